@@ -1,0 +1,35 @@
+"""The solver's contract: exact minimum-cost flow, with prices that prove the answer.
+
+Nodes are 0..n-1. Arc a goes from tail[a] to head[a] and carries lower[a] <= flow[a] <= capacity[a]
+at cost[a] per unit. Node v sends supply[v] units more than it receives; supplies add up to zero.
+
+With r[a] = cost[a] + price[tail[a]] - price[head[a]] an answer satisfies, for every arc,
+flow[a] < capacity[a] => r[a] >= 0 and flow[a] > lower[a] => r[a] <= 0, which proves that no
+cheaper flow exists. The solver checks this itself before it answers.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+class FlowError(ValueError):
+    """The problem is not well formed; the message names the node or arc."""
+
+class InfeasibleError(FlowError):
+    """No flow satisfies the supplies and bounds; the message names what cannot be routed."""
+
+class Solution:
+    @property
+    def cost(self) -> int: ...
+    @property
+    def flow(self) -> NDArray[np.int64]: ...
+    @property
+    def price(self) -> NDArray[np.int64]: ...
+
+def solve(
+    supply: NDArray[np.int64],
+    tail: NDArray[np.int32],
+    head: NDArray[np.int32],
+    lower: NDArray[np.int64],
+    capacity: NDArray[np.int64],
+    cost: NDArray[np.int64],
+) -> Solution: ...

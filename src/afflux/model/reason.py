@@ -1,0 +1,30 @@
+"""Why a task cannot go to a machine, in the words that kube-scheduler's users know."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from afflux.model.resources import PODS
+
+UNSCHEDULABLE = "node(s) were unschedulable"
+UNTOLERATED = "node(s) had untolerated taint(s)"
+AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+DEVICES = "Insufficient devices"
+NO_MACHINES = "no nodes available to schedule pods"
+
+
+def insufficient(resource: str) -> str:
+    """The reason for a resource of which too little is left."""
+    return "Too many pods" if resource == PODS else f"Insufficient {resource}"
+
+
+def summary(reasons_by_machine: Iterable[Iterable[str]]) -> str:
+    """One sentence for all machines: `0/5 nodes are available: 3 Insufficient cpu, ...`."""
+    total = 0
+    counts: Counter[str] = Counter()
+    for reasons in reasons_by_machine:
+        total += 1
+        counts.update(reasons)
+    if total == 0:
+        return NO_MACHINES
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"0/{total} nodes are available: {listed}."

@@ -1,0 +1,75 @@
+"""Node selectors: requirements on a machine's labels and name, as Kubernetes defines them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression on the label `key`."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def accepts(self, value: str | None) -> bool:
+        """Whether a machine whose label has this value (None: no such label) satisfies it."""
+        match self.operator:
+            case "In":
+                return value in self.values if value is not None else False
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return value is not None and _compares(value, self.operator, self.values[0])
+
+
+def _compares(value: str, operator: Literal["Gt", "Lt"], bound: str) -> bool:
+    try:
+        left, right = int(value), int(bound)
+    except ValueError:
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Requirements that must hold together; `names` restricts the machine's own name."""
+
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether this machine satisfies every requirement; an empty term matches nothing."""
+        if not self.labels and not self.names:
+            return False
+        return all(r.accepts(labels.get(r.key)) for r in self.labels) and all(
+            r.accepts(name) for r in self.names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAffinity:
+    """Where a task may run (any of `required`) and where it would like to (`preferred`).
+
+    `required` None means anywhere; an empty tuple means nowhere.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[Term, ...] | None = None
+    preferred: tuple[tuple[int, Term], ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the hard part accepts this machine."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.required is None or any(t.matches(name, labels) for t in self.required)
+
+
+ANYWHERE = NodeAffinity()

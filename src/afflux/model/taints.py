@@ -1,0 +1,54 @@
+"""Taints of machines and tolerations of tasks, as Kubernetes defines them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+UNSCHEDULABLE_KEY = "node.kubernetes.io/unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A mark on a machine that keeps away tasks which do not tolerate it."""
+
+    key: str
+    effect: Effect
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a task puts up with. An empty key (with Exists) or effect matches every one."""
+
+    key: str = ""
+    operator: Literal["Exists", "Equal", "Gt", "Lt"] = "Equal"
+    value: str = ""
+    effect: Effect | Literal[""] = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration matches the taint."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        match self.operator:
+            case "Exists":
+                return True
+            case "Equal":
+                return bool(self.key) and self.value == taint.value
+            case "Gt" | "Lt":
+                return self._compares(taint)
+
+    def _compares(self, taint: Taint) -> bool:
+        try:
+            left, right = int(taint.value), int(self.value)
+        except ValueError:
+            return False
+        return left > right if self.operator == "Gt" else left < right
+
+
+def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> list[Taint]:
+    """The taints that no toleration matches."""
+    return [t for t in taints if not any(tol.tolerates(t) for tol in tolerations)]

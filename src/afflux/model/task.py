@@ -1,0 +1,35 @@
+"""A task: one pod, and the shape it shares with all tasks that nothing can tell apart."""
+
+from dataclasses import dataclass
+
+from afflux.model.devices import DeviceRequest
+from afflux.model.resources import Resources
+from afflux.model.selectors import ANYWHERE, NodeAffinity
+from afflux.model.taints import Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Everything that decides where a task may run and what that costs.
+
+    Tasks of one shape are one class of the network. What differs in every pod (a name, an index
+    label) must not enter here, or every pod would be a class of its own.
+    """
+
+    requests: Resources
+    devices: DeviceRequest | None = None
+    affinity: NodeAffinity = ANYWHERE
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One pod. `id` is its identity (the pod's UID), `name` what people call it.
+
+    A task with `blocked` set is not placed; the text says which field holds it back.
+    """
+
+    id: str
+    name: str
+    shape: Shape
+    blocked: str | None = None
