@@ -1,0 +1,73 @@
+//! The proof that an answer is right, checked against the problem as it was given.
+//!
+//! Nothing here knows how the answer was found. Sums are taken in 128 bits, where they cannot
+//! overflow.
+
+use crate::problem::Problem;
+
+/// Finds what is wrong with a flow and the prices that should prove it optimal.
+///
+/// `None` means that the flow is feasible and that no cheaper one exists: with
+/// r = cost + price\[tail\] - price\[head\], arcs that could carry more have r >= 0 and arcs that
+/// could carry less have r <= 0.
+pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<String> {
+    if flow.len() != problem.arcs().len() || price.len() != problem.nodes() {
+        return Some(format!(
+            "{} flows and {} prices for {} arcs and {} nodes",
+            flow.len(),
+            price.len(),
+            problem.arcs().len(),
+            problem.nodes()
+        ));
+    }
+    let mut sent = vec![0_i128; problem.nodes()];
+    for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
+        if units < arc.lower || units > arc.capacity {
+            return Some(format!(
+                "arc {index} carries {units}, outside of {}..={}",
+                arc.lower, arc.capacity
+            ));
+        }
+        sent[arc.tail] += i128::from(units);
+        sent[arc.head] -= i128::from(units);
+        let reduced =
+            i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head]);
+        if (reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower) {
+            return Some(format!(
+                "arc {index} carries {units} of {}..={} at reduced cost {reduced}",
+                arc.lower, arc.capacity
+            ));
+        }
+    }
+    problem
+        .supply()
+        .iter()
+        .zip(&sent)
+        .position(|(&supply, &sent)| i128::from(supply) != sent)
+        .map(|node| {
+            format!(
+                "node {node} sends {} more than it receives, its supply is {}",
+                sent[node],
+                problem.supply()[node]
+            )
+        })
+}
+
+/// The units that cannot leave a set of nodes whatever the flow: supply and incoming lower bounds,
+/// less the capacity of outgoing arcs. Positive means that the problem is infeasible.
+pub(crate) fn stuck_units(problem: &Problem<'_>, inside: &[bool]) -> i128 {
+    let supply: i128 = problem
+        .supply()
+        .iter()
+        .zip(inside)
+        .filter(|&(_, &is_inside)| is_inside)
+        .map(|(&supply, _)| i128::from(supply))
+        .sum();
+    problem.arcs().fold(supply, |units, arc| {
+        match (inside[arc.tail], inside[arc.head]) {
+            (true, false) => units - i128::from(arc.capacity),
+            (false, true) => units + i128::from(arc.lower),
+            _ => units,
+        }
+    })
+}

@@ -1,0 +1,195 @@
+//! What can be wrong with a problem. Every message names the arc or node and the values.
+
+use std::fmt;
+
+/// Why there is no answer.
+///
+/// All but [`FlowError::Infeasible`] and [`FlowError::Internal`] mean that the problem is not well
+/// formed or that its numbers do not fit the 64-bit arithmetic of the solver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// An array over arcs has another length than `tail`.
+    LengthMismatch {
+        /// Which array.
+        name: &'static str,
+        /// Its length.
+        length: usize,
+        /// The length of `tail`.
+        arcs: usize,
+    },
+    /// More nodes or arcs than 32-bit indices can address.
+    TooLarge {
+        /// "nodes" or "arcs".
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// An arc starts or ends at a node that does not exist.
+    DanglingNode {
+        /// The arc.
+        arc: usize,
+        /// "tail" or "head".
+        end: &'static str,
+        /// The node it names.
+        node: i32,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// A lower bound or a capacity is negative.
+    NegativeBound {
+        /// The arc.
+        arc: usize,
+        /// "lower bound" or "capacity".
+        bound: &'static str,
+        /// Its value.
+        value: i64,
+    },
+    /// An arc must carry more than it can.
+    LowerAboveCapacity {
+        /// The arc.
+        arc: usize,
+        /// Its lower bound.
+        lower: i64,
+        /// Its capacity.
+        capacity: i64,
+    },
+    /// The supplies do not add up to zero.
+    Unbalanced {
+        /// What they add up to.
+        sum: i128,
+    },
+    /// A cost is too large to be scaled by the number of nodes.
+    CostOverflow {
+        /// The arc.
+        arc: usize,
+        /// Its cost.
+        cost: i64,
+        /// The largest magnitude allowed with this number of nodes.
+        limit: i64,
+    },
+    /// Supplies, lower bounds and capacities around a node add up to too much.
+    CapacityOverflow {
+        /// The node.
+        node: usize,
+        /// The sum.
+        sum: i128,
+        /// The largest sum allowed.
+        limit: i64,
+    },
+    /// A price left the range of 64-bit arithmetic while solving.
+    PriceOverflow {
+        /// The node.
+        node: usize,
+        /// The largest magnitude of a cost in the problem.
+        largest_cost: i64,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// No flow satisfies the supplies and bounds.
+    ///
+    /// The proof is a cut: a set of nodes whose supplies and incoming lower bounds exceed the
+    /// capacity of its outgoing arcs by `units`.
+    Infeasible {
+        /// The node of the set that has most to send.
+        node: usize,
+        /// How many further nodes the set has.
+        others: usize,
+        /// How many units cannot leave the set.
+        units: i64,
+    },
+    /// The solver's own answer failed its certificate: a defect of the solver, not of the problem.
+    Internal {
+        /// What the certificate found.
+        detail: String,
+    },
+}
+
+impl fmt::Display for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LengthMismatch { name, length, arcs } => write!(
+                f,
+                "{name} has {length} values, but tail has {arcs}: one per arc is expected in each"
+            ),
+            Self::TooLarge { what, count, limit } => {
+                write!(f, "{count} {what}: at most {limit} are supported")
+            }
+            Self::DanglingNode {
+                arc,
+                end,
+                node,
+                nodes: 0,
+            } => write!(f, "arc {arc}: {end} is {node}, but there are no nodes"),
+            Self::DanglingNode {
+                arc,
+                end,
+                node,
+                nodes,
+            } => write!(
+                f,
+                "arc {arc}: {end} is {node}, expected a node from 0 to {}",
+                nodes - 1
+            ),
+            Self::NegativeBound { arc, bound, value } => {
+                write!(f, "arc {arc}: {bound} is {value}, expected 0 or more")
+            }
+            Self::LowerAboveCapacity {
+                arc,
+                lower,
+                capacity,
+            } => write!(
+                f,
+                "arc {arc}: lower bound {lower} is above its capacity {capacity}"
+            ),
+            Self::Unbalanced { sum } => {
+                write!(f, "supplies add up to {sum}, expected 0")
+            }
+            Self::CostOverflow { arc, cost, limit } => write!(
+                f,
+                "arc {arc}: cost is {cost}, expected {limit} at most in magnitude \
+                 for a network of this size"
+            ),
+            Self::CapacityOverflow { node, sum, limit } => write!(
+                f,
+                "node {node}: supply, lower bounds and capacities around it add up to {sum}, \
+                 expected {limit} at most"
+            ),
+            Self::PriceOverflow {
+                node,
+                largest_cost,
+                nodes,
+            } => write!(
+                f,
+                "node {node}: its price does not fit 64 bits; costs of up to {largest_cost} \
+                 are too large for {nodes} nodes"
+            ),
+            Self::Infeasible {
+                node,
+                others: 0,
+                units,
+            } => write!(
+                f,
+                "no feasible flow: {units} units cannot leave node {node}, \
+                 whose outgoing arcs are too small"
+            ),
+            Self::Infeasible {
+                node,
+                others,
+                units,
+            } => write!(
+                f,
+                "no feasible flow: {units} units cannot leave the set of node {node} and \
+                 {others} more, whose outgoing arcs are too small"
+            ),
+            Self::Internal { detail } => write!(
+                f,
+                "internal error of the solver, its answer failed the certificate: {detail}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FlowError {}

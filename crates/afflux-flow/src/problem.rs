@@ -1,0 +1,154 @@
+//! The problem as it is given: borrowed columns, checked once.
+
+use crate::error::FlowError;
+
+/// The largest magnitude of a scaled cost: leaves room for differences of prices beside it.
+const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
+
+/// A minimum-cost flow problem over columns that the caller owns.
+///
+/// A value of this type is well formed: every id names a node, every arc has
+/// `0 <= lower <= capacity`, supplies add up to zero and costs can be scaled without overflow. It
+/// may still be infeasible.
+#[derive(Debug, Clone, Copy)]
+pub struct Problem<'a> {
+    supply: &'a [i64],
+    tail: &'a [i32],
+    head: &'a [i32],
+    lower: &'a [i64],
+    capacity: &'a [i64],
+    cost: &'a [i64],
+}
+
+/// One arc of a [`Problem`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arc {
+    /// Where it starts.
+    pub tail: usize,
+    /// Where it ends.
+    pub head: usize,
+    /// How much it must carry.
+    pub lower: i64,
+    /// How much it can carry.
+    pub capacity: i64,
+    /// What a unit costs.
+    pub cost: i64,
+}
+
+impl<'a> Problem<'a> {
+    /// Checks the columns: one value per node in `supply`, one per arc in all others.
+    pub fn new(
+        supply: &'a [i64],
+        tail: &'a [i32],
+        head: &'a [i32],
+        lower: &'a [i64],
+        capacity: &'a [i64],
+        cost: &'a [i64],
+    ) -> Result<Self, FlowError> {
+        let problem = Self {
+            supply,
+            tail,
+            head,
+            lower,
+            capacity,
+            cost,
+        };
+        problem.check_sizes()?;
+        problem.check_arcs()?;
+        let sum: i128 = supply.iter().map(|&units| i128::from(units)).sum();
+        if sum != 0 {
+            return Err(FlowError::Unbalanced { sum });
+        }
+        Ok(problem)
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.supply.len()
+    }
+
+    /// How much each node sends more than it receives.
+    pub fn supply(&self) -> &'a [i64] {
+        self.supply
+    }
+
+    /// All arcs, in the order given.
+    pub fn arcs(&self) -> impl ExactSizeIterator<Item = Arc> + DoubleEndedIterator + use<'a> {
+        let ends = self.tail.iter().zip(self.head);
+        let bounds = self.lower.iter().zip(self.capacity);
+        ends.zip(bounds)
+            .zip(self.cost)
+            .map(|(((&tail, &head), (&lower, &capacity)), &cost)| Arc {
+                tail: tail as usize,
+                head: head as usize,
+                lower,
+                capacity,
+                cost,
+            })
+    }
+
+    /// By what the solver multiplies costs: larger than the number of nodes, so that a flow that
+    /// is optimal up to 1 in scaled costs is optimal.
+    pub(crate) fn scale(&self) -> i64 {
+        self.supply.len() as i64 + 1
+    }
+
+    fn check_sizes(&self) -> Result<(), FlowError> {
+        let arcs = self.tail.len();
+        for (name, length) in [
+            ("head", self.head.len()),
+            ("lower", self.lower.len()),
+            ("capacity", self.capacity.len()),
+            ("cost", self.cost.len()),
+        ] {
+            if length != arcs {
+                return Err(FlowError::LengthMismatch { name, length, arcs });
+            }
+        }
+        // Nodes are i32; each arc has two entries in a list that is addressed by u32.
+        for (what, count, limit) in [
+            ("nodes", self.supply.len(), i32::MAX as usize),
+            ("arcs", arcs, i32::MAX as usize),
+        ] {
+            if count > limit {
+                return Err(FlowError::TooLarge { what, count, limit });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_arcs(&self) -> Result<(), FlowError> {
+        let nodes = self.nodes();
+        let limit = SCALED_COST_LIMIT / self.scale();
+        let dangling = |node: i32| usize::try_from(node).map_or(true, |node| node >= nodes);
+        for arc in 0..self.tail.len() {
+            for (end, node) in [("tail", self.tail[arc]), ("head", self.head[arc])] {
+                if dangling(node) {
+                    return Err(FlowError::DanglingNode {
+                        arc,
+                        end,
+                        node,
+                        nodes,
+                    });
+                }
+            }
+            let (lower, capacity, cost) = (self.lower[arc], self.capacity[arc], self.cost[arc]);
+            for (bound, value) in [("capacity", capacity), ("lower bound", lower)] {
+                if value < 0 {
+                    return Err(FlowError::NegativeBound { arc, bound, value });
+                }
+            }
+            if lower > capacity {
+                return Err(FlowError::LowerAboveCapacity {
+                    arc,
+                    lower,
+                    capacity,
+                });
+            }
+            if cost.unsigned_abs() > limit.unsigned_abs() {
+                return Err(FlowError::CostOverflow { arc, cost, limit });
+            }
+        }
+        Ok(())
+    }
+}

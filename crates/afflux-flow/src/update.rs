@@ -1,0 +1,127 @@
+//! The global price update: prices that lead every excess towards its nearest deficit.
+//!
+//! A search backwards from all deficits over residual arcs, in steps of epsilon. It replaces many
+//! relabellings by one pass, and it notices when an excess has no way out: then the problem is
+//! infeasible, and the nodes that the excess can reach are the proof.
+
+use crate::heap::RadixHeap;
+use crate::residual::Residual;
+
+/// The largest magnitude of a price: reduced costs cannot overflow.
+pub(crate) const PRICE_LIMIT: i64 = i64::MAX / 4;
+
+const UNREACHED: u64 = u64::MAX;
+
+/// Why the search for a flow ends without one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// No residual arc leaves this set of nodes, and it has excess.
+    Cut(Vec<bool>),
+    /// The price of this node does not fit.
+    Overflow(usize),
+}
+
+/// The memory of the search, kept between updates.
+#[derive(Debug)]
+pub(crate) struct Update {
+    /// Distance to the nearest deficit in steps of epsilon.
+    distance: Vec<u64>,
+    done: Vec<bool>,
+    heap: RadixHeap,
+}
+
+impl Update {
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            distance: vec![UNREACHED; nodes],
+            done: vec![false; nodes],
+            heap: RadixHeap::new(),
+        }
+    }
+
+    /// Lowers the price of each node by epsilon times its distance.
+    ///
+    /// The length of a residual arc is how many steps its tail may fall below its head until its
+    /// reduced cost lies in [-epsilon, 0): zero if it is admissible already. The search ends with
+    /// the last excess it reaches; all nodes that are farther away fall as deep as that one, which
+    /// keeps the arcs between them as they are. Epsilon-optimality is kept throughout.
+    pub fn run(&mut self, net: &mut Residual, epsilon: i64) -> Result<(), Stop> {
+        self.distance.fill(UNREACHED);
+        self.done.fill(false);
+        self.heap.clear();
+        let mut waiting = 0_usize;
+        for (node, &excess) in net.excess.iter().enumerate() {
+            if excess < 0 {
+                self.distance[node] = 0;
+                self.heap.push(0, node as u32);
+            } else if excess > 0 {
+                waiting += 1;
+            }
+        }
+        let mut farthest = 0;
+        while waiting > 0 {
+            let Some((distance, node)) = self.heap.pop() else {
+                return Err(Stop::Cut(self.enclosed(net)));
+            };
+            let head = node as usize;
+            if self.done[head] {
+                continue;
+            }
+            self.done[head] = true;
+            farthest = distance;
+            if net.excess[head] > 0 {
+                waiting -= 1;
+            }
+            let head_price = net.price[head];
+            for entry in net.leaving(head) {
+                let tail = entry.head as usize;
+                if entry.back > 0 && !self.done[tail] {
+                    // The entry is (head, tail), so its cost has the other sign.
+                    let reduced = net.price[tail] - head_price - entry.cost;
+                    let length = if reduced < 0 {
+                        0
+                    } else {
+                        reduced / epsilon + 1
+                    };
+                    let longer = distance.saturating_add(length as u64);
+                    if longer < self.distance[tail] {
+                        self.distance[tail] = longer;
+                        self.heap.push(longer, entry.head);
+                    }
+                }
+            }
+        }
+        for (node, price) in net.price.iter_mut().enumerate() {
+            let steps = if self.done[node] {
+                self.distance[node]
+            } else {
+                farthest
+            };
+            let lowered = i64::try_from(steps)
+                .ok()
+                .and_then(|steps| steps.checked_mul(epsilon))
+                .and_then(|fall| price.checked_sub(fall))
+                .filter(|&lowered| lowered >= -PRICE_LIMIT);
+            *price = lowered.ok_or(Stop::Overflow(node))?;
+        }
+        Ok(())
+    }
+
+    /// The nodes that can be reached from excess which did not reach a deficit.
+    fn enclosed(&self, net: &Residual) -> Vec<bool> {
+        let mut inside: Vec<bool> = (0..net.nodes())
+            .map(|node| net.excess[node] > 0 && !self.done[node])
+            .collect();
+        let mut open: Vec<usize> = (0..net.nodes()).filter(|&node| inside[node]).collect();
+        while let Some(node) = open.pop() {
+            for entry in net.leaving(node).iter().filter(|entry| entry.room > 0) {
+                let head = entry.head as usize;
+                if !inside[head] {
+                    inside[head] = true;
+                    open.push(head);
+                }
+            }
+        }
+        inside
+    }
+}
