@@ -1,0 +1,116 @@
+"""The CSV of starts: exact bytes, and a file that is whole or not there."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.resources import resources
+from afflux.model.task import Shape, Task
+from afflux.sim.result import Result, Run
+from afflux.sim.starts import write_starts
+from afflux.sim.workload import Submission, Workload
+from afflux.sim.writing import replacing
+
+SHAPE = Shape(resources({"cpu": 1000}))
+
+
+def small_result() -> Result:
+    names = ("a", "b,c", 'd"e', "f")
+    tasks = [Task(f"uid-{name}", name, SHAPE) for name in names]
+    submissions = (
+        Submission(Group("first", (tasks[0], tasks[1])), 10.0),
+        Submission(Group("später", (tasks[2],), ready_seconds=0.1), None),
+        Submission(Group("last", (tasks[3],), ready_seconds=1e6), 1.0),
+    )
+    runs = (
+        Run(tasks[3], "last", 1e6, None, None, None, None),
+        Run(tasks[0], "first", 0.0, 0.0, 2.5, 12.5, "m1"),
+        Run(tasks[1], "first", 0.0, 2.5, 2.5, 12.5, "m2"),
+        Run(tasks[2], "später", 0.1, 0.30000000000000004, 0.30000000000000004, None, "m1"),
+    )
+    machines = (Machine("m1", resources({"cpu": 4000})), Machine("m2", resources({"cpu": 4000})))
+    return Result("toy", Workload("tiny", machines, submissions), runs, (), 1e6)
+
+
+EXPECTED = """\
+task,group,submit,start,end,machine
+a,first,0,2.5,12.5,m1
+"b,c",first,0,2.5,12.5,m2
+"d""e",später,0.1,0.30000000000000004,,m1
+f,last,1000000,,,
+"""
+
+
+def test_one_line_per_task_in_submission_order(tmp_path: Path):
+    write_starts(small_result(), tmp_path / "starts.csv")
+    assert (tmp_path / "starts.csv").read_bytes() == EXPECTED.encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["starts.csv"]
+
+
+def test_no_tasks_leave_the_header(tmp_path: Path):
+    empty = replace(small_result(), runs=())
+    write_starts(empty, tmp_path / "starts.csv")
+    assert (tmp_path / "starts.csv").read_text() == "task,group,submit,start,end,machine\n"
+
+
+@pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt(), SystemExit(1)])
+def test_a_failure_in_the_middle_leaves_nothing_behind(tmp_path: Path, failure: BaseException):
+    def fail() -> None:
+        with replacing(tmp_path / "out.csv") as file:
+            file.write("half a")
+            file.flush()
+            raise failure
+
+    with pytest.raises(type(failure)):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_file_as_it_was(tmp_path: Path):
+    path = tmp_path / "starts.csv"
+    path.write_text("old")
+    broken = small_result()
+    unreadable = replace(broken.runs[1], submit="soon")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="soon"):
+        write_starts(replace(broken, runs=(broken.runs[0], unreadable)), path)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["starts.csv"]
+
+
+def test_a_failing_move_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(PermissionError):
+        write_starts(small_result(), tmp_path / "starts.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_keeps_pointing_at_the_file_it_names(tmp_path: Path):
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    write_starts(small_result(), tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text() == EXPECTED
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_starts(small_result(), pipe)
+        assert os.read(reader, 10_000) == EXPECTED.encode()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="absent"):
+        write_starts(small_result(), tmp_path / "absent" / "starts.csv")
