@@ -5,6 +5,7 @@ devices never add up: two devices that are half free cannot take a task that nee
 """
 
 from dataclasses import dataclass
+from itertools import combinations
 
 WHOLE_MILLI = 1000
 
@@ -47,3 +48,43 @@ def take_devices(
     for index in indices:
         left[index] -= milli
     return tuple(left)
+
+
+def pack_devices(
+    free: tuple[int, ...], requests: list[DeviceRequest]
+) -> list[tuple[int, ...]] | None:
+    """Devices for several requests at once, or None if there is no way.
+
+    Exact: large shares first, every choice of differently filled devices tried. Machines have few
+    devices and groups few members on one machine, so the search is short.
+    """
+    order = sorted(range(len(requests)), key=lambda i: (-requests[i].milli, -requests[i].count))
+    chosen: dict[int, tuple[int, ...]] = {}
+    hopeless: set[tuple[int, tuple[int, ...]]] = set()
+
+    def search(position: int, left: tuple[int, ...]) -> bool:
+        if position == len(order):
+            return True
+        state = (position, tuple(sorted(left)))
+        if state in hopeless:
+            return False
+        request = requests[order[position]]
+        for indices in _ways(left, request):
+            chosen[order[position]] = indices
+            if search(position + 1, take_devices(left, indices, request.milli)):
+                return True
+        hopeless.add(state)
+        return False
+
+    return [chosen[i] for i in range(len(requests))] if search(0, free) else None
+
+
+def _ways(free: tuple[int, ...], request: DeviceRequest) -> list[tuple[int, ...]]:
+    """Choices of `count` devices with enough left, one for each multiset of fillings."""
+    usable = sorted((left, index) for index, left in enumerate(free) if left >= request.milli)
+    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for combination in combinations(usable, request.count):
+        ways.setdefault(
+            tuple(left for left, _ in combination), tuple(index for _, index in combination)
+        )
+    return list(ways.values())

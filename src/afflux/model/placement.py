@@ -7,7 +7,8 @@ from afflux.model.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One task and the name of the machine it goes to."""
+    """One task, the name of the machine it goes to, and which of its devices it takes there."""
 
     task: Task
     machine: str
+    devices: tuple[int, ...] = ()

@@ -1,1 +1,6 @@
-""""""
+"""Policies: short classes that say where a class of tasks may go, how many fit, what it costs.
+
+One file per policy. A policy reads columns over machines and answers with columns; it never loops
+over machines, keeps no clock and does no I/O. `policy.py` is the contract, `registry.py` finds
+policies by name. Not here: how answers become a network (network) or a plan (plan).
+"""

@@ -1,0 +1,92 @@
+"""Machines as columns: what a policy sees of the cluster.
+
+A view may hold any subset of rows; a policy works row by row and never needs to know which.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.model.selectors import NodeAffinity, Term
+from afflux.model.taints import Taint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from afflux.cluster.state import State
+
+Column = NDArray[np.int64]
+BoolColumn = NDArray[np.bool_]
+
+
+class Machines:
+    """Columns over a subset of rows, read-only by agreement."""
+
+    def __init__(self, state: "State", rows: NDArray[np.intp] | slice) -> None:
+        self._state = state
+        # Arrays of the state are grown ahead of need: a view over all rows stops at the last one.
+        self._rows = slice(0, len(state)) if isinstance(rows, slice) else rows
+        self.count = len(state) if isinstance(rows, slice) else len(rows)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def capacity(self, resource: str) -> Column:
+        """What tasks may use together."""
+        return self._column(self._state.capacity, resource)
+
+    def used(self, resource: str) -> Column:
+        """What running and assumed tasks have asked for."""
+        return self._column(self._state.used, resource)
+
+    @property
+    def running(self) -> Column:
+        """How many tasks run or are assumed there."""
+        return self._state.running[self._rows]
+
+    @property
+    def present(self) -> BoolColumn:
+        """Whether the row is a machine that still exists."""
+        return self._state.present[self._rows]
+
+    @property
+    def schedulable(self) -> BoolColumn:
+        """Whether the machine takes new tasks at all (there, and not cordoned)."""
+        return self._state.schedulable[self._rows]
+
+    @property
+    def capacities(self) -> NDArray[np.int64]:
+        """All resources at once, in the order of the state's `resource_names`."""
+        return self._state.capacity[self._rows]
+
+    @property
+    def free(self) -> NDArray[np.int64]:
+        """Capacity less use; negative where a machine is overcommitted."""
+        return self._state.capacity[self._rows] - self._state.used[self._rows]
+
+    @property
+    def free_devices(self) -> list[tuple[int, ...]]:
+        """Free thousandths of every device."""
+        if isinstance(self._rows, slice):
+            return self._state.free_devices[self._rows]
+        return [self._state.free_devices[row] for row in self._rows]
+
+    def admitted(self, affinity: NodeAffinity) -> BoolColumn:
+        """Where the hard part of a node affinity holds."""
+        return self._state.labels.admitted(affinity, self._rows, self.count)
+
+    def matching(self, term: Term) -> BoolColumn:
+        """Where one term of a node affinity holds."""
+        return self._state.labels.matches(term, self._rows, self.count)
+
+    def by_taints(self, verdict: "Callable[[tuple[Taint, ...]], int]") -> Column:
+        """A figure per machine that follows from its set of taints alone."""
+        labels = self._state.labels
+        return labels.by_taints(((t, verdict(t)) for t in labels.taint_sets), self._rows)
+
+    def _column(self, table: NDArray[np.int64], resource: str) -> Column:
+        names = self._state.resource_names
+        if resource not in names:
+            return np.zeros(self.count, np.int64)
+        return table[self._rows, names.index(resource)]

@@ -1,0 +1,200 @@
+"""State: the machines, what runs on them, and what has been assumed but not yet confirmed.
+
+Every row carries the version of its last change, so that whoever keeps figures per machine can
+bring them up to date for the few rows that changed.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.cluster.labels import LabelColumns
+from afflux.cluster.machines import Machines
+from afflux.model.devices import choose_devices, take_devices
+from afflux.model.machine import Machine
+from afflux.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from afflux.model.task import Shape, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a running task holds: its row, its shape, its devices."""
+
+    task: Task
+    row: int
+    devices: tuple[int, ...]
+
+
+class State:
+    """Rows are machines; a row outlives its machine and is used again for the next one."""
+
+    def __init__(self, machines: Iterable[Machine] = ()) -> None:
+        self.resource_names = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
+        self.rows: dict[str, int] = {}
+        self.capacity: NDArray[np.int64] = np.zeros((0, 4), np.int64)
+        self.used: NDArray[np.int64] = np.zeros((0, 4), np.int64)
+        self.running: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.changed: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.present: NDArray[np.bool_] = np.zeros(0, bool)
+        self.schedulable: NDArray[np.bool_] = np.zeros(0, bool)
+        self.free_devices: list[tuple[int, ...]] = []
+        self.labels = LabelColumns()
+        self.version = 0
+        self._machines: list[Machine | None] = []
+        self._spare: list[int] = []
+        self._held: dict[str, Held] = {}
+        self._requests: dict[Shape, NDArray[np.int64]] = {}
+        for machine in machines:
+            self.set_machine(machine)
+
+    def __len__(self) -> int:
+        """The number of rows, machines that are gone included."""
+        return len(self._machines)
+
+    def machine(self, row: int) -> Machine | None:
+        """The machine of a row, None if it is gone."""
+        return self._machines[row]
+
+    def name_of(self, row: int) -> str:
+        """The name of the machine in a row."""
+        machine = self._machines[row]
+        if machine is None:
+            raise LookupError(f"row {row} is not a machine any more")
+        return machine.name
+
+    def machines(self) -> Iterator[tuple[int, Machine]]:
+        """The machines there are, with their rows."""
+        return ((row, m) for row, m in enumerate(self._machines) if m is not None)
+
+    def view(self, rows: NDArray[np.intp] | None = None) -> Machines:
+        """Columns over these rows, or over all."""
+        return Machines(self, slice(None) if rows is None else rows)
+
+    def requests(self, shape: Shape) -> NDArray[np.int64]:
+        """What a shape asks for, as a row in the order of `resource_names`."""
+        row = self._requests.get(shape)
+        if row is None or len(row) < len(self.resource_names):
+            indices = [(self._resource(name), amount) for name, amount in shape.requests]
+            row = np.zeros(len(self.resource_names), np.int64)
+            for index, amount in indices:
+                row[index] = amount
+            if len(self._requests) > 100_000:
+                self._requests.clear()
+            self._requests[shape] = row
+        return row
+
+    def set_machine(self, machine: Machine) -> int:
+        """Add a machine or replace what is known of it; what runs there stays."""
+        row = self.rows.get(machine.name)
+        if row is None:
+            row = self._spare.pop() if self._spare else self._grow()
+            self.rows[machine.name] = row
+            self.free_devices[row] = machine.free_devices()
+        else:
+            self._resize_devices(row, machine)
+        for name, _ in machine.capacity:
+            self._resource(name)
+        self.capacity[row] = 0
+        for name, amount in machine.capacity:
+            self.capacity[row, self._resource(name)] = amount
+        self.present[row] = True
+        self.schedulable[row] = not machine.unschedulable
+        self._machines[row] = machine
+        self.labels.set(row, machine)
+        self._touch(row)
+        return row
+
+    def remove_machine(self, name: str) -> list[Task]:
+        """The machine is gone; returns the tasks that were on it."""
+        row = self.rows.pop(name)
+        lost = [held.task for held in self._held.values() if held.row == row]
+        for task in lost:
+            del self._held[task.id]
+        self.capacity[row] = 0
+        self.used[row] = 0
+        self.running[row] = 0
+        self.present[row] = False
+        self.schedulable[row] = False
+        self.free_devices[row] = ()
+        self._machines[row] = None
+        self.labels.set(row, None)
+        self._spare.append(row)
+        self._touch(row)
+        return lost
+
+    def place(self, task: Task, machine: str, devices: tuple[int, ...] | None = None) -> None:
+        """The task occupies this machine from now on (assumed, bound or running: all the same).
+
+        Where nobody decided which devices it takes, it takes the tightest that fit.
+        """
+        row = self.rows[machine]
+        if task.id in self._held:
+            self.remove(task.id)
+        if task.shape.devices is None:
+            devices = ()
+        else:
+            if devices is None:
+                devices = choose_devices(self.free_devices[row], task.shape.devices) or ()
+            self.free_devices[row] = take_devices(
+                self.free_devices[row], devices, task.shape.devices.milli
+            )
+        self.used[row] += self.requests(task.shape)
+        self.running[row] += 1
+        self._held[task.id] = Held(task, row, devices)
+        self._touch(row)
+
+    def remove(self, task_id: str) -> None:
+        """The task has ended, was deleted, or its binding failed; unknown tasks are no matter."""
+        held = self._held.pop(task_id, None)
+        if held is None:
+            return
+        if held.task.shape.devices is not None:
+            self.free_devices[held.row] = take_devices(
+                self.free_devices[held.row], held.devices, -held.task.shape.devices.milli
+            )
+        self.used[held.row] -= self.requests(held.task.shape)
+        self.running[held.row] -= 1
+        self._touch(held.row)
+
+    def where(self, task_id: str) -> str | None:
+        """The name of the machine a task occupies."""
+        held = self._held.get(task_id)
+        machine = self._machines[held.row] if held else None
+        return machine.name if machine else None
+
+    def _touch(self, row: int) -> None:
+        self.version += 1
+        self.changed[row] = self.version
+
+    def _resource(self, name: str) -> int:
+        if name not in self.resource_names:
+            self.resource_names.append(name)
+            self.capacity = np.pad(self.capacity, ((0, 0), (0, 1)))
+            self.used = np.pad(self.used, ((0, 0), (0, 1)))
+        return self.resource_names.index(name)
+
+    def _grow(self) -> int:
+        row = len(self._machines)
+        self._machines.append(None)
+        self.free_devices.append(())
+        if row == len(self.capacity):
+            more = max(64, row)
+            self.capacity = np.pad(self.capacity, ((0, more), (0, 0)))
+            self.used = np.pad(self.used, ((0, more), (0, 0)))
+            self.running = np.pad(self.running, (0, more))
+            self.changed = np.pad(self.changed, (0, more))
+            self.present = np.pad(self.present, (0, more))
+            self.schedulable = np.pad(self.schedulable, (0, more))
+        return row
+
+    def _resize_devices(self, row: int, machine: Machine) -> None:
+        free = self.free_devices[row]
+        if machine.devices < len(free):
+            lost = {i for i in range(machine.devices, len(free))}
+            for held in self._held.values():
+                if held.row == row and lost.intersection(held.devices):
+                    kept = tuple(i for i in held.devices if i not in lost)
+                    self._held[held.task.id] = Held(held.task, row, kept)
+        self.free_devices[row] = free[: machine.devices] + machine.free_devices()[len(free) :]

@@ -1,0 +1,53 @@
+"""What can happen to a cluster, as the doors report it."""
+
+from dataclasses import dataclass
+
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSet:
+    """A machine joined, or what it offers has changed."""
+
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGone:
+    """A machine has left."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRuns:
+    """A task was found running on a machine, whoever placed it there."""
+
+    task: Task
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task has finished, failed or been deleted, or its binding did not succeed."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReady:
+    """A group has all its members and waits."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWithdrawn:
+    """A waiting group is no longer wanted."""
+
+    name: str
+
+
+Event = MachineSet | MachineGone | TaskRuns | TaskEnded | GroupReady | GroupWithdrawn

@@ -1,0 +1,31 @@
+"""What a door provides and what a scheduler answers."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from afflux.cluster.state import State
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.plan.rounds import Round
+from afflux.policies.policy import Policy
+
+
+class Binder(Protocol):
+    """Carries placements out."""
+
+    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
+        """Do it; returns those that failed."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Decides for everybody who waits at once."""
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        """What may refuse a machine, for explanations."""
+        ...
+
+    def decide(self, state: State, queue: Sequence[Group]) -> Round:
+        """A plan for some of the groups, which come in queue order; the state is not changed."""
+        ...

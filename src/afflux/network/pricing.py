@@ -1,0 +1,78 @@
+"""Prices: what the policies answer for every class, kept from cycle to cycle.
+
+Only rows that changed since a class was last asked about are asked about again, so that a quiet
+cluster costs nothing however large it is.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from afflux.cluster.machines import Column, Machines
+from afflux.cluster.state import State
+from afflux.model.task import Shape
+from afflux.policies import fit
+from afflux.policies.policy import Policy, Weighted, admitted_by
+
+# Classes whose columns are kept; 12,500 machines and 512 classes are about 150 MB.
+KEPT_CLASSES = 512
+
+
+@dataclass(slots=True)
+class Prices:
+    """One class: how many fit on each machine, what the first costs, what each further one adds."""
+
+    room: Column
+    cost: Column
+    slope: Column
+    as_of: int
+
+
+class Pricing:
+    """The answers of a set of policies about one cluster."""
+
+    def __init__(
+        self, state: State, constraints: Sequence[Policy], policies: Sequence[Weighted]
+    ) -> None:
+        self._state = state
+        self._hard = [*constraints, *(weighted.policy for weighted in policies)]
+        self._soft = [*(Weighted(policy) for policy in constraints), *policies]
+        self._known: OrderedDict[Shape, Prices] = OrderedDict()
+
+    def prices(self, shape: Shape) -> Prices:
+        """The columns of a class, as of now."""
+        known = self._known.get(shape)
+        if known is None or len(known.room) != len(self._state):
+            known = self._ask(shape, self._state.view())
+            self._known[shape] = known
+        elif known.as_of < self._state.version:
+            changed = self._state.changed[: len(self._state)] > known.as_of
+            rows = np.flatnonzero(changed)
+            fresh = self._ask(shape, self._state.view(rows))
+            known.room[rows] = fresh.room
+            known.cost[rows] = fresh.cost
+            known.slope[rows] = fresh.slope
+            known.as_of = self._state.version
+        self._known.move_to_end(shape)
+        while len(self._known) > KEPT_CLASSES:
+            self._known.popitem(last=False)
+        return known
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        """Everything that may refuse a machine, in the order in which it is asked."""
+        return self._hard
+
+    def _ask(self, shape: Shape, machines: Machines) -> Prices:
+        room = fit.room(machines.free, self._state.requests(shape))
+        if shape.devices is not None:
+            np.minimum(room, fit.device_room(machines.free_devices, shape.devices), out=room)
+        room[~admitted_by(self._hard, shape, machines)] = 0
+        cost = np.zeros(len(machines), np.int64)
+        slope = np.zeros(len(machines), np.int64)
+        for weighted in self._soft:
+            cost += weighted.weight * weighted.policy.cost(shape, machines)
+            slope += weighted.weight * weighted.policy.slope(shape, machines)
+        return Prices(room, cost, slope, self._state.version)

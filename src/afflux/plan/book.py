@@ -1,0 +1,182 @@
+"""The book of a round: exact accounts of what is free while placements are tried.
+
+Tasks of one class are interchangeable, so the book counts units of classes on machines; which
+task gets which unit is settled when the round is over.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.cluster.state import State
+from afflux.model.devices import choose_devices, take_devices
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.model.task import Shape, Task
+from afflux.network.layout import Offer
+from afflux.network.pricing import Prices
+from afflux.policies import fit
+
+Table = NDArray[np.int64]
+
+
+class Book:
+    """Rows are classes, columns machines, in `room`, `cost` and `units`."""
+
+    def __init__(self, state: State, shapes: Sequence[Shape], prices: Sequence[Prices]) -> None:
+        self.shapes = list(shapes)
+        self.requests: Table = np.array([state.requests(shape) for shape in shapes])
+        view = state.view()
+        self.free: Table = view.free
+        self.free_devices = list(view.free_devices)
+        # What one unit of each resource weighs when sizes are compared.
+        self.scale: NDArray[np.float64] = np.maximum(view.capacities.max(axis=0, initial=1), 1)
+        self.room: Table = np.array([price.room for price in prices]).reshape(len(shapes), -1)
+        self.cost: Table = np.array([price.cost for price in prices]).reshape(len(shapes), -1)
+        # A machine without room at the start has none later: what moves is what was placed here.
+        self.admitted: NDArray[np.bool_] = self.room > 0
+        self.units: Table = np.zeros_like(self.room)
+        self.count: Table = np.zeros(self.room.shape[1], np.int64)
+        self.slope: Table = np.zeros(self.room.shape[1], np.int64)
+        self._with_devices = [n for n, shape in enumerate(shapes) if shape.devices is not None]
+        self._log: list[tuple[int, int, int, list[tuple[int, ...]]]] = []
+        self._taken: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+
+    def set_slope(self, prices: Sequence[Prices], waiting: Table) -> None:
+        """Slots are shared by all classes: their rise is the mean over the tasks that may come."""
+        weight = self.admitted * waiting[:, None]
+        total = np.maximum(weight.sum(axis=0), 1)
+        slopes = np.array([price.slope for price in prices]).reshape(self.room.shape)
+        self.slope = (weight * slopes).sum(axis=0) // total
+
+    def offer(self) -> Offer:
+        """What the machines offer right now."""
+        usable = self.room > 0
+        slots = np.full(len(self.count), fit.UNLIMITED, np.int64)
+        for resource in range(self.requests.shape[1]):
+            asked = np.where(usable, self.requests[:, resource, None], fit.UNLIMITED << 28)
+            least = asked.min(axis=0, initial=fit.UNLIMITED << 28)
+            limit = np.maximum(self.free[:, resource], 0) // np.maximum(least, 1)
+            np.minimum(slots, np.where(least > 0, limit, slots), out=slots)
+        return Offer(self.room, self.cost, self.slope * self.count, self.slope, slots)
+
+    def marginal(self, number: int) -> Table:
+        """What one more task of a class costs on each machine, its slot included."""
+        return self.cost[number] + self.slope * self.count
+
+    def place(
+        self, number: int, row: int, count: int = 1, devices: Sequence[tuple[int, ...]] = ()
+    ) -> None:
+        """Put units of a class on a machine; there must be room.
+
+        `devices` says which ones each unit takes; otherwise each takes the tightest that fit.
+        """
+        self._log.append((number, row, count, self._take(number, row, count, devices)))
+        self.refresh(np.array([row]))
+
+    def remove(self, number: int, row: int, count: int = 1) -> None:
+        """Take units of this round off a machine."""
+        self._log.append((number, row, -count, self._release(number, row, count)))
+        self.refresh(np.array([row]))
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._log)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything placed and removed since the mark, devices included."""
+        touched: set[int] = set()
+        while len(self._log) > mark:
+            number, row, count, devices = self._log.pop()
+            touched.add(row)
+            if count > 0:
+                self._release(number, row, count)
+            else:
+                self._take(number, row, -count, devices)
+        if touched:
+            self.refresh(np.array(sorted(touched)))
+
+    def place_table(self, units: Table, rows: NDArray[np.intp]) -> None:
+        """Put whole columns of units, without devices, on machines where all of them fit."""
+        self.free[rows] -= units[:, rows].T @ self.requests
+        self.units[:, rows] += units[:, rows]
+        self.count[rows] += units[:, rows].sum(axis=0)
+        self.refresh(rows)
+
+    def refresh(self, rows: NDArray[np.intp]) -> None:
+        """Compute the room of every class on these machines again."""
+        room = fit.rooms(self.free[rows], self.requests)
+        for number in self._with_devices:
+            devices = [self.free_devices[row] for row in rows]
+            request = self.shapes[number].devices
+            if request is not None:
+                np.minimum(room[number], fit.device_room(devices, request), out=room[number])
+        self.room[:, rows] = room * self.admitted[:, rows]
+
+    def placement_cost(self) -> int:
+        """What everything placed in this round costs."""
+        slots = self.slope * (self.count * (self.count - 1) // 2)
+        return int((self.cost * self.units).sum() + slots.sum())
+
+    def devices_of(self, number: int, row: int) -> list[tuple[int, ...]]:
+        """Which devices the units of a class take on a machine, one entry per unit."""
+        return self._taken.get((number, row), [])
+
+    def uses_devices(self, units: Table) -> NDArray[np.bool_]:
+        """The machines on which these units would take devices."""
+        return units[self._with_devices].any(axis=0)
+
+    def _take(
+        self, number: int, row: int, count: int, devices: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        self.free[row] -= count * self.requests[number]
+        self.units[number, row] += count
+        self.count[row] += count
+        request = self.shapes[number].devices
+        if request is None:
+            return []
+        chosen: list[tuple[int, ...]] = []
+        for unit in range(count):
+            free = self.free_devices[row]
+            indices = devices[unit] if devices else choose_devices(free, request)
+            if indices is None:
+                raise AssertionError("no devices are free where the book had room")
+            chosen.append(indices)
+            self.free_devices[row] = take_devices(free, indices, request.milli)
+        self._taken.setdefault((number, row), []).extend(chosen)
+        return chosen
+
+    def _release(self, number: int, row: int, count: int) -> list[tuple[int, ...]]:
+        self.free[row] += count * self.requests[number]
+        self.units[number, row] -= count
+        self.count[row] -= count
+        request = self.shapes[number].devices
+        if request is None:
+            return []
+        taken = self._taken[number, row]
+        released, self._taken[number, row] = taken[-count:], taken[:-count]
+        for indices in released:
+            self.free_devices[row] = take_devices(
+                self.free_devices[row], indices, -request.milli
+            )
+        return released
+
+
+def settle(book: Book, state: State, groups: Iterable[Group]) -> tuple[Placement, ...]:
+    """Which task takes which unit of its class: in queue order, the cheapest machine first."""
+    numbers = {shape: number for number, shape in enumerate(book.shapes)}
+    tasks: dict[int, list[Task]] = {}
+    for group in groups:
+        for task in group.tasks:
+            tasks.setdefault(numbers[task.shape], []).append(task)
+    placements: list[Placement] = []
+    for number, members in tasks.items():
+        rows = np.flatnonzero(book.units[number])
+        rows = rows[np.argsort(book.cost[number, rows], kind="stable")]
+        following = iter(members)
+        for row in map(int, rows):
+            devices = book.devices_of(number, row) or [()] * int(book.units[number, row])
+            name = state.name_of(row)
+            placements += [Placement(next(following), name, indices) for indices in devices]
+    return tuple(placements)

@@ -1,0 +1,96 @@
+"""The checker: the last word on every plan.
+
+It knows every constraint and nothing of how the plan was made: no classes, no columns, no book.
+Each placement is judged task by task against the machines as the cluster reports them. A plan
+that does not pass is a defect of the planner, never something to bind.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from afflux.cluster.state import State
+from afflux.model import reason
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.placement import Placement
+from afflux.model.resources import amount_of
+from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
+from afflux.model.task import Shape
+
+
+class PlanError(AssertionError):
+    """A plan that must not be carried out; the message says which rule it breaks where."""
+
+
+def check_plan(state: State, groups: Iterable[Group], placements: Sequence[Placement]) -> None:
+    """Raise PlanError unless every placement is allowed, everything fits, every group is whole."""
+    _check_groups(groups, placements)
+    asked: dict[str, dict[str, int]] = {}
+    devices: dict[str, list[int]] = {}
+    admitted: dict[tuple[Shape, str], str | None] = {}
+    for placement in placements:
+        shape, name = placement.task.shape, placement.machine
+        row = state.rows.get(name)
+        machine = state.machine(row) if row is not None else None
+        if row is None or machine is None:
+            raise PlanError(f"{placement.task.name}: there is no machine {name}")
+        if (shape, name) not in admitted:
+            admitted[shape, name] = _refusal(shape, machine)
+        if (why := admitted[shape, name]) is not None:
+            raise PlanError(f"{placement.task.name} on {name}: {why}")
+        sums = asked.setdefault(name, {})
+        for resource, amount in shape.requests:
+            sums[resource] = sums.get(resource, 0) + amount
+        _take_devices(placement, devices.setdefault(name, list(state.free_devices[row])))
+    for name, sums in asked.items():
+        _check_sums(state, name, sums)
+
+
+def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
+    placed = {placement.task.id for placement in placements}
+    if len(placed) != len(placements):
+        raise PlanError("a task is placed twice")
+    known: set[str] = set()
+    for group in groups:
+        members = {task.id for task in group.tasks}
+        known |= members
+        if 0 < len(members & placed) < len(members):
+            raise PlanError(f"group {group.name} is placed only in part")
+        if blocked := next((t for t in group.tasks if t.blocked and t.id in placed), None):
+            raise PlanError(f"{blocked.name} must wait: {blocked.blocked}")
+    if strangers := placed - known:
+        raise PlanError(f"{min(strangers)} was placed without waiting for it")
+
+
+def _refusal(shape: Shape, machine: Machine) -> str | None:
+    tolerations = shape.tolerations
+    if machine.unschedulable and untolerated(
+        [Taint(UNSCHEDULABLE_KEY, "NoSchedule")], tolerations
+    ):
+        return reason.UNSCHEDULABLE
+    if any(t.effect != "PreferNoSchedule" for t in untolerated(machine.taints, tolerations)):
+        return reason.UNTOLERATED
+    if not shape.affinity.matches(machine.name, machine.labels):
+        return reason.AFFINITY
+    return None
+
+
+def _take_devices(placement: Placement, free: list[int]) -> None:
+    request = placement.task.shape.devices
+    if request is None:
+        return
+    if len(set(placement.devices)) != request.count:
+        raise PlanError(f"{placement.task.name}: needs {request.count} different devices")
+    for index in placement.devices:
+        free[index] -= request.milli
+        if free[index] < 0:
+            raise PlanError(f"{placement.machine}: device {index} is over its capacity")
+
+
+def _check_sums(state: State, name: str, sums: dict[str, int]) -> None:
+    row = state.rows[name]
+    machine = state.machine(row)
+    for resource, amount in sums.items():
+        index = state.resource_names.index(resource)
+        capacity = amount_of(machine.capacity, resource) if machine else 0
+        if int(state.used[row, index]) + amount > capacity:
+            raise PlanError(f"{name}: {reason.insufficient(resource)}")

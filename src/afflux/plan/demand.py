@@ -1,0 +1,107 @@
+"""What waits in one round: groups in queue order, as counts of classes on levels of priority."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.model.group import Group
+from afflux.model.task import Shape
+
+# What it costs to leave a task waiting: more than any placement, so that waiting is never chosen
+# while there is room. A task that has waited a day longer than the newest counts as two.
+WAITING_COST = 2_560_000
+DOUBLED_AFTER_SECONDS = 86_400
+
+
+@dataclass(slots=True)
+class Gang:
+    """A group of several: `need` tasks of each class, all or nothing."""
+
+    group: Group
+    need: dict[int, int]
+    waiting_cost: int
+    position: int
+    placed: bool = False
+
+
+@dataclass(slots=True)
+class Singles:
+    """Groups of one that share a class, longest waiting first; the first `taken` are placed."""
+
+    class_index: int
+    groups: list[Group]
+    positions: list[int]
+    waiting: NDArray[np.int64]
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many still wait."""
+        return len(self.groups) - self.taken
+
+
+@dataclass(slots=True)
+class Level:
+    """Everything of one priority."""
+
+    priority: int
+    singles: dict[int, Singles] = field(default_factory=dict[int, Singles])
+    gangs: list[Gang] = field(default_factory=list[Gang])
+
+    def waiting_gangs(self) -> list[Gang]:
+        """Gangs that are not placed yet, in queue order."""
+        return [gang for gang in self.gangs if not gang.placed]
+
+
+@dataclass(slots=True)
+class Demand:
+    """Levels in descending priority over a list of classes."""
+
+    shapes: list[Shape]
+    levels: list[Level]
+
+    def waiting_cost(self) -> int:
+        """What leaving the rest waiting costs."""
+        total = 0
+        for level in self.levels:
+            total += sum(int(s.waiting[s.taken :].sum()) for s in level.singles.values())
+            total += sum(g.waiting_cost * len(g.group.tasks) for g in level.waiting_gangs())
+        return total
+
+
+def gather_demand(groups: Sequence[Group]) -> Demand:
+    """Sort groups, which come in queue order, into levels and classes."""
+    index: dict[Shape, int] = {}
+    levels: dict[int, Level] = {}
+    newest = max((group.ready_seconds for group in groups), default=0.0)
+    for position, group in enumerate(groups):
+        level = levels.setdefault(group.priority, Level(group.priority))
+        age = newest - group.ready_seconds
+        extra = int(WAITING_COST * min(1.0, age / DOUBLED_AFTER_SECONDS))
+        if group.is_gang:
+            need = count_classes(group, index)
+            level.gangs.append(Gang(group, need, WAITING_COST + extra, position))
+            continue
+        number = index.setdefault(group.tasks[0].shape, len(index))
+        singles = level.singles.get(number)
+        if singles is None:
+            singles = level.singles[number] = Singles(number, [], [], np.zeros(0, np.int64))
+        singles.groups.append(group)
+        singles.positions.append(position)
+    for level in levels.values():
+        for singles in level.singles.values():
+            ages = newest - np.array([group.ready_seconds for group in singles.groups])
+            extra_costs = WAITING_COST * np.minimum(1.0, ages / DOUBLED_AFTER_SECONDS)
+            singles.waiting = WAITING_COST + extra_costs.astype(np.int64)
+    return Demand(list(index), sorted(levels.values(), key=lambda level: -level.priority))
+
+
+def count_classes(group: Group, index: dict[Shape, int]) -> dict[int, int]:
+    """How many tasks of each class a group has; classes not in the index yet are added to it."""
+    need: dict[int, int] = {}
+    for task in group.tasks:
+        number = index.setdefault(task.shape, len(index))
+        need[number] = need.get(number, 0) + 1
+    return need

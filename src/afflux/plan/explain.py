@@ -1,0 +1,75 @@
+"""Why a task waits: per machine, and in one sentence.
+
+Each machine is judged alone, as the cluster stands now, in the order in which kube-scheduler asks:
+the first constraint that refuses gives its reason, and resources give one for each that lacks.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from afflux.cluster.state import State
+from afflux.model import reason
+from afflux.model.group import Group
+from afflux.model.task import Shape
+from afflux.policies import fit
+from afflux.policies.policy import Policy
+
+Verdicts = dict[str, tuple[str, ...]]
+
+
+def verdicts(state: State, policies: Sequence[Policy], shape: Shape) -> Verdicts:
+    """The reasons against each machine, by name; none where the task would fit."""
+    machines = state.view()
+    lacking = fit.lacking(machines.free, state.requests(shape))
+    refused: list[tuple[str, np.ndarray]] = [
+        (policy.reason, ~policy.admits(shape, machines)) for policy in policies
+    ]
+    no_devices = (
+        fit.device_room(machines.free_devices, shape.devices) == 0
+        if shape.devices is not None
+        else np.zeros(len(machines), bool)
+    )
+    answers: Verdicts = {}
+    for row, machine in state.machines():
+        first = next((why for why, column in refused if column[row]), None)
+        if first is not None:
+            answers[machine.name] = (first,)
+            continue
+        reasons = [reason.insufficient(state.resource_names[i]) for i in _in_order(lacking[row])]
+        if no_devices[row]:
+            reasons.append(reason.DEVICES)
+        answers[machine.name] = tuple(reasons)
+    return answers
+
+
+def why_waiting(state: State, policies: Sequence[Policy], group: Group) -> dict[str, str]:
+    """For each task of a group that was not placed, by id, the reason as things stand now."""
+    for task in group.tasks:
+        if task.blocked is not None:
+            return {member.id: task.blocked for member in group.tasks}
+    answers: dict[str, str] = {}
+    by_shape: dict[Shape, Verdicts] = {}
+    for task in group.tasks:
+        if task.shape not in by_shape:
+            by_shape[task.shape] = verdicts(state, policies, task.shape)
+        against = by_shape[task.shape]
+        open_to = sum(not reasons for reasons in against.values())
+        if open_to:
+            answers[task.id] = (
+                f"0/{len(against)} nodes are available: group {group.name} needs room for all "
+                f"{len(group.tasks)} members at once, {open_to} node(s) have room for this one."
+            )
+        else:
+            answers[task.id] = reason.summary(against.values())
+    return answers
+
+
+def _in_order(lacking: np.ndarray) -> list[int]:
+    """Pods first, then as the resources are known: the order of kube-scheduler's messages."""
+    found = [int(i) for i in np.flatnonzero(lacking)]
+    return sorted(found, key=lambda i: (i != PODS_INDEX, i))
+
+
+# State lists cpu, memory, ephemeral storage and pods first.
+PODS_INDEX = 3

@@ -1,0 +1,228 @@
+"""A round: route by flow, accept what fits exactly, solve the rest again, finish by search.
+
+Several resources make placement a packing problem that no flow states exactly. So the flow
+proposes, the book disposes: what fits is accepted in queue order, room is computed again on the
+machines it touched, and only the rest is routed again. Each pass places a task or closes a gang;
+after a few passes, exact best-fit with bounded swaps finishes. Priorities are strict: a level is
+finished before the next one is looked at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.cluster.state import State
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.network.layout import Source, route
+from afflux.network.pricing import Pricing
+from afflux.plan.book import Book, settle
+from afflux.plan.demand import Demand, Gang, Level, gather_demand
+from afflux.plan.repair import finish, sweep
+
+# Passes of routing per level before search takes over.
+PASSES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round decided, and how good it is.
+
+    `cost` is what the plan costs, waiting included; `bound` what the relaxed network says no plan
+    can undercut, level by level given the levels above.
+    """
+
+    placements: tuple[Placement, ...]
+    placed: tuple[Group, ...]
+    solves: int
+    cost: int
+    bound: int
+
+    @property
+    def gap(self) -> float:
+        """How much dearer the plan is than the bound, as a share of the bound."""
+        return (self.cost - self.bound) / max(1, abs(self.bound))
+
+    def instead(self, placed: tuple[Group, ...], placements: tuple[Placement, ...]) -> "Round":
+        """Another placement in the place of this one, whose figures are kept."""
+        return replace(self, placed=placed, placements=placements)
+
+
+def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round:
+    """Place as many of these groups, which come in queue order, as well as possible."""
+    demand = gather_demand(groups)
+    prices = [pricing.prices(shape) for shape in demand.shapes]
+    if not any(price.room.any() for price in prices):
+        cost = demand.waiting_cost()
+        return Round((), (), 0, cost, cost)
+    book = Book(state, demand.shapes, prices)
+    book.set_slope(prices, _counts(demand))
+    solves = 0
+    bound = 0
+    for level in demand.levels:
+        used, level_bound = _fill(book, level)
+        solves += used
+        bound += level_bound
+        finish(book, demand, level)
+    sweep(book, demand)
+    placed = _placed(demand)
+    placements = settle(book, state, placed)
+    cost = book.placement_cost() + demand.waiting_cost()
+    return Round(placements, placed, solves, cost, min(bound, cost))
+
+
+def _counts(demand: Demand) -> NDArray[np.int64]:
+    counts = np.zeros(len(demand.shapes), np.int64)
+    for level in demand.levels:
+        for singles in level.singles.values():
+            counts[singles.class_index] += len(singles.groups)
+        for gang in level.gangs:
+            for number, count in gang.need.items():
+                counts[number] += count
+    return counts
+
+
+def _fill(book: Book, level: Level) -> tuple[int, int]:
+    """Route and accept until nothing more comes of it; the number of solves and the first cost."""
+    bound = 0
+    closed: set[str] = set()
+    for solves in range(PASSES):
+        gangs = [gang for gang in level.waiting_gangs() if gang.group.name not in closed]
+        sources = _sources(book, level, gangs)
+        if not sources:
+            return solves, bound
+        routed = route(sources, book.offer())
+        if solves == 0:
+            bound = routed.cost + _hopeless_cost(book, level, gangs)
+        accepted = _accept(book, level, routed.units)
+        progress, spare = _hand_out(level, gangs, accepted)
+        _give_back(book, spare, accepted)
+        if not progress:
+            starved = [g for g in gangs if any(spare[number] for number in g.need)]
+            if not starved:
+                return solves + 1, bound
+            closed.add(starved[-1].group.name)
+    return PASSES, bound
+
+
+def _sources(book: Book, level: Level, gangs: list[Gang]) -> list[Source]:
+    """What waits and has room somewhere."""
+    usable = book.room.any(axis=1)
+    sources = [
+        Source(singles.class_index, singles.waiting[singles.taken :])
+        for singles in level.singles.values()
+        if singles.left and usable[singles.class_index]
+    ]
+    for gang in gangs:
+        if all(usable[number] for number in gang.need):
+            sources += [
+                Source(number, np.full(count, gang.waiting_cost, np.int64))
+                for number, count in gang.need.items()
+            ]
+    return sources
+
+
+def _hopeless_cost(book: Book, level: Level, gangs: list[Gang]) -> int:
+    """The waiting cost of what has no room anywhere and is not in the network."""
+    usable = book.room.any(axis=1)
+    singles = sum(
+        int(s.waiting.sum()) for s in level.singles.values() if not usable[s.class_index]
+    )
+    return singles + sum(
+        gang.waiting_cost * len(gang.group.tasks)
+        for gang in gangs
+        if not all(usable[number] for number in gang.need)
+    )
+
+
+def _accept(book: Book, level: Level, units: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Put into the book what fits of a flow; returns it as a table like `units`."""
+    asked = units.T @ book.requests
+    clash = ((asked > 0) & (asked > book.free)).any(axis=1) | book.uses_devices(units)
+    accepted = np.where(clash, 0, units)
+    safe = np.flatnonzero(accepted.any(axis=0))
+    book.place_table(accepted, safe)
+    order = _queue_order(level, len(units))
+    for row in np.flatnonzero(clash & units.any(axis=0)):
+        for number in order:
+            count = min(int(units[number, row]), int(book.room[number, row]))
+            if count:
+                book.place(number, int(row), count)
+                accepted[number, row] = count
+    return accepted
+
+
+def _queue_order(level: Level, classes: int) -> list[int]:
+    """Classes by their longest waiting member."""
+    first = [len(level.gangs) + sum(len(s.groups) for s in level.singles.values())] * classes
+    for gang in level.waiting_gangs():
+        for number in gang.need:
+            first[number] = min(first[number], gang.position)
+    for number, singles in level.singles.items():
+        if singles.left:
+            first[number] = min(first[number], singles.positions[singles.taken])
+    return sorted(range(classes), key=first.__getitem__)
+
+
+def _hand_out(
+    level: Level, gangs: list[Gang], accepted: NDArray[np.int64]
+) -> tuple[bool, NDArray[np.int64]]:
+    """Give accepted units to those who wait, in queue order; gangs take all they need or nothing.
+
+    Returns whether anybody got something, and the units of each class that nobody could use.
+    """
+    spare = accepted.sum(axis=1)
+    progress = False
+    for gang in gangs:
+        for number in gang.need:
+            progress |= _hand_to_singles(level, number, spare, before=gang.position)
+        if all(spare[number] >= count for number, count in gang.need.items()):
+            for number, count in gang.need.items():
+                spare[number] -= count
+            gang.placed = progress = True
+    for number in level.singles:
+        progress |= _hand_to_singles(level, number, spare, before=None)
+    return progress, spare
+
+
+def _hand_to_singles(
+    level: Level, number: int, spare: NDArray[np.int64], before: int | None
+) -> bool:
+    singles = level.singles.get(number)
+    if singles is None:
+        return False
+    ahead = singles.left
+    if before is not None:
+        ahead = int(np.searchsorted(singles.positions, before)) - singles.taken
+    count = min(ahead, int(spare[number]))
+    if count <= 0:
+        return False
+    singles.taken += count
+    spare[number] -= count
+    return True
+
+
+def _give_back(book: Book, spare: NDArray[np.int64], accepted: NDArray[np.int64]) -> None:
+    """Take units that nobody could use off the machines again, the dearest first."""
+    for number in np.flatnonzero(spare):
+        left = int(spare[number])
+        for row in np.argsort(-book.cost[number], kind="stable"):
+            count = min(left, int(accepted[number, row]))
+            if count:
+                book.remove(int(number), int(row), count)
+                left -= count
+            if not left:
+                break
+
+
+def _placed(demand: Demand) -> tuple[Group, ...]:
+    """Groups that got a place, in queue order."""
+    placed: list[tuple[int, Group]] = []
+    for level in demand.levels:
+        placed += [(gang.position, gang.group) for gang in level.gangs if gang.placed]
+        for singles in level.singles.values():
+            placed += list(zip(singles.positions, singles.groups, strict=True))[: singles.taken]
+    placed.sort(key=lambda entry: entry[0])
+    return tuple(group for _, group in placed)

@@ -1,0 +1,43 @@
+"""Policies by name: ours and those that other packages ship as entry points `afflux.policies`."""
+
+import inspect
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+
+from afflux.model.errors import InputError
+from afflux.policies.cordon import Cordon
+from afflux.policies.node_affinity import NodeAffinity
+from afflux.policies.policy import Policy
+from afflux.policies.taints import Taints
+
+GROUP = "afflux.policies"
+
+
+def constraints() -> tuple[Policy, ...]:
+    """What always holds, in the order in which kube-scheduler asks."""
+    return (Cordon(), Taints(), NodeAffinity())
+
+
+def policy_names() -> list[str]:
+    """Every policy that can be named in the configuration."""
+    return sorted(point.name for point in entry_points(group=GROUP))
+
+
+def make_policy(name: str, arguments: Mapping[str, object], where: str) -> Policy:
+    """The policy of this name with these arguments; `where` names the place that asks for it."""
+    found = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not found:
+        known = ", ".join(policy_names())
+        raise InputError(f"{where}: unknown policy {name!r}; expected one of {known}")
+    factory = found[0].load()
+    parameters = inspect.signature(factory).parameters
+    for key, value in arguments.items():
+        if key not in parameters:
+            expected = ", ".join(parameters) or "no arguments"
+            raise InputError(f"{where}: policy {name} has no argument {key!r}; expected {expected}")
+        default = parameters[key].default
+        if isinstance(default, int) and (not isinstance(value, int) or value < 0):
+            raise InputError(
+                f"{where}: policy {name}, argument {key}: {value!r}; expected an integer >= 0"
+            )
+    return factory(**arguments)
