@@ -12,9 +12,8 @@ from afflux.model.resources import CPU, MEMORY, PODS, amount_of, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.task import Shape
 from afflux.sim.distributions import Table
+from afflux.sim.openb import GPU_MODEL_LABEL, MIB
 
-MIB = 2**20
-GPU_MODEL_LABEL = "gpu-model"
 MACHINE_TYPE_LABEL = "machine-type"
 PODS_PER_MACHINE = 110
 

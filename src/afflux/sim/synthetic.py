@@ -5,7 +5,8 @@ same text gives the same workload every time. docs/workloads.md has every distri
 formula and its parameters.
 
 The load is set last: all run times are multiplied by one factor, found by bisection, so that in
-the busiest window the tasks would ask for `load` of the cluster if each started on arrival.
+the busiest third of the span the tasks would ask for `load` of the cluster if each started on
+arrival.
 """
 
 import math
@@ -82,29 +83,35 @@ GANG_PRIORITIES: Table[int] = ((0, 0.7), (10, 0.3))
 JOB_PRIORITIES: Table[int] = ((0, 0.85), (10, 0.15))
 GANG_KINDS: Table[int] = ((1, 0.5), (2, 0.3), (3, 0.2))
 LARGEST_JOB = 256
-WINDOWS = 24
+WINDOWS = 3  # of which the busiest has the load asked for
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A group before its run time is scaled to the load; `limit` is what the scheduler is told."""
+    """A group before its run time is scaled to the load.
+
+    `longest` bounds what it may become by that; `limit` is what the scheduler is told.
+    """
 
     name: str
     shapes: tuple[Shape, ...]
     priority: int
     arrival_seconds: float
     run_seconds: float
-    limit_seconds: float | None
+    longest_seconds: float
+    limit_seconds: float | None = None
 
 
 def generate(spec: str, machines: int | None = None) -> Workload:
     """The workload of a spec; `machines` stands for the key of that name."""
-    parameters = parse(spec if machines is None else f"{spec},machines={machines}")
+    if machines is not None:
+        spec = f"{spec},machines={machines}"
+    parameters = parse(spec)
     cluster = deal(GPU_FLEET if parameters.gpu > 0 else CPU_FLEET, parameters.machines)
     span = parameters.hours * 3600
     drafts = _drafts(parameters, cluster, span)
     stretch = _stretch(drafts, cluster, parameters.load, span)
-    submissions = [_submission(draft, stretch, span) for draft in drafts]
+    submissions = [_submission(draft, stretch) for draft in drafts]
     submissions.sort(key=lambda submission: submission.group.ready_seconds)
     return Workload(spec, tuple(cluster.machines()), tuple(submissions))
 
@@ -161,15 +168,17 @@ def _drafts(parameters: Parameters, cluster: Cluster, span: float) -> list[_Draf
 def _services(
     rng: np.random.Generator, shapes: Table[Shape], tasks: int, span: float
 ) -> list[_Draft]:
-    """Replicas that arrive and end together; nobody says how long they live."""
+    """Replicas that arrive and end together, by the end of the span; nobody says when.
+
+    They come in its first three quarters, so that even the last have a life to live.
+    """
     sizes = _sizes(tasks, lambda: min(max(round(log_normal(rng, 3, 0.8)), 1), 50))
     drafts: list[_Draft] = []
-    for number, arrival in enumerate(even_arrivals(rng, len(sizes), span)):
+    for number, arrival in enumerate(even_arrivals(rng, len(sizes), span * 3 / 4)):
         shape, life = pick(rng, shapes), log_normal(rng, 12 * 3600, 0.5)
-        drafts += (
-            _Draft(f"service-{number}/{index}", (shape,), SERVICE_PRIORITY, arrival, life, None)
-            for index in range(sizes[number])
-        )
+        draft = _Draft("", (shape,), SERVICE_PRIORITY, arrival, life, span - arrival)
+        names = (f"service-{number}/{index}" for index in range(sizes[number]))
+        drafts += (replace(draft, name=name) for name in names)
     return drafts
 
 
@@ -184,7 +193,7 @@ def _jobs(rng: np.random.Generator, shapes: Table[Shape], tasks: int, span: floa
         runs = [log_normal(rng, typical, 0.2) for _ in range(sizes[number])]
         limit = max(runs) / _accuracy(rng)
         drafts += (
-            _Draft(f"job-{number}/{index}", (shape,), priority, arrival, run, limit)
+            _Draft(f"job-{number}/{index}", (shape,), priority, arrival, run, span / 2, limit)
             for index, run in enumerate(runs)
         )
     return drafts
@@ -217,7 +226,8 @@ def _gangs(
     for number, arrival in enumerate(daily_arrivals(rng, len(gangs), span)):
         priority, run = pick(rng, GANG_PRIORITIES), log_normal(rng, 5400, 1.0)
         limit = run / _accuracy(rng)
-        drafts.append(_Draft(f"gang-{number}", gangs[number], priority, arrival, run, limit))
+        name, members = f"gang-{number}", gangs[number]
+        drafts.append(_Draft(name, members, priority, arrival, run, span / 2, limit))
     return drafts
 
 
@@ -249,23 +259,26 @@ def _members(
 
 
 def _stretch(drafts: Sequence[_Draft], cluster: Cluster, load: float, span: float) -> float:
-    """The factor for all run times at which the busiest 24th of the span asks for `load`.
+    """The factor for all run times at which the busiest third of the span asks for `load`.
+
+    A third, not an instant: bursts within it ask for more than there is, and queues form.
 
     Demand grows with the factor, so bisection finds it. With too few tasks for such a load the
     factor stays at its upper bound.
     """
     arrivals = np.array([draft.arrival_seconds for draft in drafts])
     runs = np.array([draft.run_seconds for draft in drafts])
+    longest = np.array([draft.longest_seconds for draft in drafts])
     shares = _shares(drafts, cluster)
     edges = np.linspace(0.0, span, WINDOWS + 1)
 
     def peak(factor: float) -> float:
-        lengths = np.minimum(runs * factor, span)
+        lengths = np.minimum(runs * factor, longest)
         worked = np.clip(edges - arrivals[:, None], 0.0, lengths[:, None])
         return float(np.diff(shares @ worked).max() / edges[1])
 
     low, high = 1e-4, 8.0
-    for _ in range(WINDOWS):
+    for _ in range(24):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if peak(middle) < load else (low, middle)
     # Few digits, so that the order in which numbers were added up leaves no trace.
@@ -297,11 +310,13 @@ def _amounts(vector: Resources, devices_milli: int) -> tuple[int, int, int]:
     return amount_of(vector, CPU), amount_of(vector, MEMORY), devices_milli
 
 
-def _submission(draft: _Draft, stretch: float, span: float) -> Submission:
+def _submission(draft: _Draft, stretch: float) -> Submission:
     """Whole seconds, as logs have them, and estimates in steps of five minutes, as users do."""
-    run = max(1, round(min(draft.run_seconds * stretch, span)))
-    limit = draft.limit_seconds
-    told = None if limit is None else max(math.ceil(limit * stretch / 300) * 300, run)
+    run = max(1.0, float(round(min(draft.run_seconds * stretch, draft.longest_seconds))))
+    told = None
+    if draft.limit_seconds is not None:
+        limit = min(draft.limit_seconds * stretch, draft.longest_seconds)
+        told = max(math.ceil(limit / 300) * 300.0, run)
     names = [draft.name]
     if len(draft.shapes) > 1:
         names = [f"{draft.name}/{index}" for index in range(len(draft.shapes))]
@@ -310,6 +325,6 @@ def _submission(draft: _Draft, stretch: float, span: float) -> Submission:
         tasks=tuple(map(Task, names, names, draft.shapes)),
         priority=draft.priority,
         ready_seconds=float(round(draft.arrival_seconds)),
-        run_seconds=None if told is None else float(told),
+        run_seconds=told,
     )
-    return Submission(group, float(run))
+    return Submission(group, run)
