@@ -1,0 +1,93 @@
+"""Errors as people read them: one line with file, object, field, value and what was expected.
+
+The decoder's own messages say where (`$.spec.priority`) and which types met. Here they become the
+words of somebody who wrote a manifest, with the value looked up again in the input: that is slow,
+but happens once, at the end.
+"""
+
+import re
+
+import msgspec
+
+from afflux.kube.yaml_events import Value
+
+_EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`(?P<bound> [<>]=? -?[0-9.]+)?(?:, got .*)?")
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`")
+_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>[0-9]+|\.\.\.)\]")
+_WORDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+
+
+def shown(value: object) -> str:
+    """A value in a message: quoted, on one line, not too long."""
+    text = repr(value) if isinstance(value, str) else _json(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def field_complaint(error: msgspec.ValidationError, raw: bytes) -> str:
+    """`field: value, expected ...` for an object that does not have the expected form."""
+    message, _, path = str(error).partition(" - at `$")
+    steps = path.removesuffix("`")
+    if missing := _MISSING.fullmatch(message):
+        place = f"{steps}.{missing['field']}".removeprefix(".")
+        return f"{place}: missing, expected a value"
+    match = _EXPECTED.fullmatch(message)
+    accepted = match["expected"].split(" | ") if match else []
+    place, value = _look_up(msgspec.json.decode(raw), steps, accepted)
+    if match is None:
+        return f"{place}: {shown(value)}, {message[:1].lower()}{message[1:]}"
+    expected = " or ".join(_WORDS.get(name, name) for name in accepted if name != "null")
+    if match["bound"]:
+        expected += match["bound"]
+    if "str" in accepted and isinstance(value, bool | int | float):
+        expected += " (put it in quotes)"
+    return f"{place}: {shown(value)}, expected {expected}"
+
+
+def _look_up(value: Value, steps: str, accepted: list[str]) -> tuple[str, Value]:
+    """The dotted path with the key of a mapping filled in, and the value found there.
+
+    The decoder writes `[...]` for "some entry of this mapping": the first one of a type that was
+    not accepted is it.
+    """
+    place = ""
+    for step in _STEP.finditer(steps):
+        if step["field"] is not None:
+            place += f".{step['field']}"
+            value = value.get(step["field"]) if isinstance(value, dict) else None
+        elif step["index"] != "...":
+            place += f"[{step['index']}]"
+            value = value[int(step["index"])] if isinstance(value, list) else None
+        elif isinstance(value, dict):
+            key = next((k for k, v in value.items() if _type_name(v) not in accepted), None)
+            place += f"[{key}]" if key is not None and key.isprintable() else f"[{key!r}]"
+            value = value[key] if key is not None else None
+    return place.removeprefix(".") or "the object", value
+
+
+def _type_name(value: Value) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case _:
+            return type(value).__name__
+
+
+def _json(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)

@@ -1,0 +1,100 @@
+"""One node or pod to one machine or task."""
+
+import re
+from datetime import datetime
+from functools import lru_cache
+
+from afflux.kube import objects
+from afflux.kube.complaints import shown
+from afflux.kube.node_affinity import UnusableError, node_affinity, tolerations
+from afflux.kube.pod_requests import in_units, nanos, requests
+from afflux.kube.unsupported import first_unsupported
+from afflux.model.errors import InputError
+from afflux.model.machine import Machine
+from afflux.model.resources import Resources
+from afflux.model.selectors import ANYWHERE, NodeAffinity
+from afflux.model.taints import Taint, Toleration
+from afflux.model.task import Shape, Task
+
+_RFC3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?"
+    r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def machine(node: objects.Node) -> Machine:
+    """The machine this node is.
+
+    What it offers is status.allocatable, or status.capacity where that is missing. A node that
+    does not say how many pods it takes takes none, as in kube-scheduler.
+    """
+    spec, status = node.spec or objects.NodeSpec(), node.status or objects.NodeStatus()
+    if status.allocatable is not None:
+        path, offered = "status.allocatable", status.allocatable
+    else:
+        path, offered = "status.capacity", status.capacity or {}
+    return Machine(
+        name=node.metadata.name or "",
+        capacity=in_units(nanos(offered, path), path),
+        labels=node.metadata.labels or {},
+        taints=tuple(Taint(t.key, t.effect, t.value or "") for t in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+    )
+
+
+def task(pod: objects.Pod) -> Task:
+    """The task this pod is; blocked if it waits for placement and has an unsupported constraint."""
+    spec = pod.spec
+    name = f"{namespace(pod)}/{pod.metadata.name or ''}"
+    if not spec.containers:
+        raise InputError("spec.containers: missing, expected at least one container")
+    blocked = None if is_bound(pod) else first_unsupported(spec)
+    affinity, tolerated = ANYWHERE, ()
+    try:
+        affinity = node_affinity(spec)
+        tolerated = tolerations(spec.tolerations) if spec.tolerations else ()
+    except UnusableError as error:
+        if not is_bound(pod):
+            blocked = blocked or str(error)
+    shape = _shape(requests(pod), affinity, tolerated)
+    return Task(id=pod.metadata.uid or name, name=name, shape=shape, blocked=blocked)
+
+
+def namespace(pod: objects.Pod) -> str:
+    """The pod's namespace."""
+    return pod.metadata.namespace or "default"
+
+
+def is_bound(pod: objects.Pod) -> bool:
+    """Whether the pod has its node."""
+    return bool(pod.spec.node_name)
+
+
+def is_finished(pod: objects.Pod) -> bool:
+    """Whether the pod has ended and uses nothing any more."""
+    return pod.status is not None and pod.status.phase in {"Succeeded", "Failed"}
+
+
+def created_seconds(pod: objects.Pod) -> float:
+    """When the pod was created, in seconds since 1970; 0 if it does not say."""
+    written = pod.metadata.creation_timestamp
+    return _seconds(written) if written else 0.0
+
+
+@lru_cache(maxsize=65536)
+def _seconds(written: str) -> float:
+    if _RFC3339.fullmatch(written):
+        try:
+            return datetime.fromisoformat(written).timestamp()
+        except (ValueError, OverflowError):
+            pass
+    raise InputError(
+        f"metadata.creationTimestamp: {shown(written)}, expected a time such as "
+        "2026-01-31T08:00:00Z"
+    )
+
+
+@lru_cache(maxsize=65536)
+def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration, ...]) -> Shape:
+    """One object for all tasks of the same shape."""
+    return Shape(requests=asked, affinity=affinity, tolerations=tolerated)

@@ -1,0 +1,167 @@
+"""The way in: files of Kubernetes objects to everything a scheduling cycle starts from."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from afflux.kube import objects
+from afflux.kube.decoding import created_seconds, is_bound, is_finished, machine, task
+from afflux.kube.grouping import Member, PodGroups, Waiting, groups
+from afflux.kube.reading import Contents, Found, read
+from afflux.kube.repulsion import Repulsion
+from afflux.model.errors import InputError
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.resources import PODS, amount_of
+from afflux.model.task import Task
+
+# Kubernetes creates these two itself, so that they are missing from most inputs.
+_SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Machines, what runs on them, what may start and what waits for which reason.
+
+    `ignored` counts objects of kinds that have no part in scheduling; `notes` are sentences about
+    the input that its owner should see.
+    """
+
+    machines: tuple[Machine, ...]
+    running: tuple[tuple[Task, str], ...]
+    groups: tuple[Group, ...]
+    waiting: tuple[Waiting, ...]
+    ignored: Counter[str]
+    notes: tuple[str, ...]
+
+
+def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
+    """The inventory of these (file name, content) pairs; an InputError for unusable input."""
+    contents = read(sources)
+    machines = {name: _machine(node) for name, node in contents.of(objects.Node).items()}
+    notes = _slotless(machines.values())
+
+    alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
+    _refuse_shared_uids(alive)
+    members: list[Member] = []
+    running: list[tuple[Task, str]] = []
+    keeping_away: list[tuple[str, objects.Pod]] = []
+    homeless: list[str] = []
+    leaving: list[str] = []
+    priorities = _Priorities(contents)
+    for pod in alive:
+        node = pod.value.spec.node_name
+        if not node and pod.value.metadata.deletion_timestamp:
+            leaving.append(pod.name)
+            continue
+        member = _member(pod, priorities)
+        if not node:
+            members.append(member)
+        elif node in machines:
+            running.append((member.task, node))
+            keeping_away.append((pod.name, pod.value))
+            if not pod.value.metadata.deletion_timestamp:
+                members.append(member)
+        else:
+            homeless.append(pod.name)
+    notes += _listed(homeless, "on nodes that are not in the input; counted as nothing")
+    notes += _listed(leaving, "being deleted before having a node; left alone")
+
+    repulsion = Repulsion(keeping_away, _namespace_labels(contents))
+    ready, waiting = groups(
+        (_kept_away(member, repulsion) for member in members),
+        PodGroups(
+            {name: g.value for name, g in contents.of(objects.MemberGroup).items()},
+            {name: g.value for name, g in contents.of(objects.NativeGroup).items()},
+        ),
+    )
+    return Inventory(
+        machines=tuple(machines.values()),
+        running=tuple(running),
+        groups=tuple(ready),
+        waiting=tuple(waiting),
+        ignored=contents.ignored,
+        notes=tuple(notes),
+    )
+
+
+class _Priorities:
+    """The priority of a pod: its own, its class's, the default class's, 0."""
+
+    def __init__(self, contents: Contents) -> None:
+        classes = [found.value for found in contents.of(objects.PriorityClass).values()]
+        self._by_name = _SYSTEM_PRIORITIES | {c.metadata.name or "": c.value for c in classes}
+        self._default = max((c.value for c in classes if c.global_default), default=0)
+
+    def of(self, spec: objects.PodSpec) -> int:
+        if spec.priority is not None:
+            return spec.priority
+        if spec.priority_class_name:
+            return self._by_name.get(spec.priority_class_name, 0)
+        return self._default
+
+
+def _machine(node: Found[objects.Node]) -> Machine:
+    try:
+        return machine(node.value)
+    except InputError as error:
+        raise node.error(error) from None
+
+
+def _member(pod: Found[objects.Pod], priorities: _Priorities) -> Member:
+    try:
+        return Member(
+            task=task(pod.value),
+            pod=pod.value,
+            running=is_bound(pod.value),
+            priority=priorities.of(pod.value.spec),
+            created_seconds=created_seconds(pod.value),
+        )
+    except InputError as error:
+        raise pod.error(error) from None
+
+
+def _kept_away(member: Member, repulsion: Repulsion) -> Member:
+    if member.running or member.task.blocked:
+        return member
+    reason = repulsion.against(member.pod)
+    return replace(member, task=replace(member.task, blocked=reason)) if reason else member
+
+
+def _refuse_shared_uids(pods: Iterable[Found[objects.Pod]]) -> None:
+    """A task's identity is its pod's uid: two pods with one cannot be told apart."""
+    owners: dict[str, Found[objects.Pod]] = {}
+    for pod in pods:
+        uid = pod.value.metadata.uid
+        if uid and (first := owners.setdefault(uid, pod)) is not pod:
+            raise pod.error(f"metadata.uid: {uid!r} is also that of {first.name} ({first.origin})")
+
+
+def _namespace_labels(contents: Contents) -> Mapping[str, Mapping[str, str]]:
+    return {
+        name: found.value.metadata.labels or {}
+        for name, found in contents.of(objects.Namespace).items()
+    }
+
+
+def _slotless(machines: Iterable[Machine]) -> list[str]:
+    names = [each.name for each in machines if amount_of(each.capacity, PODS) == 0]
+    if not names:
+        return []
+    nodes = "1 node offers" if len(names) == 1 else f"{len(names)} nodes offer"
+    return [f"{nodes} no room for pods (status.allocatable.pods): {_some(names)}"]
+
+
+def _listed(names: Sequence[str], predicament: str) -> list[str]:
+    if not names:
+        return []
+    pods = "1 pod is" if len(names) == 1 else f"{len(names)} pods are"
+    return [f"{pods} {predicament}: {_some(names)}"]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

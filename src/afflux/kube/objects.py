@@ -1,0 +1,268 @@
+"""The fields of Kubernetes objects that afflux looks at, and no others.
+
+Names and nesting are those of the API. Structs are immutable, hashable wherever they hold no
+mapping, and outside garbage collection: a list of 10,000 pods is decoded in a fraction of a
+second. A null in place of a value means the value is absent, as it does to the API server.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from afflux.kube.quantities import Written
+
+Amounts = dict[str, Written]
+Labels = dict[str, str]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Fields of an object or of a part of one; unknown ones are skipped."""
+
+
+class Present(Fields, frozen=True, gc=False):
+    """Something of which only the presence matters."""
+
+
+class Metadata(Fields, frozen=True, gc=False):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    labels: Labels | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class Object(Fields, frozen=True, gc=False):
+    """What every object has."""
+
+    metadata: Metadata = Metadata()
+
+
+# --- Node
+
+
+class Taint(Fields, frozen=True, gc=False):
+    key: str
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    value: str | None = None
+
+
+class NodeSpec(Fields, frozen=True, gc=False):
+    unschedulable: bool | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeStatus(Fields, frozen=True, gc=False):
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+
+
+class Node(Object, frozen=True, gc=False):
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+# --- Pod: selectors and affinity
+
+
+class Expression(Fields, frozen=True, gc=False):
+    """One expression of a node selector or a label selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(Fields, frozen=True, gc=False):
+    match_expressions: tuple[Expression, ...] | None = None
+    match_fields: tuple[Expression, ...] | None = None
+
+
+class NodeSelector(Fields, frozen=True, gc=False):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class PreferredTerm(Fields, frozen=True, gc=False):
+    weight: Annotated[int, msgspec.Meta(ge=0, le=100)]
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Fields, frozen=True, gc=False):
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[PreferredTerm, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class LabelSelector(Fields, frozen=True, gc=False):
+    match_labels: Labels | None = None
+    match_expressions: tuple[Expression, ...] | None = None
+
+
+class PodAffinityTerm(Fields, frozen=True, gc=False):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Fields, frozen=True, gc=False):
+    """Affinity to other pods, or the opposite."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[Present, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class Affinity(Fields, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Fields, frozen=True, gc=False):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+# --- Pod: containers
+
+
+class ContainerResources(Fields, frozen=True, gc=False):
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class ContainerPort(Fields, frozen=True, gc=False):
+    container_port: Port | None = None
+    host_port: Port | None = None
+
+
+class Container(Fields, frozen=True, gc=False):
+    name: str | None = None
+    resources: ContainerResources | None = None
+    ports: tuple[ContainerPort, ...] | None = None
+    restart_policy: str | None = None
+
+
+class ContainerStatus(Fields, frozen=True, gc=False):
+    name: str | None = None
+    resources: ContainerResources | None = None
+    allocated_resources: Amounts | None = None
+
+
+class Condition(Fields, frozen=True, gc=False):
+    type: str | None = None
+    reason: str | None = None
+
+
+# --- Pod: the whole
+
+
+class SchedulingGate(Fields, frozen=True, gc=False):
+    name: str | None = None
+
+
+class SchedulingGroup(Fields, frozen=True, gc=False):
+    pod_group_name: str | None = None
+
+
+class PodSpec(Fields, frozen=True, gc=False):
+    node_name: str | None = None
+    node_selector: Labels | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    priority: Int32 | None = None
+    priority_class_name: str | None = None
+    scheduler_name: str | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    overhead: Amounts | None = None
+    resources: ContainerResources | None = None
+    # Only the keys matter: they name the kind of volume.
+    volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
+    topology_spread_constraints: tuple[Present, ...] | None = None
+    resource_claims: tuple[Present, ...] | None = None
+    active_deadline_seconds: Int64 | None = None
+    host_network: bool | None = None
+
+
+class PodStatus(Fields, frozen=True, gc=False):
+    phase: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(Object, frozen=True, gc=False):
+    spec: PodSpec = PodSpec()
+    status: PodStatus | None = None
+
+
+# --- Groups, priorities, the rest
+
+
+class MemberGroupSpec(Fields, frozen=True, gc=False):
+    min_member: Int32 | None = None
+
+
+class MemberGroup(Object, frozen=True, gc=False):
+    """PodGroup of scheduling.x-k8s.io, the coscheduling plugin's."""
+
+    spec: MemberGroupSpec = MemberGroupSpec()
+
+
+class Gang(Fields, frozen=True, gc=False):
+    min_count: Int32 | None = None
+
+
+class SchedulingPolicy(Fields, frozen=True, gc=False):
+    basic: Present | None = None
+    gang: Gang | None = None
+
+
+class SchedulingConstraints(Fields, frozen=True, gc=False):
+    topology: tuple[Present, ...] | None = None
+
+
+class NativeGroupSpec(Fields, frozen=True, gc=False):
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+
+
+class NativeGroup(Object, frozen=True, gc=False):
+    """PodGroup of scheduling.k8s.io, Kubernetes' own."""
+
+    spec: NativeGroupSpec = NativeGroupSpec()
+
+
+class PriorityClass(Object, frozen=True, gc=False):
+    value: Int32 = 0
+    global_default: bool | None = None
+
+
+class Namespace(Object, frozen=True, gc=False):
+    pass
+
+
+class PodDisruptionBudget(Object, frozen=True, gc=False):
+    """Its identity only: nothing is evicted yet."""
+
+
+class PersistentVolume(Object, frozen=True, gc=False):
+    """Its identity only: pods that claim volumes wait."""
+
+
+class PersistentVolumeClaim(Object, frozen=True, gc=False):
+    """Its identity only: pods that claim volumes wait."""

@@ -1,0 +1,138 @@
+"""What a pod asks for: the sum that kube-scheduler computes, in the model's units.
+
+Containers and sidecars run together; init containers run one after the other, each beside the
+sidecars started before it. A pod needs the larger of the two per resource, unless it states a
+figure for the pod as a whole, and its overhead on top. A limit without a request is a request.
+A container that is being resized counts with the largest of what it had, has and wants.
+"""
+
+from collections.abc import Mapping
+
+from afflux.kube import objects
+from afflux.kube.quantities import nano, to_amount
+from afflux.model.errors import InputError
+from afflux.model.resources import CPU, MEMORY, PODS, Resources, resources
+
+Nanos = dict[str, int]
+_Statuses = Mapping[str | None, objects.ContainerStatus]
+
+_NO_STATUSES: _Statuses = {}
+
+
+def requests(pod: objects.Pod) -> Resources:
+    """The requests of the pod, its own slot included; an InputError names the field."""
+    total = _containers(pod)
+    if pod.spec.resources is not None:
+        total.update(_pod_level(pod.spec.resources, total))
+    if pod.spec.overhead:
+        _add(total, nanos(pod.spec.overhead, "spec.overhead"))
+    total[PODS] = 10**9
+    return in_units(total, "spec: sum of requests")
+
+
+def in_units(amounts: Nanos, path: str) -> Resources:
+    """Billionths as the model counts them, every resource rounded up."""
+    try:
+        return resources((name, to_amount(name, amount)) for name, amount in amounts.items())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def nanos(amounts: objects.Amounts, path: str) -> Nanos:
+    """These quantities in billionths."""
+    found: Nanos = {}
+    for name, written in amounts.items():
+        try:
+            found[name] = nano(written)
+        except InputError as error:
+            raise InputError(f"{path}[{name}]: {error}") from None
+    return found
+
+
+def is_sidecar(container: objects.Container) -> bool:
+    """Whether an init container keeps running beside the containers."""
+    return container.restart_policy == "Always"
+
+
+def _containers(pod: objects.Pod) -> Nanos:
+    """The most that containers, sidecars and init containers use at any time."""
+    status = pod.status if pod.spec.node_name else None
+    infeasible = status is not None and any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible"
+        for condition in status.conditions or ()
+    )
+    total: Nanos = {}
+    statuses = _by_name(status.container_statuses) if status else _NO_STATUSES
+    for index, container in enumerate(pod.spec.containers or ()):
+        if container.resources is not None:
+            path = f"spec.containers[{index}]"
+            _add(total, _container(container, path, statuses, infeasible))
+    if not pod.spec.init_containers:
+        return total
+
+    statuses = _by_name(status.init_container_statuses) if status else _NO_STATUSES
+    sidecars: Nanos = {}
+    peak: Nanos = {}
+    for index, container in enumerate(pod.spec.init_containers):
+        path = f"spec.initContainers[{index}]"
+        if is_sidecar(container):
+            mine = _container(container, path, statuses, infeasible)
+            _add(total, mine)
+            _add(sidecars, mine)
+            _raise_to(peak, sidecars)
+        else:
+            mine = _container(container, path, _NO_STATUSES, infeasible)
+            _add(mine, sidecars)
+            _raise_to(peak, mine)
+    _raise_to(total, peak)
+    return total
+
+
+def _container(
+    container: objects.Container, path: str, statuses: _Statuses, resize_infeasible: bool
+) -> Nanos:
+    wanted = container.resources or objects.ContainerResources()
+    asked = {**(wanted.limits or {}), **(wanted.requests or {})}
+    found = nanos(asked, f"{path}.resources.requests")
+    status = statuses.get(container.name)
+    if status is None or status.resources is None:
+        return found
+    if resize_infeasible:
+        # What it wants is refused for good; what it has remains.
+        found = {}
+    where = f"status of container {container.name}"
+    _raise_to(found, nanos(status.resources.requests or {}, f"{where}: resources.requests"))
+    _raise_to(found, nanos(status.allocated_resources or {}, f"{where}: allocatedResources"))
+    return found
+
+
+def _pod_level(stated: objects.ContainerResources, containers: Nanos) -> Nanos:
+    """Requests stated for the pod as a whole; they replace the sum over its containers.
+
+    A limit stands in for a request that is missing, but for CPU and memory only if no container
+    asks for any.
+    """
+    found = nanos(stated.requests or {}, "spec.resources.requests")
+    for name, amount in nanos(stated.limits or {}, "spec.resources.limits").items():
+        if name not in found and not (name in {CPU, MEMORY} and name in containers):
+            found[name] = amount
+    return {name: amount for name, amount in found.items() if _may_be_stated_for_pods(name)}
+
+
+def _may_be_stated_for_pods(resource: str) -> bool:
+    return resource in {CPU, MEMORY} or resource.startswith("hugepages-")
+
+
+def _by_name(statuses: tuple[objects.ContainerStatus, ...] | None) -> _Statuses:
+    return {status.name: status for status in statuses or ()}
+
+
+def _add(total: Nanos, more: Nanos) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: Nanos, floor: Nanos) -> None:
+    for name, amount in floor.items():
+        if amount > total.get(name, 0):
+            total[name] = amount

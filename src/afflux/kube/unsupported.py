@@ -1,0 +1,85 @@
+"""Constraints that afflux does not enforce yet: a pod that has one waits, and says which.
+
+A constraint left out quietly would put pods where their owners forbade it. This file shrinks as
+afflux learns.
+"""
+
+from collections.abc import Iterator
+
+from afflux.kube import objects
+from afflux.kube.pod_requests import is_sidecar
+
+# Volumes that no plugin of kube-scheduler looks at. Claims are bound to places, some disks can be
+# mounted only once, and disks with a CSI migration count towards a node's limit: all others wait.
+_FREE_VOLUMES = frozenset(
+    {
+        "cephfs",
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "fc",
+        "flexVolume",
+        "flocker",
+        "gitRepo",
+        "glusterfs",
+        "hostPath",
+        "image",
+        "nfs",
+        "photonPersistentDisk",
+        "projected",
+        "quobyte",
+        "scaleIO",
+        "secret",
+        "storageos",
+    }
+)
+_NULL = b"null"
+
+
+def first_unsupported(spec: objects.PodSpec) -> str | None:
+    """The first constraint of this pod that is not enforced, None if all are."""
+    if spec.scheduling_gates:
+        names = ", ".join(f"'{gate.name or ''}'" for gate in spec.scheduling_gates)
+        plural = "s" if len(spec.scheduling_gates) > 1 else ""
+        return f"spec.schedulingGates: waiting for gate{plural} {names} to be removed"
+    field = next(_unsupported_fields(spec), None)
+    return None if field is None else f"{field} is not supported yet"
+
+
+def _unsupported_fields(spec: objects.PodSpec) -> Iterator[str]:
+    if spec.affinity is not None:
+        for name, affinity in (
+            ("podAffinity", spec.affinity.pod_affinity),
+            ("podAntiAffinity", spec.affinity.pod_anti_affinity),
+        ):
+            if affinity is not None and (affinity.required or affinity.preferred):
+                yield f"spec.affinity.{name}"
+    if spec.topology_spread_constraints:
+        yield "spec.topologySpreadConstraints"
+    if spec.resource_claims:
+        yield "spec.resourceClaims"
+    yield from _volumes(spec)
+    yield from _host_ports(spec)
+
+
+def _volumes(spec: objects.PodSpec) -> Iterator[str]:
+    for index, volume in enumerate(spec.volumes or ()):
+        for kind, content in volume.items():
+            if kind != "name" and kind not in _FREE_VOLUMES and bytes(content) != _NULL:
+                yield f"spec.volumes[{index}].{kind}"
+
+
+def _host_ports(spec: objects.PodSpec) -> Iterator[str]:
+    for field, containers in (
+        ("containers", spec.containers or ()),
+        ("initContainers", spec.init_containers or ()),
+    ):
+        for index, container in enumerate(containers):
+            if field == "initContainers" and not is_sidecar(container):
+                continue
+            for place, port in enumerate(container.ports or ()):
+                if port.host_port:
+                    yield f"spec.{field}[{index}].ports[{place}].hostPort"
+                elif spec.host_network and port.container_port:
+                    yield f"spec.{field}[{index}].ports[{place}].containerPort on hostNetwork"
