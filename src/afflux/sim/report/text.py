@@ -1,0 +1,87 @@
+"""Numbers and names as people read them."""
+
+import html
+import math
+import re
+
+# What XML cannot hold: control characters and halves of surrogate pairs.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 86400.0
+
+
+def escape(text: str, longest: int = 120) -> str:
+    """Text that is only text, in HTML, in SVG and inside attributes."""
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    return html.escape(_UNPRINTABLE.sub("\ufffd", text), quote=True)
+
+
+def count(number: float) -> str:
+    """A whole number with its thousands apart."""
+    return f"{round(number):,}"
+
+
+def figures(number: float, digits: int = 3) -> str:
+    """A number to so many significant digits, whole above that."""
+    if number == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(number)))
+    return f"{number:,.{max(0, min(decimals, 6))}f}"
+
+
+def percent(share: float) -> str:
+    """A share of one in hundredths; what is not nothing does not read as nothing."""
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    return f"{100 * share:.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: 12.3 ms, 4.25 s, 3 min 5 s, 1 h 12 min, 2 d 3 h."""
+    if seconds == 0:
+        return "0 s"
+    if seconds < 1e-3:
+        return f"{figures(seconds * 1e6)} µs"
+    if seconds < 0.9995:
+        return f"{figures(seconds * 1e3)} ms"
+    if seconds < 59.95:
+        return f"{figures(seconds)} s"
+    for unit, name, part, part_name in (
+        (MINUTE, "min", 1.0, "s"),
+        (HOUR, "h", MINUTE, "min"),
+        (DAY, "d", HOUR, "h"),
+    ):
+        whole, rest = divmod(round(seconds / part) * part, unit)
+        following = {MINUTE: HOUR, HOUR: DAY}.get(unit, math.inf)
+        if whole * unit < following:
+            tail = f" {round(rest / part)} {part_name}" if rest else ""
+            return f"{count(whole)} {name}{tail}"
+    raise AssertionError(seconds)
+
+
+def amount(resource: str, total: float) -> str:
+    """An amount of a resource in its usual unit."""
+    match resource:
+        case "cpu":
+            return f"{figures(total / 1000)} cores"
+        case "devices":
+            return f"{figures(total / 1000)} devices"
+        case "memory" | "ephemeral-storage":
+            power = min(5, max(0, int(math.log2(total) // 10))) if total >= 1 else 0
+            unit = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")[power]
+            return f"{figures(total / 1024**power)} {unit} {resource}"
+        case _:
+            return f"{figures(total)} {resource}"
+
+
+def listing(names: list[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def plural(number: int, noun: str) -> str:
+    """1 task, 2 tasks."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
