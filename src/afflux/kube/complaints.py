@@ -14,6 +14,7 @@ from afflux.kube.yaml_events import Value
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`(?P<bound> [<>]=? -?[0-9.]+)?(?:, got .*)?")
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`")
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>[0-9]+|\.\.\.)\]")
+_QUANTITY = {"int", "float", "str"}
 _WORDS = {
     "str": "a string",
     "int": "a whole number",
@@ -31,6 +32,17 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def entry(path: str, key: str) -> str:
+    """The path of one entry of a mapping."""
+    return f"{path}[{key if key.isprintable() else shown(key)}]"
+
+
+def json_complaint(error: Exception) -> str:
+    """What is wrong with a text that is no JSON."""
+    problem = str(error).removeprefix("JSON is malformed: ")
+    return "it ends too early" if problem == "Input data was truncated" else problem
+
+
 def field_complaint(error: msgspec.ValidationError, raw: bytes) -> str:
     """`field: value, expected ...` for an object that does not have the expected form."""
     message, _, path = str(error).partition(" - at `$")
@@ -40,19 +52,31 @@ def field_complaint(error: msgspec.ValidationError, raw: bytes) -> str:
         return f"{place}: missing, expected a value"
     match = _EXPECTED.fullmatch(message)
     accepted = match["expected"].split(" | ") if match else []
-    place, value = _look_up(msgspec.json.decode(raw), steps, accepted)
+    place, value = _look_up(_decoded(raw), steps, accepted)
     if match is None:
-        return f"{place}: {shown(value)}, {message[:1].lower()}{message[1:]}"
-    expected = " or ".join(_WORDS.get(name, name) for name in accepted if name != "null")
-    if match["bound"]:
-        expected += match["bound"]
-    if "str" in accepted and isinstance(value, bool | int | float):
-        expected += " (put it in quotes)"
-    return f"{place}: {shown(value)}, expected {expected}"
+        return f"{place}{message[:1].lower()}{message[1:]}"
+    return f"{place}{shown(value)}, expected {_expected(accepted, match['bound'], value)}"
+
+
+def _expected(accepted: list[str], bound: str | None, value: Value) -> str:
+    names = [name for name in accepted if name != "null"]
+    if set(names) == _QUANTITY:
+        return "a quantity such as 500m, 2 or 1.5Gi"
+    words = " or ".join(_WORDS.get(name, name) for name in names) + (bound or "")
+    unquoted = "str" in names and isinstance(value, bool | int | float)
+    return f"{words} (put it in quotes)" if unquoted else words
+
+
+def _decoded(raw: bytes) -> Value:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # Some other part of it, which the struct does not look at, is worse still.
+        return None
 
 
 def _look_up(value: Value, steps: str, accepted: list[str]) -> tuple[str, Value]:
-    """The dotted path with the key of a mapping filled in, and the value found there.
+    """The dotted path and a colon, with the key of a mapping filled in, and the value found there.
 
     The decoder writes `[...]` for "some entry of this mapping": the first one of a type that was
     not accepted is it.
@@ -67,9 +91,10 @@ def _look_up(value: Value, steps: str, accepted: list[str]) -> tuple[str, Value]
             value = value[int(step["index"])] if isinstance(value, list) else None
         elif isinstance(value, dict):
             key = next((k for k, v in value.items() if _type_name(v) not in accepted), None)
-            place += f"[{key}]" if key is not None and key.isprintable() else f"[{key!r}]"
-            value = value[key] if key is not None else None
-    return place.removeprefix(".") or "the object", value
+            if key is not None:
+                place = entry(place, key)
+                value = value[key]
+    return f"{place.removeprefix('.')}: " if place else "", value
 
 
 def _type_name(value: Value) -> str:

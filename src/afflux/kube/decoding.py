@@ -37,9 +37,20 @@ def machine(node: objects.Node) -> Machine:
         name=node.metadata.name or "",
         capacity=in_units(nanos(offered, path), path),
         labels=node.metadata.labels or {},
-        taints=tuple(Taint(t.key, t.effect, t.value or "") for t in spec.taints or ()),
+        taints=tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ())),
         unschedulable=bool(spec.unschedulable),
     )
+
+
+def _taint(stated: objects.Taint, path: str) -> Taint:
+    match stated.effect:
+        case "NoSchedule" | "PreferNoSchedule" | "NoExecute":
+            return Taint(stated.key, stated.effect, stated.value or "")
+        case _:
+            raise InputError(
+                f"{path}.effect: {shown(stated.effect)}, "
+                "expected NoSchedule, PreferNoSchedule or NoExecute"
+            )
 
 
 def task(pod: objects.Pod) -> Task:

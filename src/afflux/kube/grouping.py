@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from afflux.kube import objects
 from afflux.kube.complaints import shown
 from afflux.kube.decoding import namespace
+from afflux.kube.objects import is_name
 from afflux.model.group import Group
 from afflux.model.task import Task
 
@@ -156,7 +157,7 @@ def _claim(pod: objects.Pod, pod_groups: PodGroups, *, sized: bool) -> _Claim | 
     """The group this pod names; without `sized` nobody asks how large it has to be."""
     labels, space = pod.metadata.labels or {}, namespace(pod)
     named: list[tuple[str, str]] = [
-        (label, labels[label])
+        (f"label {label}", labels[label])
         for label in (*(name for name, _ in SIZED_LABELS), POD_GROUP_LABEL)
         if label in labels
     ]
@@ -177,16 +178,17 @@ def _claim(pod: objects.Pod, pod_groups: PodGroups, *, sized: bool) -> _Claim | 
                 f"{source}: {shown(name)}, but {other_source}: {shown(other_name)}; "
                 "expected one group"
             )
-    if not name:
-        raise _UnclearError(f"label {source}: '', expected the name of a group")
+    if not is_name(name):
+        raise _UnclearError(f"{source}: {shown(name)}, expected the name of a group")
     group = f"{space}/{name}"
     if not sized:
         return _Claim(group, source)
-    if source == POD_GROUP_LABEL:
+    label = source.removeprefix("label ")
+    if label == POD_GROUP_LABEL:
         return _coscheduling_claim(group, pod_groups)
     if source == _NATIVE_FIELD:
         return _native_claim(group, pod_groups)
-    size_label = dict(SIZED_LABELS)[source]
+    size_label = dict(SIZED_LABELS)[label]
     return _Claim(group, f"label {size_label}", _size(labels, size_label))
 
 

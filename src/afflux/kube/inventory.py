@@ -53,22 +53,20 @@ def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
     leaving: list[str] = []
     priorities = _Priorities(contents)
     for pod in alive:
-        node = pod.value.spec.node_name
+        node = pod.value.spec.node_name or ""
         if not node and pod.value.metadata.deletion_timestamp:
             leaving.append(pod.name)
             continue
         member = _member(pod, priorities)
-        if not node:
+        if not pod.value.metadata.deletion_timestamp:
             members.append(member)
-        elif node in machines:
+        if node in machines:
             running.append((member.task, node))
             keeping_away.append((pod.name, pod.value))
-            if not pod.value.metadata.deletion_timestamp:
-                members.append(member)
-        else:
+        elif node:
             homeless.append(pod.name)
-    notes += _listed(homeless, "on nodes that are not in the input; counted as nothing")
-    notes += _listed(leaving, "being deleted before having a node; left alone")
+    notes += _listed(homeless, "on nodes that are not in the input and take up nothing")
+    notes += _listed(leaving, "being deleted and had no node; left alone")
 
     repulsion = Repulsion(keeping_away, _namespace_labels(contents))
     ready, waiting = groups(

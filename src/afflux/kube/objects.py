@@ -5,7 +5,8 @@ mapping, and outside garbage collection: a list of 10,000 pods is decoded in a f
 second. A null in place of a value means the value is absent, as it does to the API server.
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated
 
 import msgspec
 
@@ -16,6 +17,13 @@ Labels = dict[str, str]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+_NAME = re.compile(r"[^\s/%]+")
+
+
+def is_name(text: str) -> bool:
+    """Whether this may be a name: it stands in namespace/name and on one line."""
+    return _NAME.fullmatch(text) is not None and text.isprintable()
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -46,7 +54,7 @@ class Object(Fields, frozen=True, gc=False):
 
 class Taint(Fields, frozen=True, gc=False):
     key: str
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    effect: str
     value: str | None = None
 
 

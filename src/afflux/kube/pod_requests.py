@@ -9,6 +9,7 @@ A container that is being resized counts with the largest of what it had, has an
 from collections.abc import Mapping
 
 from afflux.kube import objects
+from afflux.kube.complaints import entry
 from afflux.kube.quantities import nano, to_amount
 from afflux.model.errors import InputError
 from afflux.model.resources import CPU, MEMORY, PODS, Resources, resources
@@ -45,7 +46,7 @@ def nanos(amounts: objects.Amounts, path: str) -> Nanos:
         try:
             found[name] = nano(written)
         except InputError as error:
-            raise InputError(f"{path}[{name}]: {error}") from None
+            raise InputError(f"{entry(path, name)}: {error}") from None
     return found
 
 
@@ -92,15 +93,15 @@ def _container(
     container: objects.Container, path: str, statuses: _Statuses, resize_infeasible: bool
 ) -> Nanos:
     wanted = container.resources or objects.ContainerResources()
-    asked = {**(wanted.limits or {}), **(wanted.requests or {})}
-    found = nanos(asked, f"{path}.resources.requests")
+    found = nanos(wanted.limits or {}, f"{path}.resources.limits")
+    found |= nanos(wanted.requests or {}, f"{path}.resources.requests")
     status = statuses.get(container.name)
     if status is None or status.resources is None:
         return found
     if resize_infeasible:
         # What it wants is refused for good; what it has remains.
         found = {}
-    where = f"status of container {container.name}"
+    where = f"{path}: its status"
     _raise_to(found, nanos(status.resources.requests or {}, f"{where}: resources.requests"))
     _raise_to(found, nanos(status.allocated_resources or {}, f"{where}: allocatedResources"))
     return found

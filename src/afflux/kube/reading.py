@@ -14,7 +14,7 @@ from typing import Generic, TypeVar, cast
 import msgspec
 
 from afflux.kube import objects, yaml_events
-from afflux.kube.complaints import field_complaint
+from afflux.kube.complaints import field_complaint, json_complaint, shown
 from afflux.model.errors import InputError
 
 DEEPEST_LIST = 8
@@ -107,7 +107,7 @@ class _Header(objects.Fields, frozen=True, gc=False):
 
     api_version: str | None = None
     kind: str | None = None
-    items: tuple[msgspec.Raw, ...] | None = None
+    items: msgspec.Raw = msgspec.Raw()
 
 
 class _Identity(objects.Fields, frozen=True, gc=False):
@@ -154,7 +154,7 @@ def _documents(file: str, data: bytes) -> Iterator[tuple[Origin, bytes]]:
             return _yaml_documents(file, text)
         if "trailing characters" in str(error):
             return _json_sequence(file, text)
-        raise InputError(f"{file}: not valid JSON: {error}") from None
+        raise InputError(f"{file}: not valid JSON: {json_complaint(error)}") from None
     except RecursionError:
         raise InputError(f"{file}: nested too deeply") from None
     return iter([(Origin(file), text)])
@@ -231,24 +231,33 @@ def _take(raw: bytes, origin: Origin, contents: Contents, listed: _Header | None
         raise _error(raw, origin, None, "kind: missing, expected one such as Pod")
     if not api_version:
         raise _error(raw, origin, kind, "apiVersion: missing, expected e.g. v1")
-    if kind.endswith("List") and header.items is not None:
-        if len(origin.places) >= DEEPEST_LIST:
-            raise InputError(f"{origin}: lists nested more than {DEEPEST_LIST} deep")
-        for place, item in enumerate(header.items):
-            _take(bytes(item), origin.inside(place), contents, header)
-        return
-    if kind == "List":
-        return
+    if kind.endswith("List"):
+        return _take_list(header, origin, contents)
     group = api_version.rpartition("/")[0]
     decoded_as = KINDS.get((group, kind))
     if decoded_as is None:
         contents.ignored[f"{kind}.{group}" if kind in _KNOWN_NAMES else kind] += 1
-        return
+        return None
     value = _checked(_decoders[decoded_as], raw, origin, kind)
-    if not value.metadata.name:
-        raise InputError(f"{origin}: metadata.name: missing in this {kind}, expected a name")
-    name = _full_name(kind, value.metadata.namespace, value.metadata.name)
-    contents.add(Found(value, kind, name, origin))
+    metadata = value.metadata
+    if not metadata.name:
+        raise InputError(f"{origin}: {kind}: metadata.name: missing, expected a name")
+    name = _full_name(kind, metadata.namespace, metadata.name)
+    found = Found(value, kind, name, origin)
+    for field_name, written in (("name", metadata.name), ("namespace", metadata.namespace)):
+        if written and not objects.is_name(written):
+            raise found.error(f"metadata.{field_name}: {shown(written)}, expected a plain name")
+    return contents.add(found)
+
+
+def _take_list(header: _Header, origin: Origin, contents: Contents) -> None:
+    items = bytes(header.items)
+    if items in (b"", b"null"):
+        return
+    if len(origin.places) >= DEEPEST_LIST:
+        raise InputError(f"{origin}: lists nested more than {DEEPEST_LIST} deep")
+    for place, item in enumerate(_checked(_array, items, origin, "items")):
+        _take(bytes(item), origin.inside(place), contents, header)
 
 
 def _full_name(kind: str, namespace: str | None, name: str) -> str:
@@ -266,7 +275,7 @@ def _checked(
     except msgspec.ValidationError as error:
         raise _error(raw, origin, kind, field_complaint(error, raw)) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise InputError(f"{origin}: not valid JSON: {error}") from None
+        raise InputError(f"{origin}: not valid JSON: {json_complaint(error)}") from None
     except RecursionError:
         raise InputError(f"{origin}: nested too deeply") from None
 
@@ -276,6 +285,6 @@ def _error(raw: bytes, origin: Origin, kind: str | None, problem: str) -> InputE
     try:
         identity = _named.decode(raw).metadata
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return InputError(f"{origin}: {kind or 'object'}: {problem}")
+        return InputError(f"{origin}: {kind}: {problem}" if kind else f"{origin}: {problem}")
     name = _full_name(kind or "", identity.namespace, identity.name)
     return Found(objects.Object(), kind or "object", name, origin).error(problem)

@@ -7,6 +7,7 @@ afflux learns.
 from collections.abc import Iterator
 
 from afflux.kube import objects
+from afflux.kube.complaints import shown
 from afflux.kube.pod_requests import is_sidecar
 
 # Volumes that no plugin of kube-scheduler looks at. Claims are bound to places, some disks can be
@@ -40,7 +41,7 @@ _NULL = b"null"
 def first_unsupported(spec: objects.PodSpec) -> str | None:
     """The first constraint of this pod that is not enforced, None if all are."""
     if spec.scheduling_gates:
-        names = ", ".join(f"'{gate.name or ''}'" for gate in spec.scheduling_gates)
+        names = ", ".join(shown(gate.name or "") for gate in spec.scheduling_gates)
         plural = "s" if len(spec.scheduling_gates) > 1 else ""
         return f"spec.schedulingGates: waiting for gate{plural} {names} to be removed"
     field = next(_unsupported_fields(spec), None)
@@ -67,7 +68,7 @@ def _volumes(spec: objects.PodSpec) -> Iterator[str]:
     for index, volume in enumerate(spec.volumes or ()):
         for kind, content in volume.items():
             if kind != "name" and kind not in _FREE_VOLUMES and bytes(content) != _NULL:
-                yield f"spec.volumes[{index}].{kind}"
+                yield f"spec.volumes[{index}].{kind if kind.isalnum() else shown(kind)}"
 
 
 def _host_ports(spec: objects.PodSpec) -> Iterator[str]:
