@@ -5,6 +5,7 @@ Tables first; below them, which of the sizes a given cluster can hold.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from afflux.model.devices import WHOLE_MILLI, DeviceRequest, room_on_devices
 from afflux.model.machine import Machine
@@ -105,8 +106,7 @@ def deal(fleet: Table[Machine], machines: int) -> Cluster:
 def menu(cluster: Cluster, sizes: Table[tuple[int, int]], gpu: float) -> Table[Shape]:
     """What tasks may ask for, a share `gpu` of it with devices.
 
-    What no machine of this cluster could hold is not on it. Tasks that draw the same entry share
-    one shape.
+    What no machine of this cluster could hold is not on it.
     """
     listed = [(_shape(cpu, memory), (1 - gpu) * weight) for (cpu, memory), weight in sizes]
     models = [machine.labels[GPU_MODEL_LABEL] for machine, _ in cluster.types if machine.devices]
@@ -131,12 +131,14 @@ def cover(shape: Shape, *plain: Shape) -> Shape:
     return replace(shape, requests=resources(most))
 
 
+@cache
 def _shape(
     cpu_milli: int,
     memory_mib: int,
     devices: DeviceRequest | None = None,
     affinity: NodeAffinity = ANYWHERE,
 ) -> Shape:
+    """Tasks of one size share one shape, whichever menu they chose from."""
     requests = resources({CPU: cpu_milli, MEMORY: memory_mib * MIB, PODS: 1})
     return Shape(requests, devices, affinity)
 
