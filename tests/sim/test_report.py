@@ -2,21 +2,15 @@
 
 import heapq
 import random
-import re
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import amount_of, resources
 from afflux.model.task import Shape, Task
-from afflux.sim.report import render, write_report
 from afflux.sim.result import CycleTiming, Result, Run
 from afflux.sim.workload import Submission, Workload
 
@@ -29,7 +23,7 @@ SHAPES = (
 )
 
 
-def made_up(groups: int, machines: int, seed: int = 1, load: float = 1.15) -> Workload:
+def made_up(groups: int, machines: int, seed: int = 1, load: float = 0.95) -> Workload:
     """Bursts of jobs, a few gangs, services and priorities."""
     draw = random.Random(seed)
     hosts = tuple(
@@ -42,15 +36,16 @@ def made_up(groups: int, machines: int, seed: int = 1, load: float = 1.15) -> Wo
     )
     submissions: list[Submission] = []
     now = 0.0
-    between = 600 * 3 * 3.5 / (machines * 32 * load)
+    between = 4100 / (machines * 32 * load)
     for index in range(groups):
-        busy = 0.4 if (index // 150) % 2 else 1.8
+        busy = 0.45 if (index * 8 // groups) % 2 else 1.55
         now += draw.expovariate(1 / (between * busy))
         size = draw.choice([1, 1, 1, 1, 1, 1, 2, 4, 8, 16])
         shape = draw.choices(SHAPES, [6, 3, 2, 1])[0]
         name = f"job-{index:05}"
         tasks = tuple(Task(f"{name}/{k}", f"{name}-{k}", shape) for k in range(size))
-        run = None if draw.random() < 0.004 else round(draw.lognormvariate(5.6, 1.2), 1)
+        seconds = min(2400.0, draw.lognormvariate(5.6, 1.1))
+        run = None if draw.random() < 0.004 else round(seconds, 1)
         priority = draw.choices([0, 50, 100], [6, 3, 1])[0]
         group = Group(name, tasks, priority=priority, ready_seconds=round(now, 3), run_seconds=run)
         submissions.append(Submission(group, run))
@@ -130,12 +125,11 @@ def simulate(
             free += heapq.heappop(ends)[2]
         while arrivals and arrivals[-1].group.ready_seconds <= now:
             waiting.append(arrivals.pop())
-        before, tried, still = len(waiting), 0, []
+        before, still = len(waiting), []
         for index, submission in enumerate(waiting):
-            tried += 1
             if not place(submission):
                 still.append(submission)
-                if not skips or tried > 40:
+                if not skips or index > 40:
                     still.extend(waiting[index + 1 :])
                     break
         waiting = still

@@ -13,12 +13,12 @@ from afflux.sim.report.text import count, percent, plural
 
 CAPTION = (
     "Each row is {row}, its colour the utilisation of whichever resource is fullest there; "
-    "look for pale stripes, machines that stay idle while others are full."
+    "look for machines that stay idle while others are full."
 )
 MOST_ROWS, COLUMNS = 200, 240
 LEVELS = 32
 LIGHT = ("#e8f3ec", "#a6d9c7", "#4fb3bf", "#1f78b4", "#1d3b7c", "#14173f")
-DARK = ("#1b3346", "#1d5a85", "#2b8fb0", "#55bfae", "#b3e3a5", "#fbfbd0")
+DARK = ("#1b2f45", "#1c4a75", "#2376a3", "#3fa5b5", "#7fcbb9", "#c4ebcd")
 IDLE_LIGHT, IDLE_DARK = "#f4f5f7", "#1c2027"
 
 

@@ -27,7 +27,7 @@ def time_scale(comparison: Comparison, area: Area) -> Linear:
 def time_axis(comparison: Comparison, area: Area) -> str:
     """Its axis, with as many ticks as there is room for."""
     scale = time_scale(comparison, area)
-    ticks = time_ticks(comparison.seconds, most=max(3, int(area.inner_width // 75)))
+    ticks = time_ticks(comparison.seconds, most=max(3, int(area.inner_width // 70)))
     return x_axis(area, placed(ticks, scale.places(np.array([at for at, _ in ticks]))))
 
 

@@ -1,12 +1,13 @@
 """From values to places on the page, and the round values worth a tick."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from afflux.sim.columns import Floats
-from afflux.sim.report.text import DAY, HOUR, MINUTE, duration, figures
+from afflux.sim.report.text import DAY, HOUR, MINUTE, brief, duration
 
 Ticks = list[tuple[float, str]]
 
@@ -97,14 +98,18 @@ def time_ticks(seconds: float, most: int = 6) -> Ticks:
     if seconds < 1:
         unit, name = 1e-3, "ms"
     times = [n * step for n in range(math.floor(seconds / step + 1e-9) + 1)]
-    return [(t, f"{figures(t / unit).rstrip('.')} {name}" if t else "0") for t in times]
+    return [(t, f"{brief(t / unit)} {name}" if t else "0") for t in times]
 
 
 def duration_ticks(low: float, high: float) -> Ticks:
     """Durations that people count in, a factor of about ten apart."""
     values = [10.0**n for n in range(-9, 2)]
     values += [MINUTE, 10 * MINUTE, HOUR, 10 * HOUR, 4 * DAY, 40 * DAY, 400 * DAY]
-    return [(v, duration(v)) for v in values if low * 0.999 <= v <= high * 1.001]
+    return [(v, _round_duration(v)) for v in values if low * 0.999 <= v <= high * 1.001]
+
+
+def _round_duration(seconds: float) -> str:
+    return re.sub(r"\.0+ ", " ", duration(seconds))
 
 
 def magnitude_ticks(low: float, high: float) -> Ticks:

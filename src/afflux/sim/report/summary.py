@@ -1,5 +1,6 @@
 """The figures side by side, the best of each row marked."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ CAPTION = (
     "The best value of a row is marked and the others say how far they are from it; look at the "
     "columns as a whole, few schedulers win every row."
 )
+
+
+# Values that differ by less are as good as each other: no reader should see a winner there.
+_SAME = 2e-3
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ def draw_summary(comparison: Comparison) -> str:
         _line(row, won, comparison.subjects) for row, won in zip(rows, winners, strict=True)
     )
     table = (
-        '<div class="scroll"><table><thead><tr><th scope="col"><span class="aside">Figure</span>'
+        f'<div class="scroll"><table style="min-width:{250 + 160 * len(comparison.subjects)}px">'
+        '<thead><tr><th scope="col"><span class="aside">Figure</span>'
         f"</th>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
     body = f"{_verdict(winners, comparison)}{table}{_remarks(comparison)}"
@@ -128,16 +134,17 @@ def _winners(row: Row, comparison: Comparison) -> set[int]:
     if row.best is None or len(comparison.subjects) == 1 or not values:
         return set()
     best = row.best(list(values.values()))
-    won = {index for index, value in values.items() if value == best}
+    won = {index for index, value in values.items() if math.isclose(value, best, rel_tol=_SAME)}
     return set() if len(won) == len(comparison.subjects) else won
 
 
 def _line(row: Row, won: set[int], subjects: tuple[Subject, ...]) -> str:
     values = [row.value(s) for s in subjects]
     largest = max((v for v in values if v is not None), default=0.0)
+    whole = 1.0 if row.shown is percent else largest
     best = next((values[index] for index in sorted(won)), None)
     cells = "".join(
-        _cell(row, s, value, largest=largest, best=best, won=s.index in won)
+        _cell(row, s, value, whole=whole, best=best, won=s.index in won)
         for s, value in zip(subjects, values, strict=True)
     )
     explained = f"<small>{escape(row.explained)}</small>" if row.explained else ""
@@ -149,13 +156,13 @@ def _cell(
     subject: Subject,
     value: float | None,
     *,
-    largest: float,
+    whole: float,
     best: float | None,
     won: bool,
 ) -> str:
     if value is None:
         return '<td class="absent">–</td>'
-    width = 100 * value / largest if largest > 0 else 0
+    width = min(100.0, 100 * value / whole) if whole > 0 else 0.0
     bar = f'<i class="meter {subject.style}" style="width:{width:.1f}%"></i>'
     mark = '<b class="best" title="best of the row">best</b>' if won else ""
     apart = "" if won or best is None else f"<small>{_apart(value, best)}</small>"

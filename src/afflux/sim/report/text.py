@@ -32,6 +32,12 @@ def figures(number: float, digits: int = 3) -> str:
     return f"{number:,.{max(0, min(decimals, 6))}f}"
 
 
+def brief(number: float) -> str:
+    """A number to three significant digits, without trailing zeros."""
+    text = figures(number)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def percent(share: float) -> str:
     """A share of one in hundredths; what is not nothing does not read as nothing."""
     if 0 < share < 0.0005:
@@ -66,15 +72,15 @@ def amount(resource: str, total: float) -> str:
     """An amount of a resource in its usual unit."""
     match resource:
         case "cpu":
-            return f"{figures(total / 1000)} cores"
+            return f"{brief(total / 1000)} cores"
         case "devices":
-            return f"{figures(total / 1000)} devices"
+            return f"{brief(total / 1000)} devices"
         case "memory" | "ephemeral-storage":
             power = min(5, max(0, int(math.log2(total) // 10))) if total >= 1 else 0
             unit = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")[power]
-            return f"{figures(total / 1024**power)} {unit} {resource}"
+            return f"{brief(total / 1024**power)} {unit} {resource}"
         case _:
-            return f"{figures(total)} {resource}"
+            return f"{brief(total)} {resource}"
 
 
 def listing(names: list[str]) -> str:

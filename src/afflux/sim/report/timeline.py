@@ -24,8 +24,8 @@ TONES = 4
 def draw_timeline(comparison: Comparison) -> str:
     """The section, one panel per scheduler with the same groups in the same rows."""
     chosen, total = choose(comparison)
-    tones, key = _tones(comparison, chosen)
-    body = key + panels(
+    tones, entries = _tones(comparison, chosen)
+    body = _key(comparison, entries) + panels(
         (heading(s, _note(s)), _gantt(comparison, s, chosen, tones)) for s in comparison.subjects
     )
     sample = f"All {count(total)} groups are shown."
@@ -59,8 +59,13 @@ def choose(comparison: Comparison) -> tuple[list[str], int]:
     return [name for name in names if name in chosen], len(names)
 
 
-def _tones(comparison: Comparison, chosen: list[str]) -> tuple[dict[str, str], str]:
-    """The class of each group's bar and the key: by priority if there are several, else by kind."""
+def _tones(
+    comparison: Comparison, chosen: list[str]
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """The class of each group's bar, and what the classes mean.
+
+    Bars are told apart by priority if there are several, otherwise by kind.
+    """
     known = {s.group.name: s.group for s in comparison.workload.submissions}
     shown = {name: known[name] for name in chosen if name in known}
     priorities = sorted({group.priority for group in shown.values()}, reverse=True)
@@ -68,7 +73,7 @@ def _tones(comparison: Comparison, chosen: list[str]) -> tuple[dict[str, str], s
         kinds = {name: "t0" if group.is_gang else "t2" for name, group in shown.items()}
         entries = [("t0", "gang"), ("t2", "single task")]
         entries = [entry for entry in entries if entry[0] in kinds.values()]
-        return kinds, _key(entries)
+        return kinds, entries
     # The highest priority has the strongest tone; beyond four, neighbours share one.
     tone = {p: rank * TONES // max(TONES, len(priorities)) for rank, p in enumerate(priorities)}
     entries: list[tuple[str, str]] = []
@@ -76,14 +81,30 @@ def _tones(comparison: Comparison, chosen: list[str]) -> tuple[dict[str, str], s
         within = [p for p in priorities if tone[p] == step]
         text = str(within[0]) if len(within) == 1 else f"{within[-1]} to {within[0]}"
         entries.append((f"t{step}", f"priority {text}"))
-    return {name: f"t{tone[group.priority]}" for name, group in shown.items()}, _key(entries)
+    return {name: f"t{tone[group.priority]}" for name, group in shown.items()}, entries
 
 
-def _key(entries: list[tuple[str, str]]) -> str:
-    items = [f'<li><i class="box {tone}"></i>{escape(text)}</li>' for tone, text in entries]
-    items.append('<li><i class="box wait"></i>waits</li>')
-    items.append('<li><i class="box part"></i>holds machines, still waits for its rest</li>')
-    items.append('<li><i class="gang-mark"></i>gangs are taller than single tasks</li>')
+def _key(comparison: Comparison, entries: list[tuple[str, str]]) -> str:
+    """What the marks mean, of those that occur."""
+    tables = [s.table for s in comparison.subjects]
+    marks = [
+        *((f"box {tone}", text, True) for tone, text in entries),
+        ("box wait", "waits", True),
+        ("box unstarted", "never started", any(np.isnan(t.groups.start).any() for t in tables)),
+        (
+            "box part",
+            "holds machines, still waits for its rest",
+            any((t.working_from > t.bound)[t.held].any() for t in tables),
+        ),
+        (
+            "gang-mark",
+            "gangs are taller than single tasks",
+            any(len(set((t.groups.size > 1).tolist())) > 1 for t in tables),
+        ),
+    ]
+    items = [
+        f'<li><i class="{mark}"></i>{escape(text)}</li>' for mark, text, occurs in marks if occurs
+    ]
     return f'<ul class="legend key-list">{"".join(items)}</ul>'
 
 
