@@ -27,6 +27,10 @@ SECTIONS = (
 )
 
 
+# The browser itself refuses whatever is not inside the page.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
 def write_report(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
     """Write the page that compares these results; the file appears whole or not at all."""
     page = render(results)
@@ -41,6 +45,7 @@ def render(results: Sequence[Result]) -> str:
     sections = "".join(draw(comparison) for draw in SECTIONS)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{name} · afflux</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n"

@@ -28,7 +28,8 @@ def figures(number: float, digits: int = 3) -> str:
     """A number to so many significant digits, whole above that."""
     if number == 0:
         return "0"
-    decimals = digits - 1 - math.floor(math.log10(abs(number)))
+    magnitude = int(f"{number:.{digits - 1}e}".partition("e")[2])  # after rounding: 9.999 is 10.0
+    decimals = digits - 1 - magnitude
     return f"{number:,.{max(0, min(decimals, 6))}f}"
 
 
