@@ -29,12 +29,17 @@ def draw_machines(comparison: Comparison) -> str:
     row = "one machine" if each == 1 else f"the mean of {each} neighbouring machines"
     body = _key() + panels(
         (
-            heading(s, f"{percent(s.figure('utilisation') or 0.0)} on average"),
+            heading(s, _note(s)),
             _map(comparison, s, each),
         )
         for s in comparison.subjects
     )
     return section("machines", "Machines", CAPTION.format(row=row), body)
+
+
+def _note(subject: Subject) -> str:
+    share = subject.figure("utilisation")
+    return "nothing held" if share is None else f"{percent(share)} on average"
 
 
 def _map(comparison: Comparison, subject: Subject, each: int) -> str:

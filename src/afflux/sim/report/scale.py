@@ -68,8 +68,8 @@ def decades(values: Floats, most: int = 7) -> tuple[float, float]:
 
 
 def count_ticks(high: float, most: int = 5) -> Ticks:
-    """Round numbers from zero to `high`."""
-    step = _step(high / most)
+    """Round whole numbers from zero to `high`."""
+    step = max(1.0, _step(high / most))
     return [(n * step, _short(n * step)) for n in range(math.floor(high / step + 1e-9) + 1)]
 
 

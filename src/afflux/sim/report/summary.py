@@ -172,7 +172,7 @@ def _cell(
 
 def _apart(value: float, best: float) -> str:
     """How far a value is from the best: by a share if it is near, by a factor if not."""
-    if best in (0.0, value):
+    if 0.0 in (best, value) or value == best:
         return ""
     ratio = value / best
     if 0.8 <= ratio <= 1.25:

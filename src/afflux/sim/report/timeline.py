@@ -28,7 +28,7 @@ def draw_timeline(comparison: Comparison) -> str:
     body = _key(comparison, entries) + panels(
         (heading(s, _note(s)), _gantt(comparison, s, chosen, tones)) for s in comparison.subjects
     )
-    sample = f"All {count(total)} groups are shown."
+    sample = f"All {count(total)} groups are shown." if total != 1 else "There is one group."
     if len(chosen) < total:
         sample = (
             f"{count(len(chosen))} of {count(total)} groups are shown: "
