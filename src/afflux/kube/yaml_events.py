@@ -28,6 +28,7 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
 }
+_LONGEST_NUMBER = 100
 _NUMERIC_START = frozenset("0123456789+-.")
 _INTEGERS = (
     (re.compile(r"[-+]?(?:0|[1-9][0-9]*)"), 10),
@@ -194,14 +195,12 @@ def _resolved(text: str) -> Value:
     """What an unquoted scalar means."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
-    if text[0] not in _NUMERIC_START or len(text) > 100:
+    if text[0] not in _NUMERIC_START or len(text) > _LONGEST_NUMBER:
         return text
     digits = text.replace("_", "")
     for pattern, base in _INTEGERS:
         if pattern.fullmatch(digits):
-            number = int(digits.lower().replace("0o", "0"), base)
-            # Beyond 64 bits no field wants a number; as text its digits at least stay exact.
-            return number if -(2**63) <= number < 2**64 else text
+            return int(digits.lower().replace("0o", "0"), base)
     if _FLOAT.fullmatch(digits):
         number = float(digits)
         return number if abs(number) != float("inf") else text

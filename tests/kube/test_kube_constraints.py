@@ -1,0 +1,282 @@
+"""Constraints arrive in the model, in one spelling, or hold the pod back by name."""
+
+import random
+from typing import Any
+
+import pytest
+from manifests import inventory, node, only_task, pod, reasons
+
+from afflux.model.errors import InputError
+from afflux.model.selectors import NodeAffinity, Requirement, Term
+from afflux.model.taints import Taint, Toleration
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def node_affinity(*terms: Any, preferred: Any = ()) -> dict[str, Any]:
+    stated = {REQUIRED: {"nodeSelectorTerms": list(terms)}, PREFERRED: list(preferred)}
+    return {"nodeAffinity": stated}
+
+
+def anti_affinity(selector: Any, **term: Any) -> dict[str, Any]:
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname", **term}
+    return {"podAntiAffinity": {REQUIRED: [term]}}
+
+
+# --- What is understood
+
+
+def test_a_node_becomes_a_machine_with_labels_taints_and_cordon() -> None:
+    spec = {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    (machine,) = inventory(node("n1", labels={"zone": "a"}, spec=spec)).machines
+    assert (machine.name, machine.labels) == ("n1", {"zone": "a"})
+    assert machine.taints == (Taint("gpu", "NoSchedule", ""),)
+    assert machine.unschedulable
+
+
+def test_node_affinity_arrives_whole() -> None:
+    term = {
+        "matchExpressions": [expression("zone", "In", "b", "a"), expression("cores", "Gt", "8")],
+        "matchFields": [expression("metadata.name", "NotIn", "n7")],
+    }
+    wish = {"weight": 10, "preference": {"matchExpressions": [expression("ssd", "Exists")]}}
+    affinity = node_affinity(term, preferred=[wish])
+    task = only_task(pod(affinity=affinity, nodeSelector={"os": "linux"}))
+    assert task.blocked is None
+    assert task.shape.affinity == NodeAffinity(
+        selector=(("os", "linux"),),
+        required=(
+            Term(
+                labels=(Requirement("cores", "Gt", ("8",)), Requirement("zone", "In", ("a", "b"))),
+                names=(Requirement("metadata.name", "NotIn", ("n7",)),),
+            ),
+        ),
+        preferred=((10, Term(labels=(Requirement("ssd", "Exists"),))),),
+    )
+
+
+def test_an_affinity_with_nothing_but_empty_terms_matches_nowhere() -> None:
+    assert only_task(pod(affinity=node_affinity({}))).shape.affinity.required == ()
+
+
+def test_an_empty_toleration_operator_means_equal() -> None:
+    stated = [{"key": "a", "value": "1", "effect": "NoSchedule", "tolerationSeconds": 5}]
+    assert only_task(pod(tolerations=stated)).shape.tolerations == (
+        Toleration("a", "Equal", "1", "NoSchedule"),
+    )
+
+
+def test_pods_that_mean_the_same_share_one_shape() -> None:
+    def shuffled(seed: int) -> dict[str, Any]:
+        rng = random.Random(seed)
+
+        def mixed(items: list[Any]) -> list[Any]:
+            return rng.sample(items, len(items))
+
+        terms = [
+            {"matchExpressions": mixed([expression("a", "In", *mixed(["1", "2", "3"])), other])}
+            for other in (expression("b", "Exists"), expression("c", "DoesNotExist"))
+        ]
+        tolerations = [{"key": "x", "operator": "Exists"}, {"operator": "Exists"}, {"key": "y"}]
+        return pod(
+            f"p{seed}",
+            labels={"index": str(seed)},
+            affinity=node_affinity(*mixed(terms)),
+            tolerations=mixed(tolerations),
+            requests=dict(mixed([("cpu", "1000m" if seed % 2 else 1), ("memory", "1Gi")])),
+        )
+
+    loaded = inventory(*(shuffled(seed) for seed in range(20)))
+    assert len({id(group.tasks[0].shape) for group in loaded.groups}) == 1
+
+
+# --- What holds a pod back
+
+
+def unsupported(field: str) -> str:
+    return f"{field} is not supported yet"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
+            unsupported("spec.affinity.podAffinity"),
+        ),
+        (
+            {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1}]}}},
+            unsupported("spec.affinity.podAffinity"),
+        ),
+        ({"affinity": anti_affinity({})}, unsupported("spec.affinity.podAntiAffinity")),
+        (
+            {"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}},
+            unsupported("spec.affinity.podAntiAffinity"),
+        ),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+            unsupported("spec.topologySpreadConstraints"),
+        ),
+        ({"resourceClaims": [{"name": "gpu"}]}, unsupported("spec.resourceClaims")),
+        (
+            {"containers": [{"ports": [{"containerPort": 80}, {"hostPort": 80}]}]},
+            unsupported("spec.containers[0].ports[1].hostPort"),
+        ),
+        (
+            {"containers": [{"ports": [{"containerPort": 80}]}], "hostNetwork": True},
+            unsupported("spec.containers[0].ports[0].containerPort on hostNetwork"),
+        ),
+        (
+            {"initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 1}]}]},
+            unsupported("spec.initContainers[0].ports[0].hostPort"),
+        ),
+        (
+            {"schedulingGates": [{"name": "example.com/quota"}]},
+            "spec.schedulingGates: waiting for gate 'example.com/quota' to be removed",
+        ),
+        (
+            {"affinity": node_affinity({"matchExpressions": [expression("a", "Near", "b")]})},
+            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0]"
+            ".operator: 'Near' is not supported",
+        ),
+        (
+            {"affinity": node_affinity({"matchExpressions": [expression("a", "Gt", "1_0")]})},
+            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0]"
+            '.values: ["1_0"], expected one whole number for Gt',
+        ),
+        (
+            {"affinity": node_affinity({"matchFields": [expression("spec.x", "In", "b")]})},
+            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchFields[0]"
+            ".key: 'spec.x' is not supported, only metadata.name",
+        ),
+        (
+            {"tolerations": [{"key": "a", "operator": "Like"}]},
+            "spec.tolerations[0].operator: 'Like' is not supported",
+        ),
+        (
+            {"tolerations": [{"operator": "Equal"}]},
+            "spec.tolerations[0].operator: 'Equal', expected Exists without a key",
+        ),
+    ],
+)
+def test_a_constraint_that_is_not_enforced_holds_the_pod_back(
+    spec: dict[str, Any], reason: str
+) -> None:
+    assert reasons(pod(**spec)) == {"default/web": reason}
+    assert only_task(pod(**spec)).blocked == reason
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi",
+        "rbd", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume", "novelVolume",
+    ],
+)  # fmt: skip
+def test_volumes_that_depend_on_the_node_hold_the_pod_back(kind: str) -> None:
+    volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "data", kind: {}}]
+    assert reasons(pod(volumes=volumes)) == {
+        "default/web": f"spec.volumes[1].{kind} is not supported yet"
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "csi"],
+)
+def test_volumes_that_no_node_refuses_do_not(kind: str) -> None:
+    volumes = [{"name": "data", kind: {}, "persistentVolumeClaim": None}]
+    assert not reasons(pod(volumes=volumes))
+
+
+def test_a_port_of_an_init_container_that_ends_does_not() -> None:
+    assert not reasons(pod(initContainers=[{"ports": [{"hostPort": 80}]}]))
+
+
+def test_what_runs_already_is_never_held_back() -> None:
+    bound = pod(
+        nodeName="n1",
+        affinity=anti_affinity({"matchLabels": {"app": "x"}}),
+        tolerations=[{"operator": "?"}],
+        volumes=[{"name": "v", "persistentVolumeClaim": {}}],
+    )
+    loaded = inventory(node("n1"), bound)
+    assert [(task.name, task.blocked, on) for task, on in loaded.running] == [
+        ("default/web", None, "n1")
+    ]
+
+
+def test_an_unknown_effect_of_a_taint_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"spec\.taints\[0\]\.effect: 'Never', expected NoSche"):
+        inventory(node(spec={"taints": [{"key": "a", "effect": "Never"}]}))
+
+
+# --- Running pods that keep others away
+
+
+def kept_away(newcomer: dict[str, Any], affinity: dict[str, Any], *others: Any) -> bool:
+    """Whether the newcomer waits because of a running pod default/db with this affinity."""
+    waiting = reasons(node("n1"), pod("db", nodeName="n1", affinity=affinity), newcomer, *others)
+    expected = "spec.affinity.podAntiAffinity of running pod default/db, which is not supported yet"
+    assert set(waiting.values()) <= {expected}
+    return bool(waiting)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"matchLabels": {"app": "db"}}, True),
+        ({"matchLabels": {"app": "web"}}, False),
+        ({"matchLabels": {"app": "db", "tier": "1"}}, False),
+        ({}, True),
+        (None, False),
+        ({"matchExpressions": [expression("app", "In", "x", "db")]}, True),
+        ({"matchExpressions": [expression("app", "NotIn", "db")]}, False),
+        ({"matchExpressions": [expression("tier", "NotIn", "db")]}, True),
+        ({"matchExpressions": [expression("app", "Exists")]}, True),
+        ({"matchExpressions": [expression("app", "DoesNotExist")]}, False),
+        ({"matchExpressions": [expression("app", "Novel")]}, True),
+    ],
+)
+def test_anti_affinity_of_a_running_pod_keeps_matching_pods_waiting(
+    selector: Any, expected: bool
+) -> None:
+    assert kept_away(pod("new", labels={"app": "db"}), anti_affinity(selector)) is expected
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({}, False),
+        ({"namespaces": ["other"]}, True),
+        ({"namespaces": ["third"]}, False),
+        ({"namespaceSelector": {}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, False),
+        ({"namespaces": ["third"], "namespaceSelector": {"matchLabels": {"team": "b"}}}, False),
+        ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "x"}}}, False),
+    ],
+)
+def test_it_reaches_the_namespaces_it_names(term: dict[str, Any], expected: bool) -> None:
+    other = {"name": "other", "labels": {"team": "a"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": other}
+    newcomer = pod("new", metadata={"namespace": "other"})
+    assert kept_away(newcomer, anti_affinity({}, **term), namespace) is expected
+
+
+def test_a_namespace_that_is_not_in_the_input_might_have_the_label() -> None:
+    newcomer = pod("new", metadata={"namespace": "other"})
+    by_team = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+    by_name = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "third"}}}
+    assert kept_away(newcomer, anti_affinity({}, **by_team))
+    assert not kept_away(newcomer, anti_affinity({}, **by_name))
+
+
+def test_a_pod_on_a_node_that_is_not_in_the_input_keeps_nobody_away() -> None:
+    away = pod("db", nodeName="elsewhere", affinity=anti_affinity({}))
+    assert not reasons(node("n1"), away, pod("new"))

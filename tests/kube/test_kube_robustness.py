@@ -1,0 +1,170 @@
+"""Any input gives an inventory or one line of complaint, and JSON and YAML give the same."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from manifests import Manifest, as_list, native_group, node, pod, pod_group
+
+from afflux.kube.inventory import Inventory, load
+from afflux.model.errors import InputError
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+
+RICH: list[Manifest] = [
+    node("n1", labels={"zone": "a"}, spec={"taints": [{"key": "t", "effect": "NoExecute"}]}),
+    pod(
+        "up",
+        nodeName="n1",
+        affinity={
+            "podAntiAffinity": {
+                REQUIRED: [
+                    {"labelSelector": {"matchLabels": {"app": "x"}}, "namespaceSelector": {}}
+                ]
+            }
+        },
+        status={
+            "phase": "Running",
+            "conditions": [{"type": "Ready"}],
+            "containerStatuses": [
+                {"name": "main", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {}}
+            ],
+        },
+    ),
+    pod(
+        "rich",
+        metadata={"uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        labels={"afflux.dev/group-name": "g", "afflux.dev/group-size": "1"},
+        affinity={
+            "nodeAffinity": {
+                REQUIRED: {"nodeSelectorTerms": [TERM]},
+                PREFERRED: [{"weight": 5, "preference": TERM}],
+            }
+        },
+        nodeSelector={"zone": "a"},
+        tolerations=[{"key": "t", "operator": "Exists"}],
+        initContainers=[{"name": "i", "restartPolicy": "Always", "ports": [{"hostPort": 0}]}],
+        overhead={"cpu": "10m"},
+        resources={"limits": {"memory": "1Gi"}},
+        volumes=[{"name": "v", "emptyDir": {}}],
+        activeDeadlineSeconds=60,
+        priorityClassName="high",
+        schedulingGates=[],
+    ),
+    pod("native", schedulingGroup={"podGroupName": "n"}),
+    pod("member", labels={"scheduling.x-k8s.io/pod-group": "c"}),
+    pod_group("c", 1),
+    native_group("n", schedulingPolicy={"gang": {"minCount": 1}}),
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 10,
+    },
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": {}}},
+    {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}},
+]
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["In", "Exists", "1Gi", "-1", "List", "Pod", "v1", "n1", "\n", "\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value in this tree."""
+    found = [path]
+    children: Any = value.items() if isinstance(value, dict) else ()
+    children = enumerate(value) if isinstance(value, list) else children
+    for key, child in children:
+        found += places(child, (*path, key))
+    return found
+
+
+PLACES = places(RICH)[1:]
+
+
+def outcome(data: bytes, file: str = "x") -> Inventory | str:
+    try:
+        return load([(file, data)])
+    except InputError as error:
+        complaint = str(error)
+    assert "\n" not in complaint
+    assert complaint.startswith(f"{file}: ")
+    return complaint
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), values), min_size=1, max_size=3))
+def test_objects_with_anything_in_any_field(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    changed: Any = deepcopy(RICH)
+    for path, value in changes:
+        parent = changed
+        try:
+            for step in path[:-1]:
+                parent = parent[step]
+            parent[path[-1]] = deepcopy(value)
+        except (TypeError, KeyError, IndexError):
+            continue
+    outcome(as_list(*changed))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes(data: bytes) -> None:
+    outcome(data)
+
+
+RICH_JSON = as_list(*RICH)
+RICH_YAML = yaml.safe_dump_all(RICH).encode()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    original=st.sampled_from([RICH_JSON, RICH_YAML]),
+    start=st.floats(0, 1),
+    length=st.integers(0, 40),
+    replacement=st.binary(max_size=3) | st.sampled_from([b"{", b"}", b'"', b"\n", b"  ", b"- "]),
+)
+def test_garbled_files(original: bytes, start: float, length: int, replacement: bytes) -> None:
+    place = int(start * len(original))
+    outcome(original[:place] + replacement + original[place + length :])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), values), max_size=1), st.booleans())
+def test_json_and_yaml_of_the_same_objects_give_the_same(
+    changes: list[tuple[tuple[Any, ...], Any]], flow: bool
+) -> None:
+    changed: Any = deepcopy(RICH)
+    for path, value in changes:
+        parent = changed
+        for step in path[:-1]:
+            parent = parent[step]
+        parent[path[-1]] = deepcopy(value)
+    manifest = {"apiVersion": "v1", "kind": "List", "items": changed}
+    try:
+        as_yaml = yaml.dump(
+            manifest,
+            Dumper=yaml.CSafeDumper,
+            default_flow_style=flow,
+            sort_keys=False,
+            allow_unicode=True,
+        ).encode()
+        as_json = json.dumps(manifest, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return  # A lone surrogate is no text in either.
+    assert outcome(as_yaml, "x.yaml") == outcome(as_json, "x.yaml")
