@@ -8,6 +8,8 @@ flow[a] < capacity[a] => r[a] >= 0 and flow[a] > lower[a] => r[a] <= 0, which pr
 cheaper flow exists. The solver checks this itself before it answers.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,3 +35,30 @@ def solve(
     capacity: NDArray[np.int64],
     cost: NDArray[np.int64],
 ) -> Solution: ...
+
+# A unit of the search: its class, its machine, the devices it takes there.
+PlacedUnit = tuple[int, int, Sequence[int]]
+
+def repack(
+    *,
+    requests: NDArray[np.int64],
+    devices: Sequence[tuple[int, int] | None],
+    admitted: NDArray[np.bool_],
+    cost: NDArray[np.int64],
+    slope: NDArray[np.int64],
+    free: NDArray[np.int64],
+    free_devices: Sequence[Sequence[int]],
+    units: Sequence[PlacedUnit],
+    at_least: Sequence[int],
+    at_most: Sequence[int],
+    rounds: int,
+    effort: int,
+    seed: int,
+) -> list[PlacedUnit]:
+    """Pack units on machines better: never fewer in all, never dearer at equal numbers.
+
+    Tables have a row per class and a column per machine, `requests` a column per resource; `free`
+    is what is left with `units` in place. Of each class there stay between `at_least` and
+    `at_most`. The k-th unit on a machine (k from 0) costs k * slope more. The search is bounded by
+    `rounds` and by `effort`, the times a task is held against a machine, and repeatable by `seed`.
+    """

@@ -3,6 +3,8 @@
 //! The contract is `src/afflux/_flow.pyi`. What belongs here is the translation of values and
 //! errors, and nothing else.
 
+mod pack;
+
 use afflux_flow::{FlowError as Fault, Problem};
 use numpy::{Element, PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray};
 use numpy::{PyArrayMethods, PyUntypedArrayMethods};
@@ -123,6 +125,8 @@ impl<'py, T: Element> Column<'py, T> {
 
 #[pymodule]
 mod _flow {
+    #[pymodule_export]
+    use super::pack::repack;
     #[pymodule_export]
     use super::{FlowError, InfeasibleError, Solution, solve};
 }

@@ -42,6 +42,7 @@ class State:
         self.free_devices: list[tuple[int, ...]] = []
         self.labels = LabelColumns()
         self.version = 0
+        self.described = 0  # the version of the last change to what machines are, not what they run
         self._machines: list[Machine | None] = []
         self._spare: list[int] = []
         self._held: dict[str, Held] = {}
@@ -104,6 +105,7 @@ class State:
         self._machines[row] = machine
         self.labels.set(row, machine)
         self._touch(row)
+        self.described = self.version
         return row
 
     def remove_machine(self, name: str) -> list[Task]:
@@ -122,6 +124,7 @@ class State:
         self.labels.set(row, None)
         self._spare.append(row)
         self._touch(row)
+        self.described = self.version
         return lost
 
     def place(self, task: Task, machine: str, devices: tuple[int, ...] | None = None) -> None:

@@ -5,7 +5,7 @@ and where placements go; everything between is the same.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from afflux.cluster.state import State
 from afflux.cycle.events import (
@@ -86,12 +86,13 @@ class Cycle:
                 self.queue.discard(name)
 
     def _forget(self, failed: Iterable[Placement], placed: Iterable[Group]) -> None:
-        """A group with a member that could not be bound keeps its place and waits again."""
+        """Members that could not be bound keep their group's place in the queue and wait again."""
         lost = {placement.task.id for placement in failed}
         if not lost:
             return
         for group in placed:
-            if any(task.id in lost for task in group.tasks):
-                self.queue.add(group)
+            again = tuple(task for task in group.tasks if task.id in lost)
+            if again:
+                self.queue.add(replace(group, tasks=again))
         for task_id in lost:
             self.state.remove(task_id)

@@ -123,6 +123,23 @@ class Book:
         """Which devices the units of a class take on a machine, one entry per unit."""
         return self._taken.get((number, row), [])
 
+    def placed_units(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Every unit of this round: its class, its machine, its devices."""
+        found: list[tuple[int, int, tuple[int, ...]]] = []
+        for number, row in np.argwhere(self.units).tolist():
+            devices = self._taken.get((number, row)) or [()] * int(self.units[number, row])
+            found += [(number, row, indices) for indices in devices]
+        return found
+
+    def replace_units(self, units: Iterable[tuple[int, int, tuple[int, ...]]]) -> None:
+        """Exchange all units of this round for these; there is no rolling back behind this."""
+        for number, row in np.argwhere(self.units).tolist():
+            self._release(number, row, int(self.units[number, row]))
+        for number, row, devices in units:
+            self._take(number, row, 1, [devices] if devices else [])
+        self._log.clear()
+        self.refresh(np.arange(len(self.count)))
+
     def uses_devices(self, units: Table) -> NDArray[np.bool_]:
         """The machines on which these units would take devices."""
         return units[self._with_devices].any(axis=0)

@@ -105,3 +105,15 @@ def count_classes(group: Group, index: dict[Shape, int]) -> dict[int, int]:
         number = index.setdefault(task.shape, len(index))
         need[number] = need.get(number, 0) + 1
     return need
+
+
+def count_tasks(demand: Demand) -> NDArray[np.int64]:
+    """How many tasks of each class wait."""
+    counts = np.zeros(len(demand.shapes), np.int64)
+    for level in demand.levels:
+        for singles in level.singles.values():
+            counts[singles.class_index] += len(singles.groups)
+        for gang in level.gangs:
+            for number, count in gang.need.items():
+                counts[number] += count
+    return counts

@@ -19,7 +19,7 @@ from afflux.model.placement import Placement
 from afflux.network.layout import Source, route
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, settle
-from afflux.plan.demand import Demand, Gang, Level, gather_demand
+from afflux.plan.demand import Demand, Gang, Level, count_tasks, gather_demand
 from afflux.plan.repair import finish, sweep
 
 # Passes of routing per level before search takes over.
@@ -58,7 +58,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         cost = demand.waiting_cost()
         return Round((), (), 0, cost, cost)
     book = Book(state, demand.shapes, prices)
-    book.set_slope(prices, _counts(demand))
+    book.set_slope(prices, count_tasks(demand))
     solves = 0
     bound = 0
     for level in demand.levels:
@@ -71,17 +71,6 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     placements = settle(book, state, placed)
     cost = book.placement_cost() + demand.waiting_cost()
     return Round(placements, placed, solves, cost, min(bound, cost))
-
-
-def _counts(demand: Demand) -> NDArray[np.int64]:
-    counts = np.zeros(len(demand.shapes), np.int64)
-    for level in demand.levels:
-        for singles in level.singles.values():
-            counts[singles.class_index] += len(singles.groups)
-        for gang in level.gangs:
-            for number, count in gang.need.items():
-                counts[number] += count
-    return counts
 
 
 def _fill(book: Book, level: Level) -> tuple[int, int]:

@@ -1,0 +1,33 @@
+//! A search that packs tasks on machines better: more of them, and cheaper.
+//!
+//! # Problem
+//! Machines have a free amount of each of R resources and, some of them, devices of which a task
+//! may use shares. Tasks come in C classes; a task of class `c` asks for the vector `requests[c]`
+//! and, where it needs devices, for `count` different ones with `milli` thousandths free on each.
+//! A class may only go to machines that admit it. A task of class `c` on machine `m` costs
+//! `cost[c][m]`, and the k-th task of a round on `m` costs `k * slope[m]` more (k from 0).
+//!
+//! Given a packing, find one that places at least as many tasks and, among those that place
+//! equally many, costs no more; of each class between `at_least` and `at_most` tasks.
+//!
+//! # Method
+//! Ruin and recreate: take everything off one to three machines, then put it back together with
+//! what waits, in random order, each task on the machine that is tightest or cheapest for it. Keep
+//! the result if it is no worse, otherwise undo. This finds exchanges, chains of moves, and two
+//! small tasks in the place of a large one, all with one mechanism, and every step is exact: a
+//! packing that does not fit never exists, not even for a moment.
+//!
+//! The problem is strongly NP-hard already for one resource; the search is bounded by `effort`,
+//! the number of times a task is held against a machine, and repeatable: the same input and seed
+//! give the same answer.
+//!
+//! # References
+//! Schrimpf et al., "Record breaking optimization results using the ruin and recreate principle",
+//! J. Comput. Phys. 159, 2000; Christiaens and Vanden Berghe, "Slack induction by string removals
+//! for vehicle routing problems", Transportation Science 54, 2020 (the blinks).
+
+mod machine;
+mod search;
+
+pub use machine::{Classes, DeviceRequest, Machine, Unit};
+pub use search::{Limits, improve};

@@ -1,0 +1,141 @@
+//! Exact accounts: what is free on a machine, and which units of a round are on it.
+
+/// Devices that a task needs: `count` different ones, of each `milli` thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRequest {
+    /// How many devices.
+    pub count: usize,
+    /// How much of each.
+    pub milli: i64,
+}
+
+/// What is known of the classes; tables are row by row, one row per class.
+#[derive(Clone, Debug)]
+pub struct Classes {
+    /// Number of resources: the length of a row of `requests`.
+    pub resources: usize,
+    /// Number of machines: the length of a row of `admitted` and `cost`.
+    pub machines: usize,
+    /// What one task asks for.
+    pub requests: Vec<i64>,
+    /// Devices that one task needs, if any; one entry per class.
+    pub devices: Vec<Option<DeviceRequest>>,
+    /// Whether the class may go to the machine.
+    pub admitted: Vec<bool>,
+    /// What a task costs on the machine.
+    pub cost: Vec<i64>,
+}
+
+impl Classes {
+    /// The number of classes.
+    pub fn len(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    /// What one task of a class asks for.
+    pub fn request(&self, class: usize) -> &[i64] {
+        &self.requests[class * self.resources..(class + 1) * self.resources]
+    }
+
+    pub(crate) fn admits(&self, class: usize, machine: usize) -> bool {
+        self.admitted[class * self.machines + machine]
+    }
+
+    pub(crate) fn cost_on(&self, class: usize, machine: usize) -> i64 {
+        self.cost[class * self.machines + machine]
+    }
+}
+
+/// One task of a class on a machine, and the devices it takes there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Its class.
+    pub class: usize,
+    /// Indices of its devices, empty if it needs none.
+    pub devices: Vec<usize>,
+}
+
+/// A machine during the search.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// What is free of each resource, with the units on it; may be negative where nobody asks.
+    pub free: Vec<i64>,
+    /// What is free of each device, with the units on it.
+    pub free_devices: Vec<i64>,
+    /// By how much each further unit costs more than the one before.
+    pub slope: i64,
+    /// The units that may be moved.
+    pub units: Vec<Unit>,
+}
+
+impl Machine {
+    /// Whether one more task with this request fits; a resource not asked for never lacks.
+    pub fn fits(&self, request: &[i64], devices: Option<DeviceRequest>) -> bool {
+        let enough = self
+            .free
+            .iter()
+            .zip(request)
+            .all(|(&free, &asked)| asked == 0 || free >= asked);
+        enough
+            && devices.is_none_or(|wanted| {
+                let usable = self.free_devices.iter().filter(|&&d| d >= wanted.milli);
+                usable.count() >= wanted.count
+            })
+    }
+
+    /// Put a task on the machine, on the tightest devices; it must fit.
+    pub fn place(&mut self, class: usize, request: &[i64], devices: Option<DeviceRequest>) {
+        for (free, asked) in self.free.iter_mut().zip(request) {
+            *free -= asked;
+        }
+        let mut chosen = Vec::new();
+        if let Some(wanted) = devices {
+            let mut usable: Vec<usize> = (0..self.free_devices.len())
+                .filter(|&i| self.free_devices[i] >= wanted.milli)
+                .collect();
+            usable.sort_by_key(|&i| (self.free_devices[i], i));
+            usable.truncate(wanted.count);
+            for &index in &usable {
+                self.free_devices[index] -= wanted.milli;
+            }
+            chosen = usable;
+        }
+        self.units.push(Unit {
+            class,
+            devices: chosen,
+        });
+    }
+
+    /// Take every unit off the machine.
+    pub fn clear(&mut self, classes: &Classes) -> Vec<Unit> {
+        let units = std::mem::take(&mut self.units);
+        for unit in &units {
+            for (free, asked) in self.free.iter_mut().zip(classes.request(unit.class)) {
+                *free += asked;
+            }
+            if let Some(wanted) = classes.devices[unit.class] {
+                for &index in &unit.devices {
+                    self.free_devices[index] += wanted.milli;
+                }
+            }
+        }
+        units
+    }
+
+    /// What its units cost, slots included.
+    pub fn cost(&self, classes: &Classes, machine: usize) -> i64 {
+        let count = self.units.len() as i64;
+        let slots = self.slope * (count * (count - 1) / 2);
+        let units: i64 = self
+            .units
+            .iter()
+            .map(|unit| classes.cost_on(unit.class, machine))
+            .sum();
+        units + slots
+    }
+}

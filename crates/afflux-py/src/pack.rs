@@ -1,0 +1,93 @@
+//! `repack`: the search of `afflux-pack` for Python.
+
+use afflux_pack::{Classes, DeviceRequest, Limits, Machine, Unit, improve};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A unit as Python sees it: class, machine, devices.
+type PlacedUnit = (usize, usize, Vec<usize>);
+
+/// Packs units better; see `src/afflux/_flow.pyi`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "columns of one table, named by the caller")]
+#[pyo3(signature = (*, requests, devices, admitted, cost, slope, free, free_devices, units,
+                    at_least, at_most, rounds, effort, seed))]
+pub fn repack(
+    py: Python<'_>,
+    requests: PyReadonlyArray2<'_, i64>,
+    devices: Vec<Option<(usize, i64)>>,
+    admitted: PyReadonlyArray2<'_, bool>,
+    cost: PyReadonlyArray2<'_, i64>,
+    slope: PyReadonlyArray1<'_, i64>,
+    free: PyReadonlyArray2<'_, i64>,
+    free_devices: Vec<Vec<i64>>,
+    units: Vec<PlacedUnit>,
+    at_least: Vec<i64>,
+    at_most: Vec<i64>,
+    rounds: u64,
+    effort: u64,
+    seed: u64,
+) -> PyResult<Vec<PlacedUnit>> {
+    let (requests, admitted, cost) = (requests.as_array(), admitted.as_array(), cost.as_array());
+    let (free, slope) = (free.as_array(), slope.as_array());
+    let (count, resources) = requests.dim();
+    let machines = slope.len();
+    let agree = admitted.dim() == (count, machines)
+        && cost.dim() == (count, machines)
+        && free.dim() == (machines, resources)
+        && free_devices.len() == machines
+        && [devices.len(), at_least.len(), at_most.len()] == [count; 3];
+    if !agree {
+        return Err(PyValueError::new_err("the tables differ in classes, machines or resources"));
+    }
+    let classes = Classes {
+        resources,
+        machines,
+        requests: requests.iter().copied().collect(),
+        devices: devices
+            .into_iter()
+            .map(|d| d.map(|(count, milli)| DeviceRequest { count, milli }))
+            .collect(),
+        admitted: admitted.iter().copied().collect(),
+        cost: cost.iter().copied().collect(),
+    };
+    let mut packed: Vec<Machine> = free
+        .outer_iter()
+        .zip(free_devices)
+        .zip(slope)
+        .map(|((free, free_devices), &slope)| Machine {
+            free: free.to_vec(),
+            free_devices,
+            slope,
+            units: Vec::new(),
+        })
+        .collect();
+    for (class, machine, devices) in units {
+        let known = machine < machines
+            && class < count
+            && devices.iter().all(|&d| d < packed[machine].free_devices.len());
+        if !known {
+            return Err(PyValueError::new_err(format!(
+                "a unit of class {class} on machine {machine} with devices {devices:?} is out of range"
+            )));
+        }
+        packed[machine].units.push(Unit { class, devices });
+    }
+    let limits = Limits {
+        at_least,
+        at_most,
+        rounds,
+        effort,
+        seed,
+    };
+    py.detach(|| improve(&classes, &mut packed, &limits));
+    Ok(packed
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, machine)| {
+            let units = machine.units.into_iter();
+            units.map(move |unit| (unit.class, index, unit.devices))
+        })
+        .collect())
+}
