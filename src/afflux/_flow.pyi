@@ -49,16 +49,19 @@ def repack(
     free: NDArray[np.int64],
     free_devices: Sequence[Sequence[int]],
     units: Sequence[PlacedUnit],
-    at_least: Sequence[int],
-    at_most: Sequence[int],
+    fixed: Sequence[int],
+    singles: Sequence[Sequence[int]],
+    gangs: Sequence[tuple[Sequence[tuple[int, int]], int, bool]],
     rounds: int,
     effort: int,
     seed: int,
-) -> list[PlacedUnit]:
-    """Pack units on machines better: never fewer in all, never dearer at equal numbers.
+) -> tuple[list[PlacedUnit], list[bool]]:
+    """Pack units on machines better: never worth less, never dearer at equal worth.
 
     Tables have a row per class and a column per machine, `requests` a column per resource; `free`
-    is what is left with `units` in place. Of each class there stay between `at_least` and
-    `at_most`. The k-th unit on a machine (k from 0) costs k * slope more. The search is bounded by
+    is what is left with `units` in place. The k-th unit on a machine (k from 0) costs k * slope
+    more. `fixed` units of each class have to stay; `singles` are what each further unit of a class
+    is worth; a gang is (what it needs of each class, its worth, whether it is placed), and stays
+    whole. Returns the units, and for each gang whether it is placed now. The search is bounded by
     `rounds` and by `effort`, the times a task is held against a machine, and repeatable by `seed`.
     """

@@ -7,8 +7,9 @@
 //! A class may only go to machines that admit it. A task of class `c` on machine `m` costs
 //! `cost[c][m]`, and the k-th task of a round on `m` costs `k * slope[m]` more (k from 0).
 //!
-//! Given a packing, find one that places at least as many tasks and, among those that place
-//! equally many, costs no more; of each class between `at_least` and `at_most` tasks.
+//! Some units have to be placed, single tasks may be, gangs are placed whole or not at all; single
+//! tasks and gangs are worth something. Given a packing, find one that is worth at least as much
+//! and, at equal worth, costs no more.
 //!
 //! # Method
 //! Ruin and recreate: take everything off one to three machines, then put it back together with
@@ -26,8 +27,10 @@
 //! J. Comput. Phys. 159, 2000; Christiaens and Vanden Berghe, "Slack induction by string removals
 //! for vehicle routing problems", Transportation Science 54, 2020 (the blinks).
 
+mod demand;
 mod machine;
 mod search;
 
+pub use demand::{Demand, Gang};
 pub use machine::{Classes, DeviceRequest, Machine, Unit};
 pub use search::{Limits, improve};

@@ -1,15 +1,12 @@
 //! Ruin and recreate, with exact undo.
 
+use crate::demand::{Demand, Tally};
 use crate::machine::{Classes, Machine};
 use fastrand::Rng;
 
-/// How many units of each class there must and may be, and how long to search.
-#[derive(Clone, Debug)]
+/// How long to search.
+#[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Fewer units of a class than this are never accepted.
-    pub at_least: Vec<i64>,
-    /// There are no more units of a class than this.
-    pub at_most: Vec<i64>,
     /// How many rounds of ruin and recreate at most.
     pub rounds: u64,
     /// How often a task may be held against a machine, over all rounds.
@@ -22,25 +19,38 @@ pub struct Limits {
 const BLINK: u32 = 24;
 /// Units of one class that wait are tried at most so often per round: the ruins are small.
 const TRIED_PER_CLASS: i64 = 8;
+/// So many machines are ruined in a round, and so many to make a gang give way.
+const RUINS: usize = 3;
+const RUINS_FOR_GANG: usize = 8;
 
-/// Improve a packing in place: never fewer units in all, never dearer at equal numbers.
-pub fn improve(classes: &Classes, machines: &mut [Machine], limits: &Limits) {
-    let mut search = Search::new(classes, machines, limits);
+/// Improve a packing in place: never worth less, never dearer at equal worth.
+///
+/// While something waits, the first half of the rounds takes any packing with as many units,
+/// whatever it costs and whoever waits: to find room for one more is worth more than that, and the
+/// second half is there to mend it.
+pub fn improve(classes: &Classes, machines: &mut [Machine], demand: &mut Demand, limits: Limits) {
+    let start = (machines.to_vec(), demand.clone());
+    let mut search = Search::new(classes, machines, demand, limits);
+    let before = search.value();
     for round in 0..limits.rounds {
         if search.effort >= limits.effort || search.occupied.is_empty() {
             break;
         }
+        search.exploring = round < limits.rounds / 2 && search.someone_waits();
         search.round(round % 2 == 0);
+    }
+    if search.value() < before {
+        machines.clone_from_slice(&start.0);
+        *demand = start.1;
     }
 }
 
 struct Search<'a> {
     classes: &'a Classes,
     machines: &'a mut [Machine],
-    limits: &'a Limits,
+    demand: &'a mut Demand,
+    tally: Tally,
     rng: Rng,
-    /// Units of each class that are placed.
-    placed: Vec<i64>,
     /// Machines that have units, in the order of their index.
     occupied: Vec<usize>,
     /// What a unit of each resource weighs when sizes are compared.
@@ -48,18 +58,23 @@ struct Search<'a> {
     /// The size of one task of each class.
     size: Vec<f64>,
     effort: u64,
+    /// Whether equal numbers are good enough, whatever they are worth and cost.
+    exploring: bool,
     /// Machines as they were before this round touched them.
     undo: Vec<(usize, Machine)>,
     touched: Vec<bool>,
 }
 
 impl<'a> Search<'a> {
-    fn new(classes: &'a Classes, machines: &'a mut [Machine], limits: &'a Limits) -> Self {
+    fn new(
+        classes: &'a Classes,
+        machines: &'a mut [Machine],
+        demand: &'a mut Demand,
+        limits: Limits,
+    ) -> Self {
         let mut placed = vec![0; classes.len()];
-        for machine in machines.iter() {
-            for unit in &machine.units {
-                placed[unit.class] += 1;
-            }
+        for unit in machines.iter().flat_map(|machine| &machine.units) {
+            placed[unit.class] += 1;
         }
         let scale: Vec<f64> = (0..classes.resources)
             .map(|r| {
@@ -73,22 +88,42 @@ impl<'a> Search<'a> {
                 request.map(|(&asked, &s)| asked as f64 / s).sum()
             })
             .collect();
-        let count = machines.len();
+        let touched = vec![false; machines.len()];
+        let tally = Tally::new(demand, placed);
         let mut search = Self {
             classes,
             machines,
-            limits,
+            demand,
+            tally,
             rng: Rng::with_seed(limits.seed),
-            placed,
             occupied: Vec::new(),
             scale,
             size,
             effort: 0,
+            exploring: false,
             undo: Vec::new(),
-            touched: vec![false; count],
+            touched,
         };
         search.find_occupied();
         search
+    }
+
+    /// What is placed is worth so much; then, the cheaper the better.
+    fn value(&self) -> (i64, i64) {
+        let machines = self.machines.iter().enumerate();
+        let cost: i64 = machines.map(|(i, m)| m.cost(self.classes, i)).sum();
+        (self.worth(), -cost)
+    }
+
+    fn worth(&self) -> i64 {
+        let gangs = self.demand.gangs.iter().filter(|gang| gang.placed);
+        self.tally.worth_of_singles() + gangs.map(|gang| gang.worth).sum::<i64>()
+    }
+
+    fn someone_waits(&self) -> bool {
+        let placed = &self.tally.placed;
+        (0..placed.len()).any(|c| placed[c] < self.tally.ceiling(c))
+            || self.demand.gangs.iter().any(|gang| !gang.placed)
     }
 
     fn find_occupied(&mut self) {
@@ -102,50 +137,113 @@ impl<'a> Search<'a> {
 
     /// One round: ruin, recreate, keep or undo.
     fn round(&mut self, by_cost: bool) {
-        let ruins = self.choose_ruins();
+        let before = (self.tally.clone(), self.worth());
+        let turned = self.choose_gangs();
+        let Some(ruins) = self.choose_ruins(&turned) else {
+            return;
+        };
+        for &gang in &turned {
+            self.turn(gang);
+        }
         let mut removed = vec![0_i64; self.classes.len()];
         for &index in &ruins {
             self.touch(index);
             for unit in self.machines[index].clear(self.classes) {
                 removed[unit.class] += 1;
+                self.tally.placed[unit.class] -= 1;
             }
         }
-        let before = self.placed.clone();
-        for (class, count) in removed.iter().enumerate() {
-            self.placed[class] -= count;
-        }
         self.recreate(&removed, &ruins, by_cost);
-        if self.is_no_worse(&before) {
+        if self.is_no_worse(&before.0, before.1) {
             self.commit();
         } else {
-            self.placed = before;
+            for &gang in &turned {
+                self.turn(gang);
+            }
+            self.tally = before.0;
             self.rollback();
         }
     }
 
-    fn choose_ruins(&mut self) -> Vec<usize> {
-        let wanted = self.rng.usize(1..=3).min(self.occupied.len());
-        let mut ruins = Vec::with_capacity(wanted);
-        while ruins.len() < wanted {
+    /// Which gangs to turn in this round: open one, close one, or one for the other.
+    fn choose_gangs(&mut self) -> Vec<usize> {
+        if self.demand.gangs.is_empty() || self.rng.u32(..8) >= 3 {
+            return Vec::new();
+        }
+        let (placed, waiting): (Vec<usize>, Vec<usize>) =
+            (0..self.demand.gangs.len()).partition(|&gang| self.demand.gangs[gang].placed);
+        let kind = self.rng.u32(..4);
+        let mut turned = Vec::new();
+        if kind != 0 && !waiting.is_empty() {
+            turned.push(waiting[self.rng.usize(..waiting.len())]);
+        }
+        if kind <= 1 && !placed.is_empty() {
+            turned.push(placed[self.rng.usize(..placed.len())]);
+        }
+        turned
+    }
+
+    fn turn(&mut self, gang: usize) {
+        let gang = &mut self.demand.gangs[gang];
+        gang.placed = !gang.placed;
+        self.tally.turn(gang, gang.placed);
+    }
+
+    /// Random machines, but enough of them to hold the units of a gang that is to be closed.
+    fn choose_ruins(&mut self, turned: &[usize]) -> Option<Vec<usize>> {
+        let mut missing = vec![0_i64; self.classes.len()];
+        for &gang in turned
+            .iter()
+            .filter(|&&gang| self.demand.gangs[gang].placed)
+        {
+            for &(class, count) in &self.demand.gangs[gang].need {
+                missing[class] += count;
+            }
+        }
+        let wanted = self.rng.usize(1..=RUINS).min(self.occupied.len());
+        let mut ruins: Vec<usize> = Vec::with_capacity(RUINS_FOR_GANG);
+        for _ in 0..8 * RUINS_FOR_GANG {
+            let covered = missing.iter().all(|&count| count <= 0);
+            if covered && ruins.len() >= wanted {
+                return Some(ruins);
+            }
+            if ruins.len() == RUINS_FOR_GANG {
+                return None;
+            }
             let index = self.occupied[self.rng.usize(..self.occupied.len())];
-            if !ruins.contains(&index) {
+            let units = &self.machines[index].units;
+            let useful = covered || units.iter().any(|unit| missing[unit.class] > 0);
+            if useful && !ruins.contains(&index) {
+                for unit in units {
+                    missing[unit.class] -= 1;
+                }
                 ruins.push(index);
             }
         }
-        ruins
+        (!ruins.is_empty() && missing.iter().all(|&count| count <= 0)).then_some(ruins)
     }
 
     /// Put back what was removed, together with what waits, in random order.
     fn recreate(&mut self, removed: &[i64], ruins: &[usize], by_cost: bool) {
         let mut items: Vec<(f64, usize)> = Vec::new();
         let shuffle = self.rng.u32(..4) == 0;
+        let needed_first = self.rng.bool();
+        let mut anywhere = vec![false; removed.len()];
         for (class, &back) in removed.iter().enumerate() {
-            let waiting = (self.limits.at_most[class] - self.placed[class]).max(0);
-            let count = waiting.min(back + TRIED_PER_CLASS);
-            for _ in 0..count {
+            let needed = (self.tally.floor[class] - self.tally.placed[class]).max(0);
+            let most = self.tally.ceiling(class) - self.tally.placed[class];
+            let count = most.min(needed.max(back) + TRIED_PER_CLASS);
+            // What waited alone did not fit anywhere before: only the ruins can take it.
+            anywhere[class] = back > 0 || needed > 0;
+            for number in 0..count {
                 let noise = 0.5 + self.rng.f64();
-                let key = if shuffle { noise } else { self.size[class] * noise };
-                items.push((-key, class));
+                let key = if shuffle {
+                    noise
+                } else {
+                    self.size[class] * noise
+                };
+                let first = needed_first && number < needed;
+                items.push((if first { -key - 1e9 } else { -key }, class));
             }
         }
         items.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -154,8 +252,7 @@ impl<'a> Search<'a> {
             if full[class] {
                 continue;
             }
-            // What waited did not fit anywhere before: only the ruins can take it.
-            let found = if removed[class] > 0 {
+            let found = if anywhere[class] {
                 self.best(class, 0..self.machines.len(), by_cost)
             } else {
                 self.best(class, ruins.iter().copied(), by_cost)
@@ -165,7 +262,7 @@ impl<'a> Search<'a> {
                     self.touch(index);
                     let request = self.classes.request(class);
                     self.machines[index].place(class, request, self.classes.devices[class]);
-                    self.placed[class] += 1;
+                    self.tally.placed[class] += 1;
                 }
                 None => full[class] = true,
             }
@@ -207,24 +304,22 @@ impl<'a> Search<'a> {
         best.map(|(_, index)| index).or(overlooked)
     }
 
-    fn is_no_worse(&self, before: &[i64]) -> bool {
-        let kept = self.placed.iter().zip(&self.limits.at_least);
-        if kept.into_iter().any(|(have, need)| have < need) {
+    fn is_no_worse(&self, before: &Tally, worth_before: i64) -> bool {
+        if !self.tally.is_valid() {
             return false;
         }
-        let now: i64 = self.placed.iter().sum();
-        let then: i64 = before.iter().sum();
-        if now != then {
-            return now > then;
+        if self.exploring {
+            let now: i64 = self.tally.placed.iter().sum();
+            return now >= before.placed.iter().sum();
         }
-        let change: i64 = self
-            .undo
-            .iter()
-            .map(|(index, old)| {
-                self.machines[*index].cost(self.classes, *index) - old.cost(self.classes, *index)
-            })
-            .sum();
-        change <= 0
+        let worth = self.worth();
+        if worth != worth_before {
+            return worth > worth_before;
+        }
+        let changes = self.undo.iter().map(|(index, old)| {
+            self.machines[*index].cost(self.classes, *index) - old.cost(self.classes, *index)
+        });
+        changes.sum::<i64>() <= 0
     }
 
     fn touch(&mut self, index: usize) {

@@ -1,6 +1,6 @@
 //! `repack`: the search of `afflux-pack` for Python.
 
-use afflux_pack::{Classes, DeviceRequest, Limits, Machine, Unit, improve};
+use afflux_pack::{Classes, Demand, DeviceRequest, Gang, Limits, Machine, Unit, improve};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,11 +8,17 @@ use pyo3::prelude::*;
 /// A unit as Python sees it: class, machine, devices.
 type PlacedUnit = (usize, usize, Vec<usize>);
 
+/// A gang as Python sees it: what it needs of each class, its worth, whether it is placed.
+type GangArgument = (Vec<(usize, i64)>, i64, bool);
+
 /// Packs units better; see `src/afflux/_flow.pyi`.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "columns of one table, named by the caller")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "columns of one table, named by the caller"
+)]
 #[pyo3(signature = (*, requests, devices, admitted, cost, slope, free, free_devices, units,
-                    at_least, at_most, rounds, effort, seed))]
+                    fixed, singles, gangs, rounds, effort, seed))]
 pub fn repack(
     py: Python<'_>,
     requests: PyReadonlyArray2<'_, i64>,
@@ -23,12 +29,13 @@ pub fn repack(
     free: PyReadonlyArray2<'_, i64>,
     free_devices: Vec<Vec<i64>>,
     units: Vec<PlacedUnit>,
-    at_least: Vec<i64>,
-    at_most: Vec<i64>,
+    fixed: Vec<i64>,
+    singles: Vec<Vec<i64>>,
+    gangs: Vec<GangArgument>,
     rounds: u64,
     effort: u64,
     seed: u64,
-) -> PyResult<Vec<PlacedUnit>> {
+) -> PyResult<(Vec<PlacedUnit>, Vec<bool>)> {
     let (requests, admitted, cost) = (requests.as_array(), admitted.as_array(), cost.as_array());
     let (free, slope) = (free.as_array(), slope.as_array());
     let (count, resources) = requests.dim();
@@ -37,9 +44,11 @@ pub fn repack(
         && cost.dim() == (count, machines)
         && free.dim() == (machines, resources)
         && free_devices.len() == machines
-        && [devices.len(), at_least.len(), at_most.len()] == [count; 3];
+        && [devices.len(), fixed.len(), singles.len()] == [count; 3];
     if !agree {
-        return Err(PyValueError::new_err("the tables differ in classes, machines or resources"));
+        return Err(PyValueError::new_err(
+            "the tables differ in classes, machines or resources",
+        ));
     }
     let classes = Classes {
         resources,
@@ -66,7 +75,9 @@ pub fn repack(
     for (class, machine, devices) in units {
         let known = machine < machines
             && class < count
-            && devices.iter().all(|&d| d < packed[machine].free_devices.len());
+            && devices
+                .iter()
+                .all(|&d| d < packed[machine].free_devices.len());
         if !known {
             return Err(PyValueError::new_err(format!(
                 "a unit of class {class} on machine {machine} with devices {devices:?} is out of range"
@@ -74,20 +85,41 @@ pub fn repack(
         }
         packed[machine].units.push(Unit { class, devices });
     }
+    let mut demand = Demand {
+        fixed,
+        singles,
+        gangs: gangs
+            .into_iter()
+            .map(|(need, worth, placed)| Gang {
+                need,
+                worth,
+                placed,
+            })
+            .collect(),
+    };
+    if demand
+        .gangs
+        .iter()
+        .flat_map(|g| &g.need)
+        .any(|&(class, _)| class >= count)
+    {
+        return Err(PyValueError::new_err(
+            "a gang needs a class that is out of range",
+        ));
+    }
     let limits = Limits {
-        at_least,
-        at_most,
         rounds,
         effort,
         seed,
     };
-    py.detach(|| improve(&classes, &mut packed, &limits));
-    Ok(packed
+    py.detach(|| improve(&classes, &mut packed, &mut demand, limits));
+    let units = packed
         .into_iter()
         .enumerate()
         .flat_map(|(index, machine)| {
             let units = machine.units.into_iter();
             units.map(move |unit| (unit.class, index, unit.devices))
         })
-        .collect())
+        .collect();
+    Ok((units, demand.gangs.iter().map(|gang| gang.placed).collect()))
 }

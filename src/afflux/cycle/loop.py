@@ -4,7 +4,7 @@ Read this first. The doors (Kubernetes, simulation, files) differ only in where 
 and where placements go; everything between is the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.cluster.state import State
@@ -23,6 +23,7 @@ from afflux.model.placement import Placement
 from afflux.plan.check import check_plan
 from afflux.plan.explain import why_waiting
 from afflux.plan.rounds import Round
+from afflux.policies.policy import Policy
 from afflux.queue.waiting import Queue
 
 
@@ -43,6 +44,11 @@ class Cycle:
         self.queue = Queue()
         self._scheduler = scheduler
         self._binder = binder
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        """What may refuse a machine, in the order in which it is asked."""
+        return self._scheduler.policies
 
     def run(self, events: Iterable[Event]) -> Outcome:
         """Events in, placements out."""

@@ -1,8 +1,19 @@
 """Node selectors: requirements on a machine's labels and name, as Kubernetes defines them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
+
+
+def compares(value: str, operator: Literal["Gt", "Lt"], bound: str) -> bool:
+    """Whether one integer is above or below another; texts that are no integers never are."""
+    if not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(bound):
+        return False
+    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
+
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
@@ -27,15 +38,7 @@ class Requirement:
             case "DoesNotExist":
                 return value is None
             case "Gt" | "Lt":
-                return value is not None and _compares(value, self.operator, self.values[0])
-
-
-def _compares(value: str, operator: Literal["Gt", "Lt"], bound: str) -> bool:
-    try:
-        left, right = int(value), int(bound)
-    except ValueError:
-        return False
-    return left > right if operator == "Gt" else left < right
+                return value is not None and compares(value, self.operator, self.values[0])
 
 
 @dataclass(frozen=True, slots=True)

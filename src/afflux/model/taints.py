@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from afflux.model.selectors import compares
+
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 UNSCHEDULABLE_KEY = "node.kubernetes.io/unschedulable"
@@ -39,14 +41,7 @@ class Toleration:
             case "Equal":
                 return bool(self.key) and self.value == taint.value
             case "Gt" | "Lt":
-                return self._compares(taint)
-
-    def _compares(self, taint: Taint) -> bool:
-        try:
-            left, right = int(taint.value), int(self.value)
-        except ValueError:
-            return False
-        return left > right if self.operator == "Gt" else left < right
+                return compares(taint.value, self.operator, self.value)
 
 
 def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> list[Taint]:

@@ -34,7 +34,8 @@ class Book:
         self.scale: NDArray[np.float64] = np.maximum(view.capacities.max(axis=0, initial=1), 1)
         self.room: Table = np.array([price.room for price in prices]).reshape(len(shapes), -1)
         self.cost: Table = np.array([price.cost for price in prices]).reshape(len(shapes), -1)
-        # A machine without room at the start has none later: what moves is what was placed here.
+        # A machine never has more room than at the start: what moves is what was placed here.
+        self.most = self.room.copy()
         self.admitted: NDArray[np.bool_] = self.room > 0
         self.units: Table = np.zeros_like(self.room)
         self.count: Table = np.zeros(self.room.shape[1], np.int64)

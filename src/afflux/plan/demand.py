@@ -25,6 +25,11 @@ class Gang:
     position: int
     placed: bool = False
 
+    @property
+    def worth(self) -> int:
+        """What leaving the whole gang waiting costs."""
+        return self.waiting_cost * len(self.group.tasks)
+
 
 @dataclass(slots=True)
 class Singles:
@@ -54,6 +59,11 @@ class Level:
         """Gangs that are not placed yet, in queue order."""
         return [gang for gang in self.gangs if not gang.placed]
 
+    def waiting_cost(self) -> int:
+        """What leaving the rest waiting costs."""
+        singles = sum(int(s.waiting[s.taken :].sum()) for s in self.singles.values())
+        return singles + sum(gang.worth for gang in self.waiting_gangs())
+
 
 @dataclass(slots=True)
 class Demand:
@@ -64,11 +74,7 @@ class Demand:
 
     def waiting_cost(self) -> int:
         """What leaving the rest waiting costs."""
-        total = 0
-        for level in self.levels:
-            total += sum(int(s.waiting[s.taken :].sum()) for s in level.singles.values())
-            total += sum(g.waiting_cost * len(g.group.tasks) for g in level.waiting_gangs())
-        return total
+        return sum(level.waiting_cost() for level in self.levels)
 
 
 def gather_demand(groups: Sequence[Group]) -> Demand:

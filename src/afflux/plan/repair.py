@@ -7,16 +7,17 @@ was placed in this very round, so that more fits and everything is cheaper. Both
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from afflux._flow import repack
 from afflux.plan.book import Book
 from afflux.plan.demand import Demand, Gang, Level, Singles
 from afflux.plan.gangs import place_gang
 
-# The search may go through so many rounds per task it can move or place, and so many in all; and
+# The search may go through so many rounds per task it can move, and so many in all; and
 # may hold a task against a machine so often (20 million times is about 0.1 s).
-ROUNDS_PER_TASK = 100
-ROUNDS = 8_000
+ROUNDS_PER_TASK = 400
+ROUNDS = 20_000
 EFFORT = 20_000_000
 
 
@@ -70,20 +71,24 @@ def _tightest(book: Book, number: int) -> int | None:
 
 
 def _repack(book: Book, demand: Demand, level: Level) -> bool:
-    """Search for a better packing of this round; whether the number of placed tasks changed."""
+    """Search for a better packing of this round; whether others wait now than before."""
     placed = book.units.sum(axis=1)
-    # Singles of this level may come and go; everything else that is placed has to stay placed.
-    taken = np.zeros_like(placed)
-    left = np.zeros_like(placed)
-    for number, singles in level.singles.items():
-        taken[number] = singles.taken
-        left[number] = singles.left
-    movable = int(placed.sum())
-    if movable < 2:
+    if placed.sum() < 2:
         return False
+    # Singles and gangs of this level may come and go; what is placed of others has to stay.
+    fixed = placed.copy()
+    singles: list[list[int]] = [[] for _ in demand.shapes]
+    for number, waiting in level.singles.items():
+        fixed[number] -= waiting.taken
+        singles[number] = waiting.waiting.tolist()
+    for gang in level.gangs:
+        if gang.placed:
+            for number, count in gang.need.items():
+                fixed[number] -= count
+    candidates = [g for g in level.gangs if g.placed or _hopeful(book, g)]
     rows = np.flatnonzero(book.admitted.any(axis=0))
     columns = {int(row): column for column, row in enumerate(rows)}
-    packed = repack(
+    units, open_gangs = repack(
         requests=book.requests,
         devices=[s.devices and (s.devices.count, s.devices.milli) for s in demand.shapes],
         admitted=book.admitted[:, rows],
@@ -92,14 +97,33 @@ def _repack(book: Book, demand: Demand, level: Level) -> bool:
         free=book.free[rows],
         free_devices=[book.free_devices[row] for row in rows],
         units=[(number, columns[row], devices) for number, row, devices in book.placed_units()],
-        at_least=(placed - taken).tolist(),
-        at_most=(placed + left).tolist(),
-        rounds=min(ROUNDS, ROUNDS_PER_TASK * (movable + int(left.sum()))),
+        fixed=fixed.tolist(),
+        singles=singles,
+        gangs=[(list(g.need.items()), g.worth, g.placed) for g in candidates],
+        rounds=min(ROUNDS, ROUNDS_PER_TASK * int(placed.sum())),
         effort=EFFORT,
         seed=0,
     )
-    book.replace_units([(number, int(rows[column]), tuple(d)) for number, column, d in packed])
-    change = book.units.sum(axis=1) - placed
-    for number in np.flatnonzero(change):
-        level.singles[int(number)].taken += int(change[number])
-    return bool(change.any())
+    book.replace_units([(number, int(rows[column]), tuple(d)) for number, column, d in units])
+    for gang, is_open in zip(candidates, open_gangs, strict=True):
+        gang.placed = is_open
+    _count_singles(book, level, fixed)
+    return True
+
+
+def _hopeful(book: Book, gang: Gang) -> bool:
+    """Whether the gang could be placed if nothing else of this round were."""
+    return all(
+        np.minimum(book.most[number], count).sum() >= count for number, count in gang.need.items()
+    )
+
+
+def _count_singles(book: Book, level: Level, fixed: NDArray[np.int64]) -> None:
+    """What is there beyond the fixed units and the gangs are singles, longest waiting first."""
+    taken = book.units.sum(axis=1) - fixed
+    for gang in level.gangs:
+        if gang.placed:
+            for number, count in gang.need.items():
+                taken[number] -= count
+    for number, singles in level.singles.items():
+        singles.taken = int(taken[number])

@@ -62,10 +62,12 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     solves = 0
     bound = 0
     for level in demand.levels:
+        before = book.placement_cost()
         used, level_bound = _fill(book, level)
         solves += used
         bound += level_bound
-        finish(book, demand, level)
+        if book.placement_cost() - before + level.waiting_cost() > level_bound:
+            finish(book, demand, level)
     sweep(book, demand)
     placed = _placed(demand)
     placements = settle(book, state, placed)
@@ -120,7 +122,7 @@ def _hopeless_cost(book: Book, level: Level, gangs: list[Gang]) -> int:
         int(s.waiting.sum()) for s in level.singles.values() if not usable[s.class_index]
     )
     return singles + sum(
-        gang.waiting_cost * len(gang.group.tasks)
+        gang.worth
         for gang in gangs
         if not all(usable[number] for number in gang.need)
     )
