@@ -52,6 +52,7 @@ def repack(
     fixed: Sequence[int],
     singles: Sequence[Sequence[int]],
     gangs: Sequence[tuple[Sequence[tuple[int, int]], int, bool]],
+    first: tuple[Sequence[int], Sequence[bool]] | None,
     rounds: int,
     effort: int,
     seed: int,
@@ -62,6 +63,7 @@ def repack(
     is what is left with `units` in place. The k-th unit on a machine (k from 0) costs k * slope
     more. `fixed` units of each class have to stay; `singles` are what each further unit of a class
     is worth; a gang is (what it needs of each class, its worth, whether it is placed), and stays
-    whole. Returns the units, and for each gang whether it is placed now. The search is bounded by
+    whole. `first`, how many singles of each class and which gangs, is what a packing from scratch
+    would place first; None where everything has room. Returns the units, and for each gang whether it is placed now. The search is bounded by
     `rounds` and by `effort`, the times a task is held against a machine, and repeatable by `seed`.
     """

@@ -12,6 +12,9 @@
 //! and, at equal worth, costs no more.
 //!
 //! # Method
+//! When not everything can be placed, best fit decreasing packs everything anew; the better of that
+//! and the given packing is the start.
+//!
 //! Ruin and recreate: take everything off one to three machines, then put it back together with
 //! what waits, in random order, each task on the machine that is tightest or cheapest for it. Keep
 //! the result if it is no worse, otherwise undo. This finds exchanges, chains of moves, and two
@@ -29,8 +32,10 @@
 
 mod demand;
 mod machine;
+mod refill;
 mod search;
 
 pub use demand::{Demand, Gang};
 pub use machine::{Classes, DeviceRequest, Machine, Unit};
+pub use refill::First;
 pub use search::{Limits, improve};

@@ -42,6 +42,22 @@ impl Classes {
         &self.requests[class * self.resources..(class + 1) * self.resources]
     }
 
+    /// What a unit of each resource weighs when sizes are compared: the largest request is 1.
+    pub(crate) fn scale(&self) -> Vec<f64> {
+        let largest = |r| (0..self.len()).map(|c| self.request(c)[r]).max();
+        (0..self.resources)
+            .map(|r| largest(r).unwrap_or(0).max(1) as f64)
+            .collect()
+    }
+
+    /// The size of one task of each class.
+    pub(crate) fn sizes(&self, scale: &[f64]) -> Vec<f64> {
+        let asked = |c| self.request(c).iter().zip(scale);
+        (0..self.len())
+            .map(|c| asked(c).map(|(&a, &s)| a as f64 / s).sum())
+            .collect()
+    }
+
     pub(crate) fn admits(&self, class: usize, machine: usize) -> bool {
         self.admitted[class * self.machines + machine]
     }

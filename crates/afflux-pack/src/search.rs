@@ -2,6 +2,7 @@
 
 use crate::demand::{Demand, Tally};
 use crate::machine::{Classes, Machine};
+use crate::refill::{First, refill, value};
 use fastrand::Rng;
 
 /// How long to search.
@@ -22,16 +23,27 @@ const TRIED_PER_CLASS: i64 = 8;
 /// So many machines are ruined in a round, and so many to make a gang give way.
 const RUINS: usize = 3;
 const RUINS_FOR_GANG: usize = 8;
+/// What was removed is held against so many machines: all of a small cluster, some of a large one.
+const OTHERS: usize = 48;
 
 /// Improve a packing in place: never worth less, never dearer at equal worth.
 ///
 /// While something waits, the first half of the rounds takes any packing with as many units,
 /// whatever it costs and whoever waits: to find room for one more is worth more than that, and the
 /// second half is there to mend it.
-pub fn improve(classes: &Classes, machines: &mut [Machine], demand: &mut Demand, limits: Limits) {
+pub fn improve(
+    classes: &Classes,
+    machines: &mut [Machine],
+    demand: &mut Demand,
+    first: Option<&First>,
+    limits: Limits,
+) {
+    if let Some(first) = first {
+        start_better(classes, machines, demand, first);
+    }
     let start = (machines.to_vec(), demand.clone());
+    let before = value(classes, machines, demand);
     let mut search = Search::new(classes, machines, demand, limits);
-    let before = search.value();
     for round in 0..limits.rounds {
         if search.effort >= limits.effort || search.occupied.is_empty() {
             break;
@@ -39,9 +51,20 @@ pub fn improve(classes: &Classes, machines: &mut [Machine], demand: &mut Demand,
         search.exploring = round < limits.rounds / 2 && search.someone_waits();
         search.round(round % 2 == 0);
     }
-    if search.value() < before {
+    if value(classes, machines, demand) < before {
         machines.clone_from_slice(&start.0);
         *demand = start.1;
+    }
+}
+
+/// Take the packing from scratch if it is better than the given one.
+fn start_better(classes: &Classes, machines: &mut [Machine], demand: &mut Demand, first: &First) {
+    let mut other = (machines.to_vec(), demand.clone());
+    if refill(classes, &mut other.0, &mut other.1, first)
+        && value(classes, &other.0, &other.1) > value(classes, machines, demand)
+    {
+        machines.clone_from_slice(&other.0);
+        *demand = other.1;
     }
 }
 
@@ -76,18 +99,8 @@ impl<'a> Search<'a> {
         for unit in machines.iter().flat_map(|machine| &machine.units) {
             placed[unit.class] += 1;
         }
-        let scale: Vec<f64> = (0..classes.resources)
-            .map(|r| {
-                let largest = (0..classes.len()).map(|c| classes.request(c)[r]).max();
-                largest.unwrap_or(0).max(1) as f64
-            })
-            .collect();
-        let size = (0..classes.len())
-            .map(|c| {
-                let request = classes.request(c).iter().zip(&scale);
-                request.map(|(&asked, &s)| asked as f64 / s).sum()
-            })
-            .collect();
+        let scale = classes.scale();
+        let size = classes.sizes(&scale);
         let touched = vec![false; machines.len()];
         let tally = Tally::new(demand, placed);
         let mut search = Self {
@@ -106,13 +119,6 @@ impl<'a> Search<'a> {
         };
         search.find_occupied();
         search
-    }
-
-    /// What is placed is worth so much; then, the cheaper the better.
-    fn value(&self) -> (i64, i64) {
-        let machines = self.machines.iter().enumerate();
-        let cost: i64 = machines.map(|(i, m)| m.cost(self.classes, i)).sum();
-        (self.worth(), -cost)
     }
 
     fn worth(&self) -> i64 {
@@ -247,16 +253,14 @@ impl<'a> Search<'a> {
             }
         }
         items.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let nearby = self.with_others(ruins);
         let mut full = vec![false; removed.len()];
         for (_, class) in items {
             if full[class] {
                 continue;
             }
-            let found = if anywhere[class] {
-                self.best(class, 0..self.machines.len(), by_cost)
-            } else {
-                self.best(class, ruins.iter().copied(), by_cost)
-            };
+            let candidates = if anywhere[class] { &nearby } else { ruins };
+            let found = self.best(class, candidates, by_cost);
             match found {
                 Some(index) => {
                     self.touch(index);
@@ -269,18 +273,29 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// The ruins and, of a large cluster a random part, of a small one all other machines.
+    fn with_others(&mut self, ruins: &[usize]) -> Vec<usize> {
+        let count = self.machines.len();
+        if count <= OTHERS {
+            return (0..count).collect();
+        }
+        let mut chosen = ruins.to_vec();
+        while chosen.len() < OTHERS {
+            let index = self.rng.usize(..count);
+            if !chosen.contains(&index) {
+                chosen.push(index);
+            }
+        }
+        chosen
+    }
+
     /// The cheapest or the tightest machine that takes a task, some overlooked by chance.
-    fn best(
-        &mut self,
-        class: usize,
-        candidates: impl Iterator<Item = usize>,
-        by_cost: bool,
-    ) -> Option<usize> {
+    fn best(&mut self, class: usize, candidates: &[usize], by_cost: bool) -> Option<usize> {
         let request = self.classes.request(class);
         let devices = self.classes.devices[class];
         let mut best: Option<(f64, usize)> = None;
         let mut overlooked = None;
-        for index in candidates {
+        for &index in candidates {
             self.effort += 1;
             let machine = &self.machines[index];
             if !self.classes.admits(class, index) || !machine.fits(request, devices) {

@@ -1,6 +1,6 @@
 //! `repack`: the search of `afflux-pack` for Python.
 
-use afflux_pack::{Classes, Demand, DeviceRequest, Gang, Limits, Machine, Unit, improve};
+use afflux_pack::{Classes, Demand, DeviceRequest, First, Gang, Limits, Machine, Unit, improve};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ type GangArgument = (Vec<(usize, i64)>, i64, bool);
     reason = "columns of one table, named by the caller"
 )]
 #[pyo3(signature = (*, requests, devices, admitted, cost, slope, free, free_devices, units,
-                    fixed, singles, gangs, rounds, effort, seed))]
+                    fixed, singles, gangs, first, rounds, effort, seed))]
 pub fn repack(
     py: Python<'_>,
     requests: PyReadonlyArray2<'_, i64>,
@@ -32,6 +32,7 @@ pub fn repack(
     fixed: Vec<i64>,
     singles: Vec<Vec<i64>>,
     gangs: Vec<GangArgument>,
+    first: Option<(Vec<i64>, Vec<bool>)>,
     rounds: u64,
     effort: u64,
     seed: u64,
@@ -112,7 +113,15 @@ pub fn repack(
         effort,
         seed,
     };
-    py.detach(|| improve(&classes, &mut packed, &mut demand, limits));
+    let first = first.map(|(singles, gangs)| First { singles, gangs });
+    if let Some(first) = &first {
+        if first.singles.len() != count || first.gangs.len() != demand.gangs.len() {
+            return Err(PyValueError::new_err(
+                "what goes first differs in classes or gangs",
+            ));
+        }
+    }
+    py.detach(|| improve(&classes, &mut packed, &mut demand, first.as_ref(), limits));
     let units = packed
         .into_iter()
         .enumerate()

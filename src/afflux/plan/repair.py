@@ -13,6 +13,7 @@ from afflux._flow import repack
 from afflux.plan.book import Book
 from afflux.plan.demand import Demand, Gang, Level, Singles
 from afflux.plan.gangs import place_gang
+from afflux.plan.ration import Ration
 
 # The search may go through so many rounds per task it can move, and so many in all; and
 # may hold a task against a machine so often (20 million times is about 0.1 s).
@@ -21,10 +22,10 @@ ROUNDS = 20_000
 EFFORT = 20_000_000
 
 
-def finish(book: Book, demand: Demand, level: Level) -> None:
+def finish(book: Book, demand: Demand, level: Level, rationed: Ration | None) -> None:
     """Place what is left of a level, by moving what was placed in this round if need be."""
     _insert(book, level)
-    if _repack(book, demand, level):
+    if _repack(book, demand, level, rationed):
         sweep(book, demand)
 
 
@@ -70,7 +71,7 @@ def _tightest(book: Book, number: int) -> int | None:
     return int(rows[order[0]])
 
 
-def _repack(book: Book, demand: Demand, level: Level) -> bool:
+def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None) -> bool:
     """Search for a better packing of this round; whether others wait now than before."""
     placed = book.units.sum(axis=1)
     if placed.sum() < 2:
@@ -100,6 +101,11 @@ def _repack(book: Book, demand: Demand, level: Level) -> bool:
         fixed=fixed.tolist(),
         singles=singles,
         gangs=[(list(g.need.items()), g.worth, g.placed) for g in candidates],
+        first=rationed
+        and (
+            [rationed.singles.get(number, 0) for number in range(len(demand.shapes))],
+            [gang.position in rationed.gangs for gang in candidates],
+        ),
         rounds=min(ROUNDS, ROUNDS_PER_TASK * int(placed.sum())),
         effort=EFFORT,
         seed=0,

@@ -20,6 +20,7 @@ from afflux.network.layout import Source, route
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, settle
 from afflux.plan.demand import Demand, Gang, Level, count_tasks, gather_demand
+from afflux.plan.ration import Ration, ration
 from afflux.plan.repair import finish, sweep
 
 # Passes of routing per level before search takes over.
@@ -63,11 +64,12 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     bound = 0
     for level in demand.levels:
         before = book.placement_cost()
-        used, level_bound = _fill(book, level)
+        rationed = ration(book, level)
+        used, level_bound = _fill(book, level, rationed)
         solves += used
         bound += level_bound
         if book.placement_cost() - before + level.waiting_cost() > level_bound:
-            finish(book, demand, level)
+            finish(book, demand, level, rationed)
     sweep(book, demand)
     placed = _placed(demand)
     placements = settle(book, state, placed)
@@ -75,18 +77,21 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     return Round(placements, placed, solves, cost, min(bound, cost))
 
 
-def _fill(book: Book, level: Level) -> tuple[int, int]:
-    """Route and accept until nothing more comes of it; the number of solves and the first cost."""
+def _fill(book: Book, level: Level, rationed: Ration | None) -> tuple[int, int]:
+    """Route and accept until nothing more comes of it; the number of solves and a bound."""
     bound = 0
-    closed: set[str] = set()
+    closed: set[int] = set()
     for solves in range(PASSES):
-        gangs = [gang for gang in level.waiting_gangs() if gang.group.name not in closed]
-        sources = _sources(book, level, gangs)
+        gangs = [gang for gang in level.waiting_gangs() if gang.position not in closed]
+        if rationed is not None:
+            gangs = [gang for gang in gangs if gang.position in rationed.gangs]
+        sources = _sources(book, level, gangs, rationed)
         if not sources:
             return solves, bound
         routed = route(sources, book.offer())
         if solves == 0:
-            bound = routed.cost + _hopeless_cost(book, level, gangs)
+            outside = level.waiting_cost() - sum(int(s.waiting.sum()) for s in sources)
+            bound = rationed.waiting_bound if rationed else routed.cost + outside
         accepted = _accept(book, level, routed.units)
         progress, spare = _hand_out(level, gangs, accepted)
         _give_back(book, spare, accepted)
@@ -94,18 +99,20 @@ def _fill(book: Book, level: Level) -> tuple[int, int]:
             starved = [g for g in gangs if any(spare[number] for number in g.need)]
             if not starved:
                 return solves + 1, bound
-            closed.add(starved[-1].group.name)
+            closed.add(starved[-1].position)
     return PASSES, bound
 
 
-def _sources(book: Book, level: Level, gangs: list[Gang]) -> list[Source]:
-    """What waits and has room somewhere."""
+def _sources(
+    book: Book, level: Level, gangs: list[Gang], rationed: Ration | None
+) -> list[Source]:
+    """What waits, has room somewhere, and may go first."""
     usable = book.room.any(axis=1)
-    sources = [
-        Source(singles.class_index, singles.waiting[singles.taken :])
-        for singles in level.singles.values()
-        if singles.left and usable[singles.class_index]
-    ]
+    sources: list[Source] = []
+    for number, singles in level.singles.items():
+        until = len(singles.groups) if rationed is None else rationed.singles.get(number, 0)
+        if singles.taken < until and usable[number]:
+            sources.append(Source(number, singles.waiting[singles.taken : until]))
     for gang in gangs:
         if all(usable[number] for number in gang.need):
             sources += [
@@ -113,19 +120,6 @@ def _sources(book: Book, level: Level, gangs: list[Gang]) -> list[Source]:
                 for number, count in gang.need.items()
             ]
     return sources
-
-
-def _hopeless_cost(book: Book, level: Level, gangs: list[Gang]) -> int:
-    """The waiting cost of what has no room anywhere and is not in the network."""
-    usable = book.room.any(axis=1)
-    singles = sum(
-        int(s.waiting.sum()) for s in level.singles.values() if not usable[s.class_index]
-    )
-    return singles + sum(
-        gang.worth
-        for gang in gangs
-        if not all(usable[number] for number in gang.need)
-    )
 
 
 def _accept(book: Book, level: Level, units: NDArray[np.int64]) -> NDArray[np.int64]:
