@@ -55,15 +55,13 @@ class Cycle:
         # 1. observe, 2. gather
         for event in events:
             self._observe(event)
-        waiting = [g for g in self.queue.ordered() if not any(t.blocked for t in g.tasks)]
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
-        decided = self._scheduler.decide(self.state, waiting)
+        decided = self._scheduler.decide(self.state, self.queue.considered())
         check_plan(self.state, decided.placed, decided.placements)
         # 8. commit: assumed first, so that nobody is given the same place; what fails waits again
         for placement in decided.placements:
             self.state.place(placement.task, placement.machine, placement.devices)
-        for group in decided.placed:
-            self.queue.discard(group.name)
+        self.queue.discard_all(group.name for group in decided.placed)
         failed = tuple(self._binder.bind(decided.placements)) if decided.placements else ()
         self._forget(failed, decided.placed)
         return Outcome(decided.placements, failed, decided)
@@ -72,7 +70,7 @@ class Cycle:
         """9. For every waiting task, by id, one sentence that says why."""
         return {
             task_id: why
-            for group in self.queue.ordered()
+            for group in self.queue
             for task_id, why in why_waiting(self.state, self._scheduler.policies, group).items()
         }
 

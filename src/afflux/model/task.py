@@ -1,6 +1,6 @@
 """A task: one pod, and the shape it shares with all tasks that nothing can tell apart."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from afflux.model.devices import DeviceRequest
 from afflux.model.resources import Resources
@@ -20,6 +20,15 @@ class Shape:
     devices: DeviceRequest | None = None
     affinity: NodeAffinity = ANYWHERE
     tolerations: tuple[Toleration, ...] = ()
+    # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.requests, self.devices, self.affinity, self.tolerations)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

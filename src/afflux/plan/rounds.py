@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.task import Shape
 from afflux.network.layout import Source, route
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, settle
@@ -31,8 +32,9 @@ PASSES = 8
 class Round:
     """What a round decided, and how good it is.
 
-    `cost` is what the plan costs, waiting included; `bound` what the relaxed network says no plan
-    can undercut, level by level given the levels above.
+    `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the relaxed
+    knapsack where not everything fits, says no plan can undercut, level by level given the levels
+    above. Groups that fit nowhere even alone are in neither.
     """
 
     placements: tuple[Placement, ...]
@@ -53,11 +55,11 @@ class Round:
 
 def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round:
     """Place as many of these groups, which come in queue order, as well as possible."""
-    demand = gather_demand(groups)
+    hopeful = _hopeful(pricing, groups)
+    if not hopeful:
+        return Round((), (), 0, 0, 0)
+    demand = gather_demand(hopeful)
     prices = [pricing.prices(shape) for shape in demand.shapes]
-    if not any(price.room.any() for price in prices):
-        cost = demand.waiting_cost()
-        return Round((), (), 0, cost, cost)
     book = Book(state, demand.shapes, prices)
     book.set_slope(prices, count_tasks(demand))
     solves = 0
@@ -75,6 +77,22 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     placements = settle(book, state, placed)
     cost = book.placement_cost() + demand.waiting_cost()
     return Round(placements, placed, solves, cost, min(bound, cost))
+
+
+def _hopeful(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
+    """Groups whose every member finds some machine with room; the others wait at no expense."""
+    has_room: dict[Shape, bool] = {}
+    found: list[Group] = []
+    for group in groups:
+        for task in group.tasks:
+            shape = task.shape
+            if shape not in has_room:
+                has_room[shape] = bool(pricing.prices(shape).room.any())
+            if not has_room[shape]:
+                break
+        else:
+            found.append(group)
+    return found
 
 
 def _fill(book: Book, level: Level, rationed: Ration | None) -> tuple[int, int]:

@@ -1,40 +1,71 @@
 """The queue: by priority, then by when a group first became ready, then by when it was added."""
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from itertools import count
 
 from afflux.model.group import Group
 
+_Key = tuple[float, float, int]
+
 
 class Queue:
-    """Waiting groups by name; a group keeps its place however often it is added again."""
+    """Waiting groups by name; a group keeps its place however often it is added again.
 
-    def __init__(self, groups: Iterable[Group] = ()) -> None:
-        self._waiting: dict[str, tuple[tuple[float, float, int], Group]] = {}
+    Groups with a task that must not be placed yet wait beside the others, without being considered.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[_Key, Group]] = {}
+        self._keys: list[_Key] = []
+        self._groups: list[Group] = []
+        self._blocked: dict[str, Group] = {}
         self._sequence = count()
-        self._ordered: list[Group] | None = None
-        for group in groups:
-            self.add(group)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._blocked)
+
+    def __iter__(self) -> Iterator[Group]:
+        """All waiting groups: those that are considered in queue order, then the others."""
+        yield from self._groups
+        yield from self._blocked.values()
 
     def add(self, group: Group) -> None:
         """A group that has all its members joins, or is replaced in its place."""
         before = self._waiting.get(group.name)
         number = before[0][2] if before else next(self._sequence)
+        self.discard(group.name)
+        if any(task.blocked for task in group.tasks):
+            self._blocked[group.name] = group
+            return
         key = (-group.priority, group.ready_seconds, number)
         self._waiting[group.name] = (key, group)
-        self._ordered = None
+        insort(self._keys, key)
+        self._groups.insert(bisect_left(self._keys, key), group)
 
     def discard(self, name: str) -> None:
         """A group was placed or is no longer wanted."""
-        if self._waiting.pop(name, None) is not None:
-            self._ordered = None
+        self._blocked.pop(name, None)
+        entry = self._waiting.pop(name, None)
+        if entry is not None:
+            place = bisect_left(self._keys, entry[0])
+            del self._keys[place], self._groups[place]
 
-    def ordered(self) -> list[Group]:
-        """All waiting groups, first come first in each priority."""
-        if self._ordered is None:
-            entries = sorted(self._waiting.values(), key=lambda entry: entry[0])
-            self._ordered = [group for _, group in entries]
-        return self._ordered
+    def discard_all(self, names: Iterable[str]) -> None:
+        """Many groups at once."""
+        gone = set(names)
+        if len(gone) < 64:
+            for name in gone:
+                self.discard(name)
+            return
+        kept = [entry for name, entry in self._waiting.items() if name not in gone]
+        kept.sort(key=lambda entry: entry[0])
+        self._waiting = {group.name: (key, group) for key, group in kept}
+        self._keys = [key for key, _ in kept]
+        self._groups = [group for _, group in kept]
+        for name in gone:
+            self._blocked.pop(name, None)
+
+    def considered(self) -> list[Group]:
+        """Groups to place, first come first in each priority."""
+        return self._groups
