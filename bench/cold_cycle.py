@@ -1,6 +1,7 @@
 """One cold cycle: 1,000 empty machines, 10,000 waiting tasks of 50 classes."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,9 +46,7 @@ def workload(
     machines = [
         Machine(
             f"m{i}",
-            resources(
-                {"cpu": 64_000 if i % 4 == 0 else 32_000, "memory": 128 * GIB, "pods": 110}
-            ),
+            resources({"cpu": 64_000 if i % 4 == 0 else 32_000, "memory": 128 * GIB, "pods": 110}),
         )
         for i in range(machine_count)
     ]
@@ -95,6 +94,6 @@ def measure(
 
 
 class _Nowhere:
-    def bind(self, placements: "list[Placement] | tuple[Placement, ...]") -> tuple[Placement, ...]:
+    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
         del placements
         return ()

@@ -18,7 +18,7 @@ from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.sim.pod_by_pod import PodByPod
-from bench.instances import Instance, random_instance
+from bench.instances import Instance
 from bench.optimum import Prices, least_cost, most_placed
 
 LOADS = (0.5, 0.7, 0.85, 0.95, 1.05, 1.2)

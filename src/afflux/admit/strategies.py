@@ -39,9 +39,7 @@ def flow(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
 def fcfs(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
     """The longest run of groups from the head of the queue that fit together."""
     hopeful = list(
-        takewhile(
-            lambda group: all(pricing.prices(t.shape).room.any() for t in group.tasks), queue
-        )
+        takewhile(lambda group: all(pricing.prices(t.shape).room.any() for t in group.tasks), queue)
     )
     if not hopeful:
         return Admission((), ())

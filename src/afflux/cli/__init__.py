@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    _simulate(commands.add_parser("simulate", help="replay a workload under one or more schedulers"))
+    _simulate(
+        commands.add_parser("simulate", help="replay a workload under one or more schedulers")
+    )
     _place(commands.add_parser("place", help="place the pending pods of a cluster, as a dry run"))
     _solve(commands.add_parser("solve", help="solve a minimum-cost-flow problem in DIMACS format"))
     return parser

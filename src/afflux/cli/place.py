@@ -60,7 +60,9 @@ def _say_notes(inventory: Inventory) -> None:
         print(f"afflux place: note: {note}", file=sys.stderr)
     if inventory.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.ignored.items()))
-        print(f"afflux place: note: ignored objects without a part in this: {kinds}", file=sys.stderr)
+        print(
+            f"afflux place: note: ignored objects without a part in this: {kinds}", file=sys.stderr
+        )
 
 
 def _all_verdicts(cycle: Cycle, pending: Sequence[Task]) -> dict[str, Verdicts]:

@@ -78,7 +78,9 @@ class LabelColumns:
             chosen = chosen & allowed
         return chosen
 
-    def by_taints(self, verdict: Iterable[tuple[tuple[Taint, ...], int]], rows: Rows) -> NDArray[np.int64]:
+    def by_taints(
+        self, verdict: Iterable[tuple[tuple[Taint, ...], int]], rows: Rows
+    ) -> NDArray[np.int64]:
         """Spread a verdict per set of taints over the machines that have it."""
         table = np.zeros(len(self._taint_sets), np.int64)
         for taints, value in verdict:

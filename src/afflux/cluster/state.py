@@ -195,7 +195,7 @@ class State:
     def _resize_devices(self, row: int, machine: Machine) -> None:
         free = self.free_devices[row]
         if machine.devices < len(free):
-            lost = {i for i in range(machine.devices, len(free))}
+            lost = set(range(machine.devices, len(free)))
             for held in self._held.values():
                 if held.row == row and lost.intersection(held.devices):
                     kept = tuple(i for i in held.devices if i not in lost)

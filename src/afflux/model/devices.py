@@ -40,9 +40,7 @@ def choose_devices(free: tuple[int, ...], request: DeviceRequest) -> tuple[int, 
     return tuple(index for _, index in usable[: request.count])
 
 
-def take_devices(
-    free: tuple[int, ...], indices: tuple[int, ...], milli: int
-) -> tuple[int, ...]:
+def take_devices(free: tuple[int, ...], indices: tuple[int, ...], milli: int) -> tuple[int, ...]:
     """What is free after taking `milli` from each of these devices (negative gives back)."""
     left = list(free)
     for index in indices:

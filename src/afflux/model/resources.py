@@ -19,8 +19,7 @@ LARGEST_AMOUNT = 2**53
 
 def resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Resources:
     """The vector of these amounts; zeros are left out."""
-    pairs = amounts.items() if isinstance(amounts, Mapping) else amounts
-    return tuple(sorted((name, amount) for name, amount in pairs if amount != 0))
+    return tuple(sorted((name, amount) for name, amount in dict(amounts).items() if amount != 0))
 
 
 def amount_of(vector: Resources, name: str) -> int:

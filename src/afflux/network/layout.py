@@ -21,7 +21,7 @@ Table = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Units of one class; `waiting` is each unit's cost of waiting, falling (longest wait first)."""
+    """Units of one class; `waiting` is what leaving each waiting costs, longest wait first."""
 
     class_index: int
     waiting: Table

@@ -109,9 +109,9 @@ class Book:
         """Compute the room of every class on these machines again."""
         room = fit.rooms(self.free[rows], self.requests)
         for number in self._with_devices:
-            devices = [self.free_devices[row] for row in rows]
             request = self.shapes[number].devices
             if request is not None:
+                devices = [self.free_devices[int(row)] for row in rows]
                 np.minimum(room[number], fit.device_room(devices, request), out=room[number])
         self.room[:, rows] = room * self.admitted[:, rows]
 
@@ -143,7 +143,11 @@ class Book:
 
     def uses_devices(self, units: Table) -> NDArray[np.bool_]:
         """The machines on which these units would take devices."""
-        return units[self._with_devices].any(axis=0)
+        return np.asarray(units[self._with_devices].any(axis=0), np.bool_)
+
+    def usable_classes(self) -> NDArray[np.bool_]:
+        """The classes that still have room somewhere."""
+        return np.asarray(self.room.any(axis=1), np.bool_)
 
     def _take(
         self, number: int, row: int, count: int, devices: Sequence[tuple[int, ...]]
@@ -175,9 +179,7 @@ class Book:
         taken = self._taken[number, row]
         released, self._taken[number, row] = taken[-count:], taken[:-count]
         for indices in released:
-            self.free_devices[row] = take_devices(
-                self.free_devices[row], indices, -request.milli
-            )
+            self.free_devices[row] = take_devices(self.free_devices[row], indices, -request.milli)
         return released
 
 

@@ -63,9 +63,7 @@ def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> N
 
 def _refusal(shape: Shape, machine: Machine) -> str | None:
     tolerations = shape.tolerations
-    if machine.unschedulable and untolerated(
-        [Taint(UNSCHEDULABLE_KEY, "NoSchedule")], tolerations
-    ):
+    if machine.unschedulable and untolerated([Taint(UNSCHEDULABLE_KEY, "NoSchedule")], tolerations):
         return reason.UNSCHEDULABLE
     if any(t.effect != "PreferNoSchedule" for t in untolerated(machine.taints, tolerations)):
         return reason.UNTOLERATED

@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from afflux.model.devices import pack_devices
+from afflux.model.devices import DeviceRequest, pack_devices
 from afflux.plan.book import Book
 
 # Moves times states that one search may look at; beyond it the gang waits for another round.
@@ -96,7 +96,9 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
     return None
 
 
-def _moves(book: Book, numbers: list[int], counts: tuple[int, ...], row: int) -> list[tuple[int, ...]]:
+def _moves(
+    book: Book, numbers: list[int], counts: tuple[int, ...], row: int
+) -> list[tuple[int, ...]]:
     """Combinations of members that fit on the machine together and cannot be extended."""
     limits = [min(count, int(book.room[n, row])) for n, count in zip(numbers, counts, strict=True)]
     fitting = [
@@ -108,9 +110,7 @@ def _moves(book: Book, numbers: list[int], counts: tuple[int, ...], row: int) ->
     return [
         c
         for c in fitting
-        if not any(
-            (*c[:i], c[i] + 1, *c[i + 1 :]) in fitting_set for i in range(len(c))
-        )
+        if not any((*c[:i], c[i] + 1, *c[i + 1 :]) in fitting_set for i in range(len(c)))
     ]
 
 
@@ -126,7 +126,7 @@ def _devices(
 ) -> dict[int, list[tuple[int, ...]]] | None:
     """Devices for every member that needs some, by class; None if they do not fit together."""
     owners: list[int] = []
-    requests = []
+    requests: list[DeviceRequest] = []
     for number, count in zip(numbers, combination, strict=True):
         request = book.shapes[number].devices
         if request is not None:

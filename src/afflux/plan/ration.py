@@ -62,7 +62,7 @@ def ration(book: Book, level: Level) -> Ration | None:
     waiting_bound = int(max(0.0, worth @ counts - gain) * (1 - 1e-9))
     singles: dict[int, int] = {}
     gangs: set[int] = set()
-    for index in np.argsort(paid / worth, kind="stable"):
+    for index in map(int, np.argsort(paid / worth, kind="stable")):
         bid = bids[index]
         asked = requests[index] > 0
         fitting = bid.count

@@ -31,13 +31,16 @@ def finish(book: Book, demand: Demand, level: Level, rationed: Ration | None) ->
 
 def sweep(book: Book, demand: Demand) -> None:
     """Leave no group waiting for which there is room as things stand."""
-    while any([_insert(book, level) for level in demand.levels]):
-        pass
+    found = True
+    while found:
+        found = False
+        for level in demand.levels:
+            found |= _insert(book, level)
 
 
 def _insert(book: Book, level: Level) -> bool:
     """Put waiting groups where they fit, in queue order; whether anybody found a place."""
-    usable = book.room.any(axis=1)
+    usable = book.usable_classes()
     waiting: list[tuple[int, Singles | Gang]] = [
         (singles.positions[singles.taken], singles)
         for singles in level.singles.values()

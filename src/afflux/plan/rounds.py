@@ -32,9 +32,9 @@ PASSES = 8
 class Round:
     """What a round decided, and how good it is.
 
-    `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the relaxed
-    knapsack where not everything fits, says no plan can undercut, level by level given the levels
-    above. Groups that fit nowhere even alone are in neither.
+    `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the
+    relaxed knapsack where not everything fits, says no plan can undercut, level by level given the
+    levels above. Groups that fit nowhere even alone are in neither.
     """
 
     placements: tuple[Placement, ...]
@@ -121,11 +121,9 @@ def _fill(book: Book, level: Level, rationed: Ration | None) -> tuple[int, int]:
     return PASSES, bound
 
 
-def _sources(
-    book: Book, level: Level, gangs: list[Gang], rationed: Ration | None
-) -> list[Source]:
+def _sources(book: Book, level: Level, gangs: list[Gang], rationed: Ration | None) -> list[Source]:
     """What waits, has room somewhere, and may go first."""
-    usable = book.room.any(axis=1)
+    usable = book.usable_classes()
     sources: list[Source] = []
     for number, singles in level.singles.items():
         until = len(singles.groups) if rationed is None else rationed.singles.get(number, 0)

@@ -1,6 +1,5 @@
 """Cordoned machines take no new tasks."""
 
-
 from afflux.cluster.machines import BoolColumn, Machines
 from afflux.model import reason
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint

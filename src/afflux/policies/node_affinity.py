@@ -1,6 +1,5 @@
 """Node affinity: selectors and required terms are hard, preferred terms make others dearer."""
 
-
 import numpy as np
 
 from afflux.cluster.machines import BoolColumn, Column, Machines

@@ -41,9 +41,7 @@ class Weighted:
     weight: int = 1
 
 
-def admitted_by(
-    policies: Sequence[Policy], shape: Shape, machines: Machines
-) -> BoolColumn:
+def admitted_by(policies: Sequence[Policy], shape: Shape, machines: Machines) -> BoolColumn:
     """Where every one of the policies admits the class."""
     chosen = np.ones(len(machines), bool)
     for policy in policies:

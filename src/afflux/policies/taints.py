@@ -1,6 +1,5 @@
 """Taints: hard ones keep a task away, soft ones (PreferNoSchedule) make the machine dearer."""
 
-
 from afflux.cluster.machines import BoolColumn, Column, Machines
 from afflux.model import reason
 from afflux.model.taints import untolerated
