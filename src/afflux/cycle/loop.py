@@ -68,11 +68,7 @@ class Cycle:
 
     def explain(self) -> dict[str, str]:
         """9. For every waiting task, by id, one sentence that says why."""
-        return {
-            task_id: why
-            for group in self.queue
-            for task_id, why in why_waiting(self.state, self._scheduler.policies, group).items()
-        }
+        return why_waiting(self.state, self._scheduler.policies, self.queue)
 
     def _observe(self, event: Event) -> None:
         match event:

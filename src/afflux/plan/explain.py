@@ -4,7 +4,7 @@ Each machine is judged alone, as the cluster stands now, in the order in which k
 the first constraint that refuses gives its reason, and resources give one for each that lacks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -43,25 +43,29 @@ def verdicts(state: State, policies: Sequence[Policy], shape: Shape) -> Verdicts
     return answers
 
 
-def why_waiting(state: State, policies: Sequence[Policy], group: Group) -> dict[str, str]:
-    """For each task of a group that was not placed, by id, the reason as things stand now."""
-    for task in group.tasks:
-        if task.blocked is not None:
-            return {member.id: task.blocked for member in group.tasks}
+def why_waiting(
+    state: State, policies: Sequence[Policy], groups: Iterable[Group]
+) -> dict[str, str]:
+    """For each task of groups that were not placed, by id, the reason as things stand now."""
+    known: dict[Shape, tuple[int, int, str]] = {}
     answers: dict[str, str] = {}
-    by_shape: dict[Shape, Verdicts] = {}
-    for task in group.tasks:
-        if task.shape not in by_shape:
-            by_shape[task.shape] = verdicts(state, policies, task.shape)
-        against = by_shape[task.shape]
-        open_to = sum(not reasons for reasons in against.values())
-        if open_to:
-            answers[task.id] = (
-                f"0/{len(against)} nodes are available: group {group.name} needs room for all "
-                f"{len(group.tasks)} members at once, {open_to} node(s) have room for this one."
-            )
-        else:
-            answers[task.id] = reason.summary(against.values())
+    for group in groups:
+        blocked = next((task.blocked for task in group.tasks if task.blocked), None)
+        for task in group.tasks:
+            if blocked is not None:
+                answers[task.id] = blocked
+                continue
+            if task.shape not in known:
+                against = verdicts(state, policies, task.shape)
+                open_to = sum(not reasons for reasons in against.values())
+                known[task.shape] = (open_to, len(against), reason.summary(against.values()))
+            open_to, total, sentence = known[task.shape]
+            if open_to:
+                sentence = (
+                    f"0/{total} nodes are available: group {group.name} needs room for all "
+                    f"{len(group.tasks)} members at once, {open_to} node(s) have room for this one."
+                )
+            answers[task.id] = sentence
     return answers
 
 
