@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
@@ -19,6 +18,7 @@ from afflux.model.placement import Placement
 from afflux.model.task import Shape
 from afflux.network.layout import Source, route
 from afflux.network.pricing import Pricing
+from afflux.plan.accept import accept
 from afflux.plan.book import Book, settle
 from afflux.plan.demand import Demand, Gang, Level, count_tasks, gather_demand
 from afflux.plan.ration import Ration, ration
@@ -97,7 +97,7 @@ def _hopeful(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
 
 def _fill(book: Book, level: Level, rationed: Ration | None) -> tuple[int, int]:
     """Route and accept until nothing more comes of it; the number of solves and a bound."""
-    bound = 0
+    bound = rationed.waiting_bound if rationed else level.waiting_cost()
     closed: set[int] = set()
     for solves in range(PASSES):
         gangs = [gang for gang in level.waiting_gangs() if gang.position not in closed]
@@ -107,12 +107,9 @@ def _fill(book: Book, level: Level, rationed: Ration | None) -> tuple[int, int]:
         if not sources:
             return solves, bound
         routed = route(sources, book.offer())
-        if solves == 0:
-            outside = level.waiting_cost() - sum(int(s.waiting.sum()) for s in sources)
-            bound = rationed.waiting_bound if rationed else routed.cost + outside
-        accepted = _accept(book, level, routed.units)
-        progress, spare = _hand_out(level, gangs, accepted)
-        _give_back(book, spare, accepted)
+        if solves == 0 and rationed is None:
+            bound += routed.cost - sum(int(source.waiting.sum()) for source in sources)
+        progress, spare = accept(book, level, gangs, routed.units)
         if not progress:
             starved = [g for g in gangs if any(spare[number] for number in g.need)]
             if not starved:
@@ -136,86 +133,6 @@ def _sources(book: Book, level: Level, gangs: list[Gang], rationed: Ration | Non
                 for number, count in gang.need.items()
             ]
     return sources
-
-
-def _accept(book: Book, level: Level, units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Put into the book what fits of a flow; returns it as a table like `units`."""
-    asked = units.T @ book.requests
-    clash = ((asked > 0) & (asked > book.free)).any(axis=1) | book.uses_devices(units)
-    accepted = np.where(clash, 0, units)
-    safe = np.flatnonzero(accepted.any(axis=0))
-    book.place_table(accepted, safe)
-    order = _queue_order(level, len(units))
-    for row in np.flatnonzero(clash & units.any(axis=0)):
-        for number in order:
-            count = min(int(units[number, row]), int(book.room[number, row]))
-            if count:
-                book.place(number, int(row), count)
-                accepted[number, row] = count
-    return accepted
-
-
-def _queue_order(level: Level, classes: int) -> list[int]:
-    """Classes by their longest waiting member."""
-    first = [len(level.gangs) + sum(len(s.groups) for s in level.singles.values())] * classes
-    for gang in level.waiting_gangs():
-        for number in gang.need:
-            first[number] = min(first[number], gang.position)
-    for number, singles in level.singles.items():
-        if singles.left:
-            first[number] = min(first[number], singles.positions[singles.taken])
-    return sorted(range(classes), key=first.__getitem__)
-
-
-def _hand_out(
-    level: Level, gangs: list[Gang], accepted: NDArray[np.int64]
-) -> tuple[bool, NDArray[np.int64]]:
-    """Give accepted units to those who wait, in queue order; gangs take all they need or nothing.
-
-    Returns whether anybody got something, and the units of each class that nobody could use.
-    """
-    spare = accepted.sum(axis=1)
-    progress = False
-    for gang in gangs:
-        for number in gang.need:
-            progress |= _hand_to_singles(level, number, spare, before=gang.position)
-        if all(spare[number] >= count for number, count in gang.need.items()):
-            for number, count in gang.need.items():
-                spare[number] -= count
-            gang.placed = progress = True
-    for number in level.singles:
-        progress |= _hand_to_singles(level, number, spare, before=None)
-    return progress, spare
-
-
-def _hand_to_singles(
-    level: Level, number: int, spare: NDArray[np.int64], before: int | None
-) -> bool:
-    singles = level.singles.get(number)
-    if singles is None:
-        return False
-    ahead = singles.left
-    if before is not None:
-        ahead = int(np.searchsorted(singles.positions, before)) - singles.taken
-    count = min(ahead, int(spare[number]))
-    if count <= 0:
-        return False
-    singles.taken += count
-    spare[number] -= count
-    return True
-
-
-def _give_back(book: Book, spare: NDArray[np.int64], accepted: NDArray[np.int64]) -> None:
-    """Take units that nobody could use off the machines again, the dearest first."""
-    for number in np.flatnonzero(spare):
-        left = int(spare[number])
-        for row in np.argsort(-book.cost[number], kind="stable"):
-            count = min(left, int(accepted[number, row]))
-            if count:
-                book.remove(int(number), int(row), count)
-                left -= count
-            if not left:
-                break
 
 
 def _placed(demand: Demand) -> tuple[Group, ...]:
