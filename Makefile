@@ -1,26 +1,27 @@
-# Every target sets up what it needs; `make` alone lists them.
+# Every target sets up what it needs in this folder; `make` alone lists them.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint rust fmt bench setup setup-dev clean
+.PHONY: help demo test quick lint rust pytest bench fmt setup setup-dev tools clean
 
-UV_VERSION := 0.13.7
-UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 PYTHON ?= python3
+UV_VERSION := 0.13.7
+UV := .uv/bin/uv
 RUN := .venv/bin
+export UV_PYTHON_DOWNLOADS := never
+export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## Simulate a mixed workload under several schedulers and write a report
+demo: setup ## Simulate a day of mixed work under three schedulers and write a report
 	@mkdir -p out
 	@$(RUN)/afflux simulate synthetic:mixed --compare cpu-memory load-spreading pod-by-pod \
 	    --report out/demo.html
 
-test: setup-dev lint rust ## Run every check: lints, types, walls, Rust and Python tests
-	$(RUN)/pytest -n auto
+test: lint rust pytest ## Every check: lints, types, walls, Rust and Python tests
 
-quick: setup-dev ## The inner loop: lints and the fast tests, under a minute
+quick: setup-dev ## The inner loop: lints and the fast tests
 	$(RUN)/ruff check --quiet src tests bench
 	$(RUN)/pytest -n auto -m "not slow"
 
@@ -30,29 +31,39 @@ lint: setup-dev ## Ruff, basedpyright (strict), import-linter, rustfmt, clippy
 	$(RUN)/basedpyright
 	$(RUN)/lint-imports
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
-rust: ## Tests of the Rust crates
-	cargo test --workspace --locked --release
+rust: setup-dev ## Tests of the Rust crates
+	cargo test --workspace --exclude afflux-py --locked --release --quiet
+
+pytest: setup-dev ## Tests in Python
+	$(RUN)/pytest -n auto
 
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
 	$(RUN)/python -m bench
 
 fmt: setup-dev ## Format everything
-	$(RUN)/ruff check --fix --quiet src tests bench || true
+	$(RUN)/ruff check --fix --quiet src tests bench
 	$(RUN)/ruff format src tests bench
 	cargo fmt --all
 
-setup: $(UV) ## Create .venv and build the optimiser
+setup: tools $(UV) ## Create .venv and build the optimiser
 	@$(UV) sync --locked --inexact --quiet --python $(PYTHON)
 
-setup-dev: $(UV)
+setup-dev: tools $(UV)
 	@$(UV) sync --locked --inexact --quiet --python $(PYTHON) --all-groups
 
-.uv/bin/uv:
-	@echo "installing uv $(UV_VERSION) into .uv (once)"
-	@$(PYTHON) -m venv .uv
-	@.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+tools:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo "afflux needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12"; exit 1; }
+	@command -v cargo >/dev/null || { echo "afflux needs cargo, the build tool of Rust, on the PATH"; exit 1; }
+
+# Some systems ship Python without venv; pip alone will do.
+$(UV):
+	@echo "setting up: uv $(UV_VERSION), then Python packages and the Rust crates (once, a minute or two)"
+	@{ $(PYTHON) -m venv .uv >/dev/null 2>&1 && \
+	    .uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); } || \
+	    $(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv uv==$(UV_VERSION)
 
 clean: ## Remove everything that was built
 	rm -rf .venv .uv target out .hypothesis .pytest_cache .ruff_cache
