@@ -8,20 +8,28 @@
         weight: 2
         args: {omega: 1000}
 
-On the command line a scheduler is named POLICY[+POLICY...][@STRATEGY].
+On the command line a scheduler is named POLICY[+POLICY...][@STRATEGY]. Whether there is a policy
+or a strategy of that name is found out where it is made, not here.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from afflux.kube.yaml_events import documents
+from afflux.kube.complaints import field_complaint, shown
+from afflux.kube.yaml_events import Value, documents
 from afflux.model.errors import InputError
 
 DEFAULT_POLICY = "cpu-memory"
 DEFAULT_STRATEGY = "flow"
+
+# Costs are integers of 64 bits that add up over many tasks: what is larger could overflow them.
+LARGEST_NUMBER = 1_000_000
+
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`")
 
 
 class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,30 +60,69 @@ class Settings:
 
 def parse_spec(text: str, origin: str, strategy: str = DEFAULT_STRATEGY) -> Settings:
     """The settings that POLICY[+POLICY...][@STRATEGY] stands for."""
-    names, _, wanted = text.partition("@")
-    policies = tuple(PolicySettings(name.strip()) for name in names.split("+"))
-    return Settings(origin, policies, wanted or strategy)
+    names, at, named = text.partition("@")
+    policies = tuple(PolicySettings(name) for name in names.split("+"))
+    _refuse_twice(policies, origin)
+    return Settings(origin, policies, named if at else strategy)
 
 
 def read_settings(path: str) -> Settings:
     """The settings in a configuration file."""
+    value = _only_document(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        file = msgspec.convert(value, _File)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: {_complaint(error, value)}") from None
+    if not file.policies:
+        raise InputError(f"{path}: policies: [], expected at least one")
+    for number, policy in enumerate(file.policies):
+        _check_number(policy.weight, f"{path}: policies[{number}].weight")
+        for key, argument in policy.args.items():
+            if isinstance(argument, int):
+                _check_number(argument, f"{path}: policies[{number}].args.{key}")
+    _refuse_twice(file.policies, path)
+    return Settings(path, file.policies, file.strategy)
+
+
+def _only_document(path: str) -> Value:
     try:
-        values = list(documents(text))
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text; expected YAML") from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file system can hold
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"{path!r:.200}: cannot be read: {why}") from None
+    try:
+        found = [value for value in documents(text) if value is not None]
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    if len(values) != 1:
-        raise InputError(f"{path}: {len(values)} documents; expected one AffluxConfiguration")
-    try:
-        file = msgspec.convert(values[0], _File)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from None
-    for number, policy in enumerate(file.policies):
-        if policy.weight < 0:
-            raise InputError(
-                f"{path}: policies[{number}].weight: {policy.weight}; expected an integer >= 0"
-            )
-    return Settings(path, file.policies, file.strategy)
+    if len(found) != 1:
+        raise InputError(f"{path}: {len(found)} documents; expected one AffluxConfiguration")
+    return found[0]
+
+
+def _complaint(error: msgspec.ValidationError, value: Value) -> str:
+    """Which field has which value, and what was expected."""
+    message, _, path = str(error).partition(" - at `$")
+    unknown = _UNKNOWN_FIELD.fullmatch(message)
+    if unknown is None:
+        return field_complaint(error, msgspec.json.encode(value))
+    place = path.removesuffix("`").removeprefix(".")
+    known = PolicySettings if place else _File
+    return (
+        f"{place}{'.' if place else ''}{unknown['field']}: unknown field;"
+        f" expected one of {', '.join(known.__struct_encode_fields__)}"
+    )
+
+
+def _check_number(number: int, where: str) -> None:
+    if not 0 <= number <= LARGEST_NUMBER:
+        raise InputError(
+            f"{where}: {shown(number)}, expected a whole number from 0 to {LARGEST_NUMBER}"
+        )
+
+
+def _refuse_twice(policies: tuple[PolicySettings, ...], origin: str) -> None:
+    names = [policy.name for policy in policies]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"{origin}: policy {twice!r:.80} is named twice; expected each once")

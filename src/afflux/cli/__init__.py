@@ -1,142 +1,95 @@
 """The command line: afflux simulate, place, solve.
 
-Each subcommand has a file; what it needs is imported when it runs, so that `afflux --help` and a
-wrong argument answer at once. Exit codes: 0 done, 2 input that cannot be used, 3 a problem without
-a solution, 130 interrupted.
+`arguments` says what can be typed, each subcommand has a file, `terminal` and `files` are what they
+share. What a subcommand needs is imported when it runs, so that `afflux --help` and a wrong
+argument answer at once. Not here: anything that another program could not do through `app`.
+
+Exit codes: 0 done, 1 the answer could not be written, 2 input that cannot be used, 3 a problem
+without a solution, 130 interrupted.
 """
 
-import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import cast
 
+from afflux.cli.arguments import Options, PlaceOptions, SimulateOptions, SolveOptions, parse
+from afflux.cli.terminal import complain
 from afflux.model.errors import InputError
 
+NOT_WRITTEN = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
-    if chosen.command is None:
-        parser.print_help()
-        return 0
+    _prepare_streams()
+    name = "afflux"
     try:
-        code = _command(chosen.command)(chosen)
+        options = parse(arguments)
+        name = f"afflux {options.command}"
+        code = _run(options)
         sys.stdout.flush()
+    except SystemExit as done:
+        code = _flushed(done)
     except InputError as error:
-        print(f"afflux {chosen.command}: {error}", file=sys.stderr)
+        complain(f"{name}: {error}")
         return BAD_INPUT
     except KeyboardInterrupt:
-        print(f"afflux {chosen.command}: interrupted; nothing was written", file=sys.stderr)
+        complain(f"{name}: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough; let the interpreter not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads our output has had enough, as `head` has: that is no failure.
+        _abandon_stdout()
         return 0
+    except OSError as error:
+        complain(f"{name}: {error.filename or 'standard output'}: {error.strerror or error}")
+        _abandon_stdout()
+        return NOT_WRITTEN
     return code
 
 
-def _command(name: str):  # noqa: ANN202
-    match name:
-        case "simulate":
-            from afflux.cli.simulate import run
-        case "place":
-            from afflux.cli.place import run
-        case _:
-            from afflux.cli.solve import run
-    return run
+def _run(options: Options) -> int:
+    match options:
+        case SimulateOptions():
+            from afflux.cli.simulate import run as simulate
+
+            return simulate(options)
+        case PlaceOptions():
+            from afflux.cli.place import run as place
+
+            return place(options)
+        case SolveOptions():
+            from afflux.cli.solve import run as solve
+
+            return solve(options)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="afflux",
-        description="Place every waiting group of pods in one optimisation.",
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    _simulate(
-        commands.add_parser("simulate", help="replay a workload under one or more schedulers")
-    )
-    _place(commands.add_parser("place", help="place the pending pods of a cluster, as a dry run"))
-    _solve(commands.add_parser("solve", help="solve a minimum-cost-flow problem in DIMACS format"))
-    return parser
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"afflux {version('afflux')}")
-        parser.exit()
-
-
-def _simulate(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Replay a workload on a virtual clock. WORKLOAD is an SWF log, an openb node list and pod "
-        "list, or synthetic:NAME[,key=value...] (docs/workloads.md). A scheduler is named "
-        "POLICY[+POLICY...][@STRATEGY], or pod-by-pod for a scheduler like kube-scheduler."
-    )
-    parser.add_argument("workload", nargs="+", metavar="WORKLOAD")
-    parser.add_argument("--machines", type=_positive, metavar="N", help="use only N machines")
-    parser.add_argument("--policy", metavar="NAME", help="policies, joined by + (cpu-memory)")
-    parser.add_argument("--strategy", metavar="NAME", help="who may start: flow (default) or fcfs")
-    parser.add_argument("--compare", nargs="+", metavar="SCHEDULER", help="several, side by side")
-    parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
-    parser.add_argument(
-        "--interval",
-        type=_seconds,
-        default=0.0,
-        metavar="SECONDS",
-        help="schedule at multiples of this time only (default: whenever something happens)",
-    )
-    parser.add_argument("--json", action="store_true", help="metrics as JSON on standard output")
-    parser.add_argument("--starts", metavar="FILE", help="one CSV line per task")
-    parser.add_argument("--report", metavar="FILE", help="a self-contained HTML page with plots")
-
-
-def _place(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Read Kubernetes objects (JSON or YAML, Lists, several documents), run one cycle over the "
-        "pending pods, print where they would go. Nothing is sent anywhere. Try: kubectl get "
-        "nodes,pods -A -o json | afflux place - --explain"
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for standard input")
-    parser.add_argument("--policy", metavar="NAME", help="policies, joined by + (cpu-memory)")
-    parser.add_argument("--strategy", metavar="NAME", help="who may start: flow (default) or fcfs")
-    parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    parser.add_argument(
-        "--explain", action="store_true", help="the verdict of every node on every pending pod"
-    )
-
-
-def _solve(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Solve a minimum-cost-flow problem in DIMACS format, lower bounds included; exit code 3 if "
-        "it has no solution."
-    )
-    parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
-    parser.add_argument("--json", action="store_true", help="cost, flows and prices as JSON")
-
-
-def _positive(text: str) -> int:
+def _flushed(done: SystemExit) -> int:
+    """The exit code of a parser that has printed its help; its reader may be gone by now."""
     try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 0 < number <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected an integer from 1 to 1000000")
-    return number
+        sys.stdout.flush()
+    except OSError:
+        _abandon_stdout()
+    return done.code if isinstance(done.code, int) else 0
 
 
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e12:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of seconds >= 0")
-    return number
+def _prepare_streams() -> None:
+    """A stream that the caller closed is empty, and what goes there is lost; nothing fails.
+
+    Without this, what is meant for a closed standard error would be printed among the results.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    stdout: object = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        # A terminal that cannot show a letter still gets the rest of the table.
+        cast("io.TextIOWrapper", stdout).reconfigure(errors="backslashreplace")
+
+
+def _abandon_stdout() -> None:
+    """Let the interpreter not complain at exit about what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,17 +1,19 @@
 """The scheduler that --policy, --strategy and --config ask for."""
 
-import argparse
-
+from afflux.cli.arguments import PlaceOptions, SimulateOptions
 from afflux.config import DEFAULT_POLICY, DEFAULT_STRATEGY, Settings, parse_spec, read_settings
 from afflux.model.errors import InputError
 
 
-def chosen_settings(options: argparse.Namespace) -> Settings:
+def chosen_settings(options: SimulateOptions | PlaceOptions) -> Settings:
     """One scheduler: from the file, or from the names on the command line."""
-    if options.config:
-        if options.policy or options.strategy:
-            raise InputError("--config: the file names policies and strategy; drop the other flags")
-        return read_settings(options.config)
-    return parse_spec(
-        options.policy or DEFAULT_POLICY, "--policy", options.strategy or DEFAULT_STRATEGY
-    )
+    if options.config is None:
+        policy = DEFAULT_POLICY if options.policy is None else options.policy
+        strategy = DEFAULT_STRATEGY if options.strategy is None else options.strategy
+        if "@" in policy and options.strategy is not None:
+            raise InputError(f"--strategy: {policy!r:.80} names a strategy already; drop one")
+        return parse_spec(policy, "--policy", strategy)
+    for flag, value in (("--policy", options.policy), ("--strategy", options.strategy)):
+        if value is not None:
+            raise InputError(f"{flag}: {value!r:.80}, but the file of --config decides; drop one")
+    return read_settings(options.config)

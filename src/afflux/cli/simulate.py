@@ -1,17 +1,18 @@
 """afflux simulate: a workload under one or more schedulers."""
 
-import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import msgspec
+from tqdm import tqdm
 
 from afflux import app
+from afflux.cli.arguments import SimulateOptions
+from afflux.cli.files import check_writable
 from afflux.cli.settings import chosen_settings
 from afflux.cli.tables import table
-from afflux.config import DEFAULT_STRATEGY
+from afflux.cli.terminal import plain, print_json
 from afflux.model.errors import InputError
 from afflux.sim.loading import load_workload
 from afflux.sim.metrics import measure
@@ -23,69 +24,57 @@ from afflux.sim.starts import write_starts
 from afflux.sim.workload import Workload
 
 
-def run(options: argparse.Namespace) -> int:
-    """Simulate, then print and write what was asked for."""
+def run(options: SimulateOptions) -> int:
+    """Simulate, then write and print what was asked for."""
     contestants = _contestants(options)
-    for path in filter(None, [options.starts, options.report]):
-        _check_writable(path)
+    starts = _starts_paths(options.starts, contestants)
+    reports = [] if options.report is None else [options.report]
+    inputs = [*options.workload, *([] if options.config is None else [options.config])]
+    check_writable([*starts, *reports], inputs)
     workload = load_workload(options.workload, options.machines)
     results = [_simulate(workload, contestant, options.interval) for contestant in contestants]
-    if options.starts:
-        for result in results:
-            write_starts(result, _starts_path(options.starts, result, len(results)))
-    if options.report:
-        write_report(results, options.report)
+    for path, result in zip(starts, results, strict=False):
+        write_starts(result, path)
+    for path in reports:
+        write_report(results, path)
     measured = [measure(result) for result in results]
     if options.json:
-        print(msgspec.json.encode(measured).decode())
-        return 0
-    print(f"{workload.name}: {measured[0]['tasks']} tasks, {measured[0]['machines']} machines\n")
-    print(table(["", *(result.scheduler for result in results)], _summary(measured)))
-    if options.report:
-        print(f"\nreport: {options.report}")
+        print_json(measured)
+    else:
+        _print_table(workload, measured, reports)
     return 0
 
 
-def _contestants(options: argparse.Namespace) -> list[Contestant]:
-    if not options.compare:
-        settings = chosen_settings(options)
-        names = "+".join(policy.name for policy in settings.policies)
-        if names == app.POD_BY_POD:
-            return app.contestants([names])
-        return [app.contestant(f"{names}@{settings.strategy}", settings)]
-    if options.policy or options.config:
-        raise InputError("--compare names the schedulers; drop --policy and --config")
-    doubles = {spec for spec in options.compare if options.compare.count(spec) > 1}
-    if doubles:
-        raise InputError(f"--compare: {min(doubles)!r} is named twice")
-    return app.contestants(options.compare, options.strategy or DEFAULT_STRATEGY)
+def _contestants(options: SimulateOptions) -> list[Contestant]:
+    if options.compare is None:
+        return [app.contestant(chosen_settings(options))]
+    for flag, value in (("--policy", options.policy), ("--config", options.config)):
+        if value is not None:
+            raise InputError(f"{flag}: {value!r:.80}, but --compare names the schedulers; drop one")
+    return app.contestants(options.compare, options.strategy)
 
 
-def _check_writable(path: str) -> None:
-    """Find out before hours of simulation, not after."""
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
-        raise InputError(f"{path}: cannot be written: there is no folder {folder}")
-    if Path(path).is_dir():
-        raise InputError(f"{path}: cannot be written: it is a folder")
-
-
-def _simulate(workload: Workload, contestant: Contestant, interval: float) -> Result:
-    from tqdm import tqdm
-
-    total = sum(2 - (s.run_seconds is None) for s in workload.submissions)
-    with tqdm(
-        total=total, desc=contestant.name, unit="event", leave=False, disable=None, file=sys.stderr
-    ) as bar:
-        return replay(workload, contestant, interval, bar.update)
-
-
-def _starts_path(path: str, result: Result, count: int) -> Path:
+def _starts_paths(path: str | None, contestants: Sequence[Contestant]) -> list[str]:
     """With several schedulers each gets a file: starts.csv becomes starts.cpu-memory.csv."""
+    if path is None:
+        return []
     target = Path(path)
-    if count == 1:
-        return target
-    return target.with_name(f"{target.stem}.{result.scheduler}{target.suffix}")
+    if len(contestants) == 1 or not target.name:
+        return [path]
+    return [str(target.with_name(f"{target.stem}.{c.name}{target.suffix}")) for c in contestants]
+
+
+def _simulate(workload: Workload, contestant: Contestant, interval_seconds: float) -> Result:
+    total = sum(1 if s.run_seconds is None else 2 for s in workload.submissions)
+    with tqdm(
+        total=total,
+        desc=contestant.name,
+        unit="event",
+        leave=False,
+        disable=None,  # shown on a terminal, not in a pipe
+        file=sys.stderr,
+    ) as bar:
+        return replay(workload, contestant, interval_seconds, bar.update)
 
 
 # What the table shows: a label, where the figure is in the metrics, how to write it.
@@ -104,15 +93,22 @@ _ROWS: list[tuple[str, str, Callable[[float], str]]] = [
 ]
 
 
-def _summary(measured: list[dict[str, object]]) -> list[list[str]]:
-    rows: list[list[str]] = []
-    for label, path, write in _ROWS:
-        values = [_look_up(metrics, path) for metrics in measured]
-        rows.append([label, *("-" if value is None else write(value) for value in values)])
-    return rows
+def _print_table(
+    workload: Workload, measured: Sequence[Mapping[str, object]], reports: Sequence[str]
+) -> None:
+    tasks, machines = measured[0]["tasks"], measured[0]["machines"]
+    print(plain(f"{workload.name}: {tasks} tasks, {machines} machines"), end="\n\n")
+    header = ["", *(str(metrics["scheduler"]) for metrics in measured)]
+    rows = [
+        [label, *(_cell(metrics, path, write) for metrics in measured)]
+        for label, path, write in _ROWS
+    ]
+    print(table(header, rows))
+    for path in reports:
+        print("\n" + plain(f"report: {path}"))
 
 
-def _look_up(metrics: object, path: str) -> float | None:
+def _cell(metrics: object, path: str, write: Callable[[float], str]) -> str:
     for key in path.split("."):
-        metrics = cast("dict[str, object]", metrics)[key]
-    return cast("float | None", metrics)
+        metrics = cast("Mapping[str, object]", metrics)[key]
+    return "-" if metrics is None else write(cast("float", metrics))

@@ -1,21 +1,21 @@
-"""Tables for people: aligned columns, numbers to the right."""
+"""Tables for people."""
 
 from collections.abc import Sequence
 
+from afflux.cli.terminal import plain
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lines under a header, wide enough for everything; the last column is not padded."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    numeric = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
+    """Lines under a header, wide enough for everything.
+
+    All columns but the first hold `numbers`, aligned to the right, or else text.
+    """
+    lines = [[plain(cell) for cell in line] for line in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
+            cell.rjust(width) if numbers and place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
-
-
-def _is_number(cell: str) -> bool:
-    return cell[:1].isdigit() or cell in ("", "-")

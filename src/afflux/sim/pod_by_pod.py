@@ -2,12 +2,20 @@
 
 Pods are taken in queue order. Each is filtered, then scored on every node that is left, with the
 formulas of NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation over CPU and
-memory, TaintToleration and NodeAffinity where a pod asks for them, each with its default weight;
-the best score wins, ties are broken at random (seeded). What is placed stays placed: nobody looks
-ahead, and members of a group are pods like any other.
+memory, TaintToleration and NodeAffinity, each with its default weight; the best score wins, ties
+are broken at random (seeded). What is placed stays placed: nobody looks ahead, and members of a
+group are pods like any other.
 
-Left out, in the peer's favour: back-off after a failed attempt, and scoring only a sample of the
-nodes of a large cluster. Left out, as in this simulator everywhere: preemption.
+Deliberately different:
+
+- in the peer's favour, there is no back-off after a failed attempt, and every node is scored, not
+  only a sample of a large cluster;
+- as in this simulator everywhere, there is no preemption;
+- a task is scored like a pod with one container, which asks for nothing of what it does not name;
+- tasks have no images, neighbours or owners: what ImageLocality, InterPodAffinity and
+  PodTopologySpread would add is the same for every node;
+- shares of devices, which kube-scheduler does not know, are filtered exactly and not scored, and
+  are taken from the tightest devices that fit.
 """
 
 from collections.abc import Sequence
@@ -21,13 +29,12 @@ from afflux.model.devices import choose_devices, take_devices
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.resources import CPU, MEMORY, amount_of
+from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
 from afflux.plan.rounds import Round
 from afflux.policies import fit
-from afflux.policies.node_affinity import NodeAffinity
 from afflux.policies.policy import Policy, admitted_by
 from afflux.policies.registry import constraints
-from afflux.policies.taints import Taints
 
 MAX_SCORE = 100
 # What a container that asks for nothing counts as when nodes are scored.
@@ -54,6 +61,9 @@ class PodByPod:
 
     def decide(self, state: State, queue: Sequence[Group]) -> Round:
         """One pod after the other; a group must be of one."""
+        # A resource that was never heard of widens the tables: ask before they are copied.
+        for shape in dict.fromkeys(group.tasks[0].shape for group in queue):
+            state.requests(shape)
         trial = _Trial(state, self._counted_by_default(state))
         placements: list[Placement] = []
         placed: list[Group] = []
@@ -107,17 +117,14 @@ class PodByPod:
         return known[1]
 
     def _preferences(self, state: State, shape: Shape, rows: NDArray[np.intp]) -> Column:
-        """TaintToleration and NodeAffinity, normalised over the nodes that are left."""
+        """TaintToleration and NodeAffinity over the nodes that are left."""
         machines = state.view(rows)
-        soft_taints = Taints().cost(shape, machines)
-        score = TAINT_WEIGHT * (
-            MAX_SCORE - MAX_SCORE * soft_taints // max(1, int(soft_taints.max()))
-        )
-        if shape.affinity.preferred:
-            missed = NodeAffinity().cost(shape, machines)
-            met = int(missed.max()) - missed
-            score += AFFINITY_WEIGHT * (MAX_SCORE * met // max(1, int(met.max())))
-        return score
+        soft_taints = machines.by_taints(lambda taints: _soft_taints(taints, shape))
+        score = TAINT_WEIGHT * (MAX_SCORE - normalised(soft_taints))
+        met = np.zeros(len(rows), np.int64)
+        for weight, term in shape.affinity.preferred:
+            met += weight * machines.matching(term)
+        return score + AFFINITY_WEIGHT * normalised(met)
 
 
 class _Trial:
@@ -152,6 +159,15 @@ class _Trial:
             before = self._requested[:, rows]
             score += balanced_allocation(before + asked[:, None], before, capacity)
         return score
+
+
+def _soft_taints(taints: tuple[Taint, ...], shape: Shape) -> int:
+    return sum(t.effect == "PreferNoSchedule" for t in untolerated(taints, shape.tolerations))
+
+
+def normalised(scores: Column) -> Column:
+    """Scores of at least 0 as shares of the largest, 0 to 100; zeros stay zeros."""
+    return MAX_SCORE * scores // max(1, int(scores.max(initial=0)))
 
 
 def _asked(shape: Shape) -> NDArray[np.int64]:

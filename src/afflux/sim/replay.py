@@ -3,7 +3,7 @@
 The clock jumps from event to event. At the same instant submissions come before terminations, and
 terminations in the order of submission. A scheduler that knows no groups sees their members as
 tasks on their own; the group's work then begins when the last member has a machine, and those
-placed before hold theirs idle.
+placed before hold theirs idle. Not here: what a scheduler decides, or what is made of the result.
 """
 
 import heapq
@@ -39,9 +39,10 @@ def replay(
 ) -> Result:
     """Run the workload to its end.
 
-    With `interval_seconds` the scheduler runs at multiples of it only, for everything that has
-    happened since; otherwise as soon as something happens. `progress` is told of every submission
-    and every termination.
+    With `interval_seconds` the scheduler runs at multiples of it only, once for everything that
+    has happened since; otherwise as soon as something happens. What ends in between ends on time,
+    but its machine is free for others from the next multiple on. `progress` is told of every
+    submission and every termination of a group.
     """
     return _Replay(workload, contestant, interval_seconds, progress).run()
 
@@ -68,7 +69,7 @@ class _Replay:
         self._workload = workload
         self._contestant = contestant
         self._interval = interval_seconds
-        self._progress = progress or (lambda _: None)
+        self._progress = progress
         state = State(workload.machines)
         self._cycle = Cycle(state, contestant.make(state), self)
         self._now = 0.0
@@ -76,6 +77,7 @@ class _Replay:
         self._owner = {t.id: life for life in self._lives for t in life.submission.group.tasks}
         self._ends: list[tuple[float, int]] = []
         self._submitted = 0
+        self._waiting = 0  # tasks
         self._timings: list[CycleTiming] = []
 
     def run(self) -> Result:
@@ -84,10 +86,10 @@ class _Replay:
             began = time.perf_counter()
             outcome = self._cycle.run(events)
             seconds = time.perf_counter() - began
-            waiting = len(self._cycle.queue)
-            if waiting or outcome.placements:
+            if self._waiting:
                 placed = len(outcome.placements)
-                self._timings.append(CycleTiming(now, seconds, waiting + placed, placed))
+                self._timings.append(CycleTiming(now, seconds, self._waiting, placed))
+                self._waiting -= placed
         return Result(
             scheduler=self._contestant.name,
             workload=self._workload,
@@ -112,8 +114,8 @@ class _Replay:
         """What happens until the scheduler runs next, and when that is."""
         while (at := self._next_at()) < math.inf:
             if self._interval > 0:
-                at = math.ceil(at / self._interval) * self._interval
-            if self._workload.pass_per_event:
+                at = _next_multiple(at, self._interval)
+            elif self._workload.pass_per_event:
                 yield at, self._next_events()
                 continue
             events: list[Event] = []
@@ -131,18 +133,28 @@ class _Replay:
         return self._lives[self._submitted].submission.group.ready_seconds
 
     def _next_events(self) -> list[Event]:
-        self._progress(1)
+        if self._progress is not None:
+            self._progress(1)
         if self._next_submission() <= self._next_at():
             group = self._lives[self._submitted].submission.group
             self._submitted += 1
+            self._waiting += len(group.tasks)
             return [GroupReady(part) for part in self._parts(group)]
         _, number = heapq.heappop(self._ends)
         return [TaskEnded(task_id) for task_id in self._lives[number].machines]
 
     def _parts(self, group: Group) -> list[Group]:
-        if self._contestant.whole_groups or not group.is_gang:
+        if self._contestant.whole_groups:
             return [group]
         return [replace(group, name=task.id, tasks=(task,)) for task in group.tasks]
+
+
+def _next_multiple(at: float, interval: float) -> float:
+    """The first multiple of the interval that is not before `at`, rounding errors aside."""
+    steps = at / interval
+    # Where a float has no fractions left every time is a multiple. And what comes out must not lie
+    # before `at`, or the clock would stand still.
+    return at if abs(steps) >= 2**52 else max(at, math.ceil(steps) * interval)
 
 
 def _runs(life: _Life) -> Iterator[Run]:

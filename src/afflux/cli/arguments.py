@@ -1,0 +1,174 @@
+"""What can be typed: the arguments of every subcommand, as typed values."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn
+
+from afflux.cli.terminal import plain
+
+LARGEST_INTERVAL = 1e12
+MOST_MACHINES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """afflux simulate."""
+
+    command: ClassVar = "simulate"
+    workload: list[str]
+    machines: int | None
+    policy: str | None
+    strategy: str | None
+    compare: list[str] | None
+    config: str | None
+    interval: float
+    json: bool
+    starts: str | None
+    report: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """afflux place."""
+
+    command: ClassVar = "place"
+    files: list[str]
+    policy: str | None
+    strategy: str | None
+    config: str | None
+    output: str
+    explain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveOptions:
+    """afflux solve."""
+
+    command: ClassVar = "solve"
+    file: str
+    json: bool
+
+
+Options = SimulateOptions | PlaceOptions | SolveOptions
+
+_COMMANDS = {kind.command: kind for kind in (SimulateOptions, PlaceOptions, SolveOptions)}
+
+
+def parse(arguments: Sequence[str] | None) -> Options:
+    """What was typed; SystemExit once help or a complaint about it has been printed."""
+    parser = _parser()
+    typed = vars(parser.parse_args(arguments))
+    command = typed.pop("command")
+    if command is None:
+        parser.print_help()
+        parser.exit()
+    return _COMMANDS[command](**typed)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, as everything else does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, plain(f"{self.prog}: {message} (see {self.prog} --help)") + "\n")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"afflux {version('afflux')}")
+        parser.exit()
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="afflux", description="Place every waiting group of pods in one optimisation."
+    )
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, dest=argparse.SUPPRESS, help="print it"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    for name, add_arguments, summary in (
+        ("simulate", _simulate, "replay a workload under one or more schedulers"),
+        ("place", _place, "place the pending pods of a cluster, as a dry run"),
+        ("solve", _solve, "solve a minimum-cost-flow problem in DIMACS format"),
+    ):
+        # No abbreviations: a script that uses one would break when the next option is added.
+        add_arguments(commands.add_parser(name, help=summary, allow_abbrev=False))
+    return parser
+
+
+def _simulate(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Replay a workload on a virtual clock. WORKLOAD is an SWF log, an openb node list and pod "
+        "list, or synthetic:NAME[,key=value...] (docs/workloads.md). A scheduler is named "
+        "POLICY[+POLICY...][@STRATEGY], or pod-by-pod for a scheduler like kube-scheduler."
+    )
+    parser.add_argument("workload", nargs="+", metavar="WORKLOAD")
+    parser.add_argument("--machines", type=_positive, metavar="N", help="use only N machines")
+    _scheduler(parser)
+    parser.add_argument("--compare", nargs="+", metavar="SCHEDULER", help="several, side by side")
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="schedule at multiples of this time only (default: whenever something happens)",
+    )
+    parser.add_argument("--json", action="store_true", help="metrics as JSON on standard output")
+    parser.add_argument(
+        "--starts", metavar="FILE", help="one CSV line per task; one file per compared scheduler"
+    )
+    parser.add_argument("--report", metavar="FILE", help="a self-contained HTML page with plots")
+
+
+def _place(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Read Kubernetes objects (JSON or YAML, Lists, several documents), run one cycle over the "
+        "pending pods, print where they would go. Nothing is sent anywhere. Try: kubectl get "
+        "nodes,pods -A -o json | afflux place - --explain"
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for standard input")
+    _scheduler(parser)
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    parser.add_argument(
+        "--explain", action="store_true", help="the verdict of every node on every pending pod"
+    )
+
+
+def _solve(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Solve a minimum-cost-flow problem in DIMACS format, lower bounds included; exit code 3 if "
+        "it has no solution."
+    )
+    parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
+    parser.add_argument("--json", action="store_true", help="cost, flows and prices as JSON")
+
+
+def _scheduler(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--policy", metavar="NAME", help="policies, joined by + (cpu-memory)")
+    parser.add_argument("--strategy", metavar="NAME", help="who may start: flow (default) or fcfs")
+    parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 0 < number <= MOST_MACHINES:
+        expected = f"an integer from 1 to {MOST_MACHINES}"
+        raise argparse.ArgumentTypeError(f"{text!r:.40}; expected {expected}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < LARGEST_INTERVAL:
+        expected = f"seconds from 0 to {LARGEST_INTERVAL:g}"
+        raise argparse.ArgumentTypeError(f"{text!r:.40}; expected {expected}")
+    return number
