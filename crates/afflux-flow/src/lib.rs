@@ -3,10 +3,12 @@
 mod certificate;
 mod error;
 mod heap;
+mod paths;
 mod prices;
 mod problem;
 mod residual;
 mod scaling;
+mod stop;
 mod update;
 
 pub use certificate::violation;
@@ -14,7 +16,7 @@ pub use error::FlowError;
 pub use problem::{Arc, Problem};
 
 use residual::Residual;
-use update::Stop;
+use stop::Stop;
 
 /// A flow of minimum cost and the prices that prove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,20 +32,18 @@ pub struct Solution {
 /// Finds a flow of minimum cost.
 pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
     let mut net = Residual::new(problem)?;
-    match scaling::optimise(&mut net) {
-        Ok(()) => {}
-        Err(Stop::Cut(inside)) => return Err(infeasible(problem, &inside)),
-        Err(Stop::Overflow(node)) => {
+    let price = optimise(&mut net, problem.scale()).map_err(|stop| match stop {
+        Stop::Cut(inside) => infeasible(problem, &inside),
+        Stop::Overflow(node) => {
             let largest_cost = problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0);
-            return Err(FlowError::PriceOverflow {
+            FlowError::PriceOverflow {
                 node,
                 largest_cost,
                 nodes: problem.nodes(),
-            });
+            }
         }
-    }
+    })?;
     let flow = net.flow(problem);
-    let price = prices::rounded(&net.price, problem.scale());
     if let Some(detail) = violation(problem, &flow, &price) {
         return Err(FlowError::Internal { detail });
     }
@@ -53,6 +53,16 @@ pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
         .map(|(arc, &units)| i128::from(arc.cost) * i128::from(units))
         .sum();
     Ok(Solution { cost, flow, price })
+}
+
+/// Finds an optimal flow and integer prices that prove it.
+fn optimise(net: &mut Residual, scale: i64) -> Result<Vec<i64>, Stop> {
+    net.saturate(0);
+    if paths::route(net)? {
+        // Sums of scaled costs: nothing is lost.
+        return Ok(net.price.iter().map(|price| price / scale).collect());
+    }
+    scaling::optimise(net, scale)
 }
 
 /// The error that a cut proves, once the cut has been checked against the problem.

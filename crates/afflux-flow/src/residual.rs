@@ -135,6 +135,21 @@ impl Residual {
         self.excess[head] += units;
     }
 
+    /// Fills every residual arc whose reduced cost is below `level`, at the price of excesses and
+    /// deficits.
+    pub fn saturate(&mut self, level: i64) {
+        for tail in 0..self.nodes() {
+            let tail_price = self.price[tail];
+            for index in self.range(tail) {
+                let entry = &self.entries[index];
+                let reduced = entry.cost + tail_price - self.price[entry.head as usize];
+                if entry.room > 0 && reduced < level {
+                    self.push(tail, index, entry.room);
+                }
+            }
+        }
+    }
+
     /// The flow on the arcs of the problem, lower bounds included.
     pub fn flow(&self, problem: &Problem<'_>) -> Vec<i64> {
         problem

@@ -2,47 +2,77 @@
 
 use std::collections::VecDeque;
 
+use crate::prices;
 use crate::residual::Residual;
-use crate::update::{PRICE_LIMIT, Stop, Update};
+use crate::stop::{PRICE_LIMIT, Stop};
+use crate::update::Update;
 
 /// By what epsilon is divided from one refinement to the next.
 const ALPHA: i64 = 5;
 
-/// How many entries are looked at in relabellings, per entry of the network, before prices are
-/// updated globally.
+/// Entries that are looked at in relabellings, per entry of the network, before prices are updated
+/// globally.
 const UPDATE_AFTER: usize = 2;
 
-/// Turns the pseudoflow of `net` into a flow that is optimal up to 1 in scaled costs, and its
-/// prices into those that show it.
-pub(crate) fn optimise(net: &mut Residual) -> Result<(), Stop> {
-    let mut epsilon = net
-        .entries
-        .iter()
-        .map(|entry| entry.cost.abs())
-        .max()
-        .unwrap_or(0);
+/// How many entries, about, tell what arcs cost.
+const SAMPLE: usize = 4096;
+
+/// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, in units of
+/// the costs before they were multiplied by `scale`.
+pub(crate) fn optimise(net: &mut Residual, scale: i64) -> Result<Vec<i64>, Stop> {
+    let mut epsilon = first_epsilon(net);
     let mut scaling = Scaling::new(net);
     loop {
-        epsilon = (epsilon / ALPHA).max(1);
         scaling.refine(epsilon)?;
-        if epsilon == 1 {
-            return Ok(());
+        if let Some(price) = prices::rounded(&scaling.net.price, scale, epsilon) {
+            return Ok(price);
         }
+        epsilon = (epsilon / ALPHA).max(1);
     }
+}
+
+/// A fraction of the median cost, so that a few arcs that cost far more than all others (waiting)
+/// do not cause refinements in which all others look alike. Any start is correct: the global update
+/// carries prices over any distance.
+fn first_epsilon(net: &Residual) -> i64 {
+    let step = net.entries.len() / SAMPLE + 1;
+    let sample = net.entries.iter().step_by(step);
+    let mut costs: Vec<i64> = sample.map(|entry| entry.cost.abs()).collect();
+    costs.retain(|&cost| cost > 0);
+    if costs.is_empty() {
+        return 1;
+    }
+    let middle = costs.len() / 2;
+    let (_, median, _) = costs.select_nth_unstable(middle);
+    (*median / ALPHA).max(1)
 }
 
 struct Scaling<'a> {
     net: &'a mut Residual,
     epsilon: i64,
-    /// Entries before the current one of a node are not admissible.
+    /// Entries before the current one of a node are not worth looking at until it is relabelled.
     current: Vec<u32>,
-    /// Nodes with excess.
+    /// Nodes with excess, first in, first out.
     active: VecDeque<u32>,
     update: Update,
     /// Entries looked at in relabellings since the last global update.
     looked_at: usize,
     /// How many of them call for one.
     patience: usize,
+}
+
+/// An entry and the highest price at which its tail cannot send anything along it.
+#[derive(Clone, Copy)]
+struct Exit {
+    price: i64,
+    index: u32,
+}
+
+impl Exit {
+    const NONE: Self = Self {
+        price: i64::MIN,
+        index: 0,
+    };
 }
 
 impl<'a> Scaling<'a> {
@@ -62,13 +92,10 @@ impl<'a> Scaling<'a> {
     /// From a flow that is optimal up to the last epsilon to one that is up to this one.
     fn refine(&mut self, epsilon: i64) -> Result<(), Stop> {
         self.epsilon = epsilon;
-        self.saturate();
-        self.active.clear();
-        for node in 0..self.net.nodes() {
-            if self.net.excess[node] > 0 {
-                self.active.push_back(node as u32);
-            }
-        }
+        self.net.saturate(-epsilon);
+        let excess = self.net.excess.iter().enumerate();
+        let with_excess = excess.filter(|&(_, &excess)| excess > 0);
+        self.active.extend(with_excess.map(|(node, _)| node as u32));
         self.update_prices()?;
         while let Some(node) = self.active.pop_front() {
             self.discharge(node as usize)?;
@@ -86,102 +113,109 @@ impl<'a> Scaling<'a> {
         self.update.run(self.net, self.epsilon)
     }
 
-    /// Fills every residual arc of negative reduced cost: the pseudoflow is then optimal exactly,
-    /// at the price of excesses and deficits.
-    fn saturate(&mut self) {
-        for tail in 0..self.net.nodes() {
-            let tail_price = self.net.price[tail];
-            for index in self.net.range(tail) {
-                let entry = self.net.entries[index];
-                if entry.room > 0
-                    && entry.cost + tail_price - self.net.price[entry.head as usize] < 0
-                {
-                    self.net.push(tail, index, entry.room);
-                }
-            }
-        }
-    }
-
     /// Pushes the excess of a node along admissible arcs, relabelling it as often as needed.
     fn discharge(&mut self, tail: usize) -> Result<(), Stop> {
+        let end = self.net.first[tail + 1];
         loop {
-            let end = self.net.first[tail + 1];
-            let mut index = self.current[tail];
-            let tail_price = self.net.price[tail];
-            while index < end {
+            let start = self.current[tail];
+            let price = self.net.price[tail];
+            // Kept while looking for admissible entries, so that relabelling need not look again.
+            let mut best = Exit::NONE;
+            for index in start..end {
                 let entry = self.net.entries[index as usize];
+                if entry.room == 0 {
+                    continue;
+                }
                 let head = entry.head as usize;
-                let level = entry.cost + tail_price;
-                if entry.room > 0
-                    && level < self.net.price[head]
-                    && (self.net.excess[head] < 0 || self.leads_on(head, level)?)
-                {
-                    let excess = self.net.excess[tail];
-                    let units = excess.min(entry.room);
-                    let before = self.net.excess[head];
-                    self.net.push(tail, index as usize, units);
-                    if before <= 0 && before + units > 0 {
-                        self.active.push_back(head as u32);
+                let mut exit = self.net.price[head] - entry.cost;
+                if exit > price {
+                    if self.net.excess[head] >= 0 {
+                        self.look_ahead(head, price + entry.cost)?;
+                        exit = self.net.price[head] - entry.cost;
                     }
-                    if units == excess {
-                        self.current[tail] = index;
-                        return Ok(());
+                    if exit > price {
+                        if self.push(tail, index as usize) {
+                            self.current[tail] = index;
+                            return Ok(());
+                        }
+                        continue;
                     }
                 }
-                index += 1;
+                if exit > best.price {
+                    best = Exit { price: exit, index };
+                }
             }
-            self.relabel(tail)?;
+            self.relabel(tail, start, best)?;
             if self.looked_at > self.patience {
-                // Whatever is left of the excess goes where the new prices lead.
+                // What is left of the excess goes where a global update leads it.
                 self.active.push_back(tail as u32);
                 return Ok(());
             }
         }
     }
 
-    /// Makes sure that an admissible arc leaves the node, by relabelling it if need be; answers
-    /// whether its price is above `level` still.
-    ///
-    /// Looking ahead (Goldberg 1997) keeps units from being pushed to a node that would have to
-    /// send them straight back.
-    fn leads_on(&mut self, node: usize, level: i64) -> Result<bool, Stop> {
-        let price = self.net.price[node];
-        let start = self.current[node];
-        let rest = &self.net.entries[start as usize..self.net.first[node + 1] as usize];
-        let found = rest.iter().position(|entry| {
-            entry.room > 0 && entry.cost + price < self.net.price[entry.head as usize]
-        });
-        if let Some(offset) = found {
-            self.current[node] = start + offset as u32;
-            return Ok(true);
+    /// Pushes as much as possible along an entry; answers whether this was all excess.
+    fn push(&mut self, tail: usize, index: usize) -> bool {
+        let entry = &self.net.entries[index];
+        let head = entry.head as usize;
+        let excess = self.net.excess[tail];
+        let units = excess.min(entry.room);
+        let was_active = self.net.excess[head] > 0;
+        self.net.push(tail, index, units);
+        if !was_active && self.net.excess[head] > 0 {
+            self.active.push_back(head as u32);
         }
-        if !self.relabel(node)? {
-            // A dead end without excess: any lower price will do. One that is far below keeps it
+        units == excess
+    }
+
+    /// Makes sure that an admissible arc leaves the node, by relabelling it if none does.
+    ///
+    /// This keeps units from being pushed to a node, whose price is above `level` now, only to be
+    /// sent straight back (Goldberg 1997).
+    fn look_ahead(&mut self, node: usize, level: i64) -> Result<(), Stop> {
+        let start = self.current[node];
+        let price = self.net.price[node];
+        let mut best = Exit::NONE;
+        for index in start..self.net.first[node + 1] {
+            let entry = &self.net.entries[index as usize];
+            if entry.room > 0 {
+                let exit = self.net.price[entry.head as usize] - entry.cost;
+                if exit > price {
+                    self.current[node] = index;
+                    return Ok(());
+                }
+                if exit > best.price {
+                    best = Exit { price: exit, index };
+                }
+            }
+        }
+        let has_exit = self.relabel(node, start, best)?;
+        if !has_exit {
+            // A dead end without excess. Any lower price will do; one that is far below keeps it
             // from being tried again and again.
             let far = self.epsilon.saturating_mul(self.net.nodes() as i64);
             self.net.price[node] = level.saturating_sub(far).max(-PRICE_LIMIT);
         }
-        Ok(level < self.net.price[node])
+        Ok(())
     }
 
-    /// Lowers the price of a node that no admissible arc leaves, as far as epsilon-optimality
-    /// allows. Answers false if nothing at all can leave the node, which then has no excess.
-    fn relabel(&mut self, node: usize) -> Result<bool, Stop> {
-        let mut best = i64::MIN;
-        let mut best_index = 0;
-        let start = self.net.first[node];
-        let leaving = self.net.leaving(node);
-        self.looked_at += leaving.len();
-        for (index, entry) in leaving.iter().enumerate() {
+    /// Lowers the price of a node as far as epsilon-optimality allows, so that an admissible arc
+    /// leaves it. `best` is the best exit among the entries from `start` on.
+    ///
+    /// Answers false if nothing at all can leave the node, which then has no excess.
+    fn relabel(&mut self, node: usize, start: u32, mut best: Exit) -> Result<bool, Stop> {
+        let range = self.net.range(node);
+        self.looked_at += range.len();
+        for index in range.start as u32..start {
+            let entry = &self.net.entries[index as usize];
             if entry.room > 0 {
-                let price = self.net.price[entry.head as usize] - entry.cost;
-                if price > best {
-                    best = price;
-                    best_index = index as u32;
+                let exit = self.net.price[entry.head as usize] - entry.cost;
+                if exit > best.price {
+                    best = Exit { price: exit, index };
                 }
             }
         }
-        if best == i64::MIN {
+        if best.price == i64::MIN {
             if self.net.excess[node] == 0 {
                 return Ok(false);
             }
@@ -189,11 +223,11 @@ impl<'a> Scaling<'a> {
             alone[node] = true;
             return Err(Stop::Cut(alone));
         }
-        if best - self.epsilon < -PRICE_LIMIT {
+        if best.price < self.epsilon - PRICE_LIMIT {
             return Err(Stop::Overflow(node));
         }
-        self.net.price[node] = best - self.epsilon;
-        self.current[node] = start + best_index;
+        self.net.price[node] = best.price - self.epsilon;
+        self.current[node] = best.index;
         Ok(true)
     }
 }

@@ -6,26 +6,15 @@
 
 use crate::heap::RadixHeap;
 use crate::residual::Residual;
+use crate::stop::{PRICE_LIMIT, Stop};
 
-/// The largest magnitude of a price: reduced costs cannot overflow.
-pub(crate) const PRICE_LIMIT: i64 = i64::MAX / 4;
-
-const UNREACHED: u64 = u64::MAX;
-
-/// Why the search for a flow ends without one.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// No residual arc leaves this set of nodes, and it has excess.
-    Cut(Vec<bool>),
-    /// The price of this node does not fit.
-    Overflow(usize),
-}
+const UNREACHED: i64 = i64::MAX;
 
 /// The memory of the search, kept between updates.
 #[derive(Debug)]
 pub(crate) struct Update {
     /// Distance to the nearest deficit in steps of epsilon.
-    distance: Vec<u64>,
+    distance: Vec<i64>,
     done: Vec<bool>,
     heap: RadixHeap,
 }
@@ -41,10 +30,10 @@ impl Update {
 
     /// Lowers the price of each node by epsilon times its distance.
     ///
-    /// The length of a residual arc is how many steps its tail may fall below its head until its
-    /// reduced cost lies in [-epsilon, 0): zero if it is admissible already. The search ends with
-    /// the last excess it reaches; all nodes that are farther away fall as deep as that one, which
-    /// keeps the arcs between them as they are. Epsilon-optimality is kept throughout.
+    /// The length of a residual arc is how many steps its tail must fall until its reduced cost
+    /// lies in [-epsilon, 0): none if it is admissible already. The search ends with the last
+    /// excess it reaches; all nodes that are farther away fall as deep as that one, which keeps the
+    /// arcs between them as they are. Epsilon-optimality is kept throughout.
     pub fn run(&mut self, net: &mut Residual, epsilon: i64) -> Result<(), Stop> {
         self.distance.fill(UNREACHED);
         self.done.fill(false);
@@ -68,38 +57,16 @@ impl Update {
                 continue;
             }
             self.done[head] = true;
-            farthest = distance;
+            farthest = distance as i64;
             if net.excess[head] > 0 {
                 waiting -= 1;
             }
-            let head_price = net.price[head];
-            for entry in net.leaving(head) {
-                let tail = entry.head as usize;
-                if entry.back > 0 && !self.done[tail] {
-                    // The entry is (head, tail), so its cost has the other sign.
-                    let reduced = net.price[tail] - head_price - entry.cost;
-                    let length = if reduced < 0 {
-                        0
-                    } else {
-                        reduced / epsilon + 1
-                    };
-                    let longer = distance.saturating_add(length as u64);
-                    if longer < self.distance[tail] {
-                        self.distance[tail] = longer;
-                        self.heap.push(longer, entry.head);
-                    }
-                }
-            }
+            self.scan(net, head, epsilon);
         }
         for (node, price) in net.price.iter_mut().enumerate() {
-            let steps = if self.done[node] {
-                self.distance[node]
-            } else {
-                farthest
-            };
-            let lowered = i64::try_from(steps)
-                .ok()
-                .and_then(|steps| steps.checked_mul(epsilon))
+            let steps = self.distance[node].min(farthest);
+            let lowered = steps
+                .checked_mul(epsilon)
                 .and_then(|fall| price.checked_sub(fall))
                 .filter(|&lowered| lowered >= -PRICE_LIMIT);
             *price = lowered.ok_or(Stop::Overflow(node))?;
@@ -107,12 +74,38 @@ impl Update {
         Ok(())
     }
 
+    /// Looks at the residual arcs that end at a node whose distance is known.
+    fn scan(&mut self, net: &Residual, head: usize, epsilon: i64) {
+        let distance = self.distance[head];
+        let head_price = net.price[head];
+        for entry in net.leaving(head) {
+            let tail = entry.head as usize;
+            if entry.back > 0 {
+                // The entry is (head, tail), so its cost has the other sign.
+                let reduced = net.price[tail] - head_price - entry.cost;
+                // The division is slow, so it waits until it is known to matter.
+                let nearer_by = self.distance[tail] - distance;
+                if nearer_by > 0 && reduced < (nearer_by - 1).saturating_mul(epsilon) {
+                    let length = if reduced < 0 {
+                        0
+                    } else {
+                        reduced / epsilon + 1
+                    };
+                    self.distance[tail] = distance + length;
+                    self.heap.push(self.distance[tail] as u64, entry.head);
+                }
+            }
+        }
+    }
+
     /// The nodes that can be reached from excess which did not reach a deficit.
     fn enclosed(&self, net: &Residual) -> Vec<bool> {
-        let mut inside: Vec<bool> = (0..net.nodes())
-            .map(|node| net.excess[node] > 0 && !self.done[node])
-            .collect();
-        let mut open: Vec<usize> = (0..net.nodes()).filter(|&node| inside[node]).collect();
+        let stuck = |node: &usize| net.excess[*node] > 0 && !self.done[*node];
+        let mut open: Vec<usize> = (0..net.nodes()).filter(stuck).collect();
+        let mut inside = vec![false; net.nodes()];
+        for &node in &open {
+            inside[node] = true;
+        }
         while let Some(node) = open.pop() {
             for entry in net.leaving(node).iter().filter(|entry| entry.room > 0) {
                 let head = entry.head as usize;
