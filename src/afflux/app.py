@@ -54,7 +54,7 @@ def contestants(specs: Sequence[str], strategy: str | None = None) -> list[Conte
     for spec in specs:
         bare = spec == POD_BY_POD or "@" in spec or strategy is None
         name = spec if bare else f"{spec}@{strategy}"
-        found.append(contestant(parse_spec(name, f"scheduler {name!r:.80}"), name))
+        found.append(contestant(parse_spec(name), name))
         if any(other.name == name for other in found[:-1]):
             raise InputError(f"--compare: {name!r:.80} is named twice; expected different names")
     return found

@@ -15,7 +15,6 @@ or a strategy of that name is found out where it is made, not here.
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -28,6 +27,9 @@ DEFAULT_STRATEGY = "flow"
 
 # Costs are integers of 64 bits that add up over many tasks: what is larger could overflow them.
 LARGEST_NUMBER = 1_000_000
+
+API_VERSION = "afflux.dev/v1alpha1"
+KIND = "AffluxConfiguration"
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`")
 
@@ -43,8 +45,8 @@ class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"api_version": "apiVersion"}
 ):
-    api_version: Literal["afflux.dev/v1alpha1"]
-    kind: Literal["AffluxConfiguration"]
+    api_version: str
+    kind: str
     policies: tuple[PolicySettings, ...] = (PolicySettings(DEFAULT_POLICY),)
     strategy: str = DEFAULT_STRATEGY
 
@@ -58,21 +60,28 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
 
 
-def parse_spec(text: str, origin: str, strategy: str = DEFAULT_STRATEGY) -> Settings:
+def parse_spec(text: str) -> Settings:
     """The settings that POLICY[+POLICY...][@STRATEGY] stands for."""
-    names, at, named = text.partition("@")
+    origin = f"scheduler {text!r:.80}"
+    names, at, strategy = text.partition("@")
     policies = tuple(PolicySettings(name) for name in names.split("+"))
     _refuse_twice(policies, origin)
-    return Settings(origin, policies, named if at else strategy)
+    return Settings(origin, policies, strategy if at else DEFAULT_STRATEGY)
 
 
 def read_settings(path: str) -> Settings:
     """The settings in a configuration file."""
-    value = _only_document(path)
+    document = _only_document(path)
     try:
-        file = msgspec.convert(value, _File)
+        file = msgspec.convert(document, _File)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {_complaint(error, value)}") from None
+        raise InputError(f"{path}: {_complaint(error, document)}") from None
+    for field, value, expected in (
+        ("apiVersion", file.api_version, API_VERSION),
+        ("kind", file.kind, KIND),
+    ):
+        if value != expected:
+            raise InputError(f"{path}: {field}: {shown(value)}, expected {expected}")
     if not file.policies:
         raise InputError(f"{path}: policies: [], expected at least one")
     for number, policy in enumerate(file.policies):
@@ -91,13 +100,13 @@ def _only_document(path: str) -> Value:
         raise InputError(f"{path}: byte {error.start} is not UTF-8 text; expected YAML") from None
     except (OSError, ValueError) as error:  # ValueError: a name that no file system can hold
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"{path!r:.200}: cannot be read: {why}") from None
+        raise InputError(f"{path!r:.200}: {why}; expected a file that can be read") from None
     try:
         found = [value for value in documents(text) if value is not None]
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if len(found) != 1:
-        raise InputError(f"{path}: {len(found)} documents; expected one AffluxConfiguration")
+        raise InputError(f"{path}: {len(found)} documents; expected one {KIND}")
     return found[0]
 
 

@@ -28,12 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     name = "afflux"
     try:
-        options = parse(arguments)
-        name = f"afflux {options.command}"
-        code = _run(options)
+        options = _parsed(arguments)
+        if isinstance(options, int):
+            code = options
+        else:
+            name = f"afflux {options.command}"
+            code = _run(options)
         sys.stdout.flush()
-    except SystemExit as done:
-        code = _flushed(done)
     except InputError as error:
         complain(f"{name}: {error}")
         return BAD_INPUT
@@ -67,13 +68,12 @@ def _run(options: Options) -> int:
             return solve(options)
 
 
-def _flushed(done: SystemExit) -> int:
-    """The exit code of a parser that has printed its help; its reader may be gone by now."""
+def _parsed(arguments: Sequence[str] | None) -> Options | int:
+    """What is to be done; an exit code if the parser has said all there is to say."""
     try:
-        sys.stdout.flush()
-    except OSError:
-        _abandon_stdout()
-    return done.code if isinstance(done.code, int) else 0
+        return parse(arguments)
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
 
 
 def _prepare_streams() -> None:

@@ -17,7 +17,9 @@ def read_source(path: str) -> tuple[str, bytes]:
         with open(path, "rb") as file:
             return path, file.read()
     except (OSError, ValueError) as error:  # ValueError: a name that no file system can hold
-        raise InputError(f"{path!r:.200}: cannot be read: {_why(error)}") from None
+        raise InputError(
+            f"{path!r:.200}: {_why(error)}; expected a file that can be read"
+        ) from None
 
 
 def check_writable(outputs: Sequence[str], inputs: Iterable[str]) -> None:
@@ -25,6 +27,8 @@ def check_writable(outputs: Sequence[str], inputs: Iterable[str]) -> None:
     read = {_identity(path) for path in inputs} - {None}
     taken: set[str] = set()
     for path in outputs:
+        if not path:
+            raise InputError("'': cannot be written; expected the name of a file")
         if _identity(path) in read:
             raise InputError(f"{path!r:.200}: cannot be written: it is also an input")
         target = os.path.realpath(path)

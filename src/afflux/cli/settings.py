@@ -10,9 +10,11 @@ def chosen_settings(options: SimulateOptions | PlaceOptions) -> Settings:
     if options.config is None:
         policy = DEFAULT_POLICY if options.policy is None else options.policy
         strategy = DEFAULT_STRATEGY if options.strategy is None else options.strategy
-        if "@" in policy and options.strategy is not None:
-            raise InputError(f"--strategy: {policy!r:.80} names a strategy already; drop one")
-        return parse_spec(policy, "--policy", strategy)
+        if "@" not in policy:
+            return parse_spec(f"{policy}@{strategy}")
+        if options.strategy is not None:
+            raise InputError(f"--strategy: {strategy!r:.80}, but --policy names one too; drop one")
+        return parse_spec(policy)
     for flag, value in (("--policy", options.policy), ("--strategy", options.strategy)):
         if value is not None:
             raise InputError(f"{flag}: {value!r:.80}, but the file of --config decides; drop one")
