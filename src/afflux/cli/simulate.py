@@ -1,5 +1,6 @@
 """afflux simulate: a workload under one or more schedulers."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -73,8 +74,18 @@ def _simulate(workload: Workload, contestant: Contestant, interval_seconds: floa
         leave=False,
         disable=None,  # shown on a terminal, not in a pipe
         file=sys.stderr,
+        ncols=_columns(),
+        nrows=24,  # likewise: one line is all it takes
     ) as bar:
         return replay(workload, contestant, interval_seconds, bar.update)
+
+
+def _columns() -> int:
+    """The width of the terminal; one that does not know its own (0) gets a bar all the same."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 # What the table shows: a label, where the figure is in the metrics, how to write it.
