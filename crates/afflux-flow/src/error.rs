@@ -172,8 +172,8 @@ impl fmt::Display for FlowError {
                 units,
             } => write!(
                 f,
-                "no feasible flow: {units} units cannot leave node {node}, \
-                 whose outgoing arcs are too small"
+                "no feasible flow: {} cannot leave node {node}, whose outgoing arcs are too small",
+                Units(*units)
             ),
             Self::Infeasible {
                 node,
@@ -181,8 +181,9 @@ impl fmt::Display for FlowError {
                 units,
             } => write!(
                 f,
-                "no feasible flow: {units} units cannot leave the set of node {node} and \
-                 {others} more, whose outgoing arcs are too small"
+                "no feasible flow: {} cannot leave the set of node {node} and {others} more, \
+                 whose outgoing arcs are too small",
+                Units(*units)
             ),
             Self::Internal { detail } => write!(
                 f,
@@ -193,3 +194,17 @@ impl fmt::Display for FlowError {
 }
 
 impl std::error::Error for FlowError {}
+
+/// "1 unit", "2 units".
+struct Units(i64);
+
+impl fmt::Display for Units {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}",
+            self.0,
+            if self.0 == 1 { "unit" } else { "units" }
+        )
+    }
+}

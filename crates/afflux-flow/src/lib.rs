@@ -1,4 +1,90 @@
-//! Exact minimum-cost flow.
+//! Exact minimum-cost flow, with prices that prove the answer.
+//!
+//! # The problem
+//!
+//! A network has nodes and arcs. An arc (v, w) carries a flow f(v, w) between its lower bound
+//! l(v, w) and its capacity u(v, w), at the cost c(v, w) per unit, which may be negative. A node v
+//! has a supply b(v), positive where flow begins and negative where it ends; supplies add up to
+//! zero. Wanted is a flow of least total cost in which every node sends b(v) more than it receives.
+//! Everything is an integer, and so is the answer.
+//!
+//! Arcs may be parallel, may be loops, may have no capacity; parts may be disconnected.
+//!
+//! ```
+//! use afflux_flow::{Problem, solve};
+//!
+//! // Three units from node 0 to node 2: directly, or over node 1, which is cheaper but narrow.
+//! let problem = Problem::new(
+//!     &[3, 0, -3],
+//!     &[0, 0, 1],
+//!     &[2, 1, 2],
+//!     &[0, 0, 0],
+//!     &[5, 2, 2],
+//!     &[10, 3, 4],
+//! )?;
+//! let answer = solve(&problem)?;
+//! assert_eq!(answer.flow, [1, 2, 2]);
+//! assert_eq!(answer.cost, 24);
+//! # Ok::<(), afflux_flow::FlowError>(())
+//! ```
+//!
+//! # The proof
+//!
+//! An answer has a price p(v) for every node. With the reduced cost
+//! r(v, w) = c(v, w) + p(v) - p(w), it satisfies for every arc
+//!
+//! * f(v, w) < u(v, w) implies r(v, w) >= 0, and
+//! * f(v, w) > l(v, w) implies r(v, w) <= 0.
+//!
+//! Around any cycle the prices cancel out, so no cycle along which flow could still be moved has a
+//! negative cost, so no cheaper flow exists. [`violation`] checks this from the problem alone, and
+//! [`solve`] returns nothing that it has not passed. That there is no flow at all is proven by a
+//! cut, a set of nodes which must send more than its outgoing arcs can carry, and checked as well.
+//!
+//! # The algorithm
+//!
+//! A *pseudoflow* keeps the bounds of arcs but not the balance of nodes; what a node has received
+//! too much is its excess e(v). An arc is *residual* where flow can be increased, its reverse where
+//! it can be decreased. A pseudoflow is *epsilon-optimal* if r >= -epsilon on all residual arcs.
+//! Costs are multiplied by n + 1, where n is the number of nodes; then a flow that is 1-optimal is
+//! optimal.
+//!
+//! 1. `residual`: lower bounds are moved into supplies, each arc gets its two directions in lists
+//!    by node. Arcs of negative cost are filled.
+//! 2. `paths`: while there is little to route, the excess is sent to its nearest deficit, path by
+//!    path. Small problems end here, with exact prices.
+//! 3. `scaling`: otherwise epsilon falls by a constant factor from one *refinement* to the next.
+//!    Each fills the arcs with r < -epsilon and then moves excesses: *push* along *admissible* arcs
+//!    (residual, r < 0), *relabel* a node that no admissible arc leaves, by lowering its price.
+//!    Active nodes wait in a queue (first in, first out); each remembers its *current arc*;
+//!    *look-ahead* avoids pushes into dead ends.
+//! 4. `update`: now and then, all prices are set by one search backwards from all deficits.
+//! 5. `prices`: as soon as the remainders of scaled prices leave a gap of epsilon, rounding in that
+//!    gap gives integer prices that prove the flow optimal in the original costs. With epsilon 1
+//!    there is always such a gap; mostly several refinements are saved.
+//! 6. `certificate`: the proof is checked.
+//!
+//! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost;
+//! practice is close to linear in m times the number of refinements. Memory is 64 bytes per arc.
+//!
+//! # Caveats
+//!
+//! * Costs times n + 1 must stay below 2^59, and so must prices, which are sums of costs along
+//!   paths; supplies and capacities around a node must add up to less than 2^61, where capacities
+//!   count up to what could flow at all. All of this is checked, see [`FlowError`]; nothing wraps
+//!   around. The total cost has 128 bits.
+//! * Of several optimal flows, which one is returned depends on the order of arcs and may change
+//!   from one version to the next. The same input gives the same answer.
+//!
+//! # References
+//!
+//! * A. V. Goldberg, R. E. Tarjan: Finding Minimum-Cost Circulations by Successive Approximation.
+//!   Mathematics of Operations Research 15 (1990).
+//! * A. V. Goldberg: An Efficient Implementation of a Scaling Minimum-Cost Flow Algorithm.
+//!   Journal of Algorithms 22 (1997).
+//! * U. Bünnagel, B. Korte, J. Vygen: Efficient Implementation of the Goldberg-Tarjan Minimum-Cost
+//!   Flow Algorithm. Optimization Methods and Software 10 (1998).
+//! * R. K. Ahuja, T. L. Magnanti, J. B. Orlin: Network Flows. Prentice Hall (1993).
 
 mod certificate;
 mod error;
@@ -18,31 +104,25 @@ pub use problem::{Arc, Problem};
 use residual::Residual;
 use stop::Stop;
 
+/// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
+/// takes over: little, compared with what scaling takes.
+const PATHS_BUDGET: usize = 2;
+
 /// A flow of minimum cost and the prices that prove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Solution {
-    /// What the flow costs: may exceed 64 bits.
+    /// What the flow costs in all.
     pub cost: i128,
-    /// One value per arc.
+    /// f, one value per arc.
     pub flow: Vec<i64>,
-    /// One value per node.
+    /// p, one value per node.
     pub price: Vec<i64>,
 }
 
-/// Finds a flow of minimum cost.
+/// Finds a flow of minimum cost, and proves it.
 pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
     let mut net = Residual::new(problem)?;
-    let price = optimise(&mut net, problem.scale()).map_err(|stop| match stop {
-        Stop::Cut(inside) => infeasible(problem, &inside),
-        Stop::Overflow(node) => {
-            let largest_cost = problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0);
-            FlowError::PriceOverflow {
-                node,
-                largest_cost,
-                nodes: problem.nodes(),
-            }
-        }
-    })?;
+    let price = optimise(&mut net, problem.scale()).map_err(|stop| explain(problem, stop))?;
     let flow = net.flow(problem);
     if let Some(detail) = violation(problem, &flow, &price) {
         return Err(FlowError::Internal { detail });
@@ -58,11 +138,23 @@ pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
 /// Finds an optimal flow and integer prices that prove it.
 fn optimise(net: &mut Residual, scale: i64) -> Result<Vec<i64>, Stop> {
     net.saturate(0);
-    if paths::route(net)? {
-        // Sums of scaled costs: nothing is lost.
+    if paths::route(net, PATHS_BUDGET * net.entries.len())? {
+        // All prices are sums of scaled costs, so nothing is lost.
         return Ok(net.price.iter().map(|price| price / scale).collect());
     }
     scaling::optimise(net, scale)
+}
+
+/// What a stop means in terms of the problem.
+fn explain(problem: &Problem<'_>, stop: Stop) -> FlowError {
+    match stop {
+        Stop::Cut(inside) => infeasible(problem, &inside),
+        Stop::Overflow(node) => FlowError::PriceOverflow {
+            node,
+            largest_cost: problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0),
+            nodes: problem.nodes(),
+        },
+    }
 }
 
 /// The error that a cut proves, once the cut has been checked against the problem.
@@ -73,18 +165,18 @@ fn infeasible(problem: &Problem<'_>, inside: &[bool]) -> FlowError {
         needs[arc.tail] -= i128::from(arc.lower);
         needs[arc.head] += i128::from(arc.lower);
     }
-    let size = inside.iter().filter(|&&is_inside| is_inside).count();
-    let most = (0..problem.nodes())
-        .filter(|&node| inside[node])
-        .max_by_key(|&node| (needs[node], std::cmp::Reverse(node)));
+    let set: Vec<usize> = (0..problem.nodes()).filter(|&node| inside[node]).collect();
+    let most = set
+        .iter()
+        .max_by_key(|&&node| (needs[node], std::cmp::Reverse(node)));
     match (most, i64::try_from(units)) {
-        (Some(node), Ok(units)) if units > 0 => FlowError::Infeasible {
+        (Some(&node), Ok(units)) if units > 0 => FlowError::Infeasible {
             node,
-            others: size - 1,
+            others: set.len() - 1,
             units,
         },
         _ => FlowError::Internal {
-            detail: format!("a cut of {size} nodes leaves {units} units stuck, expected some"),
+            detail: format!("{units} units in a cut of {} nodes", set.len()),
         },
     }
 }

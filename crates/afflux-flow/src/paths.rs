@@ -3,23 +3,22 @@
 //! Each search goes forwards from one excess to the nearest deficit (Dijkstra over reduced costs)
 //! and touches only what lies nearer than that. A single task on thousands of machines is placed
 //! by one search; ten thousand tasks are better left to cost scaling, so there is a budget.
+//!
+//! Ahuja, Magnanti, Orlin: Network Flows (1993), section 9.7.
 
 use crate::heap::RadixHeap;
 use crate::residual::Residual;
 use crate::stop::{PRICE_LIMIT, Stop};
 
-const UNREACHED: u64 = u64::MAX;
+/// Beyond every distance by which a price could fall.
+const UNREACHED: u64 = i64::MAX as u64;
 
-/// Entries that may be looked at, per entry of the network, before cost scaling takes over.
-const BUDGET: usize = 2;
-
-/// Routes all excess if the budget allows; answers whether it did.
+/// Routes all excess if it takes no more looks at entries than `budget`; answers whether it did.
 ///
 /// No residual arc may have a negative reduced cost, and none has afterwards, so that what was
 /// routed is optimal for what was routed.
-pub(crate) fn route(net: &mut Residual) -> Result<bool, Stop> {
+pub(crate) fn route(net: &mut Residual, mut budget: usize) -> Result<bool, Stop> {
     let mut search = Search::new(net.nodes());
-    let mut budget = BUDGET * net.entries.len();
     for source in 0..net.nodes() {
         while net.excess[source] > 0 {
             let Some(rest) = budget.checked_sub(1 + search.looked_at) else {
@@ -69,6 +68,7 @@ impl Search {
         self.reach(source, 0, 0);
         // The distance of the nearest deficit seen so far: what is not nearer cannot matter.
         let mut limit = UNREACHED;
+        let mut too_far = None;
         while let Some((distance, node)) = self.heap.pop() {
             let tail = node as usize;
             if self.done[tail] {
@@ -92,9 +92,14 @@ impl Search {
                         if net.excess[head] < 0 {
                             limit = longer;
                         }
+                    } else if longer >= UNREACHED {
+                        too_far = Some(head);
                     }
                 }
             }
+        }
+        if let Some(node) = too_far {
+            return Err(Stop::Overflow(node));
         }
         // Everything that can be reached has been: no residual arc leaves it.
         Err(Stop::Cut(std::mem::take(&mut self.done)))

@@ -231,3 +231,67 @@ impl<'a> Scaling<'a> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::optimise;
+    use crate::certificate::{stuck_units, violation};
+    use crate::paths;
+    use crate::problem::Problem;
+    use crate::residual::Residual;
+    use crate::stop::Stop;
+
+    /// Supplies that add up to zero, and arcs (tail, head, lower, capacity - lower, cost).
+    type Drawn = (Vec<i64>, Vec<(i32, i32, i64, i64, i64)>);
+
+    fn networks() -> impl Strategy<Value = Drawn> {
+        (2_usize..12).prop_flat_map(|nodes| {
+            let ids = 0..nodes as i32;
+            let supplies = prop::collection::vec(-20_i64..20, nodes);
+            let arc = (ids.clone(), ids, 0_i64..3, 0_i64..25, -30_i64..100);
+            (supplies, prop::collection::vec(arc, 0..60)).prop_map(|(mut supply, arcs)| {
+                let sum: i64 = supply.iter().sum();
+                supply[0] -= sum;
+                (supply, arcs)
+            })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Solve calls scaling only when there is much to do; here it does everything, and has to
+        /// agree with shortest paths about whether there is a flow.
+        #[test]
+        fn scaling_and_shortest_paths_prove_the_same((supply, arcs) in networks()) {
+            let tail: Vec<i32> = arcs.iter().map(|arc| arc.0).collect();
+            let head: Vec<i32> = arcs.iter().map(|arc| arc.1).collect();
+            let lower: Vec<i64> = arcs.iter().map(|arc| arc.2).collect();
+            let capacity: Vec<i64> = arcs.iter().map(|arc| arc.2 + arc.3).collect();
+            let cost: Vec<i64> = arcs.iter().map(|arc| arc.4).collect();
+            let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
+            let scale = problem.scale();
+
+            let mut by_paths = Residual::new(&problem).unwrap();
+            by_paths.saturate(0);
+            let routed = paths::route(&mut by_paths, usize::MAX);
+            let mut by_scaling = Residual::new(&problem).unwrap();
+            let scaled = optimise(&mut by_scaling, scale);
+            match (routed, scaled) {
+                (Ok(done), Ok(price)) => {
+                    prop_assert!(done);
+                    prop_assert_eq!(violation(&problem, &by_scaling.flow(&problem), &price), None);
+                    let price: Vec<i64> = by_paths.price.iter().map(|p| p / scale).collect();
+                    prop_assert_eq!(violation(&problem, &by_paths.flow(&problem), &price), None);
+                }
+                (Err(Stop::Cut(one)), Err(Stop::Cut(other))) => {
+                    prop_assert!(stuck_units(&problem, &one) > 0);
+                    prop_assert!(stuck_units(&problem, &other) > 0);
+                }
+                (routed, scaled) => prop_assert!(false, "{routed:?} but {scaled:?}"),
+            }
+        }
+    }
+}

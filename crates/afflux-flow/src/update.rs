@@ -17,6 +17,8 @@ pub(crate) struct Update {
     distance: Vec<i64>,
     done: Vec<bool>,
     heap: RadixHeap,
+    /// A node whose distance does not fit.
+    too_far: Option<usize>,
 }
 
 impl Update {
@@ -25,6 +27,7 @@ impl Update {
             distance: vec![UNREACHED; nodes],
             done: vec![false; nodes],
             heap: RadixHeap::new(),
+            too_far: None,
         }
     }
 
@@ -38,6 +41,7 @@ impl Update {
         self.distance.fill(UNREACHED);
         self.done.fill(false);
         self.heap.clear();
+        self.too_far = None;
         let mut waiting = 0_usize;
         for (node, &excess) in net.excess.iter().enumerate() {
             if excess < 0 {
@@ -50,7 +54,10 @@ impl Update {
         let mut farthest = 0;
         while waiting > 0 {
             let Some((distance, node)) = self.heap.pop() else {
-                return Err(Stop::Cut(self.enclosed(net)));
+                return Err(match self.too_far {
+                    Some(node) => Stop::Overflow(node),
+                    None => Stop::Cut(self.enclosed(net)),
+                });
             };
             let head = node as usize;
             if self.done[head] {
@@ -93,6 +100,8 @@ impl Update {
                     };
                     self.distance[tail] = distance + length;
                     self.heap.push(self.distance[tail] as u64, entry.head);
+                } else if self.distance[tail] == UNREACHED {
+                    self.too_far = Some(tail);
                 }
             }
         }

@@ -1,0 +1,181 @@
+//! What a caller gets: the least cost, a proof, or the statement that there is no flow.
+
+mod reference;
+
+use afflux_flow::{FlowError, Problem, solve, violation};
+use proptest::prelude::*;
+use reference::least_cost;
+
+/// The columns of a problem.
+#[derive(Debug, Clone, Default)]
+struct Columns {
+    supply: Vec<i64>,
+    tail: Vec<i32>,
+    head: Vec<i32>,
+    lower: Vec<i64>,
+    capacity: Vec<i64>,
+    cost: Vec<i64>,
+}
+
+impl Columns {
+    fn new(supply: &[i64], arcs: &[(i32, i32, i64, i64, i64)]) -> Self {
+        Self {
+            supply: supply.to_vec(),
+            tail: arcs.iter().map(|arc| arc.0).collect(),
+            head: arcs.iter().map(|arc| arc.1).collect(),
+            lower: arcs.iter().map(|arc| arc.2).collect(),
+            capacity: arcs.iter().map(|arc| arc.3).collect(),
+            cost: arcs.iter().map(|arc| arc.4).collect(),
+        }
+    }
+
+    fn problem(&self) -> Problem<'_> {
+        Problem::new(
+            &self.supply,
+            &self.tail,
+            &self.head,
+            &self.lower,
+            &self.capacity,
+            &self.cost,
+        )
+        .expect("well formed")
+    }
+}
+
+/// Networks with everything that is allowed: loops, parallel arcs, no capacity, ties, negative
+/// cycles, lower bounds, parts that are not connected.
+fn networks(nodes: usize, arcs: usize, most: i64, costs: i64) -> impl Strategy<Value = Columns> {
+    (1..nodes).prop_flat_map(move |nodes| {
+        let ids = 0..nodes as i32;
+        let lower = prop_oneof![3 => Just(0), 1 => 0..=most / 8];
+        let arc = (ids.clone(), ids, lower, 0..=most, -costs / 4..=costs)
+            .prop_map(|(tail, head, lower, width, cost)| (tail, head, lower, lower + width, cost));
+        let supplies = prop::collection::vec(-most / 9..=most / 9, nodes);
+        (supplies, prop::collection::vec(arc, 0..arcs)).prop_map(|(mut supply, arcs)| {
+            let sum: i64 = supply.iter().sum();
+            supply[0] -= sum;
+            Columns::new(&supply, &arcs)
+        })
+    })
+}
+
+fn check(columns: &Columns) -> Result<(), TestCaseError> {
+    let problem = columns.problem();
+    match (solve(&problem), least_cost(&problem)) {
+        (Ok(answer), Some(cost)) => {
+            prop_assert_eq!(answer.cost, cost);
+            let wrong = violation(&problem, &answer.flow, &answer.price);
+            prop_assert_eq!(wrong, None);
+        }
+        (Err(FlowError::Infeasible { units, .. }), None) => prop_assert!(units > 0),
+        (answer, cost) => prop_assert!(false, "{answer:?}, expected cost {cost:?}"),
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn small_networks_cost_the_least(columns in networks(6, 16, 12, 8)) {
+        check(&columns)?;
+    }
+
+    #[test]
+    fn ties_everywhere_cost_the_least(columns in networks(14, 60, 40, 1)) {
+        check(&columns)?;
+    }
+
+    /// Whatever the numbers: an answer with its proof or an error of the problem, never a panic.
+    #[test]
+    fn huge_numbers_are_solved_or_refused(
+        columns in networks(6, 12, i64::MAX / 16, i64::MAX / 128),
+        shifts in prop::collection::vec((0_u32..62, 0_u32..62), 12),
+    ) {
+        let mut columns = columns;
+        for (arc, (capacity, cost)) in shifts.into_iter().enumerate().take(columns.tail.len()) {
+            columns.capacity[arc] = (columns.capacity[arc] >> capacity).max(columns.lower[arc]);
+            columns.cost[arc] >>= cost;
+        }
+        let problem = columns.problem();
+        match solve(&problem) {
+            Ok(answer) => {
+                prop_assert_eq!(violation(&problem, &answer.flow, &answer.price), None);
+            }
+            Err(FlowError::Internal { detail }) => prop_assert!(false, "{}", detail),
+            Err(_) => {}
+        }
+    }
+
+    #[test]
+    fn larger_networks_cost_the_least(columns in networks(25, 150, 100, 1_000_000)) {
+        check(&columns)?;
+    }
+}
+
+#[test]
+fn nothing_at_all_is_a_flow() {
+    let answer = solve(&Columns::default().problem()).expect("a flow");
+    assert_eq!(
+        (answer.cost, answer.flow, answer.price),
+        (0, vec![], vec![])
+    );
+}
+
+#[test]
+fn nodes_without_arcs_need_none() {
+    let answer = solve(&Columns::new(&[0, 0], &[]).problem()).expect("a flow");
+    assert_eq!(answer.price, [0, 0]);
+}
+
+#[test]
+fn loops_follow_their_cost() {
+    let arcs = [(0, 0, 1, 5, -2), (0, 0, 1, 5, 2), (0, 0, 1, 5, 0)];
+    let answer = solve(&Columns::new(&[0], &arcs).problem()).expect("a flow");
+    assert_eq!(answer.flow, [5, 1, 1]);
+    assert_eq!(answer.cost, -8);
+}
+
+#[test]
+fn negative_cycles_are_filled() {
+    let arcs = [(0, 1, 0, 7, -5), (1, 0, 0, 4, 3)];
+    let answer = solve(&Columns::new(&[0, 0], &arcs).problem()).expect("a flow");
+    assert_eq!((answer.cost, answer.flow), (-8, vec![4, 4]));
+}
+
+#[test]
+fn capacities_may_be_as_good_as_infinite() {
+    let most = i64::MAX;
+    let arcs = [
+        (0, 1, 0, most, 1),
+        (0, 1, 0, most, 2),
+        (1, 2, 0, most, 0),
+        (2, 1, 0, most, 0),
+    ];
+    let answer = solve(&Columns::new(&[9, 0, -9], &arcs).problem()).expect("a flow");
+    assert_eq!(answer.cost, 9);
+}
+
+#[test]
+fn the_total_cost_may_exceed_64_bits() {
+    let arcs = [(0, 1, 0, 1 << 58, 1 << 50)];
+    let columns = Columns::new(&[1 << 58, -(1 << 58)], &arcs);
+    assert_eq!(solve(&columns.problem()).expect("a flow").cost, 1 << 108);
+}
+
+#[test]
+fn the_same_input_gives_the_same_answer() {
+    let arcs: Vec<_> = (0..200)
+        .map(|i| {
+            (
+                i % 7,
+                (i * 3 + 1) % 8,
+                0,
+                i64::from(i % 5),
+                i64::from(i % 3),
+            )
+        })
+        .collect();
+    let columns = Columns::new(&[5, 5, 0, 0, 0, 0, 0, -10], &arcs);
+    assert_eq!(solve(&columns.problem()), solve(&columns.problem()));
+}
