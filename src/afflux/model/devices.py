@@ -25,19 +25,30 @@ def room_on_devices(free: tuple[int, ...], request: DeviceRequest) -> int:
     device (the devices of one request differ), which is possible exactly when the sum of
     min(t, places) reaches t*count.
     """
-    places = [device // request.milli for device in free]
+    places = [max(0, device) // request.milli for device in free]
     fitting = sum(places) // request.count
     while fitting and sum(min(fitting, place) for place in places) < fitting * request.count:
         fitting -= 1
     return fitting
 
 
-def choose_devices(free: tuple[int, ...], request: DeviceRequest) -> tuple[int, ...] | None:
-    """Indices of the devices to take, the tightest first; None if there are not enough."""
+def choose_devices(
+    free: tuple[int, ...], request: DeviceRequest, further: int = 0
+) -> tuple[int, ...] | None:
+    """Indices of the devices to take, the tightest first; None if there are not enough.
+
+    Where the tightest would leave no room for `further` such requests, those with room for most
+    of them are taken: that never leaves less than there can be, as one request needs several
+    different devices.
+    """
     usable = sorted((left, index) for index, left in enumerate(free) if left >= request.milli)
     if len(usable) < request.count:
         return None
-    return tuple(index for _, index in usable[: request.count])
+    chosen = tuple(index for _, index in usable[: request.count])
+    if further and room_on_devices(take_devices(free, chosen, request.milli), request) < further:
+        usable.sort(key=lambda device: -(device[0] // request.milli))
+        chosen = tuple(index for _, index in usable[: request.count])
+    return chosen
 
 
 def take_devices(free: tuple[int, ...], indices: tuple[int, ...], milli: int) -> tuple[int, ...]:

@@ -161,7 +161,8 @@ class Book:
         chosen: list[tuple[int, ...]] = []
         for unit in range(count):
             free = self.free_devices[row]
-            indices = devices[unit] if devices else choose_devices(free, request)
+            further = count - unit - 1
+            indices = devices[unit] if devices else choose_devices(free, request, further)
             if indices is None:
                 raise AssertionError("no devices are free where the book had room")
             chosen.append(indices)

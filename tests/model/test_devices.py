@@ -1,0 +1,79 @@
+"""Devices one by one: what fits, what is taken, against trying everything."""
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afflux.model.devices import (
+    DeviceRequest,
+    choose_devices,
+    pack_devices,
+    room_on_devices,
+    take_devices,
+)
+
+MILLI = st.sampled_from((100, 150, 250, 340, 500, 600, 1000))
+FREE = st.lists(st.integers(-200, 1000) | st.sampled_from((0, 500, 1000)), max_size=4).map(tuple)
+REQUEST = st.builds(DeviceRequest, st.integers(1, 3), MILLI)
+
+
+def seats_by_trial(free: tuple[int, ...], requests: list[DeviceRequest]) -> bool:
+    if not requests:
+        return True
+    request, *others = requests
+    usable = [i for i, left in enumerate(free) if left >= request.milli]
+    return any(
+        seats_by_trial(take_devices(free, indices, request.milli), others)
+        for indices in combinations(usable, request.count)
+    )
+
+
+@given(FREE, REQUEST)
+def test_room_is_the_largest_number_of_requests_that_can_be_seated(free, request):
+    room = room_on_devices(free, request)
+    if room <= 4:
+        assert seats_by_trial(free, [request] * room)
+        assert not seats_by_trial(free, [request] * (room + 1))
+
+
+@given(FREE, REQUEST, st.data())
+def test_one_after_the_other_takes_no_more_room_than_it_must(free, request, data):
+    count = data.draw(st.integers(0, room_on_devices(free, request)))
+    for left in range(count - 1, -1, -1):
+        chosen = choose_devices(free, request, left)
+        assert chosen is not None
+        assert len(set(chosen)) == request.count
+        free = take_devices(free, chosen, request.milli)
+        assert all(free[index] >= 0 for index in chosen)
+
+
+@given(FREE, REQUEST)
+def test_one_alone_takes_the_tightest(free, request):
+    chosen = choose_devices(free, request)
+    usable = sorted(left for left in free if left >= request.milli)
+    if len(usable) < request.count:
+        assert chosen is None
+    else:
+        assert sorted(free[index] for index in chosen) == usable[: request.count]
+
+
+@given(FREE, st.lists(REQUEST, max_size=4))
+def test_several_at_once_are_seated_exactly_when_there_is_a_way(free, requests):
+    chosen = pack_devices(free, requests)
+    assert (chosen is not None) == seats_by_trial(free, requests)
+    for request, indices in zip(requests, chosen or (), strict=chosen is not None):
+        assert len(set(indices)) == request.count
+        free = take_devices(free, indices, request.milli)
+        assert all(free[index] >= 0 for index in indices)
+
+
+def test_halves_of_two_devices_are_not_a_whole():
+    assert room_on_devices((500, 500), DeviceRequest(1, 1000)) == 0
+    assert room_on_devices((500, 500), DeviceRequest(2, 500)) == 1
+    assert room_on_devices((1000,), DeviceRequest(2, 500)) == 0
+
+
+def test_giving_back_undoes_taking():
+    free = (1000, 700, 0)
+    assert take_devices(take_devices(free, (0, 1), 300), (0, 1), -300) == free
