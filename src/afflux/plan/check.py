@@ -76,9 +76,11 @@ def _take_devices(placement: Placement, free: list[int]) -> None:
     request = placement.task.shape.devices
     if request is None:
         return
-    if len(set(placement.devices)) != request.count:
+    if not len(placement.devices) == len(set(placement.devices)) == request.count:
         raise PlanError(f"{placement.task.name}: needs {request.count} different devices")
     for index in placement.devices:
+        if not 0 <= index < len(free):
+            raise PlanError(f"{placement.machine}: there is no device {index}")
         free[index] -= request.milli
         if free[index] < 0:
             raise PlanError(f"{placement.machine}: device {index} is over its capacity")
@@ -88,7 +90,8 @@ def _check_sums(state: State, name: str, sums: dict[str, int]) -> None:
     row = state.rows[name]
     machine = state.machine(row)
     for resource, amount in sums.items():
-        index = state.resource_names.index(resource)
         capacity = amount_of(machine.capacity, resource) if machine else 0
-        if int(state.used[row, index]) + amount > capacity:
+        names = state.resource_names
+        used = int(state.used[row, names.index(resource)]) if resource in names else 0
+        if used + amount > capacity:
             raise PlanError(f"{name}: {reason.insufficient(resource)}")

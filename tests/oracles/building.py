@@ -1,0 +1,57 @@
+"""Short words to write examples with."""
+
+from collections.abc import Sequence
+
+from afflux.admit.strategies import Strategy, flow
+from afflux.cluster.state import State
+from afflux.cycle.optimising import Optimising
+from afflux.model.devices import DeviceRequest
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.placement import Placement
+from afflux.model.resources import resources
+from afflux.model.task import Shape, Task
+from afflux.plan.rounds import Round
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.policy import Policy, Weighted
+from afflux.policies.registry import constraints
+
+
+def machine(name: str = "m", *, devices: int = 0, pods: int = 110, **fields: object) -> Machine:
+    """Amounts by keyword, and the fields of a machine by theirs."""
+    known = {k: fields.pop(k) for k in ("labels", "taints", "unschedulable") if k in fields}
+    capacity = {name.replace("_", "-"): amount for name, amount in fields.items()}
+    return Machine(name, resources(capacity | {"pods": pods}), devices, **known)
+
+
+def shape(*, count: int = 0, milli: int = 1000, **fields: object) -> Shape:
+    """Amounts by keyword; `count` devices of which it takes `milli` each."""
+    known = {k: fields.pop(k) for k in ("affinity", "tolerations") if k in fields}
+    requests = {name.replace("_", "-"): amount for name, amount in fields.items()}
+    devices = DeviceRequest(count, milli) if count else None
+    return Shape(resources({"pods": 1} | requests), devices, **known)
+
+
+def task(name: str, of: Shape | None = None, blocked: str | None = None) -> Task:
+    return Task(name, name, of or shape(), blocked)
+
+
+def group(name: str, *shapes: Shape, priority: int = 0, ready: float = 0.0) -> Group:
+    tasks = tuple(task(f"{name}.{i}", of) for i, of in enumerate(shapes))
+    return Group(name, tasks, priority, ready)
+
+
+def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weighted) -> Optimising:
+    chosen = [p if isinstance(p, Weighted) else Weighted(p) for p in policies or (CpuMemory(),)]
+    return Optimising(state, strategy, constraints(), chosen)
+
+
+def decide(state: State, *groups: Group, strategy: Strategy = flow) -> Round:
+    return scheduler(state, strategy).decide(state, groups)
+
+
+def by_machine(placements: Sequence[Placement]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for placement in placements:
+        found.setdefault(placement.machine, []).append(placement.task.name)
+    return {name: sorted(tasks) for name, tasks in sorted(found.items())}

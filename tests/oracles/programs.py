@@ -1,0 +1,125 @@
+"""The true problem as an integer program: every resource and every device exact.
+
+Units of one class on one machine are counted. Of each device of a machine a class takes a number of
+places, at most one per unit; t units that need k different devices each can be seated exactly when
+t * k places are taken and no device gives more than t.
+"""
+
+from collections.abc import Sequence
+
+from afflux.model.group import Group
+from afflux.model.task import Shape
+from oracles.highs import Highs, Program, Terms
+from oracles.scalar import Room, admits
+
+
+class Packing:
+    """Which groups are placed, all or nothing, on what is left of some machines."""
+
+    def __init__(self, rooms: dict[str, Room], groups: Sequence[Group]) -> None:
+        self.program = Program()
+        self.opened: dict[str, tuple[int, Group]] = {}
+        self._rooms = list(rooms.values())
+        self._asked: dict[tuple[int, str], Terms] = {}
+        self._held: dict[tuple[int, int], Terms] = {}
+        # Groups of one that nothing tells apart would only make the search longer: they are
+        # counted, and `opened` holds the variable of their class.
+        self.pools: dict[tuple[int, Shape], tuple[int, list[Group]]] = {}
+        pools: dict[tuple[int, Shape], list[Group]] = {}
+        for group in groups:
+            if len(group.tasks) == 1:
+                pools.setdefault((group.priority, group.tasks[0].shape), []).append(group)
+            else:
+                opened = self.program.variable(0, 1)
+                self.opened[group.name] = (opened, group)
+                self._seat(opened, group)
+        for key, members in pools.items():
+            count = self.program.variable(0, len(members))
+            self.pools[key] = (count, members)
+            self._spread(count, key[1], 1, len(members))
+        self._limit()
+
+    def placed(self, priority: int) -> Terms:
+        """The number of tasks placed at one priority."""
+        gangs = [
+            (column, float(len(group.tasks)))
+            for column, group in self.opened.values()
+            if group.priority == priority
+        ]
+        return gangs + [
+            (column, 1.0) for (p, _), (column, _) in self.pools.items() if p == priority
+        ]
+
+    def _seat(self, opened: int, group: Group) -> None:
+        need: dict[Shape, int] = {}
+        for task in group.tasks:
+            need[task.shape] = need.get(task.shape, 0) + 1
+        for shape, count in need.items():
+            self._spread(opened, shape, count, count)
+
+    def _spread(self, opened: int, shape: Shape, each: int, most: int) -> None:
+        """`each` units of the shape per unit of `opened`, on any machines."""
+        units: Terms = []
+        for index, room in enumerate(self._rooms):
+            if not room.fits(shape) or not admits(room.machine, shape):
+                continue
+            unit = self.program.variable(0, most)
+            units.append((unit, 1.0))
+            for name, asked in shape.requests:
+                self._asked.setdefault((index, name), []).append((unit, float(asked)))
+            if shape.devices is not None:
+                self._take(index, unit, shape, most)
+        self.program.row(0, 0, [*units, (opened, -float(each))])
+
+    def _take(self, index: int, unit: int, shape: Shape, most: int) -> None:
+        places: Terms = []
+        for device in range(len(self._rooms[index].devices)):
+            place = self.program.variable(0, most)
+            places.append((place, 1.0))
+            self.program.row(None, 0, [(place, 1.0), (unit, -1.0)])
+            self._held.setdefault((index, device), []).append((place, float(shape.devices.milli)))
+        self.program.row(0, 0, [*places, (unit, -float(shape.devices.count))])
+
+    def _limit(self) -> None:
+        for (index, name), terms in self._asked.items():
+            self.program.row(None, self._rooms[index].free.get(name, 0), terms)
+        for (index, device), terms in self._held.items():
+            self.program.row(None, self._rooms[index].devices[device], terms)
+
+
+def can_place_whole(highs: Highs, rooms: dict[str, Room], group: Group) -> bool:
+    """Whether the whole group has room; arithmetic decides where it can, the program otherwise."""
+    need: dict[Shape, int] = {}
+    for task in group.tasks:
+        need[task.shape] = need.get(task.shape, 0) + 1
+    for shape, count in need.items():
+        if sum(_most(room, shape, count) for room in rooms.values()) < count:
+            return False
+    if len(group.tasks) == 1:
+        return True
+    packing = Packing(rooms, [group])
+    for column, _ in packing.opened.values():
+        packing.program.row(1, 1, [(column, 1.0)])
+    return highs.solve(packing.program).value is not None
+
+
+def _most(room: Room, shape: Shape, count: int) -> int:
+    """A number that is never too small of how many such tasks the machine takes."""
+    if not room.fits(shape) or not admits(room.machine, shape):
+        return 0
+    for name, asked in shape.requests:
+        count = min(count, room.free.get(name, 0) // asked)
+    return count
+
+
+def most_placed(highs: Highs, rooms: dict[str, Room], groups: Sequence[Group]) -> dict[int, int]:
+    """The largest numbers of tasks by priority, the highest priority first."""
+    packing = Packing(rooms, groups)
+    counts: dict[int, int] = {}
+    for priority in sorted({group.priority for group in groups}, reverse=True):
+        terms = packing.placed(priority)
+        packing.program.price([(column, -weight) for column, weight in terms])
+        best = round(-highs.solve(packing.program).value)
+        counts[priority] = best
+        packing.program.row(best, best, terms)
+    return counts

@@ -1,0 +1,212 @@
+"""What Kubernetes and the model promise, task by task and machine by machine, in plain loops.
+
+Written from the documentation and not from the source, so that a mistake has to be made twice.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.placement import Placement
+from afflux.model.selectors import NodeAffinity, Requirement, Term
+from afflux.model.taints import Taint, Toleration
+from afflux.model.task import Shape, Task
+
+
+def holds(requirement: Requirement, value: str | None) -> bool:
+    has = value is not None
+    numbers = None
+    if requirement.operator in ("Gt", "Lt") and has:
+        try:
+            numbers = (int(value), int(requirement.values[0]))
+        except ValueError:
+            numbers = None
+    return {
+        "In": has and value in requirement.values,
+        "NotIn": not has or value not in requirement.values,
+        "Exists": has,
+        "DoesNotExist": not has,
+        "Gt": numbers is not None and numbers[0] > numbers[1],
+        "Lt": numbers is not None and numbers[0] < numbers[1],
+    }[requirement.operator]
+
+
+def term_holds(term: Term, machine: Machine) -> bool:
+    verdicts = [holds(r, machine.labels.get(r.key)) for r in term.labels]
+    verdicts += [holds(r, machine.name) for r in term.names]
+    return bool(verdicts) and all(verdicts)
+
+
+def affinity_holds(affinity: NodeAffinity, machine: Machine) -> bool:
+    for key, value in affinity.selector:
+        if key not in machine.labels or machine.labels[key] != value:
+            return False
+    if affinity.required is None:
+        return True
+    return any(term_holds(term, machine) for term in affinity.required)
+
+
+def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    for toleration in tolerations:
+        same_effect = toleration.effect in ("", taint.effect)
+        same_key = toleration.key in ("", taint.key)
+        if not (same_effect and same_key):
+            continue
+        if toleration.operator == "Exists":
+            return True
+        if toleration.operator == "Equal" and toleration.key and toleration.value == taint.value:
+            return True
+        if toleration.operator in ("Gt", "Lt") and holds(
+            Requirement("", toleration.operator, (toleration.value,)), taint.value
+        ):
+            return True
+    return False
+
+
+def admits(machine: Machine, shape: Shape) -> bool:
+    """Cordons, taints and node affinity."""
+    taints = [taint for taint in machine.taints if taint.effect != "PreferNoSchedule"]
+    if machine.unschedulable:
+        taints.append(Taint("node.kubernetes.io/unschedulable", "NoSchedule"))
+    return all(tolerated(taint, shape.tolerations) for taint in taints) and affinity_holds(
+        shape.affinity, machine
+    )
+
+
+@dataclass
+class Room:
+    """What is left on one machine."""
+
+    machine: Machine
+    free: dict[str, int]
+    devices: list[int]
+
+    def fits(self, shape: Shape) -> bool:
+        enough = all(self.free.get(name, 0) >= asked for name, asked in shape.requests)
+        if enough and shape.devices is not None:
+            usable = [left for left in self.devices if left >= shape.devices.milli]
+            return len(usable) >= shape.devices.count
+        return enough
+
+    def take(self, shape: Shape, devices: Iterable[int]) -> None:
+        for name, asked in shape.requests:
+            self.free[name] = self.free.get(name, 0) - asked
+        for index in devices:
+            self.devices[index] -= shape.devices.milli
+
+
+@dataclass
+class World:
+    """The cluster as a list of facts: machines by name, and who runs where on which devices."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    running: dict[str, tuple[Task, str, tuple[int, ...]]] = field(default_factory=dict)
+
+    def rooms(self) -> dict[str, Room]:
+        rooms = {
+            name: Room(machine, dict(machine.capacity), [1000] * machine.devices)
+            for name, machine in self.machines.items()
+        }
+        for task, name, devices in self.running.values():
+            rooms[name].take(task.shape, devices)
+        return rooms
+
+    def set_machine(self, machine: Machine) -> None:
+        self.machines[machine.name] = machine
+        for task, name, devices in list(self.running.values()):
+            if name == machine.name:
+                kept = tuple(index for index in devices if index < machine.devices)
+                self.running[task.id] = (task, name, kept)
+
+    def remove_machine(self, name: str) -> list[str]:
+        del self.machines[name]
+        lost = [task.id for task, where, _ in self.running.values() if where == name]
+        for task_id in lost:
+            del self.running[task_id]
+        return lost
+
+    def run(self, task: Task, name: str, devices: tuple[int, ...] | None = None) -> None:
+        """Without devices decided it takes the fullest ones with enough left, or none at all."""
+        before = self.running.pop(task.id, None)
+        wanted = task.shape.devices
+        if wanted is None:
+            devices = ()
+        elif devices is None and before is not None and before[1] == name:
+            devices = before[2]
+        elif devices is None:
+            free = self.rooms()[name].devices
+            usable = [i for i in range(len(free)) if free[i] >= wanted.milli]
+            usable.sort(key=lambda i: (free[i], i))
+            enough = len(usable) >= wanted.count
+            devices = tuple(usable[: wanted.count]) if enough else ()
+        self.running[task.id] = (task, name, devices)
+
+    def end(self, task_id: str) -> None:
+        self.running.pop(task_id, None)
+
+
+def broken_rules(
+    world: World, waiting: Iterable[Group], placements: Iterable[Placement]
+) -> list[str]:
+    """What is wrong with a plan made in this world; empty if nothing is."""
+    wrong: list[str] = []
+    groups = {task.id: group for group in waiting for task in group.tasks}
+    seen: dict[str, int] = {}
+    rooms = world.rooms()
+    asked: set[tuple[str, str]] = set()
+    for placement in placements:
+        task, name = placement.task, placement.machine
+        seen[task.id] = seen.get(task.id, 0) + 1
+        if task.id not in groups:
+            wrong.append(f"{task.id} was not waiting")
+        if any(member.blocked for member in groups[task.id].tasks):
+            wrong.append(f"{task.id} is blocked, or a member of its group is")
+        if not admits(world.machines[name], task.shape):
+            wrong.append(f"{task.id} is not admitted on {name}")
+        wanted = task.shape.devices
+        count = wanted.count if wanted else 0
+        if len(placement.devices) != count or len(set(placement.devices)) != count:
+            wrong.append(f"{task.id} has the devices {placement.devices}")
+        rooms[name].take(task.shape, placement.devices)
+        asked |= {(name, resource) for resource, _ in task.shape.requests}
+        wrong += [
+            f"{task.id}: device {i} of {name}"
+            for i in placement.devices
+            if rooms[name].devices[i] < 0
+        ]
+    wrong += [f"{name} lacks {r}" for name, r in sorted(asked) if rooms[name].free.get(r, 0) < 0]
+    wrong += [f"{task} placed {times} times" for task, times in seen.items() if times != 1]
+    for group in {group.name: group for group in groups.values()}.values():
+        placed = sum(task.id in seen for task in group.tasks)
+        if placed not in (0, len(group.tasks)):
+            wrong.append(f"group {group.name}: {placed} of {len(group.tasks)}")
+    return wrong
+
+
+def fits_somewhere(rooms: dict[str, Room], shape: Shape) -> bool:
+    return any(room.fits(shape) and admits(room.machine, shape) for room in rooms.values())
+
+
+def fits_by_trial(rooms: dict[str, Room], shapes: list[Shape]) -> bool:
+    """Whether all of these fit together: every machine and choice of devices tried in turn."""
+    if not shapes:
+        return True
+    shape, *others = shapes
+    for room in rooms.values():
+        if not room.fits(shape) or not admits(room.machine, shape):
+            continue
+        before = (dict(room.free), list(room.devices))
+        wanted = shape.devices
+        choices = [()]
+        if wanted is not None:
+            usable = [i for i, left in enumerate(room.devices) if left >= wanted.milli]
+            choices = list(combinations(usable, wanted.count))
+        for devices in choices:
+            room.take(shape, devices)
+            found = fits_by_trial(rooms, others)
+            room.free, room.devices = dict(before[0]), list(before[1])
+            if found:
+                return True
+    return False

@@ -1,0 +1,157 @@
+"""The checker refuses, for each rule, a plan that breaks it and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from afflux.cluster.state import State
+from afflux.model.placement import Placement
+from afflux.model.selectors import NodeAffinity, Requirement, Term
+from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
+from afflux.plan.check import PlanError, check_plan
+from oracles.building import group, machine, shape, task
+
+
+def placed(of, name: str = "m", devices: tuple[int, ...] = ()) -> list[Placement]:
+    return [Placement(member, name, devices) for member in of.tasks]
+
+
+def refused(state: State, groups, placements, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        check_plan(state, groups, placements)
+
+
+@pytest.fixture
+def state() -> State:
+    state = State([machine("m", cpu=10, memory=10, devices=2, pods=5), machine("n", cpu=10)])
+    state.place(task("running", shape(cpu=3)), "m")
+    return state
+
+
+def test_a_plan_that_fills_a_machine_exactly_passes(state: State):
+    gang = group("g", shape(cpu=4), shape(cpu=3), shape(memory=10), shape())
+    check_plan(state, [gang], placed(gang))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"cpu": 8}, "Insufficient cpu"),
+        ({"memory": 11}, "Insufficient memory"),
+        ({"ephemeral_storage": 1}, "Insufficient ephemeral-storage"),
+        ({"example.com/never-seen": 1}, "Insufficient example.com/never-seen"),
+    ],
+)
+def test_one_unit_over_capacity(state: State, asked: dict[str, int], words: str):
+    one = group("g", shape(**asked))
+    refused(state, [one], placed(one), f"m: {words}")
+
+
+def test_one_unit_over_capacity_by_two_tasks_together(state: State):
+    gang = group("g", shape(cpu=4), shape(cpu=4))
+    refused(state, [gang], placed(gang), "m: Insufficient cpu")
+
+
+def test_one_pod_over_the_limit(state: State):
+    gang = group("g", *[shape()] * 5)
+    refused(state, [gang], placed(gang), "m: Too many pods")
+
+
+def test_a_machine_overcommitted_before_takes_nothing_of_that_resource(state: State):
+    state.place(task("hog", shape(memory=11)), "m")
+    other, more = group("a", shape(cpu=1)), group("b", shape(memory=1))
+    check_plan(state, [other], placed(other))
+    refused(state, [more], placed(more), "Insufficient memory")
+
+
+def test_a_gang_in_part(state: State):
+    gang = group("g", shape(), shape())
+    refused(state, [gang], placed(gang)[:1], "group g is placed only in part")
+
+
+def test_a_task_placed_twice(state: State):
+    one = group("g", shape())
+    refused(state, [one], placed(one) * 2, "placed twice")
+    refused(state, [one], placed(one) + placed(one, "n"), "placed twice")
+
+
+def test_a_stranger(state: State):
+    refused(state, [group("g", shape())], placed(group("other", shape())), "other.0")
+
+
+def test_a_machine_that_is_not_there(state: State):
+    one = group("g", shape())
+    refused(state, [one], placed(one, "nowhere"), "no machine nowhere")
+    state.remove_machine("n")
+    refused(state, [one], placed(one, "n"), "no machine n")
+
+
+def test_a_cordoned_machine_unless_that_is_tolerated(state: State):
+    state.set_machine(machine("m", cpu=10, unschedulable=True))
+    one = group("g", shape())
+    refused(state, [one], placed(one), "were unschedulable")
+    tolerant = group("t", shape(tolerations=(Toleration(UNSCHEDULABLE_KEY, "Exists"),)))
+    check_plan(state, [tolerant], placed(tolerant))
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_a_tainted_machine_unless_that_is_tolerated(state: State, effect):
+    state.set_machine(machine("m", cpu=10, taints=(Taint("only", effect, "batch"),)))
+    one = group("g", shape())
+    refused(state, [one], placed(one), "untolerated taint")
+    tolerant = group("t", shape(tolerations=(Toleration("only", "Equal", "batch"),)))
+    check_plan(state, [tolerant], placed(tolerant))
+
+
+def test_a_soft_taint_refuses_nobody(state: State):
+    state.set_machine(machine("m", cpu=10, taints=(Taint("slow", "PreferNoSchedule"),)))
+    one = group("g", shape())
+    check_plan(state, [one], placed(one))
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        NodeAffinity(selector=(("zone", "a"),)),
+        NodeAffinity(required=(Term((Requirement("zone", "In", ("a",)),)),)),
+        NodeAffinity(required=(Term(names=(Requirement("metadata.name", "In", ("n",)),)),)),
+        NodeAffinity(required=()),
+    ],
+)
+def test_a_machine_that_the_affinity_excludes(state: State, affinity: NodeAffinity):
+    one = group("g", shape(affinity=affinity))
+    refused(state, [one], placed(one), "didn't match Pod's node affinity/selector")
+
+
+def test_a_device_over_a_thousand(state: State):
+    gang = group("g", shape(count=1, milli=600), shape(count=1, milli=500))
+    refused(state, [gang], placed(gang, devices=(0,)), "m: device 0 is over its capacity")
+    first, second = gang.tasks
+    check_plan(state, [gang], [Placement(first, "m", (0,)), Placement(second, "m", (1,))])
+
+
+def test_a_device_that_somebody_else_holds(state: State):
+    state.place(task("holder", shape(count=1, milli=501)), "m", (1,))
+    one = group("g", shape(count=1, milli=500))
+    refused(state, [one], placed(one, devices=(1,)), "device 1 is over its capacity")
+    check_plan(state, [one], placed(one, devices=(0,)))
+
+
+@pytest.mark.parametrize("devices", [(), (0,), (0, 0), (0, 1, 1), (0, 0, 1), (0, 1, 2)])
+def test_too_few_too_many_or_repeated_devices(state: State, devices: tuple[int, ...]):
+    one = group("g", shape(count=2, milli=100))
+    refused(state, [one], placed(one, devices=devices), "needs 2 different devices")
+
+
+@pytest.mark.parametrize("devices", [(0, 2), (-1, 0), (0, 99)])
+def test_devices_that_do_not_exist(state: State, devices: tuple[int, ...]):
+    one = group("g", shape(count=2, milli=100))
+    refused(state, [one], placed(one, devices=devices), "m: there is no device")
+
+
+def test_a_blocked_task_and_its_group(state: State):
+    one = replace(group("g", shape()), tasks=(task("g.0", shape(), "spec.x: not supported"),))
+    refused(state, [one], placed(one), "g.0 must wait: spec.x: not supported")
+    gang = replace(one, tasks=(task("g.0"), task("g.1", None, "spec.x")))
+    refused(state, [gang], placed(gang), "g.1 must wait")
+    check_plan(state, [gang], [])
