@@ -85,7 +85,7 @@ class LabelColumns:
         table = np.zeros(len(self._taint_sets), np.int64)
         for taints, value in verdict:
             table[self._taint_sets[taints]] = value
-        return table[np.asarray(self._taint_codes)[rows]]
+        return table[np.asarray(self._taint_codes, np.intp)[rows]]
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:

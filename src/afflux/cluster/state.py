@@ -143,7 +143,8 @@ class State:
             self.free_devices[row] = take_devices(
                 self.free_devices[row], devices, task.shape.devices.milli
             )
-        self.used[row] += self.requests(task.shape)
+        requests = self.requests(task.shape)  # may add a column to what is used
+        self.used[row] += requests
         self.running[row] += 1
         self._held[task.id] = Held(task, row, devices)
         self._touch(row)

@@ -66,7 +66,9 @@ class Pricing:
         return self._hard
 
     def _ask(self, shape: Shape, machines: Machines) -> Prices:
-        room = fit.room(machines.free, self._state.requests(shape))
+        # First what it asks for: a resource that nobody has named yet becomes a column.
+        requests = self._state.requests(shape)
+        room = fit.room(machines.free, requests)
         if shape.devices is not None:
             np.minimum(room, fit.device_room(machines.free_devices, shape.devices), out=room)
         room[~admitted_by(self._hard, shape, machines)] = 0

@@ -21,7 +21,9 @@ Verdicts = dict[str, tuple[str, ...]]
 def verdicts(state: State, policies: Sequence[Policy], shape: Shape) -> Verdicts:
     """The reasons against each machine, by name; none where the task would fit."""
     machines = state.view()
-    lacking = fit.lacking(machines.free, state.requests(shape))
+    # First what it asks for: a resource that nobody has named yet becomes a column.
+    requests = state.requests(shape)
+    lacking = fit.lacking(machines.free, requests)
     refused: list[tuple[str, np.ndarray]] = [
         (policy.reason, ~policy.admits(shape, machines)) for policy in policies
     ]

@@ -77,7 +77,7 @@ def _tightest(book: Book, number: int) -> int | None:
 def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None) -> bool:
     """Search for a better packing of this round; whether others wait now than before."""
     placed = book.units.sum(axis=1)
-    if placed.sum() < 2:
+    if not placed.any():
         return False
     # Singles and gangs of this level may come and go; what is placed of others has to stay.
     fixed = placed.copy()

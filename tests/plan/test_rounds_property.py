@@ -1,0 +1,150 @@
+"""What every round guarantees, over thousands of random clusters and workloads.
+
+Rounds follow one another through the cycle while machines join, leave and change, tasks arrive and
+end. After each one, judged from the inputs by plain arithmetic: nothing over capacity, no group in
+part, only admitted machines, nobody blocked placed; and no group left waiting for which there is
+still room, where for gangs an integer program decides.
+"""
+
+from random import Random
+
+import pytest
+
+from afflux.admit.strategies import Strategy, flow
+from afflux.cluster.state import State
+from afflux.cycle.events import (
+    Event,
+    GroupReady,
+    GroupWithdrawn,
+    MachineGone,
+    MachineSet,
+    TaskEnded,
+    TaskRuns,
+)
+from afflux.cycle.loop import Cycle
+from afflux.cycle.optimising import Optimising
+from afflux.model.group import Group
+from afflux.model.task import Task
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.load_spreading import LoadSpreading
+from afflux.policies.policy import Weighted
+from afflux.policies.registry import constraints
+from oracles.highs import Highs
+from oracles.programs import can_place_whole
+from oracles.random_clusters import Generator
+from oracles.scalar import World, broken_rules
+
+BATCHES = 24
+CLUSTERS_PER_BATCH = 60
+
+
+class Binder:
+    def bind(self, placements):
+        return ()
+
+
+class Story:
+    """One cluster through several rounds, told to the cycle and to the naive world alike."""
+
+    def __init__(self, seed: str, strategy: Strategy = flow, **sizes: int) -> None:
+        self.rng = Random(seed)
+        self.random = Generator(self.rng, **sizes)
+        self.world = World()
+        self.waiting: dict[str, Group] = {}
+        policies = [Weighted(CpuMemory()), Weighted(LoadSpreading(), self.rng.randint(1, 3))]
+        state = State()
+        scheduler = Optimising(
+            state, strategy, constraints(), policies[: self.rng.randint(1, len(policies))]
+        )
+        self.cycle = Cycle(state, scheduler, Binder())
+        self._foreign = 0
+
+    def opening(self) -> list[Event]:
+        events: list[Event] = [MachineSet(machine) for machine in self.random.machines()]
+        names = [event.machine.name for event in events]
+        foreign = self.rng.randint(0, 2 * len(names))
+        events += [self._foreign_task(self.rng.choice(names)) for _ in range(foreign)]
+        events += [GroupReady(group) for group in self.random.groups()]
+        return events
+
+    def news(self) -> list[Event]:
+        """What happens between two rounds."""
+        rng = self.rng
+        events: list[Event] = [TaskEnded(t) for t in self.world.running if rng.random() < 0.3]
+        for name, machine in list(self.world.machines.items()):
+            if rng.random() < 0.2:
+                events.append(MachineSet(self.random.resized(machine)))
+            elif rng.random() < 0.1:
+                events.append(MachineGone(name))
+                if rng.random() < 0.5:
+                    events.append(MachineSet(self.random.machine(f"n{rng.randrange(10)}")))
+            elif rng.random() < 0.1:
+                events.append(self._foreign_task(name))
+        events += [GroupWithdrawn(name) for name in self.waiting if rng.random() < 0.1]
+        events += [GroupReady(g) for g in self.random.groups()[: rng.randint(0, 6)]]
+        return events
+
+    def _foreign_task(self, machine: str) -> TaskRuns:
+        self._foreign += 1
+        name = f"foreign{self._foreign}"
+        return TaskRuns(Task(name, name, self.rng.choice(self.random.shapes)), machine)
+
+    def round(self, events: list[Event]) -> None:
+        for event in events:
+            self._note(event)
+        outcome = self.cycle.run(events)
+        wrong = broken_rules(self.world, self.waiting.values(), outcome.placements)
+        assert not wrong
+        placed = {placement.task.id for placement in outcome.placements}
+        for group in list(self.waiting.values()):
+            if group.tasks[0].id in placed:
+                del self.waiting[group.name]
+        assert {group.name for group in self.cycle.queue} == set(self.waiting)
+        for placement in outcome.placements:
+            self.world.run(placement.task, placement.machine, placement.devices)
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case MachineSet(machine):
+                self.world.set_machine(machine)
+            case MachineGone(name):
+                self.world.remove_machine(name)
+            case TaskRuns(task, machine):
+                self.world.run(task, machine)
+            case TaskEnded(task_id):
+                self.world.end(task_id)
+            case GroupReady(group):
+                self.waiting[group.name] = group
+            case GroupWithdrawn(name):
+                del self.waiting[name]
+
+    def considered(self) -> list[Group]:
+        return [g for g in self.waiting.values() if not any(task.blocked for task in g.tasks)]
+
+
+def overlooked(highs: Highs, story: Story) -> list[str]:
+    """Groups that wait although a whole placement exists as things stand."""
+    rooms = story.world.rooms()
+    known: dict[tuple, bool] = {}
+    found: list[str] = []
+    for group in story.considered():
+        key = tuple(sorted(hash(task.shape) for task in group.tasks))
+        if key not in known:
+            known[key] = can_place_whole(highs, rooms, group)
+        if known[key]:
+            found.append(group.name)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_rounds_never_break_a_rule_and_leave_nobody_waiting_for_whom_there_is_room(
+    batch: int, highs: Highs
+):
+    for number in range(CLUSTERS_PER_BATCH):
+        story = Story(f"flow {batch} {number}")
+        events = story.opening()
+        for turn in range(story.rng.choice((1, 1, 2, 4))):
+            story.round(events)
+            assert not overlooked(highs, story), (batch, number, turn)
+            events = story.news()
