@@ -189,7 +189,7 @@ NOT_OBJECTS: dict[str, str | bytes] = {
 
 
 @pytest.mark.parametrize("content", NOT_OBJECTS.values(), ids=NOT_OBJECTS)
-@pytest.mark.parametrize("command", ["place", "simulate", "config"])
+@pytest.mark.parametrize("command", ["place", "simulate", "solve", "config"])
 def test_what_is_nothing_of_the_kind(
     afflux: Afflux, file: Write, command: str, content: str | bytes
 ) -> None:
@@ -203,7 +203,7 @@ def test_what_is_nothing_of_the_kind(
     assert "Traceback" not in complaint
 
 
-@pytest.mark.parametrize("command", ["place", "simulate", "config"])
+@pytest.mark.parametrize("command", ["place", "simulate", "solve", "config"])
 def test_files_that_are_none(afflux: Afflux, tmp_path: Path, command: str) -> None:
     for name, why in ((tmp_path, "Is a directory"), (tmp_path / "no\x1b[1m", "No such file")):
         arguments = ["place", "-", "--config", name] if command == "config" else [command, name]
@@ -213,7 +213,7 @@ def test_files_that_are_none(afflux: Afflux, tmp_path: Path, command: str) -> No
         assert "\\x1b[1m" in complaint or name is tmp_path
 
 
-@pytest.mark.parametrize("command", ["place", "simulate"])
+@pytest.mark.parametrize("command", ["place", "simulate", "solve"])
 def test_standard_input_that_is_empty(
     afflux: Afflux, typed: Callable[[str], None], command: str
 ) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from console import Afflux
 
-pytest.importorskip("afflux.network.dimacs")
-
 # Two units from node 1 to node 4: the way through node 2 is cheaper but narrow, and node 3 must
 # see one unit in any case.
 PROBLEM = """\
@@ -87,6 +85,17 @@ def test_a_problem_without_a_solution_is_exit_code_3_with_a_sentence(
     assert answer.err.count("\n") == 1
 
 
+def test_messages_count_nodes_and_arcs_as_the_file_does(afflux: Afflux, problem: Write) -> None:
+    # Node 1 has two units to send and an arc for one.
+    stuck = afflux("solve", problem("p min 2 1\nn 1 2\nn 2 -2\na 1 2 0 1 1\n"))
+    assert "1 unit cannot leave node 1," in stuck.err
+    # The second arc must bring more to node 3 than it can pass on.
+    stuck = afflux("solve", problem("p min 3 2\nn 1 1\nn 2 -1\na 1 2 0 1 1\na 2 3 1 1 1\n"))
+    assert "1 unit cannot leave node 3," in stuck.err
+    dear = f"p min 2 2\nn 1 1\nn 2 -1\na 1 2 0 1 1\na 1 2 0 1 {2**63 - 1}\n"
+    assert f"arc 2: cost is {2**63 - 1}" in afflux("solve", problem(dear)).complaint
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -126,15 +135,3 @@ def test_bytes_that_are_no_text_are_bad_input(afflux: Afflux, tmp_path: Path) ->
     path = tmp_path / "noise"
     path.write_bytes(b"p min 1 0\n\xff\xfe")
     assert "byte 10" in afflux("solve", path).complaint
-
-
-def test_files_that_are_none_are_bad_input(afflux: Afflux, tmp_path: Path) -> None:
-    assert "Is a directory" in afflux("solve", tmp_path).complaint
-    assert "No such file" in afflux("solve", tmp_path / "none").complaint
-
-
-def test_standard_input_that_is_empty_is_bad_input(
-    afflux: Afflux, typed: Callable[[str], None]
-) -> None:
-    typed("")
-    assert "stdin" in afflux("solve", "-").complaint

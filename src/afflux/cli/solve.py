@@ -1,5 +1,7 @@
 """afflux solve: a minimum-cost-flow problem from a file."""
 
+import re
+
 from afflux._flow import FlowError, InfeasibleError, solve
 from afflux.cli.arguments import SolveOptions
 from afflux.cli.files import read_source
@@ -29,10 +31,11 @@ def run(options: SolveOptions) -> int:
             problem.cost,
         )
     except InfeasibleError as error:
-        complain(f"afflux solve: {name}: no solution: {error}")
+        why = _as_in_file(error).removeprefix("no feasible flow: ")
+        complain(f"afflux solve: {name}: no solution: {why}")
         return WITHOUT_SOLUTION
     except FlowError as error:
-        raise InputError(f"{name}: {error}") from None
+        raise InputError(f"{name}: {_as_in_file(error)}") from None
     if options.json:
         print_json(
             {
@@ -45,3 +48,8 @@ def run(options: SolveOptions) -> int:
     else:
         print(solution.cost)
     return 0
+
+
+def _as_in_file(error: FlowError) -> str:
+    """The solver's words with nodes and arcs counted from 1, as in the file, not from 0."""
+    return re.sub(r"\b(node|arc) ([0-9]+)", lambda m: f"{m[1]} {int(m[2]) + 1}", str(error))
