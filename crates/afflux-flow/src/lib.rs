@@ -69,10 +69,11 @@
 //!
 //! # Caveats
 //!
-//! * Costs times n + 1 must stay below 2^59, and so must prices, which are sums of costs along
-//!   paths; supplies and capacities around a node must add up to less than 2^61, where capacities
-//!   count up to what could flow at all. All of this is checked, see [`FlowError`]; nothing wraps
-//!   around. The total cost has 128 bits.
+//! * Multiplied by n + 1, costs must stay below 2^59 and prices, which are sums of costs along
+//!   paths, below 2^61. Supplies and capacities around a node must add up to less than 2^61, where
+//!   a capacity counts up to what could flow at all, so that an infinite one may be written as any
+//!   large number. All of this is checked, see [`FlowError`]; nothing wraps around. The total cost
+//!   has 128 bits.
 //! * Of several optimal flows, which one is returned depends on the order of arcs and may change
 //!   from one version to the next. The same input gives the same answer.
 //!

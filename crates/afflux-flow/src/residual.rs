@@ -205,7 +205,13 @@ fn clamp(problem: &Problem<'_>, excess: &[i64]) -> i64 {
     i64::try_from(supply + attracted + 1).unwrap_or(i64::MAX)
 }
 
+/// Makes sure that no excess can overflow, whatever is pushed.
 fn check_sums(problem: &Problem<'_>, excess: &[i64], most: i64) -> Result<(), FlowError> {
+    let largest = excess.iter().map(|e| e.abs()).max().unwrap_or(0);
+    let at_most = i128::from(most) * problem.arcs().len() as i128 + i128::from(largest);
+    if at_most <= i128::from(EXCESS_LIMIT) {
+        return Ok(());
+    }
     let mut sums: Vec<i128> = excess.iter().map(|&e| i128::from(e).abs()).collect();
     for arc in problem.arcs().filter(is_free) {
         let room = i128::from((arc.capacity - arc.lower).min(most));

@@ -1,7 +1,7 @@
 //! `afflux._flow`: the solver for Python. NumPy arrays in and out, the GIL released while solving.
 //!
 //! The contract is `src/afflux/_flow.pyi`. What belongs here is the translation of values and
-//! errors, and nothing else.
+//! errors, and nothing else. Arrays are read in place: no other thread may write to them meanwhile.
 
 mod pack;
 
