@@ -148,18 +148,20 @@ def test_pods_that_ask_for_nothing_are_spread_all_the_same() -> None:
 
 
 def test_pods_that_ask_for_nothing_count_in_later_rounds_until_they_end() -> None:
-    state, peer = State([machine("n1"), machine("n2")]), PodByPod()
-    where = []
-    for number in range(6):
-        (placement,) = peer.decide(state, [single(f"p{number}", shape())]).placements
+    names = [f"n{i}" for i in range(5)]
+    state, peer = State(machine(name) for name in names), PodByPod()
+
+    def place(pod: str) -> str:
+        (placement,) = peer.decide(state, [single(pod, shape())]).placements
         state.place(placement.task, placement.machine)
-        where.append(placement.machine)
-    assert sorted(where) == ["n1"] * 3 + ["n2"] * 3
-    for number, name in enumerate(where):
-        if name == "n1":
-            state.remove(f"p{number}")
-    (placement,) = peer.decide(state, [single("last", shape())]).placements
-    assert placement.machine == "n1"
+        return placement.machine
+
+    where = {f"p{number}": place(f"p{number}") for number in range(15)}
+    assert sorted(where.values()) == sorted(names * 3)
+    for pod, name in where.items():
+        if name == "n3":
+            state.remove(pod)
+    assert [place(f"q{number}") for number in range(3)] == ["n3"] * 3
 
 
 def test_ties_are_broken_at_random_but_repeatably() -> None:
@@ -382,7 +384,7 @@ def cluster(drawn: list[tuple]) -> tuple[State, list[Node]]:
     return state, scalar
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=500)
 @given(nodes, pods, st.booleans())
 def test_the_peer_goes_where_kube_scheduler_would(
     drawn: list[tuple], waiting: list[Pod], one_round: bool
