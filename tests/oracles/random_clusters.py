@@ -70,9 +70,13 @@ def random_affinity(rng: Random) -> NodeAffinity:
 
 @dataclass
 class Generator:
-    """One random cluster: which resources and devices there are, and how full it is."""
+    """One random cluster: which resources and devices there are, and how full it is.
+
+    Where only sizes matter (`gangs_only`), little but packing keeps a gang waiting.
+    """
 
     rng: Random
+    gangs_only: bool = False
     largest_machines: int = 7
     largest_groups: int = 14
 
@@ -84,6 +88,10 @@ class Generator:
         self.tightness = rng.choice((0.15, 0.3, 0.6))
         self.priorities = rng.choice(((0,), (0,), (0, 10), (-5, 0, 10)))
         self.gangs = rng.choice((0.0, 0.25, 0.6))
+        if self.gangs_only:
+            self.constrained = False
+            self.tightness = 0.5
+            self.gangs = 0.9
         self.shapes = [self.shape() for _ in range(rng.randint(1, 6))]
         self._numbers = count()
 
@@ -94,7 +102,7 @@ class Generator:
             for resource in self.names
             if resource != "example.com/rare" or rng.random() < 0.5
         }
-        capacity["pods"] = rng.choice((0, 1, 2, 3, 4, 6, 9, 110))
+        capacity["pods"] = 110 if self.gangs_only else rng.choice((0, 1, 2, 3, 4, 6, 9, 110))
         labels = {k: rng.choice(v) for k, v in LABELS.items() if rng.random() < 0.6}
         constrained = self.constrained
         return Machine(

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from afflux.admit.strategies import Strategy, flow
+from afflux.admit.strategies import Strategy, fcfs, flow
 from afflux.cluster.state import State
 from afflux.cycle.events import (
     Event,
@@ -32,10 +32,10 @@ from afflux.policies.registry import constraints
 from oracles.highs import Highs
 from oracles.programs import can_place_whole
 from oracles.random_clusters import Generator
-from oracles.scalar import World, broken_rules
+from oracles.scalar import World, broken_rules, fits_somewhere
 
-BATCHES = 24
-CLUSTERS_PER_BATCH = 60
+BATCHES = 40
+CLUSTERS_PER_BATCH = 100
 
 
 class Binder:
@@ -46,11 +46,12 @@ class Binder:
 class Story:
     """One cluster through several rounds, told to the cycle and to the naive world alike."""
 
-    def __init__(self, seed: str, strategy: Strategy = flow, **sizes: int) -> None:
+    def __init__(self, seed: str, strategy: Strategy = flow, **kind: int) -> None:
         self.rng = Random(seed)
-        self.random = Generator(self.rng, **sizes)
+        self.random = Generator(self.rng, **kind)
         self.world = World()
         self.waiting: dict[str, Group] = {}
+        self.arrived: dict[str, int] = {}
         policies = [Weighted(CpuMemory()), Weighted(LoadSpreading(), self.rng.randint(1, 3))]
         state = State()
         scheduler = Optimising(
@@ -92,7 +93,12 @@ class Story:
     def round(self, events: list[Event]) -> None:
         for event in events:
             self._note(event)
+        self.order_before = sorted(
+            self.waiting.values(),
+            key=lambda g: (-g.priority, g.ready_seconds, self.arrived[g.name]),
+        )
         outcome = self.cycle.run(events)
+        self.last_placed = [group.name for group in outcome.round.placed]
         wrong = broken_rules(self.world, self.waiting.values(), outcome.placements)
         assert not wrong
         placed = {placement.task.id for placement in outcome.placements}
@@ -115,11 +121,16 @@ class Story:
                 self.world.end(task_id)
             case GroupReady(group):
                 self.waiting[group.name] = group
+                self.arrived[group.name] = len(self.arrived)
             case GroupWithdrawn(name):
                 del self.waiting[name]
 
+    @staticmethod
+    def is_blocked(group: Group) -> bool:
+        return any(task.blocked for task in group.tasks)
+
     def considered(self) -> list[Group]:
-        return [g for g in self.waiting.values() if not any(task.blocked for task in g.tasks)]
+        return [group for group in self.waiting.values() if not self.is_blocked(group)]
 
 
 def overlooked(highs: Highs, story: Story) -> list[str]:
@@ -136,15 +147,50 @@ def overlooked(highs: Highs, story: Story) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_rounds_never_break_a_rule_and_leave_nobody_waiting_for_whom_there_is_room(
     batch: int, highs: Highs
 ):
     for number in range(CLUSTERS_PER_BATCH):
-        story = Story(f"flow {batch} {number}")
+        gangs_only = number % 4 == 0
+        story = Story(
+            f"flow {batch} {number}",
+            gangs_only=gangs_only,
+            largest_groups=5 if gangs_only else 14,
+        )
         events = story.opening()
         for turn in range(story.rng.choice((1, 1, 2, 4))):
             story.round(events)
             assert not overlooked(highs, story), (batch, number, turn)
+            events = story.news()
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_first_come_first_served_never_lets_anybody_overtake(batch: int, highs: Highs):
+    for number in range(CLUSTERS_PER_BATCH):
+        story = Story(f"fcfs {batch} {number}", fcfs)
+        events = story.opening()
+        for _ in range(story.rng.choice((1, 2, 3))):
+            story.round(events)
+            placed = story.last_placed
+            order = [group.name for group in story.order_before if not story.is_blocked(group)]
+            assert order[: len(placed)] == placed
+            if not placed and order:
+                head = story.waiting[order[0]]
+                assert not can_place_whole(highs, story.world.rooms(), head), (batch, number)
+            events = story.news()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(4))
+def test_larger_clusters_with_hundreds_of_tasks(batch: int):
+    for number in range(12):
+        story = Story(f"large {batch} {number}", largest_machines=40, largest_groups=250)
+        events = story.opening()
+        for _ in range(3):
+            story.round(events)
+            rooms = story.world.rooms()
+            for group in story.considered():
+                if len(group.tasks) == 1:
+                    assert not fits_somewhere(rooms, group.tasks[0].shape), (batch, number)
             events = story.news()

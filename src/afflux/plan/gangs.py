@@ -1,6 +1,6 @@
 """Room for a whole gang, exactly: all members on some machines, or the proof that there is none.
 
-One class is arithmetic. Several classes compete for the same machines: first a greedy try, then
+One class is arithmetic. Several classes compete for the same machines: first two greedy tries, then
 dynamic programming over machines. Its state is how many of each class are still without a place,
 a machine's move any combination that fits on it and cannot be extended. The number of states does
 not depend on the number of machines, so the search is exact wherever it is allowed to finish.
@@ -8,14 +8,17 @@ not depend on the number of machines, so the search is exact wherever it is allo
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from math import prod
 
 import numpy as np
 
 from afflux.model.devices import DeviceRequest, pack_devices
 from afflux.plan.book import Book
 
-# Moves times states that one search may look at; beyond it the gang waits for another round.
+# States, combinations on one machine, and moves times states that one search may look at; beyond
+# them the gang waits for another round.
+LARGEST_STATES = 1_000_000
+LARGEST_MOVES = 20_000
 LARGEST_SEARCH = 20_000_000
 
 Need = Mapping[int, int]
@@ -40,6 +43,8 @@ def place_gang(book: Book, need: Need) -> bool:
         return True
     if len(need) == 1 and book.shapes[next(iter(need))].devices is None:
         return False
+    if _place_tightly(book, need):
+        return True
     seats = _search(book, need)
     if seats is None:
         return False
@@ -66,12 +71,37 @@ def _place_greedily(book: Book, need: Need) -> bool:
     return True
 
 
+def _place_tightly(book: Book, need: Need) -> bool:
+    """Class by class, the largest first, each member where least is left."""
+    mark = book.mark()
+    for number in sorted(need, key=lambda n: -float((book.requests[n] / book.scale).sum())):
+        for _ in range(need[number]):
+            row = tightest(book, number)
+            if row is None:
+                book.rollback(mark)
+                return False
+            book.place(number, row)
+    return True
+
+
+def tightest(book: Book, number: int) -> int | None:
+    """The machine with room for a task of this class that has least left; the cheaper of equals."""
+    rows = np.flatnonzero(book.room[number])
+    if not len(rows):
+        return None
+    left = (book.free[rows] / book.scale).sum(axis=1)
+    order = np.lexsort((book.marginal(number)[rows], left))
+    return int(rows[order[0]])
+
+
 def _search(book: Book, need: Need) -> list[Seat] | None:
     numbers = sorted(need)
     counts = tuple(need[number] for number in numbers)
-    states = int(np.prod([count + 1 for count in counts]))
+    states = prod(count + 1 for count in counts)
+    if states > LARGEST_STATES:
+        return None
     rows = np.flatnonzero((book.room[numbers] > 0).any(axis=0))
-    moves: dict[tuple[object, ...], list[tuple[int, ...]]] = {}
+    moves: dict[tuple[object, ...], list[tuple[int, ...]] | None] = {}
     # reached[state] after each machine; a state is what is still missing.
     missing = np.zeros([count + 1 for count in counts], bool)
     missing[counts] = True
@@ -83,9 +113,11 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
             book.free_devices[row],
             book.admitted[numbers, row].tobytes(),
         )
-        options = moves.get(signature)
+        if signature not in moves:
+            moves[signature] = _moves(book, numbers, counts, row)
+        options = moves[signature]
         if options is None:
-            options = moves[signature] = _moves(book, numbers, counts, row)
+            return None
         work += states * len(options)
         if work > LARGEST_SEARCH:
             return None
@@ -98,19 +130,26 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
 
 def _moves(
     book: Book, numbers: list[int], counts: tuple[int, ...], row: int
-) -> list[tuple[int, ...]]:
-    """Combinations of members that fit on the machine together and cannot be extended."""
-    limits = [min(count, int(book.room[n, row])) for n, count in zip(numbers, counts, strict=True)]
-    fitting = [
-        combination
-        for combination in product(*(range(limit + 1) for limit in limits))
-        if any(combination) and _fits(book, numbers, combination, row)
-    ]
-    fitting_set = set(fitting)
+) -> list[tuple[int, ...]] | None:
+    """Combinations of members that fit on the machine together and cannot be extended.
+
+    None if there are too many to look at.
+    """
+    fitting: set[tuple[int, ...]] = {(0,) * len(numbers)}
+    for i, (number, count) in enumerate(zip(numbers, counts, strict=True)):
+        limit = min(count, int(book.room[number, row]))
+        for smaller in sorted(fitting):
+            for members in range(1, limit + 1):
+                larger = (*smaller[:i], members, *smaller[i + 1 :])
+                if not _fits(book, numbers, larger, row):
+                    break
+                fitting.add(larger)
+            if len(fitting) > LARGEST_MOVES:
+                return None
     return [
         c
-        for c in fitting
-        if not any((*c[:i], c[i] + 1, *c[i + 1 :]) in fitting_set for i in range(len(c)))
+        for c in sorted(fitting)
+        if any(c) and not any((*c[:i], c[i] + 1, *c[i + 1 :]) in fitting for i in range(len(c)))
     ]
 
 
@@ -174,8 +213,10 @@ def _trace(
 def _step_back(
     before: np.ndarray, options: list[tuple[int, ...]], state: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    for earlier in np.argwhere(before):
-        for option in options:
-            if np.array_equal(np.maximum(earlier - option, 0), state):
-                return earlier, earlier - state
+    states = np.argwhere(before)
+    for option in options:
+        leading = (np.maximum(states - option, 0) == state).all(axis=1)
+        if leading.any():
+            earlier = states[int(np.argmax(leading))]
+            return earlier, earlier - state
     raise AssertionError("a state was reached that no machine leads to")

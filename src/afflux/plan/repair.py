@@ -6,13 +6,15 @@ still fits, the tightest machine first; then a bounded search in Rust (afflux-pa
 was placed in this very round, so that more fits and everything is cheaper. Both are exact.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from afflux._flow import repack
 from afflux.plan.book import Book
 from afflux.plan.demand import Demand, Gang, Level, Singles
-from afflux.plan.gangs import place_gang
+from afflux.plan.gangs import place_gang, tightest
 from afflux.plan.ration import Ration
 
 # The search may go through so many rounds per task it can move, and so many in all; and
@@ -26,15 +28,16 @@ def finish(book: Book, demand: Demand, level: Level, rationed: Ration | None) ->
     """Place what is left of a level, by moving what was placed in this round if need be."""
     _insert(book, level)
     if _repack(book, demand, level, rationed):
-        sweep(book, demand)
+        # Lower levels are not looked at yet: the network, not this, decides where they go.
+        sweep(book, [other for other in demand.levels if other.priority >= level.priority])
 
 
-def sweep(book: Book, demand: Demand) -> None:
-    """Leave no group waiting for which there is room as things stand."""
+def sweep(book: Book, levels: Sequence[Level]) -> None:
+    """Leave no group of these levels waiting for which there is room as things stand."""
     found = True
     while found:
         found = False
-        for level in demand.levels:
+        for level in levels:
             found |= _insert(book, level)
 
 
@@ -57,21 +60,11 @@ def _insert(book: Book, level: Level) -> bool:
             item.placed = place_gang(book, item.need)
             found |= item.placed
             continue
-        while item.left and (row := _tightest(book, item.class_index)) is not None:
+        while item.left and (row := tightest(book, item.class_index)) is not None:
             book.place(item.class_index, row)
             item.taken += 1
             found = True
     return found
-
-
-def _tightest(book: Book, number: int) -> int | None:
-    """The machine with room for a task of this class that has least left; the cheaper of equals."""
-    rows = np.flatnonzero(book.room[number])
-    if not len(rows):
-        return None
-    left = (book.free[rows] / book.scale).sum(axis=1)
-    order = np.lexsort((book.marginal(number)[rows], left))
-    return int(rows[order[0]])
 
 
 def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None) -> bool:

@@ -66,13 +66,16 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     bound = 0
     for level in demand.levels:
         before = book.placement_cost()
+        below_others = bool(book.count.any())
         rationed = ration(book, level)
         used, level_bound = _fill(book, level, rationed)
         solves += used
         bound += level_bound
-        if book.placement_cost() - before + level.waiting_cost() > level_bound:
+        waiting = level.waiting_cost()
+        # The bound holds as long as the levels above stay where they are: they can be moved.
+        if book.placement_cost() - before + waiting > level_bound or (waiting and below_others):
             finish(book, demand, level, rationed)
-    sweep(book, demand)
+    sweep(book, demand.levels)
     placed = _placed(demand)
     placements = settle(book, state, placed)
     cost = book.placement_cost() + demand.waiting_cost()
