@@ -7,7 +7,7 @@ from afflux.cli.arguments import PlaceOptions
 from afflux.cli.files import read_source
 from afflux.cli.settings import chosen_settings
 from afflux.cli.tables import table
-from afflux.cli.terminal import complain, plain, print_json
+from afflux.cli.terminal import complain, plain, to_json
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, TaskRuns
 from afflux.cycle.loop import Cycle
@@ -48,7 +48,7 @@ def run(options: PlaceOptions) -> int:
     outcome = cycle.run([GroupReady(group) for group in inventory.groups])
     waiting = _waiting(cycle, inventory)
     if options.output == "json":
-        print_json(_answer(outcome.placements, waiting, before))
+        _print_json(outcome.placements, waiting, before)
     else:
         _print_tables(outcome.placements, waiting, before or {})
     return 0
@@ -80,43 +80,53 @@ def _waiting(cycle: Cycle, inventory: Inventory) -> Waiting:
     return found + [(task.name, why) for task, why in inventory.waiting]
 
 
-def _answer(
+def _print_json(
     placements: Sequence[Placement], waiting: Waiting, before: Mapping[str, Verdicts] | None
-) -> dict[str, object]:
-    """The JSON that other programs rely on: documented, stable, versioned."""
+) -> None:
+    """The shape that other programs rely on: documented, stable, versioned."""
     answer: dict[str, object] = {
         "version": VERSION,
         "placements": [{"pod": p.task.name, "node": p.machine} for p in placements],
         "waiting": [{"pod": name, "reason": why} for name, why in waiting],
     }
-    if before is not None:
-        answer["verdicts"] = {
-            pod: {
-                node: {"fits": not reasons, "reasons": list(reasons)}
-                for node, reasons in nodes.items()
-            }
-            for pod, nodes in before.items()
-        }
-    return answer
+    if before is None:
+        print(to_json(answer))
+        return
+    # Every pod times every node is much, but equal pods share their verdicts: those are encoded
+    # once and the whole is never held in memory.
+    print(to_json(answer).removesuffix("}"), '"verdicts": {', sep=", ", end="")
+    encoded: dict[int, str] = {}
+    for number, (pod, nodes) in enumerate(before.items()):
+        if id(nodes) not in encoded:
+            encoded[id(nodes)] = to_json(
+                {node: {"fits": not reasons, "reasons": reasons} for node, reasons in nodes.items()}
+            )
+        print(", " if number else "", to_json(pod), ": ", encoded[id(nodes)], sep="", end="")
+    print("}}")
 
 
 def _print_tables(
     placements: Sequence[Placement], waiting: Waiting, before: Mapping[str, Verdicts]
 ) -> None:
-    blocks: list[str] = []
-    if placements:
-        blocks.append(_text(["POD", "NODE"], [[p.task.name, p.machine] for p in placements]))
-    if waiting:
-        blocks.append(_text(["WAITING", "REASON"], waiting))
+    if not placements and not waiting:
+        print("No pending pods.")
+    blank = ""
+    for header, rows in (
+        (["POD", "NODE"], [(p.task.name, p.machine) for p in placements]),
+        (["WAITING", "REASON"], waiting),
+    ):
+        if rows:
+            print(blank + table(header, rows, numbers=False))
+            blank = "\n"
+    drawn: dict[int, str] = {}
     for pod, nodes in before.items():
+        if id(nodes) not in drawn:
+            drawn[id(nodes)] = _verdict_table(nodes)
         fitting = sum(not reasons for reasons in nodes.values())
-        rows = [[f"  {node}", "; ".join(reasons) or "fits"] for node, reasons in nodes.items()]
-        blocks.append(
-            f"{plain(pod)}: {fitting} of {len(nodes)} nodes had room before the round\n"
-            + _text(["  NODE", "VERDICT"], rows)
-        )
-    print("\n\n".join(blocks) or "No pending pods.")
+        print(f"\n{plain(pod)}: {fitting} of {len(nodes)} nodes had room before the round")
+        print(drawn[id(nodes)])
 
 
-def _text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return table(header, rows, numbers=False)
+def _verdict_table(nodes: Verdicts) -> str:
+    rows = [[f"  {node}", "; ".join(reasons) or "fits"] for node, reasons in nodes.items()]
+    return table(["  NODE", "VERDICT"], rows, numbers=False)

@@ -13,7 +13,7 @@ from afflux.cli.arguments import SimulateOptions
 from afflux.cli.files import check_writable
 from afflux.cli.settings import chosen_settings
 from afflux.cli.tables import table
-from afflux.cli.terminal import plain, print_json
+from afflux.cli.terminal import plain, to_json
 from afflux.model.errors import InputError
 from afflux.sim.loading import load_workload
 from afflux.sim.metrics import measure
@@ -40,7 +40,7 @@ def run(options: SimulateOptions) -> int:
         write_report(results, path)
     measured = [measure(result) for result in results]
     if options.json:
-        print_json(measured)
+        print(to_json(measured))
     else:
         _print_table(workload, measured, reports)
     return 0

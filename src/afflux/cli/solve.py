@@ -5,7 +5,7 @@ import re
 from afflux._flow import FlowError, InfeasibleError, solve
 from afflux.cli.arguments import SolveOptions
 from afflux.cli.files import read_source
-from afflux.cli.terminal import complain, print_json
+from afflux.cli.terminal import complain, to_json
 from afflux.model.errors import InputError
 from afflux.network.dimacs import read_dimacs
 
@@ -37,14 +37,13 @@ def run(options: SolveOptions) -> int:
     except FlowError as error:
         raise InputError(f"{name}: {_as_in_file(error)}") from None
     if options.json:
-        print_json(
-            {
-                "version": VERSION,
-                "cost": solution.cost,
-                "flows": solution.flow.tolist(),
-                "prices": solution.price.tolist(),
-            }
-        )
+        answer = {
+            "version": VERSION,
+            "cost": solution.cost,
+            "flows": solution.flow.tolist(),
+            "prices": solution.price.tolist(),
+        }
+        print(to_json(answer))
     else:
         print(solution.cost)
     return 0

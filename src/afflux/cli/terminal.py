@@ -25,8 +25,8 @@ def complain(message: str) -> None:
         return
 
 
-def print_json(value: object) -> None:
+def to_json(value: object) -> str:
     """One line in ASCII: valid in every encoding, harmless on every terminal."""
     import json
 
-    print(json.dumps(value, allow_nan=False))
+    return json.dumps(value, allow_nan=False)
