@@ -5,7 +5,7 @@ places, at most one per unit; t units that need k different devices each can be 
 t * k places are taken and no device gives more than t.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from afflux.model.group import Group
 from afflux.model.task import Shape
@@ -19,6 +19,7 @@ class Packing:
     def __init__(self, rooms: dict[str, Room], groups: Sequence[Group]) -> None:
         self.program = Program()
         self.opened: dict[str, tuple[int, Group]] = {}
+        self.units: list[tuple[int, Shape, str]] = []
         self._rooms = list(rooms.values())
         self._asked: dict[tuple[int, str], Terms] = {}
         self._held: dict[tuple[int, int], Terms] = {}
@@ -65,6 +66,7 @@ class Packing:
                 continue
             unit = self.program.variable(0, most)
             units.append((unit, 1.0))
+            self.units.append((unit, shape, room.machine.name))
             for name, asked in shape.requests:
                 self._asked.setdefault((index, name), []).append((unit, float(asked)))
             if shape.devices is not None:
@@ -85,6 +87,38 @@ class Packing:
             self.program.row(None, self._rooms[index].free.get(name, 0), terms)
         for (index, device), terms in self._held.items():
             self.program.row(None, self._rooms[index].devices[device], terms)
+
+
+def least_cost(
+    highs: Highs,
+    rooms: dict[str, Room],
+    groups: Sequence[Group],
+    worth: Callable[[Group], int],
+    cost: Callable[[Shape, str], int] | None = None,
+    slope: Callable[[str], int] | None = None,
+) -> int:
+    """The least cost of any plan: what waits costs its worth, what is placed its cost, and the
+    k-th task on a machine (k from 0) k times its slope more."""
+    packing = Packing(rooms, groups)
+    program = packing.program
+    total = sum(worth(group) for group in groups)
+    prices = [(column, -float(worth(group))) for column, group in packing.opened.values()]
+    for count, members in packing.pools.values():
+        placed = [(program.variable(0, 1), -float(worth(group))) for group in members]
+        program.row(0, 0, [(count, -1.0), *((column, 1.0) for column, _ in placed)])
+        prices += placed
+    if cost is not None and slope is not None:
+        prices += [(unit, float(cost(shape, name))) for unit, shape, name in packing.units]
+        for name in rooms:
+            here = [unit for unit, _, where in packing.units if where == name]
+            most = sum(int(program.columns[unit][1]) for unit in here)
+            slots = [(program.variable(0, 1), float(k * slope(name))) for k in range(most)]
+            program.row(
+                0, 0, [*((unit, 1.0) for unit in here), *((slot, -1.0) for slot, _ in slots)]
+            )
+            prices += slots
+    program.price(prices)
+    return round(total + highs.solve(program).value)
 
 
 def can_place_whole(highs: Highs, rooms: dict[str, Room], group: Group) -> bool:

@@ -38,12 +38,11 @@ class Ration:
 
 @dataclass(frozen=True, slots=True)
 class _Bid:
-    """Singles of one class, or one gang: what all of it asks for, and what it is worth."""
+    """Singles of one class, or one gang: what one of them asks for, and what each is worth."""
 
     item: Singles | Gang
-    count: int
     request: NDArray[np.int64]
-    worth: float
+    worths: NDArray[np.int64]
 
 
 def ration(book: Book, level: Level) -> Ration | None:
@@ -52,20 +51,22 @@ def ration(book: Book, level: Level) -> Ration | None:
     usable = book.admitted.any(axis=0)
     free = np.maximum(book.free[usable], 0).sum(axis=0).astype(np.float64)
     requests = np.array([bid.request for bid in bids], np.float64).reshape(-1, len(free))
-    counts = np.array([bid.count for bid in bids], np.float64)
+    counts = np.array([len(bid.worths) for bid in bids], np.float64)
     if not np.any(counts @ requests > free):
         return None
-    worth = np.array([bid.worth for bid in bids])
+    worth = np.array([bid.worths.mean() for bid in bids])
     prices = _prices(requests, counts, worth, free)
     paid = requests @ prices
-    gain = np.maximum(worth - paid, 0) @ counts + prices @ free
+    # Within a class the longest waiting are worth more than its mean: each counts for itself.
+    kept = [np.maximum(bid.worths - price, 0).sum() for bid, price in zip(bids, paid, strict=True)]
+    gain = sum(kept) + prices @ free
     waiting_bound = int(max(0.0, worth @ counts - gain) * (1 - 1e-9))
     singles: dict[int, int] = {}
     gangs: set[int] = set()
     for index in map(int, np.argsort(paid / worth, kind="stable")):
         bid = bids[index]
         asked = requests[index] > 0
-        fitting = bid.count
+        fitting = len(bid.worths)
         if asked.any():
             fitting = min(fitting, int((free[asked] / requests[index][asked]).min()))
         if fitting <= 0:
@@ -80,7 +81,7 @@ def ration(book: Book, level: Level) -> Ration | None:
 
 def _bids(book: Book, level: Level) -> list[_Bid]:
     bids = [
-        _Bid(s, s.left, book.requests[s.class_index], float(s.waiting[s.taken :].mean()))
+        _Bid(s, book.requests[s.class_index], s.waiting[s.taken :])
         for s in level.singles.values()
         if s.left
     ]
@@ -88,7 +89,7 @@ def _bids(book: Book, level: Level) -> list[_Bid]:
         request = np.zeros(book.requests.shape[1], np.int64)
         for number, count in gang.need.items():
             request += count * book.requests[number]
-        bids.append(_Bid(gang, 1, request, float(gang.worth)))
+        bids.append(_Bid(gang, request, np.array([gang.worth])))
     return bids
 
 
