@@ -64,6 +64,8 @@ def repack(
     more. `fixed` units of each class have to stay; `singles` are what each further unit of a class
     is worth; a gang is (what it needs of each class, its worth, whether it is placed), and stays
     whole. `first`, how many singles of each class and which gangs, is what a packing from scratch
-    would place first; None where everything has room. Returns the units, and for each gang whether it is placed now. The search is bounded by
-    `rounds` and by `effort`, the times a task is held against a machine, and repeatable by `seed`.
+    places before the rest; None where everything has room. The search is bounded by `rounds` and by
+    `effort`, the times a task is held against a machine, and repeatable by `seed`.
+
+    Returns the units, and for each gang whether it is placed now.
     """

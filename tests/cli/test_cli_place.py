@@ -224,6 +224,13 @@ def test_a_constraint_that_is_not_enforced_makes_the_pod_wait_and_is_named(
     assert list(answer["verdicts"]) == ["shop/spread"]
 
 
+def test_a_constraint_that_is_not_enforced_fits_no_node(place: Callable[..., Any]) -> None:
+    held = pod("web", schedulingGates=[{"name": "quota"}])
+    verdict = place(node("n1"), held, flags=("--explain",))["verdicts"]["shop/web"]["n1"]
+    assert verdict["fits"] is False
+    assert "schedulingGates" in verdict["reasons"][0]
+
+
 def test_without_nodes_everybody_waits(place: Callable[..., Any]) -> None:
     answer = place(pod("p"), flags=("--explain",))
     assert why(answer) == {"shop/p": "no nodes available to schedule pods"}
@@ -357,6 +364,13 @@ def test_fcfs_lets_nobody_pass_the_first_who_does_not_fit(place: Callable[..., A
         manifest["metadata"]["creationTimestamp"] = f"2026-01-01T00:0{minute}:00Z"
     assert where(place(node("n1"), *created)) == {"shop/second": "n1"}
     assert where(place(node("n1"), *created, flags=("--strategy", "fcfs"))) == {}
+
+
+def test_who_waits_only_for_those_ahead_is_told_so(place: Callable[..., Any]) -> None:
+    answer = place(
+        node("n1"), pod("big", cpu="64", priority=9), pod("web"), flags=("--strategy", "fcfs")
+    )
+    assert why(answer)["shop/web"] == "behind others in the queue; 1/1 nodes have room for it."
 
 
 def test_a_configuration_file_chooses_too(place: Callable[..., Any], tmp_path: Path) -> None:

@@ -74,6 +74,12 @@ def test_a_log_can_be_piped_in() -> None:
     assert answer.json[0]["tasks"] == 1
 
 
+def test_starts_can_be_piped_on() -> None:
+    done = process("simulate", "synthetic:mixed,tasks=20,machines=5", "--starts", "/dev/stdout")
+    assert done.code == 0
+    assert done.out.startswith("task,group,submit,start,end,machine\n")
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_whoever_reads_the_output_may_stop(cluster: Path, unbuffered: str) -> None:
     line = f"export PYTHONUNBUFFERED={unbuffered}; "

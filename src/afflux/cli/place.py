@@ -63,14 +63,24 @@ def _say_notes(inventory: Inventory) -> None:
 
 
 def _all_verdicts(cycle: Cycle, inventory: Inventory) -> dict[str, Verdicts]:
-    """Every node's verdict on every pending pod, by name; equal pods are judged once."""
+    """Every node's verdict on every pending pod, by name; equal pods are judged once.
+
+    A pod with a constraint that nobody checks yet fits nowhere: the field that holds it is named.
+    """
     pending: list[Task] = [task for group in inventory.groups for task in group.tasks]
     pending += [task for task, _ in inventory.waiting]
-    known: dict[Shape, Verdicts] = {}
+    known: dict[Shape | str, Verdicts] = {}
+    answers: dict[str, Verdicts] = {}
     for task in pending:
-        if task.shape not in known:
-            known[task.shape] = verdicts(cycle.state, cycle.policies, task.shape)
-    return {task.name: known[task.shape] for task in pending}
+        key = task.blocked or task.shape
+        if key not in known:
+            known[key] = (
+                {machine.name: (task.blocked,) for _, machine in cycle.state.machines()}
+                if task.blocked
+                else verdicts(cycle.state, cycle.policies, task.shape)
+            )
+        answers[task.name] = known[key]
+    return answers
 
 
 def _waiting(cycle: Cycle, inventory: Inventory) -> Waiting:

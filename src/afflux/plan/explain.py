@@ -62,11 +62,13 @@ def why_waiting(
                 open_to = sum(not reasons for reasons in against.values())
                 known[task.shape] = (open_to, len(against), reason.summary(against.values()))
             open_to, total, sentence = known[task.shape]
-            if open_to:
+            if open_to and group.is_gang:
                 sentence = (
                     f"0/{total} nodes are available: group {group.name} needs room for all "
                     f"{len(group.tasks)} members at once, {open_to} node(s) have room for this one."
                 )
+            elif open_to:
+                sentence = f"behind others in the queue; {open_to}/{total} nodes have room for it."
             answers[task.id] = sentence
     return answers
 

@@ -36,7 +36,7 @@ def make_policy(name: str, arguments: Mapping[str, object], where: str) -> Polic
             expected = ", ".join(parameters) or "no arguments"
             raise InputError(f"{where}: policy {name} has no argument {key!r}; expected {expected}")
         default = parameters[key].default
-        if isinstance(default, int) and (not isinstance(value, int) or value < 0):
+        if isinstance(default, int) and (type(value) is not int or value < 0):
             raise InputError(
                 f"{where}: policy {name}, argument {key}: {value!r}; expected an integer >= 0"
             )

@@ -17,7 +17,8 @@ def replacing(path: str | os.PathLike[str]) -> Generator[TextIO]:
     pipe) cannot be replaced and is written to directly. Lines end as they are written.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    # A link such as /dev/stdout may lead to a pipe, which has no name of its own to resolve to.
+    if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "w", encoding="utf-8", newline="", errors="backslashreplace") as file:
             yield file
         return
