@@ -130,10 +130,15 @@ class State:
     def place(self, task: Task, machine: str, devices: tuple[int, ...] | None = None) -> None:
         """The task occupies this machine from now on (assumed, bound or running: all the same).
 
-        Where nobody decided which devices it takes, it takes the tightest that fit.
+        Where nobody decided which devices it takes, it keeps those it holds there already, or takes
+        the tightest that fit.
         """
         row = self.rows[machine]
-        if task.id in self._held:
+        held = self._held.get(task.id)
+        if held is not None:
+            same = held.row == row and held.task.shape.devices == task.shape.devices
+            if devices is None and same:
+                devices = held.devices
             self.remove(task.id)
         if task.shape.devices is None:
             devices = ()

@@ -20,7 +20,7 @@ from afflux.cycle.events import (
 from afflux.cycle.ports import Binder, Scheduler
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.plan.check import check_plan
+from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import why_waiting
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
@@ -58,10 +58,10 @@ class Cycle:
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         decided = self._scheduler.decide(self.state, self.queue.considered())
         check_plan(self.state, decided.placed, decided.placements)
+        check_complete(decided.placed, decided.placements)
         # 8. commit: assumed first, so that nobody is given the same place; what fails waits again
         for placement in decided.placements:
             self.state.place(placement.task, placement.machine, placement.devices)
-        self.queue.discard_all(group.name for group in decided.placed)
         failed = tuple(self._binder.bind(decided.placements)) if decided.placements else ()
         self._forget(failed, decided.placed)
         return Outcome(decided.placements, failed, decided)
@@ -86,13 +86,15 @@ class Cycle:
                 self.queue.discard(name)
 
     def _forget(self, failed: Iterable[Placement], placed: Iterable[Group]) -> None:
-        """Members that could not be bound keep their group's place in the queue and wait again."""
+        """Groups leave the queue; members that were not bound keep their group's place there."""
         lost = {placement.task.id for placement in failed}
-        if not lost:
-            return
+        bound: list[str] = []
         for group in placed:
             again = tuple(task for task in group.tasks if task.id in lost)
             if again:
                 self.queue.add(replace(group, tasks=again))
+            else:
+                bound.append(group.name)
+        self.queue.discard_all(bound)
         for task_id in lost:
             self.state.remove(task_id)

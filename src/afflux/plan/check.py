@@ -45,6 +45,14 @@ def check_plan(state: State, groups: Iterable[Group], placements: Sequence[Place
         _check_sums(state, name, sums)
 
 
+def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
+    """Raise PlanError if a group that is said to be placed is not: it would be lost."""
+    placed = {placement.task.id for placement in placements}
+    for group in groups:
+        if any(task.id not in placed for task in group.tasks):
+            raise PlanError(f"group {group.name} is said to be placed and is not")
+
+
 def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
     placed = {placement.task.id for placement in placements}
     if len(placed) != len(placements):

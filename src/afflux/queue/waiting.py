@@ -19,7 +19,7 @@ class Queue:
         self._waiting: dict[str, tuple[_Key, Group]] = {}
         self._keys: list[_Key] = []
         self._groups: list[Group] = []
-        self._blocked: dict[str, Group] = {}
+        self._blocked: dict[str, tuple[int, Group]] = {}
         self._sequence = count()
 
     def __len__(self) -> int:
@@ -28,15 +28,14 @@ class Queue:
     def __iter__(self) -> Iterator[Group]:
         """All waiting groups: those that are considered in queue order, then the others."""
         yield from self._groups
-        yield from self._blocked.values()
+        yield from (group for _, group in self._blocked.values())
 
     def add(self, group: Group) -> None:
         """A group that has all its members joins, or is replaced in its place."""
-        before = self._waiting.get(group.name)
-        number = before[0][2] if before else next(self._sequence)
+        number = self._number(group.name)
         self.discard(group.name)
         if any(task.blocked for task in group.tasks):
-            self._blocked[group.name] = group
+            self._blocked[group.name] = (number, group)
             return
         key = (-group.priority, group.ready_seconds, number)
         self._waiting[group.name] = (key, group)
@@ -69,3 +68,9 @@ class Queue:
     def considered(self) -> list[Group]:
         """Groups to place, first come first in each priority."""
         return self._groups
+
+    def _number(self, name: str) -> int:
+        """When a group was first added, as a number; the next one for a group not waiting yet."""
+        if name in self._waiting:
+            return self._waiting[name][0][2]
+        return self._blocked[name][0] if name in self._blocked else next(self._sequence)

@@ -1,0 +1,171 @@
+"""The mirror of the world, against a list of facts."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from afflux.cluster.state import State
+from afflux.model.task import Task
+from oracles.building import machine, shape, task
+from oracles.random_clusters import Generator
+from oracles.scalar import World
+
+
+def agrees(state: State, world: World, gone: set[str]) -> None:
+    """Every figure of the state follows from the facts."""
+    rooms = world.rooms()
+    assert {name: state.machine(row) for name, row in state.rows.items()} == world.machines
+    assert dict(state.machines()) == {state.rows[n]: m for n, m in world.machines.items()}
+    for name, row in state.rows.items():
+        assert state.name_of(row) == name
+        here = [entry for entry in world.running.values() if entry[1] == name]
+        assert int(state.running[row]) == len(here)
+        capacity = dict(world.machines[name].capacity)
+        for index, resource in enumerate(state.resource_names):
+            used = sum(dict(t.shape.requests).get(resource, 0) for t, _, _ in here)
+            assert int(state.used[row, index]) == used
+            assert int(state.capacity[row, index]) == capacity.get(resource, 0)
+            assert used == capacity.get(resource, 0) - rooms[name].free.get(resource, 0)
+        assert list(state.free_devices[row]) == rooms[name].devices
+        assert bool(state.present[row])
+        assert bool(state.schedulable[row]) == (not world.machines[name].unschedulable)
+    empty = np.setdiff1d(np.arange(len(state)), list(state.rows.values()))
+    assert not state.present[empty].any()
+    assert not state.schedulable[empty].any()
+    assert not state.used[empty].any()
+    assert not state.capacity[empty].any()
+    assert not state.running[empty].any()
+    assert all(state.free_devices[row] == () for row in empty)
+    assert not (state.used < 0).any()
+    assert not (state.running < 0).any()
+    for task_id, (_, name, _) in world.running.items():
+        assert state.where(task_id) == name
+    assert all(state.where(task_id) is None for task_id in gone - set(world.running))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_sequence_of_changes(seed: int):
+    rng = Random(f"state {seed}")
+    generator = Generator(rng)
+    generator.with_devices = True
+    generator.shapes = [generator.shape() for _ in range(5)]
+    state, world = State(), World()
+    known: set[str] = set()
+    for step in range(60):
+        names = list(world.machines)
+        kind = rng.choice(("set", "resize", "remove", "place", "place", "place", "move", "end"))
+        before = state.version
+        if kind == "set" or not names:
+            new = generator.machine(f"m{rng.randrange(6)}")
+            assert state.set_machine(new) == state.rows[new.name]
+            world.set_machine(new)
+        elif kind == "resize":
+            new = generator.resized(world.machines[rng.choice(names)])
+            state.set_machine(new)
+            world.set_machine(new)
+        elif kind == "remove":
+            name = rng.choice(names)
+            lost = state.remove_machine(name)
+            assert sorted(t.id for t in lost) == sorted(world.remove_machine(name))
+        elif kind == "place":
+            placed = Task(f"t{step}", f"t{step}", rng.choice(generator.shapes))
+            known.add(placed.id)
+            name = rng.choice(names)
+            state.place(placed, name)
+            world.run(placed, name)
+        elif kind == "move" and world.running:
+            placed, _, _ = rng.choice(list(world.running.values()))
+            name = rng.choice(names)
+            state.place(placed, name)
+            world.run(placed, name)
+        elif kind == "end" and known:
+            task_id = rng.choice(sorted(known))
+            state.remove(task_id)
+            world.end(task_id)
+        agrees(state, world, known)
+        assert state.version >= before
+        assert int(state.changed[: len(state)].max()) == state.version
+
+
+def test_what_runs_on_a_machine_outlives_a_change_of_the_machine():
+    state = State([machine("m", cpu=10)])
+    state.place(task("t", shape(cpu=4)), "m")
+    state.set_machine(machine("m", cpu=3))
+    assert state.view().free[0, 0] == -1
+    assert state.where("t") == "m"
+
+
+def test_a_row_is_used_again_for_the_next_machine_and_carries_nothing_over():
+    state = State([machine("m", cpu=10, devices=2), machine("n", cpu=1)])
+    state.place(task("t", shape(cpu=4, count=1)), "m")
+    assert [t.id for t in state.remove_machine("m")] == ["t"]
+    assert state.where("t") is None
+    row = state.set_machine(machine("o", cpu=7))
+    assert row == 0
+    assert state.view().free[0, 0] == 7
+    assert state.free_devices[0] == ()
+    state.remove("t")  # the news that it ended comes late
+    assert state.view().free[0, 0] == 7
+    assert state.running[0] == 0
+
+
+def test_the_name_of_a_row_without_a_machine_is_an_error():
+    state = State([machine("m")])
+    state.remove_machine("m")
+    with pytest.raises(LookupError, match="row 0"):
+        state.name_of(0)
+
+
+def test_a_task_that_is_reported_again_keeps_its_devices():
+    # The plan chose device 1; the watch confirms only the machine.
+    state = State([machine("m", devices=2)])
+    half = task("t", shape(count=1, milli=500))
+    state.place(half, "m", (1,))
+    state.place(half, "m")
+    assert state.free_devices[0] == (1000, 500)
+
+
+def test_a_task_takes_the_tightest_devices_or_none_where_there_are_too_few():
+    state = State([machine("m", devices=2)])
+    state.place(task("a", shape(count=1, milli=700)), "m", (1,))
+    state.place(task("b", shape(count=1, milli=300)), "m")
+    assert state.free_devices[0] == (1000, 0)
+    state.place(task("c", shape(count=2, milli=100)), "m")
+    assert state.free_devices[0] == (1000, 0)
+    state.remove("c")
+    assert state.free_devices[0] == (1000, 0)
+
+
+def test_devices_that_shrink_away_are_not_given_back():
+    state = State([machine("m", devices=3)])
+    state.place(task("t", shape(count=2, milli=600)), "m", (0, 2))
+    state.set_machine(machine("m", devices=1))
+    assert state.free_devices[0] == (400,)
+    state.set_machine(machine("m", devices=3))
+    assert state.free_devices[0] == (400, 1000, 1000)
+    state.remove("t")
+    assert state.free_devices[0] == (1000, 1000, 1000)
+
+
+def test_a_request_for_a_resource_nobody_named_becomes_a_column():
+    state = State([machine("m", cpu=1)])
+    state.place(task("t", shape(**{"example.com/x": 3})), "m")
+    assert state.view().used("example.com/x").tolist() == [3]
+    assert state.view().capacity("example.com/x").tolist() == [0]
+    assert state.view().capacity("example.com/unknown").tolist() == [0]
+    state.remove("t")
+    assert state.view().used("example.com/x").tolist() == [0]
+
+
+def test_an_unknown_task_ends_without_consequence():
+    state = State([machine("m")])
+    version = state.version
+    state.remove("nobody")
+    assert state.version == version
+
+
+def test_more_machines_than_were_reserved_for():
+    state = State([machine(f"m{i}", cpu=i) for i in range(300)])
+    assert len(state) == 300
+    assert state.view().capacity("cpu").tolist() == list(range(300))

@@ -1,0 +1,201 @@
+"""The cycle: what happened goes in, placements come out, what failed waits again in its place."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from afflux.cluster.state import State
+from afflux.cycle.events import (
+    GroupReady,
+    GroupWithdrawn,
+    MachineGone,
+    MachineSet,
+    TaskEnded,
+    TaskRuns,
+)
+from afflux.cycle.loop import Cycle
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.plan.check import PlanError
+from afflux.plan.rounds import Round
+from afflux.policies.policy import Policy
+from oracles.building import by_machine, group, machine, scheduler, shape, task
+
+
+class Hands:
+    """A binder that remembers what it was given and fails for those it is told to."""
+
+    def __init__(self, fails: Callable[[Placement], bool] = lambda _: False) -> None:
+        self.fails = fails
+        self.calls: list[tuple[Placement, ...]] = []
+
+    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
+        self.calls.append(tuple(placements))
+        return [placement for placement in placements if self.fails(placement)]
+
+
+class Stubborn:
+    """A scheduler that always answers the same."""
+
+    policies: Sequence[Policy] = ()
+
+    def __init__(self, answer: Round) -> None:
+        self._answer = answer
+
+    def decide(self, state: State, queue: Sequence[Group]) -> Round:
+        return self._answer
+
+
+def cycle_of(*machines, hands: Hands | None = None) -> Cycle:
+    state = State(machines)
+    return Cycle(state, scheduler(state), hands or Hands())
+
+
+def ready(*groups: Group) -> list[GroupReady]:
+    return [GroupReady(waiting) for waiting in groups]
+
+
+def test_a_task_is_placed_once_and_holds_its_place_until_it_ends():
+    cycle = cycle_of(machine("m", cpu=1))
+    outcome = cycle.run(ready(group("a", shape(cpu=1)), group("b", shape(cpu=1))))
+    assert by_machine(outcome.placements) == {"m": ["a.0"]}
+    assert cycle.state.where("a.0") == "m"
+    assert cycle.run([]).placements == ()
+    assert by_machine(cycle.run([TaskEnded("a.0")]).placements) == {"m": ["b.0"]}
+    assert len(cycle.queue) == 0
+
+
+def test_machines_come_change_and_go():
+    cycle = cycle_of()
+    assert cycle.run(ready(group("a", shape(cpu=2)))).placements == ()
+    assert cycle.run([MachineSet(machine("m", cpu=1))]).placements == ()
+    assert by_machine(cycle.run([MachineSet(machine("m", cpu=2))]).placements) == {"m": ["a.0"]}
+    cycle.run([MachineGone("m")])
+    assert cycle.state.where("a.0") is None
+    assert cycle.run(ready(group("b", shape(cpu=1)))).placements == ()
+
+
+def test_what_others_run_takes_room():
+    cycle = cycle_of(machine("m", cpu=2))
+    foreign = task("foreign", shape(cpu=2))
+    assert cycle.run([TaskRuns(foreign, "m"), *ready(group("a", shape(cpu=1)))]).placements == ()
+
+
+def test_a_withdrawn_group_is_not_placed():
+    cycle = cycle_of(machine("m", cpu=2))
+    assert cycle.run([*ready(group("a", shape(cpu=1))), GroupWithdrawn("a")]).placements == ()
+    assert len(cycle.queue) == 0
+
+
+def test_several_reports_of_one_group_count_once():
+    cycle = cycle_of(machine("m", cpu=9))
+    outcome = cycle.run(ready(group("a", shape(cpu=1)), group("a", shape(cpu=2))))
+    assert [dict(p.task.shape.requests)["cpu"] for p in outcome.placements] == [2]
+
+
+def test_a_confirmed_placement_keeps_its_devices():
+    cycle = cycle_of(machine("m", devices=3))
+    cycle.run([TaskRuns(task("x", shape(count=1, milli=500)), "m")])
+    outcome = cycle.run(ready(group("a", shape(count=2, milli=400))))
+    before = cycle.state.free_devices[0]
+    cycle.run([TaskRuns(p.task, p.machine) for p in outcome.placements])
+    assert cycle.state.free_devices[0] == before
+
+
+def test_nobody_binds_when_there_is_nothing_to_bind():
+    hands = Hands()
+    cycle_of(hands=hands).run(ready(group("a", shape())))
+    assert hands.calls == []
+
+
+def test_what_fails_to_bind_is_forgotten_and_waits_again():
+    hands = Hands(lambda placement: True)
+    cycle = cycle_of(machine("m", cpu=1, devices=1), hands=hands)
+    outcome = cycle.run(ready(group("a", shape(cpu=1, count=1, milli=300))))
+    assert outcome.failed == outcome.placements
+    assert cycle.state.where("a.0") is None
+    assert cycle.state.view().free[0, 0] == 1
+    assert cycle.state.free_devices[0] == (1000,)
+    hands.fails = lambda placement: False
+    assert by_machine(cycle.run([]).placements) == {"m": ["a.0"]}
+
+
+def test_what_fails_to_bind_keeps_its_place_among_equals():
+    hands = Hands(lambda placement: placement.task.name == "a.0")
+    cycle = cycle_of(machine("m", cpu=1), hands=hands)
+    cycle.run(ready(*(group(name, shape(cpu=1)) for name in "abc")))
+    assert [waiting.name for waiting in cycle.queue] == ["a", "b", "c"]
+    hands.fails = lambda placement: False
+    assert by_machine(cycle.run([]).placements) == {"m": ["a.0"]}
+
+
+def test_the_rest_of_a_half_bound_gang_waits_in_its_place():
+    hands = Hands(lambda placement: placement.task.name in ("gang.1", "gang.2"))
+    cycle = cycle_of(*(machine(f"m{i}", cpu=1) for i in range(3)), hands=hands)
+    gang = group("gang", *[shape(cpu=1)] * 3)
+    outcome = cycle.run(ready(gang, group("other", shape(cpu=1))))
+    assert sorted(p.task.name for p in outcome.failed) == ["gang.1", "gang.2"]
+    assert cycle.state.where("gang.0") is not None
+    assert [(w.name, [t.name for t in w.tasks]) for w in cycle.queue] == [
+        ("gang", ["gang.1", "gang.2"]),
+        ("other", ["other.0"]),
+    ]
+    hands.fails = lambda placement: False
+    placed = cycle.run([]).placements
+    assert sorted(p.task.name for p in placed) == ["gang.1", "gang.2"]
+
+
+def test_hundreds_of_failures_at_once_keep_their_order():
+    hands = Hands(lambda placement: True)
+    cycle = cycle_of(machine("m", cpu=1000, pods=1000), hands=hands)
+    names = [f"g{i:03}" for i in range(300)]
+    cycle.run(ready(*(group(name, shape(cpu=1)) for name in names)))
+    assert [waiting.name for waiting in cycle.queue] == names
+    assert cycle.state.view().free[0, 0] == 1000
+
+
+def test_a_plan_that_does_not_pass_is_not_carried_out():
+    state = State([machine("m", cpu=1)])
+    waiting = group("a", shape(cpu=2))
+    answer = Round((Placement(waiting.tasks[0], "m"),), (waiting,), 0, 0, 0)
+    hands = Hands()
+    cycle = Cycle(state, Stubborn(answer), hands)
+    with pytest.raises(PlanError, match="Insufficient cpu"):
+        cycle.run(ready(waiting))
+    assert hands.calls == []
+    assert state.where("a.0") is None
+    assert [w.name for w in cycle.queue] == ["a"]
+
+
+def test_a_group_that_is_said_to_be_placed_without_a_placement_is_not_lost():
+    waiting = group("a", shape(cpu=1))
+    cycle = Cycle(State([machine("m", cpu=1)]), Stubborn(Round((), (waiting,), 0, 0, 0)), Hands())
+    with pytest.raises(PlanError, match="group a"):
+        cycle.run(ready(waiting))
+    assert [w.name for w in cycle.queue] == ["a"]
+
+
+def test_everyone_who_waits_has_a_reason():
+    cycle = cycle_of(machine("m", cpu=1), machine("n", cpu=3, pods=0))
+    blocked = Group("held", (task("held.0", shape(), "spec.volumes: not supported yet"),))
+    cycle.run(
+        [
+            *ready(group("big", shape(cpu=2)), group("gang", *[shape(cpu=1)] * 2)),
+            GroupReady(blocked),
+        ]
+    )
+    assert cycle.explain() == {
+        "big.0": "0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods.",
+        "gang.0": "0/2 nodes are available: group gang needs room for all 2 members at once, "
+        "1 node(s) have room for this one.",
+        "gang.1": "0/2 nodes are available: group gang needs room for all 2 members at once, "
+        "1 node(s) have room for this one.",
+        "held.0": "spec.volumes: not supported yet",
+    }
+
+
+def test_a_blocked_group_waits_until_it_is_reported_without_what_held_it():
+    cycle = cycle_of(machine("m", cpu=1))
+    held = Group("g", (task("g.0", shape(cpu=1), "spec.x: not supported"),))
+    assert cycle.run([GroupReady(held)]).placements == ()
+    assert by_machine(cycle.run(ready(group("g", shape(cpu=1)))).placements) == {"m": ["g.0"]}
