@@ -5,14 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-_INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,63}")
 
 
 def compares(value: str, operator: Literal["Gt", "Lt"], bound: str) -> bool:
-    """Whether one integer is above or below another; texts that are no integers never are."""
+    """Whether one integer of 64 bits is above or below another; other texts never are."""
     if not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(bound):
         return False
-    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
+    left, right = int(value), int(bound)
+    if not (-(2**63) <= left < 2**63 and -(2**63) <= right < 2**63):
+        return False
+    return left > right if operator == "Gt" else left < right
 
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]

@@ -1,0 +1,48 @@
+"""Small values: resources, reasons, shapes, groups."""
+
+from afflux.model import reason
+from afflux.model.devices import DeviceRequest
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.model.resources import amount_of, resources
+from afflux.model.task import Shape, Task
+
+
+def test_equal_vectors_are_equal_values():
+    one = resources({"memory": 2, "cpu": 1, "pods": 0})
+    other = resources([("cpu", 1), ("memory", 2)])
+    assert one == other == (("cpu", 1), ("memory", 2))
+    assert hash(one) == hash(other)
+    assert amount_of(one, "memory") == 2
+    assert amount_of(one, "pods") == 0
+
+
+def test_shapes_differ_in_what_decides_where_they_go_and_nothing_else():
+    plain = Shape(resources({"cpu": 1}))
+    assert plain == Shape(resources({"cpu": 1}))
+    assert hash(plain) == hash(Shape(resources({"cpu": 1})))
+    assert plain != Shape(resources({"cpu": 2}))
+    assert plain != Shape(resources({"cpu": 1}), DeviceRequest(1, 500))
+
+
+def test_a_group_of_one_is_no_gang():
+    tasks = tuple(Task(f"t{i}", f"t{i}", Shape(())) for i in range(2))
+    assert not Group("g", tasks[:1]).is_gang
+    assert Group("g", tasks).is_gang
+
+
+def test_a_free_machine_has_whole_devices():
+    assert Machine("m", (), devices=2).free_devices() == (1000, 1000)
+    assert Machine("m", ()).free_devices() == ()
+
+
+def test_words_for_what_lacks():
+    assert reason.insufficient("pods") == "Too many pods"
+    assert reason.insufficient("nvidia.com/gpu") == "Insufficient nvidia.com/gpu"
+
+
+def test_one_machine_may_count_for_several_reasons():
+    assert reason.summary([["Insufficient cpu", "Insufficient memory"], ["Insufficient cpu"]]) == (
+        "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu."
+    )
+    assert reason.summary([]) == "no nodes available to schedule pods"
