@@ -1,0 +1,167 @@
+"""The network of a round, against the same problem drawn and solved by others."""
+
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pytest
+from ortools.graph.python import min_cost_flow
+
+from afflux.network.layout import Offer, Source, route
+
+
+def random_problem(rng: Random) -> tuple[list[Source], Offer]:
+    classes, machines = rng.randint(1, 4), rng.randint(0, 5)
+    sources = [
+        Source(
+            rng.randrange(classes),
+            np.array(
+                sorted(
+                    (rng.choice((50, 900, 1000, 5000)) for _ in range(rng.randint(1, 5))),
+                    reverse=True,
+                ),
+                np.int64,
+            ),
+        )
+        for _ in range(rng.randint(1, 5))
+    ]
+
+    def table(low: int, high: int) -> np.ndarray:
+        return np.array(
+            [[rng.randint(low, high) for _ in range(machines)] for _ in range(classes)], np.int64
+        ).reshape(classes, machines)
+
+    def column(*choices: int) -> np.ndarray:
+        return np.array([rng.choice(choices) for _ in range(machines)], np.int64)
+
+    room = table(0, 4) * np.array([rng.random() < 0.8 for _ in range(machines)], np.int64)
+    slots = np.maximum(1, column(1, 2, 3, 8, 1 << 31))
+    offer = Offer(room, table(0, 1200), column(0, 0, 70, 300), column(0, 10, 250), slots)
+    return sources, offer
+
+
+def tasks_of(sources: list[Source]) -> list[tuple[int, int]]:
+    """Class and waiting cost of every unit."""
+    return [(s.class_index, int(cost)) for s in sources for cost in s.waiting]
+
+
+def slot_costs(offer: Offer, machine: int, most: int) -> list[int]:
+    first, slope = int(offer.slot_cost[machine]), int(offer.slope[machine])
+    return [first + k * slope for k in range(min(most, int(offer.slots[machine])))]
+
+
+def cost_by_ortools(sources: list[Source], offer: Offer) -> int:
+    """One node per task, one arc per slot: nothing is counted together."""
+    tasks = tasks_of(sources)
+    classes, machines = offer.room.shape
+    solver = min_cost_flow.SimpleMinCostFlow()
+    sink = len(tasks) + classes + machines
+    for node, (number, waiting) in enumerate(tasks):
+        solver.add_arc_with_capacity_and_unit_cost(node, len(tasks) + number, 1, 0)
+        solver.add_arc_with_capacity_and_unit_cost(node, sink, 1, waiting)
+        solver.set_node_supply(node, 1)
+    solver.set_node_supply(sink, -len(tasks))
+    for number in range(classes):
+        for machine in range(machines):
+            solver.add_arc_with_capacity_and_unit_cost(
+                len(tasks) + number,
+                len(tasks) + classes + machine,
+                int(offer.room[number, machine]),
+                int(offer.cost[number, machine]),
+            )
+    for machine in range(machines):
+        for price in slot_costs(offer, machine, len(tasks)):
+            solver.add_arc_with_capacity_and_unit_cost(
+                len(tasks) + classes + machine, sink, 1, price
+            )
+    assert solver.solve() == solver.OPTIMAL
+    return solver.optimal_cost()
+
+
+def cost_by_networkx(sources: list[Source], offer: Offer) -> int:
+    graph = nx.DiGraph()
+    tasks = tasks_of(sources)
+    graph.add_node("sink", demand=len(tasks))
+    for index, (number, waiting) in enumerate(tasks):
+        graph.add_node(("task", index), demand=-1)
+        graph.add_edge(("task", index), "sink", capacity=1, weight=waiting)
+        graph.add_edge(("task", index), ("class", number), capacity=1, weight=0)
+    for (number, machine), room in np.ndenumerate(offer.room):
+        graph.add_edge(
+            ("class", number),
+            ("machine", machine),
+            capacity=int(room),
+            weight=int(offer.cost[number, machine]),
+        )
+    for machine in range(offer.room.shape[1]):
+        for k, price in enumerate(slot_costs(offer, machine, len(tasks))):
+            # No parallel edges in this graph: each slot is a node.
+            graph.add_edge(("machine", machine), ("slot", machine, k), capacity=1, weight=price)
+            graph.add_edge(("slot", machine, k), "sink", capacity=1, weight=0)
+    return nx.min_cost_flow_cost(graph)
+
+
+def cost_of_units(sources: list[Source], offer: Offer, units: np.ndarray) -> int:
+    """What these numbers cost: the cheapest to leave waiting are left waiting."""
+    total = int((units * offer.cost).sum())
+    for machine, count in enumerate(units.sum(axis=0).tolist()):
+        total += sum(slot_costs(offer, machine, count))
+    for number, placed in enumerate(units.sum(axis=1).tolist()):
+        waiting = sorted(cost for of, cost in tasks_of(sources) if of == number)
+        total += sum(waiting[: len(waiting) - placed])
+    return total
+
+
+@pytest.mark.parametrize("batch", range(10))
+def test_the_cheapest_way_is_found_and_respects_room_and_slots(batch: int):
+    for number in range(60):
+        sources, offer = random_problem(Random(f"layout {batch} {number}"))
+        routed = route(sources, offer)
+        demand = np.zeros(len(offer.room), np.int64)
+        for source in sources:
+            demand[source.class_index] += len(source.waiting)
+        assert (routed.units >= 0).all()
+        assert (routed.units <= offer.room).all()
+        assert (routed.units.sum(axis=0) <= offer.slots).all()
+        assert (routed.units.sum(axis=1) <= demand).all()
+        assert routed.cost == cost_of_units(sources, offer, routed.units), (batch, number)
+        assert routed.cost == cost_by_ortools(sources, offer), (batch, number)
+        if number % 6 == 0:
+            assert routed.cost == cost_by_networkx(sources, offer), (batch, number)
+
+
+def test_load_spreads_over_slots_within_one_round():
+    ones = np.ones((1, 3), np.int64)
+    offer = Offer(ones * 9, ones * 0, ones[0] * 0, ones[0] * 10, ones[0] * 9)
+    routed = route([Source(0, np.full(6, 1000, np.int64))], offer)
+    assert routed.units.tolist() == [[2, 2, 2]]
+    assert routed.cost == 30
+
+
+def test_two_classes_share_the_slots_of_a_machine():
+    offer = Offer(
+        room=np.array([[3], [3]]),
+        cost=np.array([[1], [2]]),
+        slot_cost=np.array([0]),
+        slope=np.array([0]),
+        slots=np.array([3]),
+    )
+    routed = route([Source(0, np.full(3, 50)), Source(1, np.full(3, 60))], offer)
+    assert routed.units.tolist() == [[0], [3]]
+
+
+def test_what_is_cheaper_to_leave_waits():
+    offer = Offer(
+        np.array([[5]]), np.array([[100]]), np.zeros(1, int), np.zeros(1, int), np.array([5])
+    )
+    routed = route([Source(0, np.array([150, 99]))], offer)
+    assert routed.units.tolist() == [[1]]
+    assert routed.cost == 199
+
+
+def test_without_machines_everything_waits():
+    empty = np.zeros((1, 0), np.int64)
+    none = np.zeros(0, np.int64)
+    routed = route([Source(0, np.array([7, 5]))], Offer(empty, empty, none, none, none))
+    assert routed.units.shape == (1, 0)
+    assert routed.cost == 12

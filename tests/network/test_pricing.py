@@ -1,0 +1,100 @@
+"""Prices are kept from cycle to cycle, and are always what a fresh look would say."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from afflux.cluster.state import State
+from afflux.model.task import Task
+from afflux.network import pricing as pricing_module
+from afflux.network.pricing import Pricing
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.load_spreading import LoadSpreading
+from afflux.policies.policy import Policy, Weighted
+from afflux.policies.registry import constraints
+from oracles.building import machine, shape, task
+from oracles.random_clusters import Generator
+
+POLICIES = [Weighted(CpuMemory(), 2), Weighted(LoadSpreading(), 3)]
+
+
+class Counting(Policy):
+    """Notes how many rows it was asked about."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def cost(self, shape, machines):
+        self.rows.append(len(machines))
+        return np.zeros(len(machines), np.int64)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_kept_prices_equal_fresh_ones_after_any_changes(seed: int):
+    rng = Random(f"pricing {seed}")
+    generator = Generator(rng)
+    generator.constrained = True
+    state = State()
+    kept = Pricing(state, constraints(), POLICIES)
+    shapes = [generator.shape() for _ in range(5)]
+    running: list[str] = []
+    for step in range(40):
+        for _ in range(rng.randint(0, 3)):
+            names = list(state.rows)
+            kind = rng.choice(("set", "remove", "place", "place", "end", "shape"))
+            if kind == "set" or not names:
+                state.set_machine(generator.machine(f"m{rng.randrange(9)}"))
+            elif kind == "remove":
+                state.remove_machine(rng.choice(names))
+            elif kind == "place":
+                running.append(f"t{step}.{len(running)}")
+                new = Task(running[-1], running[-1], rng.choice(shapes))
+                state.place(new, rng.choice(names))
+            elif kind == "end" and running:
+                state.remove(rng.choice(running))
+            elif kind == "shape":
+                shapes.append(shape(cpu=1, **{f"example.com/new-{step}": 1}))
+        for of in rng.sample(shapes, rng.randint(1, len(shapes))):
+            ours = kept.prices(of)
+            fresh = Pricing(state, constraints(), POLICIES).prices(of)
+            assert ours.room.tolist() == fresh.room.tolist()
+            assert ours.cost.tolist() == fresh.cost.tolist()
+            assert ours.slope.tolist() == fresh.slope.tolist()
+            assert len(ours.room) == len(state)
+            gone = np.setdiff1d(np.arange(len(state)), list(state.rows.values()))
+            assert not ours.room[gone].any()
+
+
+def test_only_rows_that_changed_are_asked_about_again():
+    state = State([machine(f"m{i}", cpu=9) for i in range(100)])
+    counting = Counting()
+    pricing = Pricing(state, constraints(), [Weighted(counting)])
+    of = shape(cpu=1)
+    pricing.prices(of)
+    pricing.prices(of)
+    state.place(task("t", of), "m7")
+    state.set_machine(machine("m9", cpu=3))
+    pricing.prices(of)
+    pricing.prices(of)
+    assert counting.rows == [100, 2]
+
+
+def test_costs_add_up_by_weight():
+    state = State([machine("m", cpu=10, memory=10)])
+    state.place(task("t"), "m")
+    of = shape(cpu=2, memory=2)
+    prices = Pricing(state, constraints(), POLICIES).prices(of)
+    assert prices.cost.tolist() == [2 * 200 + 3 * 100]
+    assert prices.slope.tolist() == [2 * 200 + 3 * 100]
+
+
+def test_forgotten_classes_are_asked_about_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pricing_module, "KEPT_CLASSES", 2)
+    state = State([machine("m", cpu=9)])
+    counting = Counting()
+    pricing = Pricing(state, constraints(), [Weighted(counting)])
+    shapes = [shape(cpu=i) for i in (1, 2, 3)]
+    for of in (*shapes, shapes[2], shapes[0]):
+        assert pricing.prices(of).room.tolist() == [9 // dict(of.requests)["cpu"]]
+    assert len(counting.rows) == 4
