@@ -87,3 +87,33 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_lie_between_what_must_and_what_may_be_placed() {
+        let gang = Gang {
+            need: vec![(0, 2)],
+            worth: 9,
+            placed: true,
+        };
+        let demand = Demand {
+            fixed: vec![1, 0],
+            singles: vec![vec![5, 4], vec![]],
+            gangs: vec![gang.clone()],
+        };
+        let mut tally = Tally::new(&demand, vec![4, 0]);
+        assert_eq!(tally.floor, [3, 0]);
+        assert_eq!((tally.ceiling(0), tally.ceiling(1)), (5, 0));
+        assert!(tally.is_valid());
+        assert_eq!(tally.worth_of_singles(), 5);
+        tally.turn(&gang, false);
+        assert_eq!(tally.floor, [1, 0]);
+        assert!(!tally.is_valid(), "three singles of two");
+        tally.turn(&gang, true);
+        tally.placed[0] = 2;
+        assert!(!tally.is_valid(), "one less than the floor");
+    }
+}

@@ -155,3 +155,83 @@ impl Machine {
         units + slots
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALF: DeviceRequest = DeviceRequest {
+        count: 1,
+        milli: 500,
+    };
+
+    fn classes() -> Classes {
+        Classes {
+            resources: 2,
+            machines: 1,
+            requests: vec![3, 0, 1, 2],
+            devices: vec![Some(HALF), None],
+            admitted: vec![true, true],
+            cost: vec![7, 5],
+        }
+    }
+
+    fn machine(free: [i64; 2], devices: &[i64]) -> Machine {
+        Machine {
+            free: free.to_vec(),
+            free_devices: devices.to_vec(),
+            slope: 10,
+            units: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_exact_fit_fits_and_one_more_does_not() {
+        let machine = machine([3, 0], &[500]);
+        assert!(machine.fits(&[3, 0], Some(HALF)));
+        assert!(!machine.fits(&[4, 0], None));
+        assert!(!machine.fits(&[0, 1], None));
+    }
+
+    #[test]
+    fn what_is_not_asked_for_never_lacks() {
+        assert!(machine([-4, 1], &[]).fits(&[0, 1], None));
+        assert!(!machine([-4, 1], &[]).fits(&[1, 1], None));
+    }
+
+    #[test]
+    fn devices_of_one_task_differ() {
+        let two = DeviceRequest {
+            count: 2,
+            milli: 400,
+        };
+        assert!(!machine([9, 9], &[1000]).fits(&[0, 0], Some(two)));
+        assert!(machine([9, 9], &[400, 1000]).fits(&[0, 0], Some(two)));
+    }
+
+    #[test]
+    fn the_tightest_device_is_taken_and_clearing_gives_everything_back() {
+        let classes = classes();
+        let mut machine = machine([9, 9], &[1000, 600, 200]);
+        machine.place(0, classes.request(0), classes.devices[0]);
+        machine.place(1, classes.request(1), None);
+        assert_eq!(machine.units[0].devices, [1]);
+        assert_eq!(machine.free, [5, 7]);
+        assert_eq!(machine.free_devices, [1000, 100, 200]);
+        assert_eq!(machine.cost(&classes, 0), 7 + 5 + 10);
+        assert_eq!(machine.clear(&classes).len(), 2);
+        assert_eq!(machine.free, [9, 9]);
+        assert_eq!(machine.free_devices, [1000, 600, 200]);
+        assert_eq!(machine.cost(&classes, 0), 0);
+    }
+
+    #[test]
+    fn the_largest_request_of_each_resource_is_the_measure() {
+        let classes = classes();
+        let scale = classes.scale();
+        assert_eq!(scale, [3.0, 2.0]);
+        assert_eq!(classes.sizes(&scale), [1.0, 1.0 / 3.0 + 1.0]);
+        assert_eq!(classes.len(), 2);
+        assert!(!classes.is_empty());
+    }
+}
