@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from afflux.model.devices import (
@@ -58,7 +58,10 @@ def test_one_alone_takes_the_tightest(free, request):
         assert sorted(free[index] for index in chosen) == usable[: request.count]
 
 
+@settings(max_examples=500, deadline=None)
 @given(FREE, st.lists(REQUEST, max_size=4))
+@example((1000, 500, 500), [DeviceRequest(2, 500), DeviceRequest(2, 500)])
+@example((900, 500, 400), [DeviceRequest(1, 500), DeviceRequest(2, 400)])
 def test_several_at_once_are_seated_exactly_when_there_is_a_way(free, requests):
     chosen = pack_devices(free, requests)
     assert (chosen is not None) == seats_by_trial(free, requests)

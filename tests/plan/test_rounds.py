@@ -2,8 +2,10 @@
 
 import pytest
 
+from afflux.admit.strategies import flow
 from afflux.cluster.state import State
-from oracles.building import by_machine, decide, group, machine, shape, task
+from afflux.policies.load_spreading import LoadSpreading
+from oracles.building import by_machine, decide, group, machine, scheduler, shape, task
 
 
 def test_nine_and_four_on_ten_free_never_share_the_machine():
@@ -140,3 +142,27 @@ def test_within_a_class_the_longest_waiting_goes_first():
 def test_a_quiet_round_is_empty():
     plan = decide(State([machine("m", cpu=1)]))
     assert (plan.placements, plan.placed, plan.cost, plan.bound, plan.gap) == ((), (), 0, 0, 0.0)
+
+
+def test_whoever_has_room_is_placed_however_dear_that_is():
+    state = State([machine("m", cpu=10)])
+    state.place(task("running"), "m")
+    dear = scheduler(state, flow, LoadSpreading(per_task=10**9))
+    plan = dear.decide(state, [group("a", shape(cpu=1)), group("b", shape(cpu=2))])
+    assert by_machine(plan.placements) == {"m": ["a.0", "b.0"]}
+
+
+def test_a_lower_priority_is_placed_by_cost_although_a_higher_one_had_to_be_searched_for():
+    # Both high tasks are drawn to the empty machine, which takes only one of them. The tight one
+    # is the dearest: best fit would choose it for the others, the network does not.
+    running = {"empty": 0, "tight": 9, "b": 5, "c": 5}
+    sizes = {"empty": 10, "tight": 6, "b": 30, "c": 30}
+    state = State([machine(name, cpu=size) for name, size in sizes.items()])
+    for name, count in running.items():
+        for number in range(count):
+            state.place(task(f"{name}{number}"), name)
+    high = [group(f"high{cpu}", shape(cpu=cpu), priority=1) for cpu in (9, 4)]
+    low = [group(f"low{i}", shape(cpu=1)) for i in range(6)]
+    plan = scheduler(state, flow, LoadSpreading()).decide(state, [*high, *low])
+    assert len(plan.placements) == 8
+    assert "tight" not in by_machine(plan.placements)

@@ -128,6 +128,10 @@ def test_columns_say_what_the_scalar_model_says(seed: int):
     rng = Random(f"columns {seed}")
     state, world, generator = random_state(rng)
     for _ in range(8):
+        for name in rng.sample(list(world.machines), min(2, len(world.machines))):
+            changed = generator.machine(name)
+            state.set_machine(changed)
+            world.set_machine(changed)
         of = generator.shape()
         affinity = random_affinity(rng)
         together = admitted_by(constraints(), of, state.view())
