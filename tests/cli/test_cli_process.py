@@ -206,7 +206,7 @@ def test_complaints_on_a_terminal_are_plain(tmp_path: Path) -> None:
 def test_the_command_line_is_there_before_numpy() -> None:
     script = (
         "import sys; before = set(sys.modules); import afflux.cli; afflux.cli.main(['--version'])\n"
-        "heavy = {'numpy', 'tqdm', 'msgspec', 'yaml', 'afflux._flow'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'tqdm', 'msgspec', 'yaml', 'afflux._core'} & set(sys.modules)\n"
         "print(sorted(heavy))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flow_networks import KINDS, Network, anything, drawn, network
 
-from afflux._flow import InfeasibleError, solve
+from afflux._core import InfeasibleError, solve
 from afflux.network.certificate import violation
 
 # Two units from 0 to 2: one through the cheap and narrow node 1, one directly.

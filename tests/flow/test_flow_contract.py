@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flow_networks import Network, cycle, network
 
-from afflux._flow import FlowError, InfeasibleError, Solution, solve
+from afflux._core import FlowError, InfeasibleError, Solution, solve
 
 PLAIN = network([2, -2], (0, 1, 0, 2, 3))
 

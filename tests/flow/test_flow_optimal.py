@@ -7,7 +7,7 @@ from flow_peers import by_highs, by_networkx, by_ortools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afflux._flow import InfeasibleError, solve
+from afflux._core import InfeasibleError, solve
 from afflux.network.certificate import violation
 
 

@@ -27,7 +27,7 @@ from oracles.scalar import World
 LARGEST_GAP = 0.015
 # Waiting groups for which a move of the finish made room that a lower level then took.
 MOST_OVERTAKEN = 0.001
-INSTANCES_PER_BATCH = 90
+INSTANCES_PER_BATCH = 60
 
 
 def random_instance(seed: str) -> tuple[World, list[Group]]:

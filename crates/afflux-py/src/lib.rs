@@ -1,6 +1,6 @@
-//! `afflux._flow`: the solver for Python. NumPy arrays in and out, the GIL released while solving.
+//! `afflux._core`: solver and search for Python. NumPy arrays in and out, the GIL released meanwhile.
 //!
-//! The contract is `src/afflux/_flow.pyi`. What belongs here is the translation of values and
+//! The contract is `src/afflux/_core.pyi`. What belongs here is the translation of values and
 //! errors, and nothing else. Arrays are read in place: no other thread may write to them meanwhile.
 
 mod pack;
@@ -12,20 +12,20 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 pyo3::create_exception!(
-    afflux._flow,
+    afflux._core,
     FlowError,
     PyValueError,
     "The problem is not well formed; the message names the node or arc."
 );
 pyo3::create_exception!(
-    afflux._flow,
+    afflux._core,
     InfeasibleError,
     FlowError,
     "No flow satisfies the supplies and bounds; the message names what cannot be routed."
 );
 
 /// A flow of minimum cost, with the prices that prove it.
-#[pyclass(frozen, module = "afflux._flow")]
+#[pyclass(frozen, module = "afflux._core")]
 struct Solution {
     /// What the flow costs in all.
     #[pyo3(get)]
@@ -124,7 +124,7 @@ impl<'py, T: Element> Column<'py, T> {
 }
 
 #[pymodule]
-mod _flow {
+mod _core {
     #[pymodule_export]
     use super::pack::repack;
     #[pymodule_export]

@@ -11,7 +11,7 @@ type PlacedUnit = (usize, usize, Vec<usize>);
 /// A gang as Python sees it: what it needs of each class, its worth, whether it is placed.
 type GangArgument = (Vec<(usize, i64)>, i64, bool);
 
-/// Packs units better; see `src/afflux/_flow.pyi`.
+/// Packs units better; see `src/afflux/_core.pyi`.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,

@@ -2,7 +2,7 @@
 
 import re
 
-from afflux._flow import FlowError, InfeasibleError, solve
+from afflux._core import FlowError, InfeasibleError, solve
 from afflux.cli.arguments import SolveOptions
 from afflux.cli.files import read_source
 from afflux.cli.terminal import complain, to_json

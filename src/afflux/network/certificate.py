@@ -1,6 +1,6 @@
 """The proof that a flow is optimal, checked without the solver.
 
-This is the contract of `afflux._flow` in NumPy. It knows nothing of how an answer was found.
+This is the contract of `afflux._core` in NumPy. It knows nothing of how an answer was found.
 """
 
 import numpy as np

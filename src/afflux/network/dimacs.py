@@ -31,7 +31,7 @@ _MAGNITUDE = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The columns that `afflux._flow.solve` takes."""
+    """The columns that `afflux._core.solve` takes."""
 
     supply: Column
     tail: NDArray[np.int32]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux._flow import solve
+from afflux._core import solve
 
 Table = NDArray[np.int64]
 

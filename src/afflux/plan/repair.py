@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux._flow import repack
+from afflux._core import repack
 from afflux.plan.book import Book
 from afflux.plan.demand import Demand, Gang, Level, Singles
 from afflux.plan.gangs import place_gang, tightest

@@ -1,11 +1,14 @@
-"""The solver's contract: exact minimum-cost flow, with prices that prove the answer.
+"""The contract of the Rust core: `solve`, exact minimum-cost flow with prices that prove the answer,
+and `repack`, an exact search for better packings.
 
-Nodes are 0..n-1. Arc a goes from tail[a] to head[a] and carries lower[a] <= flow[a] <= capacity[a]
+For `solve`, nodes are 0..n-1. Arc a goes from tail[a] to head[a] and carries lower[a] <= flow[a] <= capacity[a]
 at cost[a] per unit. Node v sends supply[v] units more than it receives; supplies add up to zero.
 
 With r[a] = cost[a] + price[tail[a]] - price[head[a]] an answer satisfies, for every arc,
 flow[a] < capacity[a] => r[a] >= 0 and flow[a] > lower[a] => r[a] <= 0, which proves that no
-cheaper flow exists. The solver checks this itself before it answers.
+cheaper flow exists. The solver checks this itself before it answers; should the check ever fail,
+that is a RuntimeError, never a wrong answer. Lower bounds are not negative. No thread may write to
+the arrays meanwhile: they are read in place, with the GIL released.
 """
 
 from collections.abc import Sequence
