@@ -1,7 +1,8 @@
-"""The contract of the Rust core: `solve`, exact minimum-cost flow with prices that prove the answer,
-and `repack`, an exact search for better packings.
+"""The contract of the Rust core.
 
-For `solve`, nodes are 0..n-1. Arc a goes from tail[a] to head[a] and carries lower[a] <= flow[a] <= capacity[a]
+`solve` finds minimum-cost flows with prices that prove them, `repack` searches better packings.
+
+Nodes are 0..n-1. Arc a goes from tail[a] to head[a] and carries lower[a] <= flow[a] <= capacity[a]
 at cost[a] per unit. Node v sends supply[v] units more than it receives; supplies add up to zero.
 
 With r[a] = cost[a] + price[tail[a]] - price[head[a]] an answer satisfies, for every arc,
