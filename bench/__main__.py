@@ -62,7 +62,7 @@ def _cold(options: argparse.Namespace) -> object:
                     f"{r.seconds:.2f}",
                     str(r.placed),
                     str(r.solves) if r.solves else "-",
-                    f"{r.gap:.1%}" if r.solves else "-",
+                    "-" if r.gap is None else f"{r.gap:.1%}",
                 ]
                 for r in found
             ],

@@ -35,7 +35,7 @@ class ColdCycle:
     placed: int
     tasks: int
     solves: int
-    gap: float
+    gap: float | None
 
 
 def workload(

@@ -40,8 +40,8 @@ def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
 
 
 def test_policies_keep_their_order(tmp_path: Path) -> None:
-    content = "policies: [{name: b, weight: 0}, {name: a, weight: 1000000}]"
-    assert policies(read(tmp_path, HEADER + content)) == [("b", 0, {}), ("a", 1_000_000, {})]
+    content = "policies: [{name: b, weight: 0}, {name: a, weight: 10000}]"
+    assert policies(read(tmp_path, HEADER + content)) == [("b", 0, {}), ("a", 10_000, {})]
 
 
 def test_where_it_was_read_is_remembered_for_messages(tmp_path: Path) -> None:
@@ -77,16 +77,16 @@ def test_a_policy_cannot_be_changed_by_another_one(tmp_path: Path) -> None:
         ),
         (
             HEADER + "policies: [{name: a, weight: -1}]",
-            "policies[0].weight: -1, expected a whole number from 0 to 1000000",
+            "policies[0].weight: -1, expected a whole number from 0 to 10000",
         ),
         (
-            HEADER + "policies: [{name: a, weight: 1000001}]",
-            "policies[0].weight: 1000001, expected a whole number from 0 to 1000000",
+            HEADER + "policies: [{name: a, weight: 10001}]",
+            "policies[0].weight: 10001, expected a whole number from 0 to 10000",
         ),
         (HEADER + "policies: [{name: a, weight: heavy}]", "policies[0].weight: 'heavy', expected"),
         (
             HEADER + "policies: [{name: a, args: {omega: -1}}]",
-            "policies[0].args.omega: -1, expected a whole number from 0 to 1000000",
+            "policies[0].args.omega: -1, expected a whole number from 0 to 10000",
         ),
         (HEADER + "policies: [{name: a, args: [1]}]", "policies[0].args: [1], expected a mapping"),
         (HEADER + "policies: [{name: a}, {name: a}]", "policy 'a' is named twice"),

@@ -26,7 +26,7 @@ DEFAULT_POLICY = "cpu-memory"
 DEFAULT_STRATEGY = "flow"
 
 # Costs are integers of 64 bits that add up over many tasks: what is larger could overflow them.
-LARGEST_NUMBER = 1_000_000
+LARGEST_NUMBER = 10_000
 
 API_VERSION = "afflux.dev/v1alpha1"
 KIND = "AffluxConfiguration"

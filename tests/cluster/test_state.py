@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from afflux.cluster.state import State
+from afflux.model.errors import InputError
+from afflux.model.resources import LARGEST_AMOUNT
 from afflux.model.task import Task
 from oracles.building import machine, shape, task
 from oracles.random_clusters import Generator
@@ -169,3 +171,11 @@ def test_more_machines_than_were_reserved_for():
     state = State([machine(f"m{i}", cpu=i) for i in range(300)])
     assert len(state) == 300
     assert state.view().capacity("cpu").tolist() == list(range(300))
+
+
+def test_what_adds_up_to_more_than_64_bits_is_refused_and_changes_nothing():
+    state = State([machine("m", memory=LARGEST_AMOUNT)])
+    with pytest.raises(InputError, match="m: what its tasks ask for adds up to more"):
+        for i in range(2000):
+            state.place(task(f"t{i}", shape(memory=LARGEST_AMOUNT)), "m")
+    assert (state.used[: len(state)] >= 0).all()

@@ -81,6 +81,14 @@ def test_what_others_run_takes_room():
     assert cycle.run([TaskRuns(foreign, "m"), *ready(group("a", shape(cpu=1)))]).placements == ()
 
 
+def test_reports_about_machines_that_are_not_there_are_no_matter():
+    cycle = cycle_of(machine("m", cpu=1))
+    gone = [MachineGone("n"), TaskRuns(task("t", shape(cpu=1)), "n"), TaskEnded("t")]
+    assert by_machine(cycle.run([*gone, *ready(group("a", shape(cpu=1)))]).placements) == {
+        "m": ["a.0"]
+    }
+
+
 def test_a_withdrawn_group_is_not_placed():
     cycle = cycle_of(machine("m", cpu=2))
     assert cycle.run([*ready(group("a", shape(cpu=1))), GroupWithdrawn("a")]).placements == ()

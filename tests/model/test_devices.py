@@ -80,3 +80,10 @@ def test_halves_of_two_devices_are_not_a_whole():
 def test_giving_back_undoes_taking():
     free = (1000, 700, 0)
     assert take_devices(take_devices(free, (0, 1), 300), (0, 1), -300) == free
+
+
+def test_hundreds_of_requests_at_once_end_without_an_exact_search():
+    requests = [DeviceRequest(1, 1)] * 1300 + [DeviceRequest(1, 500)]
+    chosen = pack_devices((1000, 1000), requests)
+    assert chosen is not None
+    assert len(chosen) == len(requests)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from afflux.cluster.state import State
+from afflux.model.errors import InputError
 from afflux.model.task import Task
 from afflux.network import pricing as pricing_module
 from afflux.network.pricing import Pricing
@@ -91,6 +92,7 @@ def test_costs_add_up_by_weight():
 
 def test_forgotten_classes_are_asked_about_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pricing_module, "KEPT_CLASSES", 2)
+    monkeypatch.setattr(pricing_module, "KEPT_CELLS", 0)
     state = State([machine("m", cpu=9)])
     counting = Counting()
     pricing = Pricing(state, constraints(), [Weighted(counting)])
@@ -98,3 +100,28 @@ def test_forgotten_classes_are_asked_about_again(monkeypatch: pytest.MonkeyPatch
     for of in (*shapes, shapes[2], shapes[0]):
         assert pricing.prices(of).room.tolist() == [9 // dict(of.requests)["cpu"]]
     assert len(counting.rows) == 4
+
+
+class Answering(Policy):
+    """Answers the same whatever it is asked."""
+
+    def __init__(self, answer) -> None:
+        self.answer = answer
+
+    def cost(self, shape, machines):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.zeros(1, np.int64), "cost: int64 of shape .1,.; expected 2 integers"),
+        (np.zeros(2), "cost: float64 of shape .2,.; expected 2 integers"),
+        (np.array([0, -1]), "cost: -1; expected 0 to"),
+        (np.array([0, 1 << 50]), "cost: 1125899906842624; expected 0 to"),
+    ],
+)
+def test_a_policy_that_does_not_answer_in_costs_is_refused_by_name(answer, words: str):
+    state = State([machine("m", cpu=9), machine("n", cpu=9)])
+    with pytest.raises(InputError, match=f"policy Answering: {words}"):
+        Pricing(state, constraints(), [Weighted(Answering(answer))]).prices(shape(cpu=1))

@@ -47,10 +47,14 @@ def random_instance(seed: str) -> tuple[World, list[Group]]:
 
 
 def books(world: World, groups: list[Group]) -> tuple[Book | None, Demand, State]:
-    """The book of a round at its start, over groups that have room somewhere."""
+    """The book of a round at its start, over groups that have room for all members of a shape."""
     state = State(world.machines.values())
     pricing = Pricing(state, constraints(), [Weighted(CpuMemory())])
-    hopeful = [g for g in groups if all(pricing.prices(task.shape).room.any() for task in g.tasks)]
+    hopeful = [
+        waiting
+        for waiting in groups
+        if all(pricing.prices(shape).room.sum() >= count for shape, count in waiting.shapes)
+    ]
     demand = gather_demand(hopeful)
     if not hopeful:
         return None, demand, state

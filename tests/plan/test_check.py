@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from afflux.cluster.state import State
@@ -9,6 +10,7 @@ from afflux.model.placement import Placement
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.plan.check import PlanError, check_plan
+from afflux.policies.policy import Policy
 from oracles.building import group, machine, shape, task
 
 
@@ -155,3 +157,19 @@ def test_a_blocked_task_and_its_group(state: State):
     gang = replace(one, tasks=(task("g.0"), task("g.1", None, "spec.x")))
     refused(state, [gang], placed(gang), "g.1 must wait")
     check_plan(state, [gang], [])
+
+
+class Nowhere(Policy):
+    """A policy that somebody else might bring."""
+
+    reason = "node(s) were not liked"
+
+    def admits(self, shape, machines):
+        return np.zeros(len(machines), bool)
+
+
+def test_a_machine_that_a_policy_of_somebody_else_refuses(state: State):
+    single = group("g", shape(cpu=1))
+    check_plan(state, [single], placed(single), [Policy()])
+    with pytest.raises(PlanError, match="node.s. were not liked"):
+        check_plan(state, [single], placed(single), [Nowhere()])

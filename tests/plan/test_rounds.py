@@ -5,6 +5,7 @@ import pytest
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.policies.load_spreading import LoadSpreading
+from afflux.policies.policy import Weighted
 from oracles.building import by_machine, decide, group, machine, scheduler, shape, task
 
 
@@ -166,3 +167,15 @@ def test_a_lower_priority_is_placed_by_cost_although_a_higher_one_had_to_be_sear
     plan = scheduler(state, flow, LoadSpreading()).decide(state, [*high, *low])
     assert len(plan.placements) == 8
     assert "tight" not in by_machine(plan.placements)
+
+
+def test_heavy_weights_never_make_waiting_cheaper_than_placing():
+    """With costs in the millions the network, not what is tried last, still decides where."""
+    state = State([machine(f"m{i}", cpu=1000) for i in range(4)])
+    for i in range(4):
+        for k in range(30):
+            state.place(task(f"r{i}.{k}"), f"m{i}")
+    waiting = [group(f"g{i}", shape(cpu=1)) for i in range(40)]
+    heavy = scheduler(state, flow, Weighted(LoadSpreading(), 10_000))
+    placed = by_machine(heavy.decide(state, waiting).placements)
+    assert [len(tasks) for tasks in placed.values()] == [10, 10, 10, 10]

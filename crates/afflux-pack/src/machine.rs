@@ -131,16 +131,27 @@ impl Machine {
     pub fn clear(&mut self, classes: &Classes) -> Vec<Unit> {
         let units = std::mem::take(&mut self.units);
         for unit in &units {
-            for (free, asked) in self.free.iter_mut().zip(classes.request(unit.class)) {
-                *free += asked;
-            }
-            if let Some(wanted) = classes.devices[unit.class] {
-                for &index in &unit.devices {
-                    self.free_devices[index] += wanted.milli;
-                }
-            }
+            self.release(classes, unit);
         }
         units
+    }
+
+    /// Take the unit that came last off the machine.
+    pub fn take_last(&mut self, classes: &Classes) {
+        if let Some(unit) = self.units.pop() {
+            self.release(classes, &unit);
+        }
+    }
+
+    fn release(&mut self, classes: &Classes, unit: &Unit) {
+        for (free, asked) in self.free.iter_mut().zip(classes.request(unit.class)) {
+            *free += asked;
+        }
+        if let Some(wanted) = classes.devices[unit.class] {
+            for &index in &unit.devices {
+                self.free_devices[index] += wanted.milli;
+            }
+        }
     }
 
     /// What its units cost, slots included.

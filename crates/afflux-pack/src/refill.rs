@@ -18,12 +18,13 @@ pub struct First {
 /// it, and largest so, until nothing fits (the dot-product rule of vector bin packing, Panigrahy et
 /// al., "Heuristics for vector bin packing", 2011): classes that complement each other end up
 /// together. What did not go first is tried last, small ones first. Returns false, with machines
-/// and demand in an unspecified state, if a fixed unit found no place.
+/// and demand in an unspecified state, if a fixed unit found no place or the effort is spent.
 pub(crate) fn refill(
     classes: &Classes,
     machines: &mut [Machine],
     demand: &mut Demand,
     first: &First,
+    effort: u64,
 ) -> bool {
     for machine in machines.iter_mut() {
         machine.clear(classes);
@@ -31,7 +32,7 @@ pub(crate) fn refill(
     for gang in &mut demand.gangs {
         gang.placed = false;
     }
-    let mut filler = Filler::new(classes, machines);
+    let mut filler = Filler::new(classes, machines, effort);
     let mut by_size: Vec<usize> = (0..classes.len()).collect();
     by_size.sort_by(|&a, &b| filler.size(b).total_cmp(&filler.size(a)));
     for &class in &by_size {
@@ -67,7 +68,7 @@ pub(crate) fn refill(
             }
         }
     }
-    true
+    filler.effort > 0
 }
 
 /// What the packing is worth, and what it costs, negated: the larger the better.
@@ -91,10 +92,12 @@ struct Filler<'a> {
     machines: &'a mut [Machine],
     /// What all machines have free of each resource: shares of it can be compared.
     total: Vec<f64>,
+    /// How often a task may still be held against a machine.
+    effort: u64,
 }
 
 impl<'a> Filler<'a> {
-    fn new(classes: &'a Classes, machines: &'a mut [Machine]) -> Self {
+    fn new(classes: &'a Classes, machines: &'a mut [Machine], effort: u64) -> Self {
         let free = |r: usize| {
             machines
                 .iter()
@@ -106,7 +109,14 @@ impl<'a> Filler<'a> {
             classes,
             machines,
             total,
+            effort,
         }
+    }
+
+    /// Whether there is effort left for so many looks.
+    fn afford(&mut self, looks: usize) -> bool {
+        self.effort = self.effort.saturating_sub(looks as u64);
+        self.effort > 0
     }
 
     fn size(&self, class: usize) -> f64 {
@@ -131,7 +141,7 @@ impl<'a> Filler<'a> {
 
     /// Fill one machine from what is left of each class.
     fn fill(&mut self, index: usize, left: &mut [i64]) {
-        loop {
+        while self.afford(left.len()) {
             let machine = &self.machines[index];
             let fitting = (0..left.len()).filter(|&class| {
                 left[class] > 0
@@ -152,6 +162,13 @@ impl<'a> Filler<'a> {
 
     /// Place one task on the tightest machine.
     fn place(&mut self, class: usize) -> bool {
+        self.place_at(class).is_some()
+    }
+
+    fn place_at(&mut self, class: usize) -> Option<usize> {
+        if !self.afford(self.machines.len()) {
+            return None;
+        }
         let (request, devices) = (self.classes.request(class), self.classes.devices[class]);
         let fitting = (0..self.machines.len()).filter(|&index| {
             self.classes.admits(class, index) && self.machines[index].fits(request, devices)
@@ -160,11 +177,9 @@ impl<'a> Filler<'a> {
             let free = self.machines[index].free.iter().zip(&self.total);
             free.map(|(&free, total)| free.max(0) as f64 / total).sum()
         };
-        let Some(index) = fitting.min_by(|&a, &b| left(a).total_cmp(&left(b))) else {
-            return false;
-        };
+        let index = fitting.min_by(|&a, &b| left(a).total_cmp(&left(b)))?;
         self.put(class, index);
-        true
+        Some(index)
     }
 
     fn put(&mut self, class: usize, index: usize) {
@@ -174,13 +189,16 @@ impl<'a> Filler<'a> {
 
     /// All of a gang or nothing.
     fn place_all(&mut self, need: &[(usize, i64)]) -> bool {
-        let before = self.machines.to_vec();
+        let mut placed: Vec<usize> = Vec::new();
         for &(class, count) in need {
             for _ in 0..count {
-                if !self.place(class) {
-                    self.machines.clone_from_slice(&before);
+                let Some(index) = self.place_at(class) else {
+                    for &index in placed.iter().rev() {
+                        self.machines[index].take_last(self.classes);
+                    }
                     return false;
-                }
+                };
+                placed.push(index);
             }
         }
         true

@@ -23,6 +23,8 @@ const TRIED_PER_CLASS: i64 = 8;
 /// So many machines are ruined in a round, and so many to make a gang give way.
 const RUINS: usize = 3;
 const RUINS_FOR_GANG: usize = 8;
+/// After so many rounds without a gain the search is over.
+const PATIENCE: u64 = 2_500;
 /// What was removed is held against so many machines: all of a small cluster, some of a large one.
 const OTHERS: usize = 48;
 
@@ -39,18 +41,19 @@ pub fn improve(
     limits: Limits,
 ) {
     if let Some(first) = first {
-        start_better(classes, machines, demand, first);
+        start_better(classes, machines, demand, first, limits.effort / 2);
     }
     let start = (machines.to_vec(), demand.clone());
     let before = value(classes, machines, demand);
     let mut search = Search::new(classes, machines, demand, limits);
-    for round in 0..limits.rounds {
-        if search.effort >= limits.effort || search.occupied.is_empty() {
-            break;
-        }
-        search.exploring = round < limits.rounds / 2 && search.someone_waits();
-        search.round(round % 2 == 0);
+    let mut left = limits.rounds;
+    if search.someone_waits() {
+        search.exploring = true;
+        search.run(left / 2, limits.effort);
+        search.exploring = false;
+        left -= left / 2;
     }
+    search.run(left, limits.effort);
     if value(classes, machines, demand) < before {
         machines.clone_from_slice(&start.0);
         *demand = start.1;
@@ -58,9 +61,15 @@ pub fn improve(
 }
 
 /// Take the packing from scratch if it is better than the given one.
-fn start_better(classes: &Classes, machines: &mut [Machine], demand: &mut Demand, first: &First) {
+fn start_better(
+    classes: &Classes,
+    machines: &mut [Machine],
+    demand: &mut Demand,
+    first: &First,
+    effort: u64,
+) {
     let mut other = (machines.to_vec(), demand.clone());
-    if refill(classes, &mut other.0, &mut other.1, first)
+    if refill(classes, &mut other.0, &mut other.1, first, effort)
         && value(classes, &other.0, &other.1) > value(classes, machines, demand)
     {
         machines.clone_from_slice(&other.0);
@@ -141,12 +150,29 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// One round: ruin, recreate, keep or undo.
-    fn round(&mut self, by_cost: bool) {
-        let before = (self.tally.clone(), self.worth());
+    /// So many rounds, or until nothing has been gained for long.
+    fn run(&mut self, rounds: u64, effort: u64) {
+        let mut in_vain = 0;
+        for round in 0..rounds {
+            let spent = self.effort >= effort || self.occupied.is_empty();
+            if spent || in_vain == PATIENCE || (self.exploring && !self.someone_waits()) {
+                return;
+            }
+            let gained = self.round(round % 2 == 0);
+            in_vain = if gained { 0 } else { in_vain + 1 };
+        }
+    }
+
+    /// One round: ruin, recreate, keep or undo; whether something was gained.
+    fn round(&mut self, by_cost: bool) -> bool {
+        let before = (
+            self.tally.placed.clone(),
+            self.tally.floor.clone(),
+            self.worth(),
+        );
         let turned = self.choose_gangs();
         let Some(ruins) = self.choose_ruins(&turned) else {
-            return;
+            return false;
         };
         for &gang in &turned {
             self.turn(gang);
@@ -160,15 +186,18 @@ impl<'a> Search<'a> {
             }
         }
         self.recreate(&removed, &ruins, by_cost);
-        if self.is_no_worse(&before.0, before.1) {
+        let gain = self.gain(before.0.iter().sum(), before.2);
+        if gain.is_some_and(|gain| gain >= 0) {
             self.commit();
         } else {
             for &gang in &turned {
                 self.turn(gang);
             }
-            self.tally = before.0;
+            self.tally.placed = before.0;
+            self.tally.floor = before.1;
             self.rollback();
         }
+        gain.is_some_and(|gain| gain > 0)
     }
 
     /// Which gangs to turn in this round: open one, close one, or one for the other.
@@ -319,22 +348,23 @@ impl<'a> Search<'a> {
         best.map(|(_, index)| index).or(overlooked)
     }
 
-    fn is_no_worse(&self, before: &Tally, worth_before: i64) -> bool {
+    /// By how much the packing is better than before, in units, worth or cost; None if it must not
+    /// be.
+    fn gain(&self, placed_before: i64, worth_before: i64) -> Option<i64> {
         if !self.tally.is_valid() {
-            return false;
+            return None;
         }
         if self.exploring {
-            let now: i64 = self.tally.placed.iter().sum();
-            return now >= before.placed.iter().sum();
+            return Some(self.tally.placed.iter().sum::<i64>() - placed_before);
         }
-        let worth = self.worth();
-        if worth != worth_before {
-            return worth > worth_before;
+        let more = self.worth() - worth_before;
+        if more != 0 {
+            return Some(more);
         }
-        let changes = self.undo.iter().map(|(index, old)| {
-            self.machines[*index].cost(self.classes, *index) - old.cost(self.classes, *index)
+        let saved = self.undo.iter().map(|(index, old)| {
+            old.cost(self.classes, *index) - self.machines[*index].cost(self.classes, *index)
         });
-        changes.sum::<i64>() <= 0
+        Some(saved.sum())
     }
 
     fn touch(&mut self, index: usize) {

@@ -488,7 +488,7 @@ fn a_packing_from_scratch_is_taken_where_it_is_better() {
     });
     let limits = Limits {
         rounds: 0,
-        effort: 0,
+        effort: 1_000,
         seed: 0,
     };
     improve(

@@ -12,6 +12,7 @@ from afflux.cluster.state import State
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, settle
 from afflux.plan.demand import count_classes
@@ -37,18 +38,29 @@ def flow(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
 
 
 def fcfs(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
-    """The longest run of groups from the head of the queue that fit together."""
+    """The longest run of groups from the head of the queue that fit, one after the other."""
+    # Most often only a few can start: look at a few, and at twice as many while all of them fit.
+    window = 8
+    while True:
+        admission = _run_from_head(state, pricing, queue[:window])
+        if len(admission.groups) < window:
+            return admission
+        window *= 2
+
+
+def _run_from_head(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
     hopeful = list(
-        takewhile(lambda group: all(pricing.prices(t.shape).room.any() for t in group.tasks), queue)
+        takewhile(
+            lambda group: all(pricing.prices(shape).room.any() for shape, _ in group.shapes), queue
+        )
     )
     if not hopeful:
         return Admission((), ())
-    shapes = list({task.shape: None for group in hopeful for task in group.tasks})
-    numbers = {shape: number for number, shape in enumerate(shapes)}
-    book = Book(state, shapes, [pricing.prices(shape) for shape in shapes])
-    admitted = list(
-        takewhile(lambda group: place_gang(book, count_classes(group, numbers)), hopeful)
-    )
+    numbers: dict[Shape, int] = {}
+    needs = [count_classes(group, numbers) for group in hopeful]
+    book = Book(state, list(numbers), [pricing.prices(shape) for shape in numbers])
+    count = sum(1 for _ in takewhile(lambda need: place_gang(book, need), needs))
+    admitted = hopeful[:count]
     return Admission(admitted, settle(book, state, admitted))
 
 

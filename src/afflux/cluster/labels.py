@@ -29,6 +29,7 @@ class LabelColumns:
         self._words: dict[str, dict[str | None, int]] = {}
         self._columns: dict[str, NDArray[np.int32]] = {}
         self._taint_codes: list[int] = []
+        self._taint_column: NDArray[np.intp] | None = None
         self._taint_sets: dict[tuple[Taint, ...], int] = {}
 
     def set(self, row: int, machine: Machine | None) -> None:
@@ -44,6 +45,7 @@ class LabelColumns:
         for key, codes in self._codes.items():
             codes[row] = self._code(key, _value(machine, key))
         self._columns.clear()
+        self._taint_column = None
 
     def accepted(self, requirement: Requirement, key: str, rows: Rows) -> BoolColumn:
         """The machines whose value for `key` satisfies the requirement."""
@@ -85,7 +87,9 @@ class LabelColumns:
         table = np.zeros(len(self._taint_sets), np.int64)
         for taints, value in verdict:
             table[self._taint_sets[taints]] = value
-        return table[np.asarray(self._taint_codes, np.intp)[rows]]
+        if self._taint_column is None:
+            self._taint_column = np.asarray(self._taint_codes, np.intp)
+        return table[self._taint_column[rows]]
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:

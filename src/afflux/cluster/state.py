@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from afflux.cluster.labels import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.model.devices import choose_devices, take_devices
+from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from afflux.model.task import Shape, Task
@@ -89,6 +90,8 @@ class State:
     def set_machine(self, machine: Machine) -> int:
         """Add a machine or replace what is known of it; what runs there stays."""
         row = self.rows.get(machine.name)
+        if row is not None and self._machines[row] == machine:
+            return row
         if row is None:
             row = self._spare.pop() if self._spare else self._grow()
             self.rows[machine.name] = row
@@ -149,6 +152,8 @@ class State:
                 self.free_devices[row], devices, task.shape.devices.milli
             )
         requests = self.requests(task.shape)  # may add a column to what is used
+        if int((self.used[row] + requests).min()) < 0:
+            raise InputError(f"{machine}: what its tasks ask for adds up to more than 64 bits hold")
         self.used[row] += requests
         self.running[row] += 1
         self._held[task.id] = Held(task, row, devices)

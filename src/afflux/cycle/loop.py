@@ -57,7 +57,7 @@ class Cycle:
             self._observe(event)
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         decided = self._scheduler.decide(self.state, self.queue.considered())
-        check_plan(self.state, decided.placed, decided.placements)
+        check_plan(self.state, decided.placed, decided.placements, self.policies)
         check_complete(decided.placed, decided.placements)
         # 8. commit: assumed first, so that nobody is given the same place; what fails waits again
         for placement in decided.placements:
@@ -74,9 +74,9 @@ class Cycle:
         match event:
             case MachineSet(machine):
                 self.state.set_machine(machine)
-            case MachineGone(name):
+            case MachineGone(name) if name in self.state.rows:
                 self.state.remove_machine(name)
-            case TaskRuns(task, machine):
+            case TaskRuns(task, machine) if machine in self.state.rows:
                 self.state.place(task, machine)
             case TaskEnded(task_id):
                 self.state.remove(task_id)
@@ -84,6 +84,9 @@ class Cycle:
                 self.queue.add(group)
             case GroupWithdrawn(name):
                 self.queue.discard(name)
+            case MachineGone() | TaskRuns():
+                # Reports cross on the way; about an unknown machine there is nothing to do.
+                pass
 
     def _forget(self, failed: Iterable[Placement], placed: Iterable[Group]) -> None:
         """Groups leave the queue; members that were not bound keep their group's place there."""

@@ -33,5 +33,5 @@ class Optimising:
         admission = self._strategy(state, self._pricing, queue)
         best = plan_round(state, self._pricing, admission.groups)
         if admission.witness is not None and len(best.placed) < len(admission.groups):
-            return best.instead(tuple(admission.groups), admission.witness)
+            return Round(admission.witness, tuple(admission.groups), best.solves)
         return best

@@ -1,8 +1,9 @@
 """A group: tasks that start together or not at all. A task on its own is a group of one."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
-from afflux.model.task import Task
+from afflux.model.task import Shape, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,12 @@ class Group:
     priority: int = 0
     ready_seconds: float = 0.0
     run_seconds: float | None = None
+    # How many members of each shape; counted once, because every cycle asks.
+    shapes: tuple[tuple[Shape, int], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        counts = Counter(task.shape for task in self.tasks)
+        object.__setattr__(self, "shapes", tuple(counts.items()))
 
     @property
     def is_gang(self) -> bool:

@@ -48,7 +48,6 @@ class Routed:
 
     units: Table
     cost: int
-    arcs: int
 
 
 def route(sources: list[Source], offer: Offer) -> Routed:
@@ -86,7 +85,7 @@ def route(sources: list[Source], offer: Offer) -> Routed:
         first_machine + slot_machine,
         np.full(len(slot_machine), sink),
         np.where(flat, slots, 1)[slot_machine],
-        (offer.slot_cost[used] + 0)[slot_machine] + step * offer.slope[used][slot_machine],
+        offer.slot_cost[used][slot_machine] + step * offer.slope[used][slot_machine],
     )
     supply = np.zeros(sink + 1, np.int64)
     supply[: len(sources)] = [len(source.waiting) for source in sources]
@@ -94,7 +93,7 @@ def route(sources: list[Source], offer: Offer) -> Routed:
     solution = solve(supply, *arcs.columns())
     units = np.zeros_like(offer.room)
     units[classes, machines] = solution.flow[placing : placing + len(classes)]
-    return Routed(units, solution.cost, arcs.count)
+    return Routed(units, solution.cost)
 
 
 class _Arcs:

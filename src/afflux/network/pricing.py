@@ -12,12 +12,16 @@ import numpy as np
 
 from afflux.cluster.machines import Column, Machines
 from afflux.cluster.state import State
+from afflux.model.errors import InputError
 from afflux.model.task import Shape
 from afflux.policies import fit
 from afflux.policies.policy import Policy, Weighted, admitted_by
 
-# Classes whose columns are kept; 12,500 machines and 512 classes are about 150 MB.
+# Cells (classes times machines) whose columns are kept, about 300 MB; and classes at the least.
+KEPT_CELLS = 12_000_000
 KEPT_CLASSES = 512
+# What a task may cost on a machine: sums over whole clusters stay far within 64 bits.
+LARGEST_COST = 1 << 40
 
 
 @dataclass(slots=True)
@@ -56,7 +60,7 @@ class Pricing:
             known.slope[rows] = fresh.slope
             known.as_of = self._state.version
         self._known.move_to_end(shape)
-        while len(self._known) > KEPT_CLASSES:
+        while len(self._known) > max(KEPT_CLASSES, KEPT_CELLS // max(1, len(self._state))):
             self._known.popitem(last=False)
         return known
 
@@ -75,6 +79,25 @@ class Pricing:
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
         for weighted in self._soft:
-            cost += weighted.weight * weighted.policy.cost(shape, machines)
-            slope += weighted.weight * weighted.policy.slope(shape, machines)
+            policy = weighted.policy
+            cost += weighted.weight * _checked(policy, "cost", policy.cost(shape, machines), cost)
+            slope += weighted.weight * _checked(
+                policy, "slope", policy.slope(shape, machines), cost
+            )
         return Prices(room, cost, slope, self._state.version)
+
+
+def _checked(policy: Policy, what: str, answer: Column, like: Column) -> Column:
+    """A policy may come from anywhere: what is not a column of costs is refused by its name."""
+    column = np.asarray(answer)
+    if column.shape != like.shape or column.dtype.kind not in "iu":
+        found = f"{column.dtype} of shape {column.shape}"
+        raise InputError(
+            f"policy {type(policy).__name__}: {what}: {found}; expected {len(like)} integers"
+        )
+    if len(column) and not 0 <= int(column.min()) <= int(column.max()) <= LARGEST_COST:
+        worst = int(column.min()) if column.min() < 0 else int(column.max())
+        raise InputError(
+            f"policy {type(policy).__name__}: {what}: {worst}; expected 0 to {LARGEST_COST}"
+        )
+    return column

@@ -7,6 +7,7 @@ nobody can use goes back.
 """
 
 import sys
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +33,10 @@ def _enter(book: Book, level: Level, units: Table) -> Table:
     accepted = np.where(clash, 0, units)
     safe = np.flatnonzero(accepted.any(axis=0))
     book.place_table(accepted, safe)
-    order = _queue_order(level, len(units))
+    first = _first_in_queue(level, len(units))
     for row in np.flatnonzero(clash & units.any(axis=0)):
-        for number in order:
+        proposed: list[int] = np.flatnonzero(units[:, row]).tolist()
+        for number in sorted(proposed, key=first.__getitem__):
             count = min(int(units[number, row]), int(book.room[number, row]))
             if count:
                 book.place(number, int(row), count)
@@ -42,8 +44,8 @@ def _enter(book: Book, level: Level, units: Table) -> Table:
     return accepted
 
 
-def _queue_order(level: Level, classes: int) -> list[int]:
-    """Classes by their longest waiting member."""
+def _first_in_queue(level: Level, classes: int) -> list[int]:
+    """The place of each class's longest waiting member."""
     first = [sys.maxsize] * classes
     for gang in level.waiting_gangs():
         for number in gang.need:
@@ -51,7 +53,7 @@ def _queue_order(level: Level, classes: int) -> list[int]:
     for number, singles in level.singles.items():
         if singles.left:
             first[number] = min(first[number], singles.positions[singles.taken])
-    return sorted(range(classes), key=first.__getitem__)
+    return first
 
 
 def _hand_out(level: Level, gangs: list[Gang], accepted: Table) -> tuple[bool, Table]:
@@ -79,7 +81,7 @@ def _hand_to_singles(level: Level, number: int, spare: Table, before: int | None
         return False
     ahead = singles.left
     if before is not None:
-        ahead = int(np.searchsorted(singles.positions, before)) - singles.taken
+        ahead = bisect_left(singles.positions, before) - singles.taken
     count = min(ahead, int(spare[number]))
     if count <= 0:
         return False

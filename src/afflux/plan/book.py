@@ -4,7 +4,7 @@ Tasks of one class are interchangeable, so the book counts units of classes on m
 task gets which unit is settled when the round is over.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ class Book:
         self.count: Table = np.zeros(self.room.shape[1], np.int64)
         self.slope: Table = np.zeros(self.room.shape[1], np.int64)
         self._with_devices = [n for n, shape in enumerate(shapes) if shape.devices is not None]
+        self._refused: set[tuple[tuple[int, int], ...]] = set()
         self._log: list[tuple[int, int, int, list[tuple[int, ...]]]] = []
         self._taken: dict[tuple[int, int], list[tuple[int, ...]]] = {}
 
@@ -62,6 +63,11 @@ class Book:
             np.minimum(slots, np.where(least > 0, limit, slots), out=slots)
         return Offer(self.room, self.cost, self.slope * self.count, self.slope, slots)
 
+    def dearest(self) -> int:
+        """More than any single placement of this round can cost, its slot included."""
+        slots = np.minimum(self.offer().slots, self.most.sum(axis=0))
+        return int(self.cost.max(initial=0) + (self.slope * slots).max(initial=0))
+
     def marginal(self, number: int) -> Table:
         """What one more task of a class costs on each machine, its slot included."""
         return self.cost[number] + self.slope * self.count
@@ -78,8 +84,17 @@ class Book:
 
     def remove(self, number: int, row: int, count: int = 1) -> None:
         """Take units of this round off a machine."""
+        self._refused.clear()
         self._log.append((number, row, -count, self._release(number, row, count)))
         self.refresh(np.array([row]))
+
+    def remember_refusal(self, need: Mapping[int, int]) -> None:
+        """There is no room for so many of these classes together, as long as nothing leaves."""
+        self._refused.add(tuple(sorted(need.items())))
+
+    def has_refused(self, need: Mapping[int, int]) -> bool:
+        """Whether that is known; rolling back only undoes what came after it."""
+        return tuple(sorted(need.items())) in self._refused
 
     def mark(self) -> int:
         """A point to roll back to."""
@@ -139,6 +154,7 @@ class Book:
         for number, row, devices in units:
             self._take(number, row, 1, [devices] if devices else [])
         self._log.clear()
+        self._refused.clear()
         self.refresh(np.arange(len(self.count)))
 
     def uses_devices(self, units: Table) -> NDArray[np.bool_]:

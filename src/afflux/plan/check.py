@@ -1,11 +1,14 @@
 """The checker: the last word on every plan.
 
 It knows every constraint and nothing of how the plan was made: no classes, no columns, no book.
-Each placement is judged task by task against the machines as the cluster reports them. A plan
-that does not pass is a defect of the planner, never something to bind.
+Each placement is judged task by task against the machines as the cluster reports them; policies
+that other packages bring are asked again. A plan that does not pass is a defect of the planner,
+never something to bind.
 """
 
 from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from afflux.cluster.state import State
 from afflux.model import reason
@@ -15,13 +18,19 @@ from afflux.model.placement import Placement
 from afflux.model.resources import amount_of
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
 from afflux.model.task import Shape
+from afflux.policies.policy import Policy
 
 
 class PlanError(AssertionError):
     """A plan that must not be carried out; the message says which rule it breaks where."""
 
 
-def check_plan(state: State, groups: Iterable[Group], placements: Sequence[Placement]) -> None:
+def check_plan(
+    state: State,
+    groups: Iterable[Group],
+    placements: Sequence[Placement],
+    policies: Sequence[Policy] = (),
+) -> None:
     """Raise PlanError unless every placement is allowed, everything fits, every group is whole."""
     _check_groups(groups, placements)
     asked: dict[str, dict[str, int]] = {}
@@ -43,6 +52,7 @@ def check_plan(state: State, groups: Iterable[Group], placements: Sequence[Place
         _take_devices(placement, devices.setdefault(name, list(state.free_devices[row])))
     for name, sums in asked.items():
         _check_sums(state, name, sums)
+    _check_policies(state, list(admitted), policies)
 
 
 def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
@@ -67,6 +77,21 @@ def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> N
             raise PlanError(f"{blocked.name} must wait: {blocked.blocked}")
     if strangers := placed - known:
         raise PlanError(f"{min(strangers)} was placed without waiting for it")
+
+
+def _check_policies(
+    state: State, pairs: Sequence[tuple[Shape, str]], policies: Sequence[Policy]
+) -> None:
+    """Ask every policy about every pair of shape and machine."""
+    machines: dict[Shape, list[str]] = {}
+    for shape, name in pairs:
+        machines.setdefault(shape, []).append(name)
+    for shape, names in machines.items():
+        view = state.view(np.array([state.rows[name] for name in names]))
+        for policy in policies:
+            for name, admits in zip(names, policy.admits(shape, view), strict=True):
+                if not admits:
+                    raise PlanError(f"{name}: {policy.reason}")
 
 
 def _refusal(shape: Shape, machine: Machine) -> str | None:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from afflux.model.group import Group
 from afflux.model.task import Shape
 
-# What it costs to leave a task waiting: more than any placement, so that waiting is never chosen
-# while there is room. A task that has waited a day longer than the newest counts as two.
+# What it costs to leave a task waiting, unless placements are as dear: then twice the dearest, so
+# that waiting is never chosen while there is room. A task that has waited a day longer than the
+# newest counts as two.
 WAITING_COST = 2_560_000
 DOUBLED_AFTER_SECONDS = 86_400
 
@@ -76,6 +77,17 @@ class Demand:
         """What leaving the rest waiting costs."""
         return sum(level.waiting_cost() for level in self.levels)
 
+    def keep_waiting_dearest(self, dearest: int) -> None:
+        """Make waiting cost more than placing, where one placement may cost as much as this."""
+        factor = 1 + 2 * dearest // WAITING_COST
+        if factor == 1:
+            return
+        for level in self.levels:
+            for singles in level.singles.values():
+                singles.waiting *= factor
+            for gang in level.gangs:
+                gang.waiting_cost *= factor
+
 
 def gather_demand(groups: Sequence[Group]) -> Demand:
     """Sort groups, which come in queue order, into levels and classes."""
@@ -106,11 +118,7 @@ def gather_demand(groups: Sequence[Group]) -> Demand:
 
 def count_classes(group: Group, index: dict[Shape, int]) -> dict[int, int]:
     """How many tasks of each class a group has; classes not in the index yet are added to it."""
-    need: dict[int, int] = {}
-    for task in group.tasks:
-        number = index.setdefault(task.shape, len(index))
-        need[number] = need.get(number, 0) + 1
-    return need
+    return {index.setdefault(shape, len(index)): count for shape, count in group.shapes}
 
 
 def count_tasks(demand: Demand) -> NDArray[np.int64]:

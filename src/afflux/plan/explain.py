@@ -11,6 +11,7 @@ import numpy as np
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
+from afflux.model.resources import PODS
 from afflux.model.task import Shape
 from afflux.policies import fit
 from afflux.policies.policy import Policy
@@ -38,7 +39,9 @@ def verdicts(state: State, policies: Sequence[Policy], shape: Shape) -> Verdicts
         if first is not None:
             answers[machine.name] = (first,)
             continue
-        reasons = [reason.insufficient(state.resource_names[i]) for i in _in_order(lacking[row])]
+        names = [state.resource_names[i] for i in np.flatnonzero(lacking[row])]
+        # Pods first, then as the resources are known: the order of kube-scheduler's messages.
+        reasons = [reason.insufficient(name) for name in sorted(names, key=lambda n: n != PODS)]
         if no_devices[row]:
             reasons.append(reason.DEVICES)
         answers[machine.name] = tuple(reasons)
@@ -71,13 +74,3 @@ def why_waiting(
                 sentence = f"behind others in the queue; {open_to}/{total} nodes have room for it."
             answers[task.id] = sentence
     return answers
-
-
-def _in_order(lacking: np.ndarray) -> list[int]:
-    """Pods first, then as the resources are known: the order of kube-scheduler's messages."""
-    found = [int(i) for i in np.flatnonzero(lacking)]
-    return sorted(found, key=lambda i: (i != PODS_INDEX, i))
-
-
-# State lists cpu, memory, ephemeral storage and pods first.
-PODS_INDEX = 3

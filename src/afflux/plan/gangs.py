@@ -36,6 +36,15 @@ class Seat:
 
 def place_gang(book: Book, need: Need) -> bool:
     """Place the whole gang if there is room for it; otherwise leave the book as it was."""
+    if book.has_refused(need):
+        return False
+    if _place(book, need):
+        return True
+    book.remember_refusal(need)
+    return False
+
+
+def _place(book: Book, need: Need) -> bool:
     for number, count in need.items():
         if np.minimum(book.room[number], count).sum() < count:
             return False
@@ -58,11 +67,11 @@ def _place_greedily(book: Book, need: Need) -> bool:
     mark = book.mark()
     for number in sorted(need, key=lambda n: int(np.minimum(book.room[n], need[n]).sum())):
         missing = need[number]
-        for row in np.argsort(book.marginal(number), kind="stable"):
+        rows = np.flatnonzero(book.room[number])
+        for row in map(int, rows[np.argsort(book.marginal(number)[rows], kind="stable")]):
             count = min(missing, int(book.room[number, row]))
-            if count:
-                book.place(number, int(row), count)
-                missing -= count
+            book.place(number, row, count)
+            missing -= count
             if not missing:
                 break
         if missing:
@@ -106,6 +115,8 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
     missing = np.zeros([count + 1 for count in counts], bool)
     missing[counts] = True
     trail: list[tuple[int, list[tuple[int, ...]], np.ndarray]] = []
+    # Machines that look alike are of no more use once one of them has led to nothing new.
+    useless: set[tuple[object, ...]] = set()
     work = 0
     for row in map(int, rows):
         signature = (
@@ -113,6 +124,8 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
             book.free_devices[row],
             book.admitted[numbers, row].tobytes(),
         )
+        if signature in useless:
+            continue
         if signature not in moves:
             moves[signature] = _moves(book, numbers, counts, row)
         options = moves[signature]
@@ -121,8 +134,13 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
         work += states * len(options)
         if work > LARGEST_SEARCH:
             return None
+        after = missing | _after(missing, options)
+        if np.array_equal(after, missing):
+            useless.add(signature)
+            continue
+        useless.clear()
         trail.append((row, options, missing))
-        missing = missing | _after(missing, options)
+        missing = after
         if missing[(0,) * len(counts)]:
             return _trace(book, numbers, trail)
     return None

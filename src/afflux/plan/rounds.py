@@ -3,12 +3,12 @@
 Several resources make placement a packing problem that no flow states exactly. So the flow
 proposes, the book disposes: what fits is accepted in queue order, room is computed again on the
 machines it touched, and only the rest is routed again. Each pass places a task or closes a gang;
-after a few passes, exact best-fit with bounded swaps finishes. Priorities are strict: a level is
+after a few passes, an exact bounded search finishes. Priorities are strict: a level is
 finished before the next one is looked at.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,34 +34,33 @@ class Round:
 
     `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the
     relaxed knapsack where not everything fits, says no plan can undercut, level by level given the
-    levels above. Groups that fit nowhere even alone are in neither.
+    levels above. Groups without room even alone are in neither.
     """
 
     placements: tuple[Placement, ...]
     placed: tuple[Group, ...]
-    solves: int
-    cost: int
-    bound: int
+    solves: int = 0
+    cost: int | None = None
+    bound: int | None = None
 
     @property
-    def gap(self) -> float:
-        """How much dearer the plan is than the bound, as a share of the bound."""
+    def gap(self) -> float | None:
+        """How much dearer the plan is than the bound, as a share of the bound; None if unknown."""
+        if self.cost is None or self.bound is None:
+            return None
         return (self.cost - self.bound) / max(1, abs(self.bound))
-
-    def instead(self, placed: tuple[Group, ...], placements: tuple[Placement, ...]) -> "Round":
-        """Another placement in the place of this one, whose figures are kept."""
-        return replace(self, placed=placed, placements=placements)
 
 
 def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round:
     """Place as many of these groups, which come in queue order, as well as possible."""
     hopeful = _hopeful(pricing, groups)
     if not hopeful:
-        return Round((), (), 0, 0, 0)
+        return Round((), (), cost=0, bound=0)
     demand = gather_demand(hopeful)
     prices = [pricing.prices(shape) for shape in demand.shapes]
     book = Book(state, demand.shapes, prices)
     book.set_slope(prices, count_tasks(demand))
+    demand.keep_waiting_dearest(book.dearest())
     solves = 0
     bound = 0
     for level in demand.levels:
@@ -79,19 +78,20 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     placed = _placed(demand)
     placements = settle(book, state, placed)
     cost = book.placement_cost() + demand.waiting_cost()
+    # A bound takes the levels above as given; moving them may have undercut it.
     return Round(placements, placed, solves, cost, min(bound, cost))
 
 
 def _hopeful(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
-    """Groups whose every member finds some machine with room; the others wait at no expense."""
-    has_room: dict[Shape, bool] = {}
+    """Groups for whose members of each shape there is room; the others wait at no expense."""
+    rooms: dict[Shape, int] = {}
     found: list[Group] = []
     for group in groups:
-        for task in group.tasks:
-            shape = task.shape
-            if shape not in has_room:
-                has_room[shape] = bool(pricing.prices(shape).room.any())
-            if not has_room[shape]:
+        for shape, count in group.shapes:
+            room = rooms.get(shape)
+            if room is None:
+                room = rooms[shape] = int(pricing.prices(shape).room.sum())
+            if room < count:
                 break
         else:
             found.append(group)

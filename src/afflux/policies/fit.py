@@ -27,10 +27,13 @@ def room(free: NDArray[np.int64], requests: NDArray[np.int64]) -> Column:
 
 def rooms(free: NDArray[np.int64], requests: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same for several classes at once: a row per class, a column per machine."""
-    asked = requests > 0
-    counts = free[None, :, :] // np.where(asked, requests, 1)[:, None, :]
-    counts = np.where(asked[:, None, :], counts, UNLIMITED)
-    return np.maximum(counts.min(axis=2, initial=UNLIMITED), 0)
+    fitting = np.full((len(requests), len(free)), UNLIMITED, np.int64)
+    for resource in range(requests.shape[1]):
+        asking = np.flatnonzero(requests[:, resource])
+        if len(asking):
+            counts = free[None, :, resource] // requests[asking, resource, None]
+            fitting[asking] = np.minimum(fitting[asking], counts)
+    return np.maximum(fitting, 0, out=fitting)
 
 
 def device_room(free: list[tuple[int, ...]], request: DeviceRequest) -> Column:

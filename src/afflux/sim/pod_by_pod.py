@@ -83,7 +83,7 @@ class PodByPod:
                 self._defaulted[task.id] = counted(asked) - asked
             placements.append(Placement(task, state.name_of(row), devices))
             placed.append(group)
-        return Round(tuple(placements), tuple(placed), 0, 0, 0)
+        return Round(tuple(placements), tuple(placed))
 
     def _counted_by_default(self, state: State) -> NDArray[np.int64]:
         """What running tasks that ask for nothing count as, by resource and machine."""
