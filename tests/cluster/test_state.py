@@ -175,7 +175,11 @@ def test_more_machines_than_were_reserved_for():
 
 def test_what_adds_up_to_more_than_64_bits_is_refused_and_changes_nothing():
     state = State([machine("m", memory=LARGEST_AMOUNT)])
+    large = shape(memory=LARGEST_AMOUNT)
+    fitting = (2**63 - 1) // LARGEST_AMOUNT
+    for i in range(fitting):
+        state.place(task(f"t{i}", large), "m")
     with pytest.raises(InputError, match="m: what its tasks ask for adds up to more"):
-        for i in range(2000):
-            state.place(task(f"t{i}", shape(memory=LARGEST_AMOUNT)), "m")
-    assert (state.used[: len(state)] >= 0).all()
+        state.place(task("one more", large), "m")
+    assert state.running[0] == fitting
+    assert state.view().used("memory").tolist() == [fitting * LARGEST_AMOUNT]

@@ -137,6 +137,9 @@ class State:
         the tightest that fit.
         """
         row = self.rows[machine]
+        requests = self.requests(task.shape)  # may add a column to what is used
+        if int((self.used[row] + requests).min()) < 0:
+            raise InputError(f"{machine}: what its tasks ask for adds up to more than 64 bits hold")
         held = self._held.get(task.id)
         if held is not None:
             same = held.row == row and held.task.shape.devices == task.shape.devices
@@ -151,9 +154,6 @@ class State:
             self.free_devices[row] = take_devices(
                 self.free_devices[row], devices, task.shape.devices.milli
             )
-        requests = self.requests(task.shape)  # may add a column to what is used
-        if int((self.used[row] + requests).min()) < 0:
-            raise InputError(f"{machine}: what its tasks ask for adds up to more than 64 bits hold")
         self.used[row] += requests
         self.running[row] += 1
         self._held[task.id] = Held(task, row, devices)
