@@ -35,6 +35,8 @@ from oracles.random_clusters import Generator
 from oracles.scalar import World, broken_rules, fits_somewhere
 
 BATCHES = 40
+# So many of them belong to the inner loop.
+QUICK_BATCHES = 6
 CLUSTERS_PER_BATCH = 100
 
 
@@ -147,7 +149,11 @@ def overlooked(highs: Highs, story: Story) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(
+    "batch",
+    [*range(QUICK_BATCHES)]
+    + [pytest.param(b, marks=pytest.mark.slow) for b in range(QUICK_BATCHES, BATCHES)],
+)
 def test_rounds_never_break_a_rule_and_leave_nobody_waiting_for_whom_there_is_room(
     batch: int, highs: Highs
 ):

@@ -384,6 +384,7 @@ def cluster(drawn: list[tuple]) -> tuple[State, list[Node]]:
     return state, scalar
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=500)
 @given(nodes, pods, st.booleans())
 def test_the_peer_goes_where_kube_scheduler_would(

@@ -437,6 +437,7 @@ def check_groups(result: Result, whole: bool) -> None:
             assert len({run.bound for run in runs}) == 1, "all at once or none at all"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(machines_strategy, groups_strategy, st.booleans(), st.sampled_from([0.0, 0.0, 3.0]))
 def test_no_machine_is_ever_over_capacity(
