@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from afflux.files import read_all
 from afflux.kube.complaints import field_complaint, shown
 from afflux.kube.yaml_events import Value, documents
 from afflux.model.errors import InputError
@@ -95,7 +96,10 @@ def read_settings(path: str) -> Settings:
 
 def _only_document(path: str) -> Value:
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with Path(path).open("rb") as file:
+            text = read_all(file, path).decode("utf-8-sig")
+    except InputError:
+        raise
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8 text; expected YAML") from None
     except (OSError, ValueError) as error:  # ValueError: a name that no file system can hold

@@ -332,3 +332,11 @@ def test_json_is_ascii_whatever_the_names_are(afflux: Afflux, file: Write) -> No
     answer = afflux("simulate", file("Größe-\U0001f600.swf", GOOD_LOG), "--json")
     assert answer.out.isascii()
     assert json.loads(answer.out)[0]["workload"] == "Größe-\U0001f600"
+
+
+@pytest.mark.parametrize(
+    "command", [("solve",), ("place",), ("simulate",), ("place", "x", "--config")]
+)
+def test_an_endless_file(afflux: Afflux, monkeypatch: pytest.MonkeyPatch, command) -> None:
+    monkeypatch.setattr("afflux.files.LARGEST_FILE", 1 << 22)
+    assert "more than 4 MiB; expected a smaller file" in afflux(*command, "/dev/zero").complaint

@@ -224,6 +224,42 @@ def test_a_constraint_that_is_not_enforced_makes_the_pod_wait_and_is_named(
     assert list(answer["verdicts"]) == ["shop/spread"]
 
 
+def test_a_limit_beside_a_request_does_not_matter(place: Callable[..., Any]) -> None:
+    generous = pod("web")
+    generous["spec"]["containers"][0]["resources"]["limits"] = {"memory": "9223372036854771712"}
+    assert where(place(node("n1"), generous)) == {"shop/web": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"hostNetwork": True, "hostUsers": False}, "spec.hostUsers"),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": "a", "operator": "NotIn", "values": ["-bad-"]}
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                }
+            },
+            "matchExpressions[0].values",
+        ),
+    ],
+)
+def test_what_only_some_nodes_can_run_or_nobody_can_match_waits(
+    place: Callable[..., Any], spec: dict[str, Any], field: str
+) -> None:
+    assert field in why(place(node("n1"), pod("web", **spec)))["shop/web"]
+
+
 def test_a_constraint_that_is_not_enforced_fits_no_node(place: Callable[..., Any]) -> None:
     held = pod("web", schedulingGates=[{"name": "quota"}])
     verdict = place(node("n1"), held, flags=("--explain",))["verdicts"]["shop/web"]["n1"]

@@ -114,3 +114,12 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path):
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="absent"):
         write_starts(small_result(), tmp_path / "absent" / "starts.csv")
+
+
+def test_a_private_file_stays_private(tmp_path: Path) -> None:
+    file = tmp_path / "starts.csv"
+    file.touch(mode=0o600)
+    with replacing(file) as out:
+        out.write("x")
+    assert file.read_text() == "x"
+    assert file.stat().st_mode & 0o777 == 0o600

@@ -6,16 +6,19 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 
+from afflux.files import read_all
 from afflux.model.errors import InputError
 
 
 def read_source(path: str) -> tuple[str, bytes]:
     """The name to use in messages, and the content; `-` is standard input."""
     if path == "-":
-        return "<stdin>", sys.stdin.buffer.read()
+        return "<stdin>", read_all(sys.stdin.buffer, "<stdin>")
     try:
         with open(path, "rb") as file:
-            return path, file.read()
+            return path, read_all(file, path)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a name that no file system can hold
         raise InputError(
             f"{path!r:.200}: {_why(error)}; expected a file that can be read"

@@ -18,6 +18,7 @@ from afflux.model.taints import Effect, Toleration
 OPERATORS: tuple[str, ...] = get_args(Operator)
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Gt", "Lt")
 _EFFECTS: tuple[str, ...] = ("", *get_args(Effect))
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
 _AFFINITY = "spec.affinity.nodeAffinity"
 _REQUIRED = f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution"
@@ -77,6 +78,8 @@ def _term(stated: objects.NodeSelectorTerm, path: str) -> Term | None:
 
 def _requirement(stated: objects.Expression, path: str) -> Requirement:
     values = tuple(sorted(set(stated.values or ())))
+    if wrong := next((value for value in values if not _LABEL_VALUE.fullmatch(value)), None):
+        raise UnusableError(f"{path}.values: {shown(wrong)} can be no label's value")
     match stated.operator:
         case "In" | "NotIn":
             if not values:

@@ -155,11 +155,16 @@ class ContainerPort(Fields, frozen=True, gc=False):
     host_port: Port | None = None
 
 
+class RestartRule(Fields, frozen=True, gc=False):
+    action: str | None = None
+
+
 class Container(Fields, frozen=True, gc=False):
     name: str | None = None
     resources: ContainerResources | None = None
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
 class ContainerStatus(Fields, frozen=True, gc=False):
@@ -204,6 +209,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     resource_claims: tuple[Present, ...] | None = None
     active_deadline_seconds: Int64 | None = None
     host_network: bool | None = None
+    host_users: bool | None = None
 
 
 class PodStatus(Fields, frozen=True, gc=False):

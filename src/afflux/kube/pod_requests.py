@@ -93,8 +93,10 @@ def _container(
     container: objects.Container, path: str, statuses: _Statuses, resize_infeasible: bool
 ) -> Nanos:
     wanted = container.resources or objects.ContainerResources()
-    found = nanos(wanted.limits or {}, f"{path}.resources.limits")
-    found |= nanos(wanted.requests or {}, f"{path}.resources.requests")
+    found = nanos(wanted.requests or {}, f"{path}.resources.requests")
+    # A limit stands in for a request that is missing; any other limit is none of our business.
+    missing = {name: limit for name, limit in (wanted.limits or {}).items() if name not in found}
+    found |= nanos(missing, f"{path}.resources.limits")
     status = statuses.get(container.name)
     if status is None or status.resources is None:
         return found
@@ -114,9 +116,12 @@ def _pod_level(stated: objects.ContainerResources, containers: Nanos) -> Nanos:
     asks for any.
     """
     found = nanos(stated.requests or {}, "spec.resources.requests")
-    for name, amount in nanos(stated.limits or {}, "spec.resources.limits").items():
-        if name not in found and not (name in {CPU, MEMORY} and name in containers):
-            found[name] = amount
+    missing = {
+        name: limit
+        for name, limit in (stated.limits or {}).items()
+        if name not in found and not (name in {CPU, MEMORY} and name in containers)
+    }
+    found |= nanos(missing, "spec.resources.limits")
     return {name: amount for name, amount in found.items() if _may_be_stated_for_pods(name)}
 
 

@@ -62,6 +62,18 @@ def _unsupported_fields(spec: objects.PodSpec) -> Iterator[str]:
         yield "spec.resourceClaims"
     yield from _volumes(spec)
     yield from _host_ports(spec)
+    yield from _declared_features(spec)
+
+
+def _declared_features(spec: objects.PodSpec) -> Iterator[str]:
+    """What only nodes can run that declare the feature (status.declaredFeatures)."""
+    if spec.host_network and spec.host_users is False:
+        yield "spec.hostUsers: false on hostNetwork"
+    for index, container in enumerate(spec.containers or ()):
+        if any(
+            rule.action == "RestartAllContainers" for rule in container.restart_policy_rules or ()
+        ):
+            yield f"spec.containers[{index}].restartPolicyRules: RestartAllContainers"
 
 
 def _volumes(spec: objects.PodSpec) -> Iterator[str]:

@@ -22,14 +22,26 @@ from afflux.plan.ration import Ration
 ROUNDS_PER_TASK = 400
 ROUNDS = 20_000
 EFFORT = 20_000_000
+# All levels of a round together; each may use half of what those before it have left.
+ROUNDS_IN_ALL = 2 * ROUNDS
+FEWEST_ROUNDS = 50
 
 
-def finish(book: Book, demand: Demand, level: Level, rationed: Ration | None) -> None:
-    """Place what is left of a level, by moving what was placed in this round if need be."""
+def finish(
+    book: Book, demand: Demand, level: Level, rationed: Ration | None, rounds_left: int
+) -> int:
+    """Place what is left of a level, by moving what was placed in this round if need be.
+
+    Returns how many rounds of search are left for the levels below.
+    """
     _insert(book, level)
-    if _repack(book, demand, level, rationed):
-        # Lower levels are not looked at yet: the network, not this, decides where they go.
-        sweep(book, [other for other in demand.levels if other.priority >= level.priority])
+    rounds = min(ROUNDS, ROUNDS_PER_TASK * int(book.count.sum()), rounds_left // 2)
+    if rounds < FEWEST_ROUNDS:
+        return rounds_left
+    _repack(book, demand, level, rationed, rounds)
+    # Lower levels are not looked at yet: the network, not this, decides where they go.
+    sweep(book, [other for other in demand.levels if other.priority >= level.priority])
+    return rounds_left - rounds
 
 
 def sweep(book: Book, levels: Sequence[Level]) -> None:
@@ -67,11 +79,9 @@ def _insert(book: Book, level: Level) -> bool:
     return found
 
 
-def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None) -> bool:
-    """Search for a better packing of this round; whether others wait now than before."""
+def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None, rounds: int) -> None:
+    """Search for a better packing of this round."""
     placed = book.units.sum(axis=1)
-    if not placed.any():
-        return False
     # Singles and gangs of this level may come and go; what is placed of others has to stay.
     fixed = placed.copy()
     singles: list[list[int]] = [[] for _ in demand.shapes]
@@ -102,7 +112,7 @@ def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None) -
             [rationed.singles.get(number, 0) for number in range(len(demand.shapes))],
             [gang.position in rationed.gangs for gang in candidates],
         ),
-        rounds=min(ROUNDS, ROUNDS_PER_TASK * int(placed.sum())),
+        rounds=rounds,
         effort=EFFORT,
         seed=0,
     )
@@ -110,7 +120,6 @@ def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None) -
     for gang, is_open in zip(candidates, open_gangs, strict=True):
         gang.placed = is_open
     _count_singles(book, level, fixed)
-    return True
 
 
 def _hopeful(book: Book, gang: Gang) -> bool:

@@ -22,7 +22,7 @@ from afflux.plan.accept import accept
 from afflux.plan.book import Book, settle
 from afflux.plan.demand import Demand, Gang, Level, count_tasks, gather_demand
 from afflux.plan.ration import Ration, ration
-from afflux.plan.repair import finish, sweep
+from afflux.plan.repair import ROUNDS_IN_ALL, finish, sweep
 
 # Passes of routing per level before search takes over.
 PASSES = 8
@@ -63,6 +63,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     demand.keep_waiting_dearest(book.dearest())
     solves = 0
     bound = 0
+    rounds_left = ROUNDS_IN_ALL
     for level in demand.levels:
         before = book.placement_cost()
         below_others = bool(book.count.any())
@@ -73,7 +74,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         waiting = level.waiting_cost()
         # The bound holds as long as the levels above stay where they are: they can be moved.
         if book.placement_cost() - before + waiting > level_bound or (waiting and below_others):
-            finish(book, demand, level, rationed)
+            rounds_left = finish(book, demand, level, rationed, rounds_left)
     sweep(book, demand.levels)
     placed = _placed(demand)
     placements = settle(book, state, placed)

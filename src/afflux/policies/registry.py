@@ -29,7 +29,12 @@ def make_policy(name: str, arguments: Mapping[str, object], where: str) -> Polic
     if not found:
         known = ", ".join(policy_names())
         raise InputError(f"{where}: unknown policy {name!r}; expected one of {known}")
-    factory = found[0].load()
+    try:
+        factory = found[0].load()
+    except Exception as error:
+        raise InputError(f"{where}: policy {name} cannot be loaded: {error}") from error
+    if not (inspect.isclass(factory) and issubclass(factory, Policy)):
+        raise InputError(f"{where}: policy {name} is {factory!r}; expected a class of policies")
     parameters = inspect.signature(factory).parameters
     for key, value in arguments.items():
         if key not in parameters:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from afflux.files import read_all
 from afflux.model.errors import InputError
 from afflux.sim.openb import NODE_COLUMNS, POD_COLUMNS, Table, read_openb
 from afflux.sim.swf import FIELDS, read_swf
@@ -106,9 +107,12 @@ def _kind(first: str, name: str) -> Kind | None:
 
 def _content(source: str) -> bytes:
     if source == STDIN:
-        return sys.stdin.buffer.read()
+        return read_all(sys.stdin.buffer, "stdin")
     try:
-        return Path(source).read_bytes()
+        with Path(source).open("rb") as file:
+            return read_all(file, source)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a name no file system can hold
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"{source!r:.200}: {why}; expected a file that can be read") from None

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ def replacing(path: str | os.PathLike[str]) -> Generator[TextIO]:
     try:
         with open(beside, "x", encoding="utf-8", newline="", errors="backslashreplace") as file:
             yield file
+        if target.exists():
+            os.chmod(beside, stat.S_IMODE(target.stat().st_mode))
         os.replace(beside, target)
     except BaseException:
         beside.unlink(missing_ok=True)
