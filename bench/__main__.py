@@ -19,6 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("only", nargs="*", metavar="NAME", help=f"some of {', '.join(_PARTS)}")
     parser.add_argument("--instances", type=int, default=20, help="per load and kind (quality)")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the instances (quality)")
     parser.add_argument("--json", metavar="FILE", help="keep the figures in a file")
     options = parser.parse_args()
     figures: dict[str, object] = {"machine": _machine()}
@@ -107,7 +108,8 @@ def _quality(options: argparse.Namespace) -> object:
         ("pod-by-pod", False, quality.peer),
         ("afflux, gangs", True, quality.ours),
     ]
-    work = [(load, seed) for load in quality.LOADS for seed in range(options.instances)]
+    seeds = range(options.first_seed, options.first_seed + options.instances)
+    work = [(load, seed) for load in quality.LOADS for seed in seeds]
     for load, seed in tqdm(work, desc="quality", disable=None, leave=False):
         for name, gangs, place in kinds:
             instance = random_instance(seed * 1000 + int(load * 100), load, gangs)
