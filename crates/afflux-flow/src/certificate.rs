@@ -53,6 +53,14 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
         })
 }
 
+/// Whether no arc could carry more or less at a gain.
+pub(crate) fn is_optimal(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> bool {
+    problem.arcs().zip(flow).all(|(arc, &units)| {
+        let reduced = arc.cost + price[arc.tail] - price[arc.head];
+        !((reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower))
+    })
+}
+
 /// The units that cannot leave a set of nodes whatever the flow: supply and incoming lower bounds,
 /// less the capacity of outgoing arcs. Positive means that the problem is infeasible.
 pub(crate) fn stuck_units(problem: &Problem<'_>, inside: &[bool]) -> i128 {

@@ -38,6 +38,23 @@ pub enum FlowError {
         /// How many nodes there are.
         nodes: usize,
     },
+    /// A node was never added or has been removed.
+    UnknownNode {
+        /// Its number.
+        node: u32,
+    },
+    /// An arc was never added or has been removed.
+    UnknownArc {
+        /// Its number.
+        arc: u32,
+    },
+    /// A node cannot be removed while arcs start or end there.
+    NodeHasArcs {
+        /// The node.
+        node: u32,
+        /// How many ends of arcs it has.
+        ends: u32,
+    },
     /// A lower bound or a capacity is negative.
     NegativeBound {
         /// The arc.
@@ -100,6 +117,8 @@ pub enum FlowError {
         /// How many units cannot leave the set.
         units: i64,
     },
+    /// Time ran out, or the caller gave up, before there was any flow to show.
+    Expired,
     /// The solver's own answer failed its certificate: a defect of the solver, not of the problem.
     Internal {
         /// What the certificate found.
@@ -132,6 +151,18 @@ impl fmt::Display for FlowError {
                 f,
                 "arc {arc}: {end} is {node}, expected a node from 0 to {}",
                 nodes - 1
+            ),
+            Self::UnknownNode { node } => write!(
+                f,
+                "there is no node {node}: it was never added or has been removed"
+            ),
+            Self::UnknownArc { arc } => write!(
+                f,
+                "there is no arc {arc}: it was never added or has been removed"
+            ),
+            Self::NodeHasArcs { node, ends } => write!(
+                f,
+                "node {node} still has {ends} ends of arcs: remove the arcs first"
             ),
             Self::NegativeBound { arc, bound, value } => {
                 write!(f, "arc {arc}: {bound} is {value}, expected 0 or more")
@@ -184,6 +215,10 @@ impl fmt::Display for FlowError {
                 "no feasible flow: {} cannot leave the set of node {node} and {others} more, \
                  whose outgoing arcs are too small",
                 Units(*units)
+            ),
+            Self::Expired => write!(
+                f,
+                "no flow was found before the time was up: allow more time, or none at all"
             ),
             Self::Internal { detail } => write!(
                 f,

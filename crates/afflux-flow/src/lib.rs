@@ -90,24 +90,26 @@
 mod certificate;
 mod error;
 mod heap;
+mod limits;
+mod network;
 mod paths;
 mod prices;
 mod problem;
+mod repair;
 mod residual;
 mod scaling;
+mod solve;
 mod stop;
 mod update;
+mod working;
 
 pub use certificate::violation;
 pub use error::FlowError;
-pub use problem::{Arc, Problem};
+pub use limits::Limits;
+pub use network::{Answer, ArcId, Network, NodeId};
+pub use problem::{Arc, Problem, Terms};
 
-use residual::Residual;
-use stop::Stop;
-
-/// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
-/// takes over: little, compared with what scaling takes.
-const PATHS_BUDGET: usize = 2;
+use solve::State;
 
 /// A flow of minimum cost and the prices that prove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,62 +124,11 @@ pub struct Solution {
 
 /// Finds a flow of minimum cost, and proves it.
 pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
-    let mut net = Residual::new(problem)?;
-    let price = optimise(&mut net, problem.scale()).map_err(|stop| explain(problem, stop))?;
-    let flow = net.flow(problem);
-    if let Some(detail) = violation(problem, &flow, &price) {
-        return Err(FlowError::Internal { detail });
-    }
-    let cost = problem
-        .arcs()
-        .zip(&flow)
-        .map(|(arc, &units)| i128::from(arc.cost) * i128::from(units))
-        .sum();
-    Ok(Solution { cost, flow, price })
-}
-
-/// Finds an optimal flow and integer prices that prove it.
-fn optimise(net: &mut Residual, scale: i64) -> Result<Vec<i64>, Stop> {
-    net.saturate(0);
-    if paths::route(net, PATHS_BUDGET * net.entries.len())? {
-        // All prices are sums of scaled costs, so nothing is lost.
-        return Ok(net.price.iter().map(|price| price / scale).collect());
-    }
-    scaling::optimise(net, scale)
-}
-
-/// What a stop means in terms of the problem.
-fn explain(problem: &Problem<'_>, stop: Stop) -> FlowError {
-    match stop {
-        Stop::Cut(inside) => infeasible(problem, &inside),
-        Stop::Overflow(node) => FlowError::PriceOverflow {
-            node,
-            largest_cost: problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0),
-            nodes: problem.nodes(),
-        },
-    }
-}
-
-/// The error that a cut proves, once the cut has been checked against the problem.
-fn infeasible(problem: &Problem<'_>, inside: &[bool]) -> FlowError {
-    let units = certificate::stuck_units(problem, inside);
-    let mut needs: Vec<i128> = problem.supply().iter().map(|&s| i128::from(s)).collect();
-    for arc in problem.arcs() {
-        needs[arc.tail] -= i128::from(arc.lower);
-        needs[arc.head] += i128::from(arc.lower);
-    }
-    let set: Vec<usize> = (0..problem.nodes()).filter(|&node| inside[node]).collect();
-    let most = set
-        .iter()
-        .max_by_key(|&&node| (needs[node], std::cmp::Reverse(node)));
-    match (most, i64::try_from(units)) {
-        (Some(&node), Ok(units)) if units > 0 => FlowError::Infeasible {
-            node,
-            others: set.len() - 1,
-            units,
-        },
-        _ => FlowError::Internal {
-            detail: format!("{units} units in a cut of {} nodes", set.len()),
-        },
-    }
+    let mut state = State::cold(problem);
+    let answer = solve::optimise(problem, &mut state, &[], &Limits::default())?;
+    Ok(Solution {
+        cost: answer.cost,
+        flow: state.flow,
+        price: state.price,
+    })
 }

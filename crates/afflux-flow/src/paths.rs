@@ -7,6 +7,7 @@
 //! Ahuja, Magnanti, Orlin: Network Flows (1993), section 9.7.
 
 use crate::heap::RadixHeap;
+use crate::limits::Clock;
 use crate::residual::Residual;
 use crate::stop::{PRICE_LIMIT, Stop};
 
@@ -17,7 +18,11 @@ const UNREACHED: u64 = i64::MAX as u64;
 ///
 /// No residual arc may have a negative reduced cost, and none has afterwards, so that what was
 /// routed is optimal for what was routed.
-pub(crate) fn route(net: &mut Residual, mut budget: usize) -> Result<bool, Stop> {
+pub(crate) fn route(
+    net: &mut Residual,
+    mut budget: usize,
+    clock: &mut Clock<'_>,
+) -> Result<bool, Stop> {
     let mut search = Search::new(net.nodes());
     for source in 0..net.nodes() {
         while net.excess[source] > 0 {
@@ -25,6 +30,9 @@ pub(crate) fn route(net: &mut Residual, mut budget: usize) -> Result<bool, Stop>
                 return Ok(false);
             };
             budget = rest;
+            if clock.expired(1 + search.looked_at) {
+                return Err(Stop::Expired);
+            }
             let (sink, distance) = search.nearest_deficit(net, source)?;
             search.lower_prices(net, distance)?;
             search.augment(net, source, sink);

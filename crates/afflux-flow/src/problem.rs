@@ -35,6 +35,24 @@ pub struct Arc {
     pub cost: i64,
 }
 
+impl Arc {
+    /// Whether there is a choice that the rest of the network must know about.
+    pub(crate) fn is_free(&self) -> bool {
+        self.tail != self.head && self.lower < self.capacity
+    }
+}
+
+/// What an arc may carry, and at what cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How much it must carry.
+    pub lower: i64,
+    /// How much it can carry.
+    pub capacity: i64,
+    /// What a unit costs.
+    pub cost: i64,
+}
+
 impl<'a> Problem<'a> {
     /// Checks the columns: one value per node in `supply`, one per arc in all others.
     pub fn new(
@@ -55,11 +73,27 @@ impl<'a> Problem<'a> {
         };
         problem.check_sizes()?;
         problem.check_arcs()?;
-        let sum: i128 = supply.iter().map(|&units| i128::from(units)).sum();
-        if sum != 0 {
-            return Err(FlowError::Unbalanced { sum });
-        }
+        problem.check_sum()?;
         Ok(problem)
+    }
+
+    /// The same without checks, for columns that were checked value by value.
+    pub(crate) fn trusted(
+        supply: &'a [i64],
+        tail: &'a [i32],
+        head: &'a [i32],
+        lower: &'a [i64],
+        capacity: &'a [i64],
+        cost: &'a [i64],
+    ) -> Self {
+        Self {
+            supply,
+            tail,
+            head,
+            lower,
+            capacity,
+            cost,
+        }
     }
 
     /// How many nodes there are.
@@ -87,10 +121,28 @@ impl<'a> Problem<'a> {
             })
     }
 
-    /// By what the solver multiplies costs: larger than the number of nodes, so that a flow that
-    /// is optimal up to 1 in scaled costs is optimal.
-    pub(crate) fn scale(&self) -> i64 {
-        self.supply.len() as i64 + 1
+    /// One arc.
+    pub(crate) fn arc(&self, index: usize) -> Arc {
+        Arc {
+            tail: self.tail[index] as usize,
+            head: self.head[index] as usize,
+            lower: self.lower[index],
+            capacity: self.capacity[index],
+            cost: self.cost[index],
+        }
+    }
+
+    /// The largest magnitude of a cost.
+    pub(crate) fn cost_limit(&self) -> i64 {
+        cost_limit(self.nodes())
+    }
+
+    pub(crate) fn check_sum(&self) -> Result<(), FlowError> {
+        let sum: i128 = self.supply.iter().map(|&units| i128::from(units)).sum();
+        match sum {
+            0 => Ok(()),
+            sum => Err(FlowError::Unbalanced { sum }),
+        }
     }
 
     fn check_sizes(&self) -> Result<(), FlowError> {
@@ -117,9 +169,9 @@ impl<'a> Problem<'a> {
         Ok(())
     }
 
-    fn check_arcs(&self) -> Result<(), FlowError> {
+    pub(crate) fn check_arcs(&self) -> Result<(), FlowError> {
         let nodes = self.nodes();
-        let limit = SCALED_COST_LIMIT / self.scale();
+        let limit = self.cost_limit();
         let dangling = |node: i32| usize::try_from(node).map_or(true, |node| node >= nodes);
         for arc in 0..self.tail.len() {
             for (end, node) in [("tail", self.tail[arc]), ("head", self.head[arc])] {
@@ -132,23 +184,44 @@ impl<'a> Problem<'a> {
                     });
                 }
             }
-            let (lower, capacity, cost) = (self.lower[arc], self.capacity[arc], self.cost[arc]);
-            for (bound, value) in [("capacity", capacity), ("lower bound", lower)] {
-                if value < 0 {
-                    return Err(FlowError::NegativeBound { arc, bound, value });
-                }
-            }
-            if lower > capacity {
-                return Err(FlowError::LowerAboveCapacity {
-                    arc,
-                    lower,
-                    capacity,
-                });
-            }
-            if cost.unsigned_abs() > limit.unsigned_abs() {
-                return Err(FlowError::CostOverflow { arc, cost, limit });
-            }
+            let terms = Terms {
+                lower: self.lower[arc],
+                capacity: self.capacity[arc],
+                cost: self.cost[arc],
+            };
+            check_terms(arc, terms, limit)?;
         }
         Ok(())
     }
+}
+
+/// The largest magnitude of a cost in a network of so many nodes: solvers multiply costs by one
+/// more than that, so that a flow that is optimal up to 1 in scaled costs is optimal.
+pub(crate) fn cost_limit(nodes: usize) -> i64 {
+    SCALED_COST_LIMIT / (nodes as i64 + 1)
+}
+
+/// Checks one arc by itself.
+pub(crate) fn check_terms(arc: usize, terms: Terms, limit: i64) -> Result<(), FlowError> {
+    let Terms {
+        lower,
+        capacity,
+        cost,
+    } = terms;
+    for (bound, value) in [("capacity", capacity), ("lower bound", lower)] {
+        if value < 0 {
+            return Err(FlowError::NegativeBound { arc, bound, value });
+        }
+    }
+    if lower > capacity {
+        return Err(FlowError::LowerAboveCapacity {
+            arc,
+            lower,
+            capacity,
+        });
+    }
+    if cost.unsigned_abs() > limit.unsigned_abs() {
+        return Err(FlowError::CostOverflow { arc, cost, limit });
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::limits::Clock;
 use crate::prices;
 use crate::residual::Residual;
 use crate::stop::{PRICE_LIMIT, Stop};
@@ -19,11 +20,18 @@ const SAMPLE: usize = 4096;
 
 /// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, in units of
 /// the costs before they were multiplied by `scale`.
-pub(crate) fn optimise(net: &mut Residual, scale: i64) -> Result<Vec<i64>, Stop> {
-    let mut epsilon = first_epsilon(net);
+pub(crate) fn optimise(
+    net: &mut Residual,
+    scale: i64,
+    radius: i64,
+    clock: &mut Clock<'_>,
+) -> Result<Vec<i64>, Stop> {
+    let mut epsilon = first_epsilon(net)
+        .min(radius.saturating_mul(scale) / 4)
+        .max(1);
     let mut scaling = Scaling::new(net);
     loop {
-        scaling.refine(epsilon)?;
+        scaling.refine(epsilon, clock)?;
         if let Some(price) = prices::rounded(&scaling.net.price, scale, epsilon) {
             return Ok(price);
         }
@@ -90,7 +98,7 @@ impl<'a> Scaling<'a> {
     }
 
     /// From a flow that is optimal up to the last epsilon to one that is up to this one.
-    fn refine(&mut self, epsilon: i64) -> Result<(), Stop> {
+    fn refine(&mut self, epsilon: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
         self.epsilon = epsilon;
         self.net.saturate(-epsilon);
         let excess = self.net.excess.iter().enumerate();
@@ -101,6 +109,9 @@ impl<'a> Scaling<'a> {
             self.discharge(node as usize)?;
             if self.looked_at > self.patience {
                 self.update_prices()?;
+            }
+            if clock.expired(self.net.range(node as usize).len()) {
+                return Err(Stop::Expired);
             }
         }
         Ok(())
@@ -238,10 +249,12 @@ mod tests {
 
     use super::optimise;
     use crate::certificate::{stuck_units, violation};
+    use crate::limits::{Clock, Limits};
     use crate::paths;
     use crate::problem::Problem;
-    use crate::residual::Residual;
+    use crate::solve::State;
     use crate::stop::Stop;
+    use crate::working::Working;
 
     /// Supplies that add up to zero, and arcs (tail, head, lower, capacity - lower, cost).
     type Drawn = (Vec<i64>, Vec<(i32, i32, i64, i64, i64)>);
@@ -272,23 +285,29 @@ mod tests {
             let capacity: Vec<i64> = arcs.iter().map(|arc| arc.2 + arc.3).collect();
             let cost: Vec<i64> = arcs.iter().map(|arc| arc.4).collect();
             let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
-            let scale = problem.scale();
+            let mut clock = Clock::start(&Limits::default());
 
-            let mut by_paths = Residual::new(&problem).unwrap();
+            let cold = State::cold(&problem);
+            let set = Working::select(&problem, &cold, i64::MAX, &vec![false; problem.nodes()]);
+            let scale = set.scale();
+            let mut by_paths = set.residual(&cold).unwrap();
             by_paths.saturate(0);
-            let routed = paths::route(&mut by_paths, usize::MAX);
-            let mut by_scaling = Residual::new(&problem).unwrap();
-            let scaled = optimise(&mut by_scaling, scale);
+            let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);
+            let mut by_scaling = set.residual(&cold).unwrap();
+            let scaled = optimise(&mut by_scaling, scale, i64::MAX, &mut clock);
             match (routed, scaled) {
                 (Ok(done), Ok(price)) => {
                     prop_assert!(done);
-                    prop_assert_eq!(violation(&problem, &by_scaling.flow(&problem), &price), None);
-                    let price: Vec<i64> = by_paths.price.iter().map(|p| p / scale).collect();
-                    prop_assert_eq!(violation(&problem, &by_paths.flow(&problem), &price), None);
+                    let exact = by_paths.price.iter().map(|p| p / scale).collect();
+                    for (net, price) in [(by_scaling, price), (by_paths, exact)] {
+                        let mut state = cold.clone();
+                        set.write_back(&net, &price, &mut state);
+                        prop_assert_eq!(violation(&problem, &state.flow, &state.price), None);
+                    }
                 }
                 (Err(Stop::Cut(one)), Err(Stop::Cut(other))) => {
-                    prop_assert!(stuck_units(&problem, &one) > 0);
-                    prop_assert!(stuck_units(&problem, &other) > 0);
+                    prop_assert!(stuck_units(&problem, &set.outside(&one)) > 0);
+                    prop_assert!(stuck_units(&problem, &set.outside(&other)) > 0);
                 }
                 (routed, scaled) => prop_assert!(false, "{routed:?} but {scaled:?}"),
             }

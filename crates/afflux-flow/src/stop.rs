@@ -11,4 +11,6 @@ pub(crate) enum Stop {
     Cut(Vec<bool>),
     /// The price of this node would not fit.
     Overflow(usize),
+    /// The limits were reached.
+    Expired,
 }

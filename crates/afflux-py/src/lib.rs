@@ -3,6 +3,7 @@
 //! The contract is `src/afflux/_core.pyi`. What belongs here is the translation of values and
 //! errors, and nothing else. Arrays are read in place: no other thread may write to them meanwhile.
 
+mod network;
 mod pack;
 
 use afflux_flow::{FlowError as Fault, Problem};
@@ -74,16 +75,20 @@ fn solve<'py>(
             let problem = Problem::new(supply, tail, head, lower, capacity, cost)?;
             afflux_flow::solve(&problem)
         })
-        .map_err(|fault| match fault {
-            Fault::Infeasible { .. } => InfeasibleError::new_err(fault.to_string()),
-            Fault::Internal { .. } => PyRuntimeError::new_err(fault.to_string()),
-            _ => FlowError::new_err(fault.to_string()),
-        })?;
+        .map_err(to_python)?;
     Ok(Solution {
         cost: answer.cost,
         flow: PyArray1::from_vec(py, answer.flow).unbind(),
         price: PyArray1::from_vec(py, answer.price).unbind(),
     })
+}
+
+fn to_python(fault: Fault) -> PyErr {
+    match fault {
+        Fault::Infeasible { .. } => InfeasibleError::new_err(fault.to_string()),
+        Fault::Internal { .. } => PyRuntimeError::new_err(fault.to_string()),
+        _ => FlowError::new_err(fault.to_string()),
+    }
 }
 
 /// One argument: an array of one dimension, of the right type, without gaps.
@@ -125,6 +130,8 @@ impl<'py, T: Element> Column<'py, T> {
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::network::{Answer, Network};
     #[pymodule_export]
     use super::pack::repack;
     #[pymodule_export]

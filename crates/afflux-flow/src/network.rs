@@ -1,0 +1,374 @@
+//! The network that lives between solves.
+//!
+//! Columns by arc and by node, with the last flow and the last prices beside them. A change costs
+//! what it touches and no more: there are no lists of arcs by node to keep up to date, since each
+//! solve gathers the few arcs that can matter (see `working`).
+
+use crate::error::FlowError;
+use crate::limits::Limits;
+use crate::problem::{Problem, Terms, check_terms, cost_limit};
+use crate::solve::{self, State};
+
+/// A node of a [`Network`]. Numbers of removed nodes are given out again.
+pub type NodeId = u32;
+
+/// An arc of a [`Network`]. Numbers of removed arcs are given out again.
+pub type ArcId = u32;
+
+/// What a solve found; the flow and the prices are read from the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// What the flow costs.
+    pub cost: i128,
+    /// No flow costs less than this. Equal to `cost` unless the budget ran out.
+    pub bound: i128,
+}
+
+impl Answer {
+    /// By how much a better flow could be cheaper, at most.
+    pub fn gap(&self) -> i128 {
+        self.cost - self.bound
+    }
+
+    /// Whether the flow is proven to cost the least.
+    pub fn is_optimal(&self) -> bool {
+        self.cost == self.bound
+    }
+}
+
+/// A minimum-cost flow problem that changes, and its last answer.
+///
+/// Between solves anything goes: supplies may add up to something else than zero, a capacity may
+/// fall below what flows. A call that is refused changes nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    supply: Vec<i64>,
+    tail: Vec<i32>,
+    head: Vec<i32>,
+    lower: Vec<i64>,
+    capacity: Vec<i64>,
+    cost: Vec<i64>,
+    /// Whether an arc exists; one that was removed is a loop without capacity for all others.
+    exists: Vec<bool>,
+    /// How many ends of arcs a node has; [`GONE`] if it was removed.
+    degree: Vec<u32>,
+    free_nodes: Vec<NodeId>,
+    free_arcs: Vec<ArcId>,
+    /// No arc has ever had a larger cost, in magnitude.
+    largest_cost: i64,
+    state: State,
+}
+
+/// The degree of a node that was removed.
+const GONE: u32 = u32::MAX;
+
+impl Network {
+    /// A network without nodes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.supply.len() - self.free_nodes.len()
+    }
+
+    /// How many arcs there are.
+    pub fn arcs(&self) -> usize {
+        self.tail.len() - self.free_arcs.len()
+    }
+
+    /// Makes room for so many more nodes and arcs, which saves memory when many are added.
+    pub fn reserve(&mut self, nodes: usize, arcs: usize) {
+        // Never by less than an eighth: a series of small additions must not copy each time.
+        let rest = |more: usize, free: usize, length: usize| match more.saturating_sub(free) {
+            0 => 0,
+            new => new.max(length / 8),
+        };
+        let nodes = rest(nodes, self.free_nodes.len(), self.supply.len());
+        let arcs = rest(arcs, self.free_arcs.len(), self.tail.len());
+        reserve(&mut self.supply, nodes);
+        reserve(&mut self.degree, nodes);
+        for column in [&mut self.lower, &mut self.capacity, &mut self.cost] {
+            reserve(column, arcs);
+        }
+        for column in [&mut self.tail, &mut self.head] {
+            reserve(column, arcs);
+        }
+        reserve(&mut self.exists, arcs);
+        self.state.reserve(nodes, arcs);
+    }
+
+    /// Adds a node that sends `supply` more than it receives.
+    pub fn add_node(&mut self, supply: i64) -> Result<NodeId, FlowError> {
+        let node = match self.free_nodes.pop() {
+            Some(node) => node,
+            None => {
+                let node = self.supply.len();
+                check_count("nodes", node)?;
+                self.supply.push(0);
+                self.degree.push(0);
+                self.state.add_node();
+                node as NodeId
+            }
+        };
+        self.degree[node as usize] = 0;
+        self.state.enter(node as usize);
+        self.change_supply(node as usize, supply);
+        Ok(node)
+    }
+
+    /// Removes a node; its arcs have to be removed before.
+    pub fn remove_node(&mut self, node: NodeId) -> Result<(), FlowError> {
+        self.remove_nodes(&[node])
+    }
+
+    /// Removes nodes: all of them or, if one is unknown, named twice or still has arcs, none.
+    pub fn remove_nodes(&mut self, nodes: &[NodeId]) -> Result<(), FlowError> {
+        for (position, &node) in nodes.iter().enumerate() {
+            let error = match self.find_node(node) {
+                Ok(index) if self.degree[index] == 0 => {
+                    self.degree[index] = GONE;
+                    continue;
+                }
+                Ok(index) => FlowError::NodeHasArcs {
+                    node,
+                    ends: self.degree[index],
+                },
+                Err(error) => error,
+            };
+            for &node in &nodes[..position] {
+                self.degree[node as usize] = 0;
+            }
+            return Err(error);
+        }
+        for &node in nodes {
+            self.change_supply(node as usize, 0);
+        }
+        self.free_nodes.extend(nodes);
+        Ok(())
+    }
+
+    /// Changes by how much a node sends more than it receives.
+    pub fn set_supply(&mut self, node: NodeId, supply: i64) -> Result<(), FlowError> {
+        let index = self.find_node(node)?;
+        self.change_supply(index, supply);
+        Ok(())
+    }
+
+    /// Whether an arc could be added; nothing is.
+    pub fn check_arc(&self, tail: NodeId, head: NodeId, terms: Terms) -> Result<(), FlowError> {
+        self.find_node(tail)?;
+        self.find_node(head)?;
+        let next = self.free_arcs.last().copied();
+        check_terms(
+            next.map_or(self.tail.len(), |arc| arc as usize),
+            terms,
+            cost_limit(self.supply.len()),
+        )
+    }
+
+    /// Adds an arc.
+    pub fn add_arc(
+        &mut self,
+        tail: NodeId,
+        head: NodeId,
+        terms: Terms,
+    ) -> Result<ArcId, FlowError> {
+        self.check_arc(tail, head, terms)?;
+        let next = self.free_arcs.pop();
+        let index = next.map_or(self.tail.len(), |arc| arc as usize);
+        if next.is_none() {
+            check_count("arcs", index)?;
+            self.tail.push(0);
+            self.head.push(0);
+            self.lower.push(0);
+            self.capacity.push(0);
+            self.cost.push(0);
+            self.exists.push(true);
+            self.state.flow.push(0);
+        }
+        self.tail[index] = tail as i32;
+        self.head[index] = head as i32;
+        self.exists[index] = true;
+        self.degree[tail as usize] += 1;
+        self.degree[head as usize] += 1;
+        self.change_terms(index, terms);
+        Ok(index as ArcId)
+    }
+
+    /// Removes an arc and what flows along it.
+    pub fn remove_arc(&mut self, arc: ArcId) -> Result<(), FlowError> {
+        self.remove_arcs(&[arc])
+    }
+
+    /// Removes arcs and what flows along them: all of them or, if one is unknown or named twice,
+    /// none.
+    pub fn remove_arcs(&mut self, arcs: &[ArcId]) -> Result<(), FlowError> {
+        for (position, &arc) in arcs.iter().enumerate() {
+            match self.find_arc(arc) {
+                Ok(index) => self.exists[index] = false,
+                Err(error) => {
+                    for &arc in &arcs[..position] {
+                        self.exists[arc as usize] = true;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        for &arc in arcs {
+            self.drop_arc(arc);
+        }
+        Ok(())
+    }
+
+    fn drop_arc(&mut self, arc: ArcId) {
+        let index = arc as usize;
+        let nothing = Terms {
+            lower: 0,
+            capacity: 0,
+            cost: 0,
+        };
+        self.change_terms(index, nothing);
+        self.degree[self.tail[index] as usize] -= 1;
+        self.degree[self.head[index] as usize] -= 1;
+        (self.tail[index], self.head[index]) = (0, 0);
+        self.free_arcs.push(arc);
+    }
+
+    /// Changes how much an arc must and can carry.
+    pub fn set_bounds(&mut self, arc: ArcId, lower: i64, capacity: i64) -> Result<(), FlowError> {
+        let terms = Terms {
+            lower,
+            capacity,
+            ..self.terms(arc)?
+        };
+        self.set_terms(arc, terms)
+    }
+
+    /// Changes what a unit on an arc costs.
+    pub fn set_cost(&mut self, arc: ArcId, cost: i64) -> Result<(), FlowError> {
+        let terms = Terms {
+            cost,
+            ..self.terms(arc)?
+        };
+        self.set_terms(arc, terms)
+    }
+
+    /// Changes bounds and cost of an arc.
+    pub fn set_terms(&mut self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
+        self.check_terms(arc, terms)?;
+        self.change_terms(arc as usize, terms);
+        Ok(())
+    }
+
+    /// Whether an arc could be changed to these terms; it is not.
+    pub fn check_terms(&self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
+        let index = self.find_arc(arc)?;
+        check_terms(index, terms, cost_limit(self.supply.len()))
+    }
+
+    /// What an arc may carry, and at what cost.
+    pub fn terms(&self, arc: ArcId) -> Result<Terms, FlowError> {
+        let index = self.find_arc(arc)?;
+        Ok(Terms {
+            lower: self.lower[index],
+            capacity: self.capacity[index],
+            cost: self.cost[index],
+        })
+    }
+
+    /// What flows along an arc since the last solve; changes may have cut it since.
+    pub fn flow(&self, arc: ArcId) -> Result<i64, FlowError> {
+        Ok(self.state.flow[self.find_arc(arc)?])
+    }
+
+    /// The price of a node since the last solve.
+    pub fn price(&self, node: NodeId) -> Result<i64, FlowError> {
+        Ok(self.state.price[self.find_node(node)?])
+    }
+
+    /// Finds a flow of minimum cost, starting from the last one, and proves it.
+    ///
+    /// When the limits are reached before, the answer is the best flow found and a bound; without
+    /// any flow to show, it is [`FlowError::Expired`].
+    pub fn solve(&mut self, limits: &Limits<'_>) -> Result<Answer, FlowError> {
+        let problem = Problem::trusted(
+            &self.supply,
+            &self.tail,
+            &self.head,
+            &self.lower,
+            &self.capacity,
+            &self.cost,
+        );
+        problem.check_sum()?;
+        if self.largest_cost > problem.cost_limit() {
+            // Nodes were added since that cost was checked; or its arc is gone.
+            problem.check_arcs()?;
+            let costs = self.cost.iter().map(|cost| cost.abs());
+            self.largest_cost = costs.max().unwrap_or(0);
+        }
+        solve::optimise(&problem, &mut self.state, &self.degree, limits)
+    }
+
+    fn find_node(&self, node: NodeId) -> Result<usize, FlowError> {
+        match self.degree.get(node as usize) {
+            Some(&degree) if degree != GONE => Ok(node as usize),
+            _ => Err(FlowError::UnknownNode { node }),
+        }
+    }
+
+    fn find_arc(&self, arc: ArcId) -> Result<usize, FlowError> {
+        match self.exists.get(arc as usize) {
+            Some(true) => Ok(arc as usize),
+            _ => Err(FlowError::UnknownArc { arc }),
+        }
+    }
+
+    fn change_supply(&mut self, index: usize, supply: i64) {
+        self.state.excess[index] += i128::from(supply) - i128::from(self.supply[index]);
+        self.supply[index] = supply;
+    }
+
+    /// Writes new terms and keeps the flow within them.
+    fn change_terms(&mut self, index: usize, terms: Terms) {
+        let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
+        self.lower[index] = terms.lower;
+        self.capacity[index] = terms.capacity;
+        self.cost[index] = terms.cost;
+        self.largest_cost = self.largest_cost.max(terms.cost.abs());
+        let flow = self.state.flow[index];
+        let new = match tail == head {
+            // A loop changes no balance, so its cost alone decides.
+            true if terms.cost < 0 => terms.capacity,
+            true => terms.lower,
+            false => flow.clamp(terms.lower, terms.capacity),
+        };
+        if new != flow {
+            self.state.flow[index] = new;
+            let more = i128::from(new) - i128::from(flow);
+            self.state.excess[tail] -= more;
+            self.state.excess[head] += more;
+        }
+        self.state.touch(tail);
+        self.state.touch(head);
+    }
+}
+
+fn reserve<T>(column: &mut Vec<T>, more: usize) {
+    if column.capacity() - column.len() < more {
+        column.reserve_exact(more);
+    }
+}
+
+fn check_count(what: &'static str, count: usize) -> Result<(), FlowError> {
+    let limit = i32::MAX as usize;
+    match count < limit {
+        true => Ok(()),
+        false => Err(FlowError::TooLarge {
+            what,
+            count: count + 1,
+            limit,
+        }),
+    }
+}

@@ -1,0 +1,199 @@
+//! From the last answer to the next one.
+
+use crate::certificate;
+use crate::error::FlowError;
+use crate::limits::{Clock, Limits};
+use crate::network::Answer;
+use crate::paths;
+use crate::problem::Problem;
+use crate::repair;
+use crate::residual::Residual;
+use crate::scaling;
+use crate::stop::Stop;
+use crate::working::Working;
+
+/// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
+/// takes over: little, compared with what scaling takes.
+const PATHS_BUDGET: usize = 2;
+
+/// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
+const HUB: u32 = 1024;
+
+/// A flow within its bounds and prices, and what has changed since they were optimal.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    pub flow: Vec<i64>,
+    pub price: Vec<i64>,
+    /// What each node has to send more than it does.
+    pub excess: Vec<i128>,
+    /// Nodes at which something has changed.
+    touched: Vec<bool>,
+    /// The largest reduced cost that an arc had which then changed its flow; none before the first
+    /// solve.
+    radius: Option<i64>,
+}
+
+impl State {
+    /// All arcs carry as little as they must.
+    pub fn cold(problem: &Problem<'_>) -> Self {
+        let mut state = Self {
+            price: vec![0; problem.nodes()],
+            excess: problem.supply().iter().map(|&s| i128::from(s)).collect(),
+            touched: vec![false; problem.nodes()],
+            ..Self::default()
+        };
+        state.flow = problem
+            .arcs()
+            .map(|arc| {
+                let is_loop = arc.tail == arc.head;
+                let flow = if is_loop && arc.cost < 0 {
+                    arc.capacity
+                } else {
+                    arc.lower
+                };
+                state.excess[arc.tail] -= i128::from(flow);
+                state.excess[arc.head] += i128::from(flow);
+                flow
+            })
+            .collect();
+        state
+    }
+
+    pub fn add_node(&mut self) {
+        self.price.push(0);
+        self.excess.push(0);
+        self.touched.push(false);
+    }
+
+    /// A node is new.
+    pub fn enter(&mut self, node: usize) {
+        self.price[node] = 0;
+        self.touched[node] = true;
+    }
+
+    pub fn touch(&mut self, node: usize) {
+        self.touched[node] = true;
+    }
+
+    pub fn reserve(&mut self, nodes: usize, arcs: usize) {
+        self.flow.reserve_exact(arcs);
+        self.price.reserve_exact(nodes);
+        self.excess.reserve_exact(nodes);
+        self.touched.reserve_exact(nodes);
+    }
+}
+
+/// Finds a flow of minimum cost from where `state` is.
+pub(crate) fn optimise(
+    problem: &Problem<'_>,
+    state: &mut State,
+    degree: &[u32],
+    limits: &Limits<'_>,
+) -> Result<Answer, FlowError> {
+    let mut clock = Clock::start(limits);
+    let mut radius = state.radius.unwrap_or(i64::MAX);
+    if state.radius.is_some() {
+        for (touched, &degree) in state.touched.iter_mut().zip(degree) {
+            *touched &= degree <= HUB;
+        }
+    } else {
+        state.touched.fill(false);
+    }
+    loop {
+        let t0 = std::time::Instant::now();
+        let set = Working::select(problem, state, radius, &state.touched);
+        let t1 = std::time::Instant::now();
+        let mut net = set.residual(state)?;
+        let t2 = std::time::Instant::now();
+        repair::settle(&mut net, set.nodes_where(|node| state.touched[node]));
+        let t3 = std::time::Instant::now();
+        let prices = improve(&mut net, set.scale(), radius, &mut clock);
+        let t4 = std::time::Instant::now();
+        match prices {
+            Ok(price) => {
+                let needed = set.write_back(&net, &price, state);
+                if std::env::var("AFFLUX_TRACE").is_ok() {
+                    eprintln!(
+                        "  set {} of {} arcs radius {radius} needed {needed}: select {:?} build {:?} repair {:?} solve {:?} back {:?}",
+                        set.len(),
+                        problem.arcs().len(),
+                        t1 - t0,
+                        t2 - t1,
+                        t3 - t2,
+                        t4 - t3,
+                        t4.elapsed()
+                    );
+                }
+                state.radius = Some(needed);
+                if set.is_all || certificate::is_optimal(problem, &state.flow, &state.price) {
+                    break;
+                }
+            }
+            Err(Stop::Cut(inside)) if set.is_all => {
+                return Err(infeasible(problem, &set.outside(&inside)));
+            }
+            Err(Stop::Cut(_)) => radius = radius.max(1).saturating_mul(8),
+            Err(Stop::Overflow(node)) => {
+                return Err(FlowError::PriceOverflow {
+                    node: set.node(node),
+                    largest_cost: problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0),
+                    nodes: problem.nodes(),
+                });
+            }
+            Err(Stop::Expired) => return Err(FlowError::Expired),
+        }
+    }
+    state.touched.fill(false);
+    let t0 = std::time::Instant::now();
+    if let Some(detail) = certificate::violation(problem, &state.flow, &state.price) {
+        return Err(FlowError::Internal { detail });
+    }
+    let cost = problem
+        .arcs()
+        .zip(&state.flow)
+        .map(|(arc, &units)| i128::from(arc.cost) * i128::from(units))
+        .sum();
+    if std::env::var("AFFLUX_TRACE").is_ok() {
+        eprintln!("  certificate {:?}", t0.elapsed());
+    }
+    Ok(Answer { cost, bound: cost })
+}
+
+/// Finds an optimal flow and integer prices that prove it.
+fn improve(
+    net: &mut Residual,
+    scale: i64,
+    radius: i64,
+    clock: &mut Clock<'_>,
+) -> Result<Vec<i64>, Stop> {
+    net.saturate(0);
+    if paths::route(net, PATHS_BUDGET * net.entries.len(), clock)? {
+        // All prices are sums of scaled costs, so nothing is lost.
+        return Ok(net.price.iter().map(|price| price / scale).collect());
+    }
+    scaling::optimise(net, scale, radius, clock)
+}
+
+/// The error that a cut proves, once the cut has been checked against the problem.
+fn infeasible(problem: &Problem<'_>, inside: &[bool]) -> FlowError {
+    let units = certificate::stuck_units(problem, inside);
+    let mut needs: Vec<i128> = problem.supply().iter().map(|&s| i128::from(s)).collect();
+    for arc in problem.arcs() {
+        needs[arc.tail] -= i128::from(arc.lower);
+        needs[arc.head] += i128::from(arc.lower);
+    }
+    let set: Vec<usize> = (0..problem.nodes()).filter(|&node| inside[node]).collect();
+    let most = set
+        .iter()
+        .max_by_key(|&&node| (needs[node], std::cmp::Reverse(node)));
+    match (most, i64::try_from(units)) {
+        (Some(&node), Ok(units)) if units > 0 => FlowError::Infeasible {
+            node,
+            others: set.len() - 1,
+            units,
+        },
+        _ => FlowError::Internal {
+            detail: format!("{units} units in a cut of {} nodes", set.len()),
+        },
+    }
+}

@@ -1,0 +1,219 @@
+//! The working set: the few arcs that can matter, as a residual network of its own.
+//!
+//! An arc whose reduced cost is far above zero stays empty and one far below stays full, unless
+//! prices change a lot. Both are left out, with what they carry; all others are solved. Then one
+//! scan over all arcs finds those left out by mistake.
+
+use crate::error::FlowError;
+use crate::problem::Problem;
+use crate::residual::{Piece, Residual};
+use crate::solve::State;
+
+/// The largest sum of excess and capacities around a node: no excess can overflow.
+const EXCESS_LIMIT: i64 = i64::MAX / 4;
+
+/// Marks a node that is not in the set.
+const ABSENT: u32 = u32::MAX;
+
+/// Some arcs of a problem, and the nodes at their ends.
+pub(crate) struct Working<'a> {
+    problem: &'a Problem<'a>,
+    arcs: Vec<u32>,
+    /// The nodes, by their numbers in the set.
+    nodes: Vec<u32>,
+    /// Their numbers in the set, by node; or [`ABSENT`].
+    index: Vec<u32>,
+    /// Whether every arc with a choice is in the set.
+    pub is_all: bool,
+}
+
+impl<'a> Working<'a> {
+    /// All arcs with a reduced cost of at most `radius` in magnitude, all that violate optimality,
+    /// and all that `always` wants, by their ends.
+    pub fn select(problem: &'a Problem<'a>, state: &State, radius: i64, always: &[bool]) -> Self {
+        let mut set = Self {
+            problem,
+            arcs: Vec::new(),
+            nodes: Vec::new(),
+            index: vec![ABSENT; problem.nodes()],
+            is_all: true,
+        };
+        for (node, &excess) in state.excess.iter().enumerate() {
+            if excess != 0 {
+                set.enter(node);
+            }
+        }
+        for (number, arc) in problem.arcs().enumerate() {
+            if !arc.is_free() {
+                continue;
+            }
+            let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
+            let flow = state.flow[number];
+            let matters = reduced.abs() <= radius
+                || (if reduced < 0 {
+                    flow < arc.capacity
+                } else {
+                    flow > arc.lower
+                })
+                || always[arc.tail]
+                || always[arc.head];
+            if matters {
+                set.arcs.push(number as u32);
+                set.enter(arc.tail);
+                set.enter(arc.head);
+            } else {
+                set.is_all = false;
+            }
+        }
+        set
+    }
+
+    fn enter(&mut self, node: usize) {
+        if self.index[node] == ABSENT {
+            self.index[node] = self.nodes.len() as u32;
+            self.nodes.push(node as u32);
+        }
+    }
+
+    /// By what costs are multiplied within the set.
+    pub fn scale(&self) -> i64 {
+        self.nodes.len() as i64 + 1
+    }
+
+    pub fn len(&self) -> usize {
+        self.arcs.len()
+    }
+
+    /// The nodes of the set for which this holds, by their numbers in the set.
+    pub fn nodes_where(&self, holds: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes
+            .filter(move |&(_, &node)| holds(node as usize))
+            .map(|(index, _)| index)
+    }
+
+    /// A set of nodes of the set as a set of nodes of the problem.
+    pub fn outside(&self, inside: &[bool]) -> Vec<bool> {
+        let mut all = vec![false; self.problem.nodes()];
+        for (&node, &is_inside) in self.nodes.iter().zip(inside) {
+            all[node as usize] = is_inside;
+        }
+        all
+    }
+
+    /// A node of the set as a node of the problem.
+    pub fn node(&self, index: usize) -> usize {
+        self.nodes[index] as usize
+    }
+
+    /// The residual network of the set.
+    pub fn residual(&self, state: &State) -> Result<Residual, FlowError> {
+        let problem = self.problem;
+        let scale = self.scale();
+        let most = self.most(state)?;
+        let mut excess = Vec::with_capacity(self.nodes.len());
+        let mut price = Vec::with_capacity(self.nodes.len());
+        for &node in &self.nodes {
+            let node = node as usize;
+            excess.push(
+                i64::try_from(state.excess[node])
+                    .map_err(|_| overflow(node, state.excess[node]))?,
+            );
+            price.push(state.price[node] * scale);
+        }
+        let piece = |&number: &u32| {
+            let arc = problem.arc(number as usize);
+            let flow = state.flow[number as usize];
+            Piece {
+                tail: self.index[arc.tail],
+                head: self.index[arc.head],
+                cost: arc.cost * scale,
+                room: arc.capacity.min(most).max(flow) - flow,
+                back: flow - arc.lower,
+            }
+        };
+        Ok(Residual::new(|| self.arcs.iter().map(piece), excess, price))
+    }
+
+    /// Takes flow and prices over from the residual network. Answers the largest reduced cost, at
+    /// the prices before, of an arc that changed its flow.
+    pub fn write_back(&self, net: &Residual, price: &[i64], state: &mut State) -> i64 {
+        let ends = self.arcs.iter().map(|&number| {
+            let arc = self.problem.arc(number as usize);
+            (self.index[arc.tail], self.index[arc.head])
+        });
+        let mut needed = 0;
+        for (&number, back) in self.arcs.iter().zip(net.backs(ends)) {
+            let arc = self.problem.arc(number as usize);
+            let flow = &mut state.flow[number as usize];
+            if *flow != arc.lower + back {
+                *flow = arc.lower + back;
+                let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
+                needed = needed.max(reduced.abs());
+            }
+        }
+        for ((&node, &price), &excess) in self.nodes.iter().zip(price).zip(&net.excess) {
+            state.price[node as usize] = price;
+            state.excess[node as usize] = i128::from(excess);
+        }
+        needed
+    }
+
+    /// A capacity that is as good as none: larger by one than all supply together with all flow
+    /// that negative arcs can attract.
+    ///
+    /// A flow splits into paths from supply to demand and cycles. Paths and cycles with a negative
+    /// arc carry less than this together, so an optimal flow that fills an arc up to the clamp has
+    /// a cycle of arcs that cost nothing less than zero through it. Their reduced costs are at most
+    /// zero and add up to the cycle's cost, so all are zero: the prices prove the answer without
+    /// the clamp too.
+    ///
+    /// Also makes sure that no excess can overflow, whatever is pushed.
+    fn most(&self, state: &State) -> Result<i64, FlowError> {
+        let problem = self.problem;
+        let arcs = || self.arcs.iter().map(|&number| problem.arc(number as usize));
+        let excess = || {
+            self.nodes
+                .iter()
+                .map(|&node| state.excess[node as usize].abs())
+        };
+        let largest_excess = excess().max().unwrap_or(0);
+        let largest = arcs().map(|arc| arc.capacity).max().unwrap_or(0);
+        let fits = |largest: i64| {
+            let sum = i128::from(largest) * self.arcs.len() as i128 + largest_excess;
+            sum <= i128::from(EXCESS_LIMIT)
+        };
+        if fits(largest) {
+            return Ok(largest);
+        }
+        let supply: i128 = problem.supply().iter().map(|&s| i128::from(s.max(0))).sum();
+        let forced: i128 = problem.arcs().map(|arc| i128::from(arc.lower)).sum();
+        let attracted: i128 = problem
+            .arcs()
+            .filter(|arc| arc.cost < 0 && arc.is_free())
+            .map(|arc| i128::from(arc.capacity - arc.lower))
+            .sum();
+        let most = i64::try_from(supply + forced + attracted + 1).unwrap_or(i64::MAX);
+        if fits(most) {
+            return Ok(most);
+        }
+        let mut sums: Vec<i128> = excess().collect();
+        for arc in arcs() {
+            let room = i128::from(arc.capacity.min(most));
+            sums[self.index[arc.tail] as usize] += room;
+            sums[self.index[arc.head] as usize] += room;
+        }
+        match sums.iter().position(|&sum| sum > i128::from(EXCESS_LIMIT)) {
+            Some(index) => Err(overflow(self.node(index), sums[index])),
+            None => Ok(most),
+        }
+    }
+}
+
+fn overflow(node: usize, sum: i128) -> FlowError {
+    FlowError::CapacityOverflow {
+        node,
+        sum: sum.abs(),
+        limit: EXCESS_LIMIT,
+    }
+}

@@ -1,0 +1,228 @@
+//! A network that changes gives, after every change, the answer that a new one would give.
+
+mod reference;
+
+use std::collections::BTreeMap;
+
+use afflux_flow::{ArcId, FlowError, Limits, Network, NodeId, Problem, Terms, violation};
+use proptest::prelude::*;
+use reference::least_cost;
+
+/// One change; numbers pick an existing node or arc.
+#[derive(Debug, Clone)]
+enum Change {
+    AddNode(i64),
+    RemoveNode(usize),
+    Supply(usize, i64),
+    AddArc(usize, usize, Terms),
+    RemoveArc(usize),
+    Bounds(usize, i64, i64),
+    Cost(usize, i64),
+    /// All arcs of a node become dearer by as much.
+    Reprice(usize, i64),
+}
+
+fn terms(most: i64, costs: i64) -> impl Strategy<Value = Terms> {
+    let lower = prop_oneof![5 => Just(0), 1 => 0..=most / 6];
+    (lower, 0..=most, -costs / 4..=costs).prop_map(|(lower, width, cost)| Terms {
+        lower,
+        capacity: lower + width,
+        cost,
+    })
+}
+
+fn changes(most: i64, costs: i64) -> impl Strategy<Value = Change> {
+    let any = 0_usize..1000;
+    let arc = (any.clone(), any.clone(), terms(most, costs));
+    prop_oneof![
+        1 => (-most..=most).prop_map(Change::AddNode),
+        1 => any.clone().prop_map(Change::RemoveNode),
+        2 => (any.clone(), -most..=most).prop_map(|(n, s)| Change::Supply(n, s)),
+        4 => arc.prop_map(|(t, h, terms)| Change::AddArc(t, h, terms)),
+        2 => any.clone().prop_map(Change::RemoveArc),
+        3 => (any.clone(), terms(most, costs))
+            .prop_map(|(a, terms)| Change::Bounds(a, terms.lower, terms.capacity)),
+        3 => (any.clone(), -costs / 4..=costs).prop_map(|(a, c)| Change::Cost(a, c)),
+        2 => (any, -costs / 4..=costs).prop_map(|(n, c)| Change::Reprice(n, c)),
+    ]
+}
+
+/// The same network, kept in the simplest way.
+#[derive(Default)]
+struct Plain {
+    nodes: BTreeMap<NodeId, i64>,
+    arcs: BTreeMap<ArcId, (NodeId, NodeId, Terms)>,
+}
+
+impl Plain {
+    fn node(&self, pick: usize) -> Option<NodeId> {
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        nodes.get(pick % nodes.len().max(1)).copied()
+    }
+
+    fn arc(&self, pick: usize) -> Option<ArcId> {
+        let arcs: Vec<ArcId> = self.arcs.keys().copied().collect();
+        arcs.get(pick % arcs.len().max(1)).copied()
+    }
+
+    fn apply(&mut self, network: &mut Network, change: Change) -> Result<(), FlowError> {
+        match change {
+            Change::AddNode(supply) => {
+                let node = network.add_node(supply)?;
+                assert_eq!(self.nodes.insert(node, supply), None);
+            }
+            Change::RemoveNode(pick) => {
+                let Some(node) = self.node(pick) else {
+                    return Ok(());
+                };
+                let at_node = |arc: &ArcId| self.arcs[arc].0 == node || self.arcs[arc].1 == node;
+                let arcs: Vec<ArcId> = self.arcs.keys().copied().filter(at_node).collect();
+                if !arcs.is_empty() {
+                    let refused = network.remove_node(node);
+                    assert!(matches!(refused, Err(FlowError::NodeHasArcs { .. })));
+                }
+                network.remove_arcs(&arcs)?;
+                network.remove_node(node)?;
+                self.arcs.retain(|arc, _| !arcs.contains(arc));
+                self.nodes.remove(&node);
+            }
+            Change::Supply(pick, supply) => {
+                if let Some(node) = self.node(pick) {
+                    network.set_supply(node, supply)?;
+                    self.nodes.insert(node, supply);
+                }
+            }
+            Change::AddArc(tail, head, terms) => {
+                if let (Some(tail), Some(head)) = (self.node(tail), self.node(head)) {
+                    let arc = network.add_arc(tail, head, terms)?;
+                    assert!(self.arcs.insert(arc, (tail, head, terms)).is_none());
+                }
+            }
+            Change::RemoveArc(pick) => {
+                if let Some(arc) = self.arc(pick) {
+                    network.remove_arc(arc)?;
+                    self.arcs.remove(&arc);
+                    let refused = network.remove_arc(arc);
+                    assert_eq!(refused, Err(FlowError::UnknownArc { arc }));
+                }
+            }
+            Change::Bounds(pick, lower, capacity) => {
+                if let Some(arc) = self.arc(pick) {
+                    network.set_bounds(arc, lower, capacity)?;
+                    if let Some((_, _, terms)) = self.arcs.get_mut(&arc) {
+                        (terms.lower, terms.capacity) = (lower, capacity);
+                    }
+                }
+            }
+            Change::Cost(pick, cost) => {
+                if let Some(arc) = self.arc(pick) {
+                    network.set_cost(arc, cost)?;
+                    if let Some((_, _, terms)) = self.arcs.get_mut(&arc) {
+                        terms.cost = cost;
+                    }
+                }
+            }
+            Change::Reprice(pick, more) => {
+                let Some(node) = self.node(pick) else {
+                    return Ok(());
+                };
+                for (&arc, (tail, head, terms)) in &mut self.arcs {
+                    if *tail == node || *head == node {
+                        terms.cost += more;
+                        network.set_cost(arc, terms.cost)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Solves the network as it is and holds the answer against a solver that is too simple to be
+    /// wrong, and against the certificate.
+    fn check(&mut self, network: &mut Network) -> Result<(), TestCaseError> {
+        let Some(balancing) = self.node(0) else {
+            return Ok(());
+        };
+        let sum: i64 = self.nodes.values().sum();
+        let supply = self.nodes[&balancing] - sum;
+        network.set_supply(balancing, supply).unwrap();
+        self.nodes.insert(balancing, supply);
+
+        let index: BTreeMap<NodeId, i32> = self.nodes.keys().copied().zip(0..).collect();
+        let supply: Vec<i64> = self.nodes.values().copied().collect();
+        let arcs = || self.arcs.values();
+        let tail: Vec<i32> = arcs().map(|arc| index[&arc.0]).collect();
+        let head: Vec<i32> = arcs().map(|arc| index[&arc.1]).collect();
+        let lower: Vec<i64> = arcs().map(|arc| arc.2.lower).collect();
+        let capacity: Vec<i64> = arcs().map(|arc| arc.2.capacity).collect();
+        let cost: Vec<i64> = arcs().map(|arc| arc.2.cost).collect();
+        let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
+        match (network.solve(&Limits::default()), least_cost(&problem)) {
+            (Ok(answer), Some(cost)) => {
+                prop_assert_eq!(answer.cost, cost);
+                prop_assert_eq!(answer.bound, cost);
+                let flow: Result<Vec<i64>, _> =
+                    self.arcs.keys().map(|&a| network.flow(a)).collect();
+                let price: Result<Vec<i64>, _> =
+                    self.nodes.keys().map(|&n| network.price(n)).collect();
+                let wrong = violation(&problem, &flow.unwrap(), &price.unwrap());
+                prop_assert_eq!(wrong, None);
+            }
+            (Err(FlowError::Infeasible { units, .. }), None) => prop_assert!(units > 0),
+            (answer, cost) => prop_assert!(false, "{answer:?}, expected cost {cost:?}"),
+        }
+        prop_assert_eq!(network.nodes(), self.nodes.len());
+        prop_assert_eq!(network.arcs(), self.arcs.len());
+        Ok(())
+    }
+}
+
+fn check_series(rounds: Vec<Vec<Change>>) -> Result<(), TestCaseError> {
+    let mut network = Network::new();
+    let mut plain = Plain::default();
+    for node in 0..6 {
+        plain.apply(&mut network, Change::AddNode(0)).unwrap();
+        // A way in and out of every node, so that most rounds have a flow.
+        let costly = Terms {
+            lower: 0,
+            capacity: 60,
+            cost: 50,
+        };
+        plain
+            .apply(&mut network, Change::AddArc(node, 0, costly))
+            .unwrap();
+        plain
+            .apply(&mut network, Change::AddArc(0, node, costly))
+            .unwrap();
+    }
+    for round in rounds {
+        for change in round {
+            plain.apply(&mut network, change).unwrap();
+        }
+        plain.check(&mut network)?;
+    }
+    Ok(())
+}
+
+fn series(most: i64, costs: i64) -> impl Strategy<Value = Vec<Vec<Change>>> {
+    prop::collection::vec(prop::collection::vec(changes(most, costs), 1..12), 1..14)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn every_answer_of_a_series_costs_the_least(rounds in series(12, 20)) {
+        check_series(rounds)?;
+    }
+
+    #[test]
+    fn ties_everywhere(rounds in series(6, 1)) {
+        check_series(rounds)?;
+    }
+
+    #[test]
+    fn costs_of_very_different_sizes(rounds in series(9, 1_000_000)) {
+        check_series(rounds)?;
+    }
+}
