@@ -30,7 +30,7 @@ def draw(figures: Figures) -> str:
     high = min((level for level in _LEVELS if level >= max(values)), default=_LEVELS[-1])
     low, high = min(low, 0.5), max(high, 50)
     shapes = sorted({s.case.shape for s in here})
-    width = max(1, len(shapes)) * (_WIDTH + _GAP)
+    width = max(2, len(shapes)) * (_WIDTH + _GAP)
     title = f"Times faster than OR-Tools, {largest:,} machines"
     body = [label(10, 20, title, "t", "start"), *_legend(width)]
     for place, shape in enumerate(shapes):
@@ -68,6 +68,7 @@ def _panel(shape: str, series: list[Series], low: float, high: float) -> list[st
             body.append(rule(area.left, at, right, at, "goal" if level in _GOALS else "grid"))
             body.append(label(area.left - 6, at + 4, f"{level:g}", "tick", "end"))
     step = area.inner_width / max(1, len(series))
+    bottom = area.height - area.bottom
     for place, one in enumerate(series):
         middle = area.left + (place + 0.5) * step
         faster = np.array(times_faster(one.churn))
@@ -76,7 +77,9 @@ def _panel(shape: str, series: list[Series], low: float, high: float) -> list[st
         body.append(path(dots(x, y.places(faster)), one.case.form))
         cold = np.array(times_faster([one.cold]))
         body.append(path(dots(np.array([middle]), y.places(cold)), "cold"))
-        bottom = area.height - area.bottom
         body.append(label(middle, bottom + 16, f"{one.case.load:g}"))
-        body.append(label(middle, bottom + 32, one.case.form))
+    for form in dict.fromkeys(s.case.form for s in series):
+        places = [place for place, one in enumerate(series) if one.case.form == form]
+        middle = area.left + (sum(places) / len(places) + 0.5) * step
+        body.append(label(middle, bottom + 34, form, "s"))
     return body
