@@ -25,6 +25,11 @@ impl RadixHeap {
         self.last = 0;
     }
 
+    /// The last key taken out: no key that is put in may be smaller.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     pub fn push(&mut self, key: u64, node: u32) {
         let bucket = 64 - (key ^ self.last).leading_zeros();
         self.buckets[bucket as usize].push((key, node));

@@ -90,6 +90,7 @@
 mod certificate;
 mod error;
 mod heap;
+mod hold;
 mod limits;
 mod network;
 mod paths;

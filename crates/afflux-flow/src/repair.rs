@@ -6,6 +6,12 @@
 
 use crate::residual::Residual;
 
+/// Nodes with more entries than this are not settled.
+const HUB: usize = 1024;
+
+/// How often neighbours follow.
+const PASSES: usize = 5;
+
 /// An arc at a node: at prices above `level` it brings `back` units, below it takes `room` away.
 #[derive(Clone, Copy)]
 struct Trade {
@@ -16,11 +22,24 @@ struct Trade {
 }
 
 /// Sets the prices of some nodes, one after the other, such that each is in balance if its
-/// neighbours deliver and accept whatever pays at that price; and lets them.
+/// neighbours deliver and accept whatever pays at that price; and lets them. Neighbours that are
+/// out of balance then follow.
 pub(crate) fn settle(net: &mut Residual, nodes: impl Iterator<Item = usize>) {
     let mut trades: Vec<Trade> = Vec::new();
     for node in nodes {
         settle_node(net, node, &mut trades);
+    }
+    for pass in 0..PASSES {
+        for index in 0..net.nodes() {
+            let node = if pass % 2 == 0 {
+                net.nodes() - 1 - index
+            } else {
+                index
+            };
+            if net.excess[node] != 0 && net.range(node).len() <= HUB {
+                settle_node(net, node, &mut trades);
+            }
+        }
     }
 }
 

@@ -125,6 +125,25 @@ impl Residual {
         &self.entries[self.range(node)]
     }
 
+    /// What can be reached from some nodes: no residual arc leaves this set.
+    pub fn reachable(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
+        let mut inside = vec![false; self.nodes()];
+        let mut open: Vec<usize> = from.into_iter().collect();
+        for &node in &open {
+            inside[node] = true;
+        }
+        while let Some(node) = open.pop() {
+            for entry in self.leaving(node).iter().filter(|entry| entry.room > 0) {
+                let head = entry.head as usize;
+                if !inside[head] {
+                    inside[head] = true;
+                    open.push(head);
+                }
+            }
+        }
+        inside
+    }
+
     /// Moves units along an entry from its tail.
     pub fn push(&mut self, tail: usize, index: usize, units: i64) {
         let entry = &mut self.entries[index];

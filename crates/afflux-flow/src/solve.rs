@@ -2,6 +2,7 @@
 
 use crate::certificate;
 use crate::error::FlowError;
+use crate::hold;
 use crate::limits::{Clock, Limits};
 use crate::network::Answer;
 use crate::paths;
@@ -75,6 +76,27 @@ impl State {
         self.touched[node] = true;
     }
 
+    /// Touches an end of each arc that violates optimality, the one with fewer arcs; answers whether
+    /// there was any.
+    fn touch_violated(&mut self, problem: &Problem<'_>, degree: &[u32]) -> bool {
+        let mut any = false;
+        let mut count = 0;
+        for (arc, &units) in problem.arcs().zip(&self.flow) {
+            let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
+            if (reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower) {
+                any = true;
+                count += 1;
+                let tail_has_less = degree[arc.tail] <= degree[arc.head];
+                let less = if tail_has_less { arc.tail } else { arc.head };
+                self.touched[less] |= degree[less] <= HUB;
+            }
+        }
+        if std::env::var("AFFLUX_TRACE").is_ok() {
+            eprintln!("  {count} violated");
+        }
+        any
+    }
+
     pub fn reserve(&mut self, nodes: usize, arcs: usize) {
         self.flow.reserve_exact(arcs);
         self.price.reserve_exact(nodes);
@@ -91,13 +113,15 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
+    let trace = std::env::var("AFFLUX_TRACE").is_ok();
     let mut radius = state.radius.unwrap_or(i64::MAX);
     if state.radius.is_some() {
-        for (touched, &degree) in state.touched.iter_mut().zip(degree) {
-            *touched &= degree <= HUB;
-        }
-    } else {
-        state.touched.fill(false);
+        radius = std::env::var("AFFLUX_RADIUS")
+            .map(|s| s.parse().unwrap())
+            .unwrap_or(200);
+    }
+    for (touched, &degree) in state.touched.iter_mut().zip(degree) {
+        *touched &= degree <= HUB && state.radius.is_some();
     }
     loop {
         let t0 = std::time::Instant::now();
@@ -107,42 +131,75 @@ pub(crate) fn optimise(
         let t2 = std::time::Instant::now();
         repair::settle(&mut net, set.nodes_where(|node| state.touched[node]));
         let t3 = std::time::Instant::now();
-        let prices = improve(&mut net, set.scale(), radius, &mut clock);
-        let t4 = std::time::Instant::now();
-        match prices {
-            Ok(price) => {
-                let needed = set.write_back(&net, &price, state);
-                if std::env::var("AFFLUX_TRACE").is_ok() {
-                    eprintln!(
-                        "  set {} of {} arcs radius {radius} needed {needed}: select {:?} build {:?} repair {:?} solve {:?} back {:?}",
-                        set.len(),
-                        problem.arcs().len(),
-                        t1 - t0,
-                        t2 - t1,
-                        t3 - t2,
-                        t4 - t3,
-                        t4.elapsed()
-                    );
+        if trace {
+            let mut kinds = std::collections::BTreeMap::new();
+            for v in 0..net.nodes() {
+                if net.excess[v] != 0 {
+                    let d = net.range(v).len();
+                    let k = if d <= 6 {
+                        d
+                    } else if d < 1000 {
+                        d / 10 * 10
+                    } else {
+                        1000
+                    };
+                    let e = kinds.entry((net.excess[v] > 0, k)).or_insert((0, 0i64));
+                    e.0 += 1;
+                    e.1 += net.excess[v];
                 }
-                state.radius = Some(needed);
-                if set.is_all || certificate::is_optimal(problem, &state.flow, &state.price) {
+            }
+            eprintln!("    kinds {kinds:?}");
+        }
+        let held = hold::hold(&mut net);
+        let stop = improve(&mut net, set.scale(), radius, &mut clock).err();
+        held.release(&mut net);
+        let t4 = std::time::Instant::now();
+        let needed = match &stop {
+            None | Some(Stop::Cut(_)) => set.write_back(&net, state),
+            Some(_) => 0,
+        };
+        if trace {
+            eprintln!(
+                "  set {} of {} arcs radius {radius} needed {needed}: select {:?} build {:?} repair {:?} solve {:?} back {:?}",
+                set.len(),
+                problem.arcs().len(),
+                t1 - t0,
+                t2 - t1,
+                t3 - t2,
+                t4 - t3,
+                t4.elapsed()
+            );
+        }
+        match stop {
+            None if set.is_all => break,
+            None => {
+                if !state.touch_violated(problem, degree) {
                     break;
                 }
+                radius = radius.max(1).saturating_mul(4);
             }
-            Err(Stop::Cut(inside)) if set.is_all => {
-                return Err(infeasible(problem, &set.outside(&inside)));
+            Some(Stop::Cut(inside)) if set.is_all => {
+                let stuck = (0..net.nodes()).filter(|&node| inside[node] && net.excess[node] > 0);
+                return Err(infeasible(problem, &set.outside(&net.reachable(stuck))));
             }
-            Err(Stop::Cut(_)) => radius = radius.max(1).saturating_mul(8),
-            Err(Stop::Overflow(node)) => {
+            Some(Stop::Cut(_)) => {
+                radius = radius.max(1).saturating_mul(8);
+                state.touch_violated(problem, degree);
+            }
+            Some(Stop::Overflow(_)) if !set.is_all => {
+                radius = radius.max(1).saturating_mul(8);
+            }
+            Some(Stop::Overflow(node)) => {
                 return Err(FlowError::PriceOverflow {
                     node: set.node(node),
                     largest_cost: problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0),
                     nodes: problem.nodes(),
                 });
             }
-            Err(Stop::Expired) => return Err(FlowError::Expired),
+            Some(Stop::Expired) => return Err(FlowError::Expired),
         }
     }
+    state.radius = Some(0);
     state.touched.fill(false);
     let t0 = std::time::Instant::now();
     if let Some(detail) = certificate::violation(problem, &state.flow, &state.price) {
@@ -153,25 +210,44 @@ pub(crate) fn optimise(
         .zip(&state.flow)
         .map(|(arc, &units)| i128::from(arc.cost) * i128::from(units))
         .sum();
-    if std::env::var("AFFLUX_TRACE").is_ok() {
+    if trace {
         eprintln!("  certificate {:?}", t0.elapsed());
     }
     Ok(Answer { cost, bound: cost })
 }
 
-/// Finds an optimal flow and integer prices that prove it.
-fn improve(
-    net: &mut Residual,
-    scale: i64,
-    radius: i64,
-    clock: &mut Clock<'_>,
-) -> Result<Vec<i64>, Stop> {
+/// Finds an optimal flow and prices that prove it, multiples of `scale`.
+///
+/// When it stops for a cut, flow and prices are optimal for what has been routed.
+fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
     net.saturate(0);
-    if paths::route(net, PATHS_BUDGET * net.entries.len(), clock)? {
-        // All prices are sums of scaled costs, so nothing is lost.
-        return Ok(net.price.iter().map(|price| price / scale).collect());
+    let trace = std::env::var("AFFLUX_TRACE").is_ok();
+    let stats = |net: &Residual, name: &str, t: std::time::Instant| {
+        if trace {
+            let units: i64 = net.excess.iter().map(|e| (*e).max(0)).sum();
+            let nodes = net.excess.iter().filter(|e| **e > 0).count();
+            let short = net.excess.iter().filter(|e| **e < 0).count();
+            eprintln!(
+                "    {name}: {units} units at {nodes} of {} nodes, {short} short, {:?}",
+                net.nodes(),
+                t.elapsed()
+            );
+        }
+    };
+    let t = std::time::Instant::now();
+    stats(net, "before", t);
+    let done = paths::route(
+        net,
+        if radius < i64::MAX { 50 } else { PATHS_BUDGET } * net.entries.len(),
+        clock,
+    )?;
+    stats(net, "routed", t);
+    if !done {
+        let (flow, price) = (net.entries.clone(), net.price.clone());
+        net.price = scaling::optimise(net, scale, radius, clock)?;
+        let _ = (flow, price);
     }
-    scaling::optimise(net, scale, radius, clock)
+    Ok(())
 }
 
 /// The error that a cut proves, once the cut has been checked against the problem.

@@ -56,7 +56,10 @@ impl Update {
             let Some((distance, node)) = self.heap.pop() else {
                 return Err(match self.too_far {
                     Some(node) => Stop::Overflow(node),
-                    None => Stop::Cut(self.enclosed(net)),
+                    None => {
+                        let stuck = |node: &usize| net.excess[*node] > 0 && !self.done[*node];
+                        Stop::Cut(net.reachable((0..net.nodes()).filter(stuck)))
+                    }
                 });
             };
             let head = node as usize;
@@ -105,25 +108,5 @@ impl Update {
                 }
             }
         }
-    }
-
-    /// The nodes that can be reached from excess which did not reach a deficit.
-    fn enclosed(&self, net: &Residual) -> Vec<bool> {
-        let stuck = |node: &usize| net.excess[*node] > 0 && !self.done[*node];
-        let mut open: Vec<usize> = (0..net.nodes()).filter(stuck).collect();
-        let mut inside = vec![false; net.nodes()];
-        for &node in &open {
-            inside[node] = true;
-        }
-        while let Some(node) = open.pop() {
-            for entry in net.leaving(node).iter().filter(|entry| entry.room > 0) {
-                let head = entry.head as usize;
-                if !inside[head] {
-                    inside[head] = true;
-                    open.push(head);
-                }
-            }
-        }
-        inside
     }
 }

@@ -137,26 +137,20 @@ impl<'a> Working<'a> {
 
     /// Takes flow and prices over from the residual network. Answers the largest reduced cost, at
     /// the prices before, of an arc that changed its flow.
-    pub fn write_back(&self, net: &Residual, price: &[i64], state: &mut State) -> i64 {
+    pub fn write_back(&self, net: &Residual, state: &mut State) -> i64 {
+        let scale = self.scale();
         let ends = self.arcs.iter().map(|&number| {
             let arc = self.problem.arc(number as usize);
             (self.index[arc.tail], self.index[arc.head])
         });
-        let mut needed = 0;
         for (&number, back) in self.arcs.iter().zip(net.backs(ends)) {
-            let arc = self.problem.arc(number as usize);
-            let flow = &mut state.flow[number as usize];
-            if *flow != arc.lower + back {
-                *flow = arc.lower + back;
-                let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
-                needed = needed.max(reduced.abs());
-            }
+            state.flow[number as usize] = self.problem.arc(number as usize).lower + back;
         }
-        for ((&node, &price), &excess) in self.nodes.iter().zip(price).zip(&net.excess) {
-            state.price[node as usize] = price;
+        for ((&node, &price), &excess) in self.nodes.iter().zip(&net.price).zip(&net.excess) {
+            state.price[node as usize] = price / scale;
             state.excess[node as usize] = i128::from(excess);
         }
-        needed
+        0
     }
 
     /// A capacity that is as good as none: larger by one than all supply together with all flow

@@ -1,0 +1,70 @@
+//! Dead ends: units that could only be sent back where they come from are left where they are.
+//!
+//! A machine full of pinned tasks passes on what it receives and cannot receive less. Its arc to
+//! the sink looks as if flow could be taken back, and so every search that reaches the sink would
+//! look at every machine.
+
+use crate::residual::Residual;
+
+/// Arcs whose present flow is held.
+pub(crate) struct Held(Vec<Hold>);
+
+struct Hold {
+    /// The entry that could take flow back.
+    index: u32,
+    /// The node that it leads to.
+    node: u32,
+    units: i64,
+}
+
+/// Holds the flow of every node that has a single way out, unless that leads to another such node.
+///
+/// With nothing else to do, the node could only return what it gets. What it receives later from
+/// others, on top of what is held, can be taken back as usual.
+pub(crate) fn hold(net: &mut Residual) -> Held {
+    let mut held = Vec::new();
+    // Nodes that are held, and nodes at which something is.
+    let mut is_held = vec![false; net.nodes()];
+    let mut is_taken = vec![false; net.nodes()];
+    for node in 0..net.nodes() {
+        if net.excess[node] != 0 || is_taken[node] {
+            continue;
+        }
+        let mut exits = net.range(node).filter(|&index| net.entries[index].room > 0);
+        if let (Some(exit), None) = (exits.next(), exits.next()) {
+            let units = net.entries[exit].back;
+            let to = net.entries[exit].head as usize;
+            if units > 0 && !is_held[to] {
+                is_taken[to] = true;
+                is_held[node] = true;
+                let index = net.entries[exit].mate;
+                net.entries[exit].back = 0;
+                net.entries[index as usize].room = 0;
+                held.push(Hold {
+                    index,
+                    node: node as u32,
+                    units,
+                });
+            }
+        }
+    }
+    Held(held)
+}
+
+impl Held {
+    /// Gives the flow free again, and lowers the prices of nodes which were left behind.
+    ///
+    /// Such a node has received nothing, so its lower price is no offer to anybody.
+    pub fn release(self, net: &mut Residual) {
+        for hold in self.0 {
+            let index = hold.index as usize;
+            let mate = net.entries[index].mate as usize;
+            net.entries[index].room += hold.units;
+            net.entries[mate].back += hold.units;
+            let from = net.entries[mate].head as usize;
+            let level = net.price[from] + net.entries[index].cost;
+            let price = &mut net.price[hold.node as usize];
+            *price = level.min(*price);
+        }
+    }
+}
