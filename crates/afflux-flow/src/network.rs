@@ -349,9 +349,15 @@ impl Network {
             let more = i128::from(new) - i128::from(flow);
             self.state.excess[tail] -= more;
             self.state.excess[head] += more;
+            self.state.touch(tail);
+            self.state.touch(head);
+            return;
         }
-        self.state.touch(tail);
-        self.state.touch(head);
+        let reduced = terms.cost + self.state.price[tail] - self.state.price[head];
+        if (reduced < 0 && flow < terms.capacity) || (reduced > 0 && flow > terms.lower) {
+            let tail_has_less = self.degree[tail] <= self.degree[head];
+            self.state.touch(if tail_has_less { tail } else { head });
+        }
     }
 }
 

@@ -27,10 +27,8 @@ const MANY: usize = 24;
 /// How many entries of such a node a search looks at in one go.
 const STRIDE: usize = 4;
 
-/// Entries that a search may look at before it is put off, in the first turn and by what factor
-/// more from turn to turn.
-const FIRST_REACH: usize = 512;
-const FARTHER: usize = 8;
+/// How many entries a search of its own may look at, turn by turn.
+const REACH: [usize; 2] = [512, 4096];
 
 /// Routes all excess if it takes no more looks at entries than `budget`; answers whether it did.
 ///
@@ -41,22 +39,25 @@ pub(crate) fn route(
     budget: usize,
     clock: &mut Clock<'_>,
 ) -> Result<bool, Stop> {
-    let mut reach = FIRST_REACH;
-    let mut looked_at = 0;
-    while looked_at <= budget {
-        let is_last = reach > 2 * net.entries.len();
-        let reach_now = if is_last { usize::MAX } else { reach };
-        if Paths::<false>::new(net).route(net, reach_now, &mut looked_at, budget, clock)? {
-            return Ok(true);
-        }
-        if !is_last
-            && Paths::<true>::new(net).route(net, reach_now, &mut looked_at, budget, clock)?
+    let trace = std::env::var("AFFLUX_TRACE").is_ok();
+    let mut left = budget;
+    for reach in REACH {
+        if Paths::<false>::new(net).route_each(net, reach, &mut left, clock)?
+            || Paths::<true>::new(net).route_each(net, reach, &mut left, clock)?
         {
             return Ok(true);
         }
-        reach = reach.saturating_mul(FARTHER);
+        if trace {
+            let units: i64 = net.excess.iter().map(|e| (*e).max(0)).sum();
+            eprintln!(
+                "      reach {reach} looked {} left {units} units at {} short {}",
+                budget - left,
+                net.excess.iter().filter(|e| **e > 0).count(),
+                net.excess.iter().filter(|e| **e < 0).count()
+            );
+        }
     }
-    Ok(false)
+    Paths::<true>::new(net).route_together(net, &mut left, clock)
 }
 
 /// Searches in one direction, forwards from excesses or backwards from deficits, and their memory.
@@ -135,12 +136,11 @@ impl<const BACKWARDS: bool> Paths<BACKWARDS> {
     }
 
     /// Routes what can be routed by searches of this reach; answers whether that is all.
-    fn route(
+    fn route_each(
         mut self,
         net: &mut Residual,
         reach: usize,
-        total: &mut usize,
-        budget: usize,
+        budget: &mut usize,
         clock: &mut Clock<'_>,
     ) -> Result<bool, Stop> {
         let mut is_all = true;
@@ -151,19 +151,11 @@ impl<const BACKWARDS: bool> Paths<BACKWARDS> {
                     true => Ok(()),
                     false => self.find_nearest(net, source, reach),
                 };
-                *total += self.looked_at;
-                if *total > budget {
-                    return Ok(false);
-                }
-                if clock.expired(1 + self.looked_at) {
-                    return Err(Stop::Expired);
-                }
+                self.pay(budget, clock)?;
                 match found {
                     Ok(()) => self.augment(net),
                     Err(Lost::Overflow(node)) => return Err(Stop::Overflow(node)),
-                    Err(Lost::Nowhere) if !BACKWARDS => {
-                        return Err(Stop::Cut(net.reachable([source])));
-                    }
+                    Err(_) if *budget == 0 => return Ok(false),
                     Err(_) => {
                         is_all = false;
                         break;
@@ -172,6 +164,98 @@ impl<const BACKWARDS: bool> Paths<BACKWARDS> {
             }
         }
         Ok(is_all)
+    }
+
+    /// Routes everything by searches that start everywhere at once, and go on until they have found
+    /// half of what they can find.
+    fn route_together(
+        mut self,
+        net: &mut Residual,
+        budget: &mut usize,
+        clock: &mut Clock<'_>,
+    ) -> Result<bool, Stop> {
+        let wants = |net: &Residual, node: usize| signed::<BACKWARDS>(net.excess[node]) > 0;
+        let mut sources: Vec<usize> = (0..net.nodes()).filter(|&node| wants(net, node)).collect();
+        let mut phases = 0;
+        loop {
+            self.looked_at = 0;
+            self.mark.fill(Mark::New);
+            self.cursor.fill(0);
+            for &source in &sources {
+                while wants(net, source) && self.find_free(net, source, usize::MAX) {
+                    self.augment(net);
+                }
+            }
+            sources.retain(|&node| wants(net, node));
+            if std::env::var("AFFLUX_TRACE").is_ok() && sources.is_empty() {
+                eprintln!("      {phases} phases together");
+            }
+            if sources.is_empty() {
+                return Ok(true);
+            }
+            phases += 1;
+            let limit = self.nearest_half(net, &sources)?;
+            self.lower_prices(net, limit).map_err(|lost| match lost {
+                Lost::Overflow(node) => Stop::Overflow(node),
+                _ => Stop::Expired,
+            })?;
+            self.forget();
+            self.pay(budget, clock)?;
+            if *budget == 0 {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// How far one has to go from the sources to find half of what there is.
+    fn nearest_half(&mut self, net: &Residual, sources: &[usize]) -> Result<u64, Stop> {
+        let mut wanted = net
+            .excess
+            .iter()
+            .filter(|&&e| signed::<BACKWARDS>(e) < 0)
+            .count();
+        wanted = wanted.div_ceil(2);
+        self.cursor.fill(0);
+        self.heap.clear();
+        for &source in sources {
+            self.reach(source, 0, 0);
+        }
+        let mut found = Found {
+            limit: UNREACHED,
+            too_far: None,
+        };
+        let mut farthest = None;
+        while let Some((_, node)) = self.heap.pop() {
+            let tail = node as usize;
+            let is_first = !self.done[tail];
+            self.done[tail] = true;
+            if is_first && signed::<BACKWARDS>(net.excess[tail]) < 0 {
+                farthest = Some(self.distance[tail]);
+                wanted -= 1;
+                if wanted == 0 {
+                    break;
+                }
+            }
+            self.expand(net, tail, is_first, &mut found);
+            found.limit = UNREACHED;
+        }
+        match (farthest, found.too_far) {
+            (Some(farthest), _) => Ok(farthest),
+            (None, Some(node)) => Err(Stop::Overflow(node)),
+            (None, None) => {
+                let stuck = (0..net.nodes()).filter(|&node| net.excess[node] > 0);
+                Err(Stop::Cut(net.reachable(stuck)))
+            }
+        }
+    }
+
+    /// Takes the work done since the last time from the budget.
+    fn pay(&mut self, budget: &mut usize, clock: &mut Clock<'_>) -> Result<(), Stop> {
+        *budget = budget.saturating_sub(self.looked_at);
+        match clock.expired(1 + self.looked_at) {
+            true => Err(Stop::Expired),
+            false => Ok(()),
+        }
     }
 
     /// Finds a path of arcs that cost nothing from a node to where it should lead, depth first.
@@ -303,12 +387,17 @@ impl<const BACKWARDS: bool> Paths<BACKWARDS> {
             self.path.reverse();
             Ok(())
         });
+        self.forget();
+        found
+    }
+
+    /// Makes ready for the next search.
+    fn forget(&mut self) {
         for node in self.reached.drain(..) {
             self.distance[node as usize] = UNREACHED;
             self.done[node as usize] = false;
             self.cursor[node as usize] = 0;
         }
-        found
     }
 
     /// The deficit that is nearest to the source; or the excess, backwards.
@@ -327,20 +416,25 @@ impl<const BACKWARDS: bool> Paths<BACKWARDS> {
             if is_first && signed::<BACKWARDS>(net.excess[tail]) < 0 {
                 return Ok(tail);
             }
-            let range = net.range(tail);
-            if range.len() > MANY {
-                self.look_further(net, tail, &mut found);
-            } else if is_first {
-                self.looked_at += range.len();
-                for index in range {
-                    self.look(net, tail, index, &mut found);
-                }
-            }
+            self.expand(net, tail, is_first, &mut found);
             if self.looked_at > reach {
                 return Err(Lost::Far);
             }
         }
         Err(found.too_far.map_or(Lost::Nowhere, Lost::Overflow))
+    }
+
+    /// Follows the entries of a node; of a hub, only the next few.
+    fn expand(&mut self, net: &Residual, tail: usize, is_first: bool, found: &mut Found) {
+        let range = net.range(tail);
+        if range.len() > MANY {
+            self.look_further(net, tail, found);
+        } else if is_first {
+            self.looked_at += range.len();
+            for index in range {
+                self.look(net, tail, index, found);
+            }
+        }
     }
 
     fn reach(&mut self, node: usize, distance: u64, by: u32) {

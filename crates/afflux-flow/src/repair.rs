@@ -6,12 +6,8 @@
 
 use crate::residual::Residual;
 
-/// Nodes with more entries than this are not settled.
+/// Nodes with more entries than this keep their prices when others move to the middle.
 const HUB: usize = 1024;
-
-/// How often neighbours follow.
-const PASSES: usize = 5;
-
 /// An arc at a node: at prices above `level` it brings `back` units, below it takes `room` away.
 #[derive(Clone, Copy)]
 struct Trade {
@@ -22,24 +18,14 @@ struct Trade {
 }
 
 /// Sets the prices of some nodes, one after the other, such that each is in balance if its
-/// neighbours deliver and accept whatever pays at that price; and lets them. Neighbours that are
-/// out of balance then follow.
+/// neighbours deliver and accept whatever pays at that price; and lets them.
 pub(crate) fn settle(net: &mut Residual, nodes: impl Iterator<Item = usize>) {
     let mut trades: Vec<Trade> = Vec::new();
-    for node in nodes {
+    let mut order: Vec<usize> = nodes.collect();
+    // A node with few arcs has little choice, and its neighbours should know before they choose.
+    order.sort_by_key(|&node| net.range(node).len());
+    for node in order {
         settle_node(net, node, &mut trades);
-    }
-    for pass in 0..PASSES {
-        for index in 0..net.nodes() {
-            let node = if pass % 2 == 0 {
-                net.nodes() - 1 - index
-            } else {
-                index
-            };
-            if net.excess[node] != 0 && net.range(node).len() <= HUB {
-                settle_node(net, node, &mut trades);
-            }
-        }
     }
 }
 
@@ -99,6 +85,40 @@ fn settle_node(net: &mut Residual, node: usize, trades: &mut Vec<Trade>) {
                 net.entries[index].mate as usize,
             );
             net.push(head, mate, (-left).min(trade.back));
+        }
+    }
+}
+
+/// Moves prices to the middle of the range in which they prove the same flow.
+///
+/// Then arcs that carry as much as before after a small change are those whose reduced cost was
+/// not small, and the next working set can do without them. `leeway` says how far the price of a
+/// node may move, since not all of its arcs may be here.
+pub(crate) fn centre(net: &mut Residual, scale: i64, leeway: impl Fn(usize) -> i64) {
+    for node in 0..net.nodes() {
+        let entries = net.leaving(node);
+        if entries.len() > HUB {
+            continue;
+        }
+        let (mut low, mut high) = (i64::MIN, i64::MAX);
+        for entry in entries {
+            let level = net.price[entry.head as usize] - entry.cost;
+            if entry.room > 0 {
+                low = low.max(level);
+            }
+            if entry.back > 0 {
+                high = high.min(level);
+            }
+        }
+        let price = net.price[node];
+        let leeway = leeway(node);
+        if low < price && price < high && (low == i64::MIN || high == i64::MAX) {
+            continue;
+        }
+        let low = low.max(price.saturating_sub(leeway));
+        let high = high.min(price.saturating_add(leeway));
+        if low < high {
+            net.price[node] = (low + (high - low) / 2) / scale * scale;
         }
     }
 }

@@ -20,6 +20,9 @@ const PATHS_BUDGET: usize = 2;
 /// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
 const HUB: u32 = 1024;
 
+/// Farther than any price should move for the sake of being in the middle.
+const FAR: i64 = i64::MAX / 16;
+
 /// A flow within its bounds and prices, and what has changed since they were optimal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
@@ -149,10 +152,17 @@ pub(crate) fn optimise(
                 }
             }
             eprintln!("    kinds {kinds:?}");
+            for v in (0..net.nodes()).filter(|&v| net.excess[v] != 0 && net.range(v).is_empty()).take(3) { let n = set.node(v); eprintln!("      node {n} excess {} degree {} touched {} supply {}", net.excess[v], degree.get(n).copied().unwrap_or(0), state.touched[n], problem.supply()[n]); }
         }
         let held = hold::hold(&mut net);
         let stop = improve(&mut net, set.scale(), radius, &mut clock).err();
         held.release(&mut net);
+        if stop.is_none() && std::env::var("NOCENTRE").is_err() {
+            let (scale, all) = (set.scale(), set.is_all);
+            repair::centre(&mut net, scale, |node| {
+                if all || state.touched[set.node(node)] { FAR } else { radius / 4 * scale }
+            });
+        }
         let t4 = std::time::Instant::now();
         let needed = match &stop {
             None | Some(Stop::Cut(_)) => set.write_back(&net, state),
@@ -238,16 +248,31 @@ fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -
     stats(net, "before", t);
     let done = paths::route(
         net,
-        if radius < i64::MAX { 50 } else { PATHS_BUDGET } * net.entries.len(),
+        if radius < i64::MAX { 4 } else { PATHS_BUDGET } * net.entries.len(),
         clock,
     )?;
     stats(net, "routed", t);
     if !done {
-        let (flow, price) = (net.entries.clone(), net.price.clone());
+        let before = net.price.clone();
         net.price = scaling::optimise(net, scale, radius, clock)?;
-        let _ = (flow, price);
+        keep_level(&mut net.price, &before);
     }
     Ok(())
+}
+
+/// Moves all prices by as much, such that the middle one does not change.
+///
+/// Only differences matter, but there are nodes outside the working set, whose prices stay.
+fn keep_level(price: &mut [i64], before: &[i64]) {
+    let mut moves: Vec<i64> = price.iter().zip(before).map(|(new, old)| new - old).collect();
+    if moves.is_empty() {
+        return;
+    }
+    let middle = moves.len() / 2;
+    let (_, &mut middle, _) = moves.select_nth_unstable(middle);
+    for price in price {
+        *price -= middle;
+    }
 }
 
 /// The error that a cut proves, once the cut has been checked against the problem.
