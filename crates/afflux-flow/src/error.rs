@@ -96,6 +96,40 @@ pub enum FlowError {
         /// The largest sum allowed.
         limit: i64,
     },
+    /// It costs less than nothing to leave a gate closed.
+    NegativeWaitingCost {
+        /// The gate.
+        gate: usize,
+        /// Its waiting cost.
+        cost: i64,
+    },
+    /// An arc is named by two gates, or twice by one.
+    ArcOfTwoGates {
+        /// The arc.
+        arc: u32,
+        /// The gates.
+        gates: [usize; 2],
+    },
+    /// An open gate would force nothing along an arc, or more than it can carry.
+    GateCount {
+        /// The gate.
+        gate: usize,
+        /// The arc.
+        arc: u32,
+        /// How much it would have to carry.
+        count: i64,
+        /// How much it can carry.
+        capacity: i64,
+    },
+    /// An arc of a gate must carry something even if the gate is closed.
+    GateLowerBound {
+        /// The gate.
+        gate: usize,
+        /// The arc.
+        arc: u32,
+        /// Its lower bound.
+        lower: i64,
+    },
     /// A price left the range of 64-bit arithmetic while solving.
     PriceOverflow {
         /// The node.
@@ -187,6 +221,37 @@ impl fmt::Display for FlowError {
                 f,
                 "node {node}: supply, lower bounds and capacities around it add up to {sum}, \
                  expected {limit} at most"
+            ),
+            Self::NegativeWaitingCost { gate, cost } => write!(
+                f,
+                "gate {gate}: waiting cost is {cost}, expected 0 or more"
+            ),
+            Self::ArcOfTwoGates {
+                arc,
+                gates: [first, second],
+            } if first == second => {
+                write!(f, "gate {first}: arc {arc} is named twice, expected once")
+            }
+            Self::ArcOfTwoGates {
+                arc,
+                gates: [first, second],
+            } => write!(
+                f,
+                "arc {arc} is named by gates {first} and {second}, expected by one at most"
+            ),
+            Self::GateCount {
+                gate,
+                arc,
+                count,
+                capacity,
+            } => write!(
+                f,
+                "gate {gate}: count of arc {arc} is {count}, expected 1 to its capacity {capacity}"
+            ),
+            Self::GateLowerBound { gate, arc, lower } => write!(
+                f,
+                "gate {gate}: lower bound of arc {arc} is {lower}, expected 0, since a closed \
+                 gate lets nothing through"
             ),
             Self::PriceOverflow {
                 node,
