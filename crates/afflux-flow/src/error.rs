@@ -130,6 +130,31 @@ pub enum FlowError {
         /// Its lower bound.
         lower: i64,
     },
+    /// An arc of a gate starts where it ends, so that what it carries goes nowhere.
+    GateLoop {
+        /// The gate.
+        gate: usize,
+        /// The arc.
+        arc: u32,
+        /// Where it starts and ends.
+        node: usize,
+    },
+    /// A gain is used in another way than the one that gates express.
+    Gain {
+        /// Where its arc starts.
+        tail: u32,
+        /// Where its arc ends.
+        head: u32,
+        /// The gain.
+        gain: i64,
+        /// What is missing.
+        expected: &'static str,
+    },
+    /// A gate was asked for by a gain, but there is none.
+    NoGain {
+        /// How many arcs there are.
+        arcs: usize,
+    },
     /// A price left the range of 64-bit arithmetic while solving.
     PriceOverflow {
         /// The node.
@@ -252,6 +277,25 @@ impl fmt::Display for FlowError {
                 f,
                 "gate {gate}: lower bound of arc {arc} is {lower}, expected 0, since a closed \
                  gate lets nothing through"
+            ),
+            Self::GateLoop { gate, arc, node } => write!(
+                f,
+                "gate {gate}: arc {arc} starts and ends at node {node}, expected two nodes"
+            ),
+            Self::Gain {
+                tail,
+                head,
+                gain,
+                expected,
+            } => write!(
+                f,
+                "arc from node {tail} to node {head}: a gain of {gain} is supported only for a \
+                 group that is placed together or not at all, which needs {expected}; use gates \
+                 for other groups"
+            ),
+            Self::NoGain { arcs } => write!(
+                f,
+                "none of {arcs} arcs has a gain other than 1: add them as arcs"
             ),
             Self::PriceOverflow {
                 node,

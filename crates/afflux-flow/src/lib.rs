@@ -106,7 +106,7 @@ mod working;
 
 pub use certificate::violation;
 pub use error::FlowError;
-pub use gates::{Effort, Gate, GatedAnswer};
+pub use gates::{Effort, GainArc, Gate, GatedAnswer};
 pub use limits::Limits;
 pub use network::{Answer, ArcId, Network, NodeId};
 pub use problem::{Arc, Problem, Terms};

@@ -24,6 +24,14 @@ pub(super) fn check(network: &Network, gates: &[Gate]) -> Result<(), FlowError> 
                     gates: [other, number],
                 });
             }
+            let ends = network.problem().arc(arc as usize);
+            if ends.tail == ends.head {
+                return Err(FlowError::GateLoop {
+                    gate: number,
+                    arc,
+                    node: ends.tail,
+                });
+            }
             if count <= 0 || count > terms.capacity {
                 return Err(FlowError::GateCount {
                     gate: number,

@@ -3,6 +3,7 @@
 mod check;
 mod estimate;
 mod flows;
+mod gains;
 mod knapsack;
 mod layout;
 mod pools;
@@ -13,6 +14,7 @@ mod valley;
 use crate::error::FlowError;
 use crate::limits::Limits;
 use crate::network::{ArcId, Network};
+pub use gains::GainArc;
 use search::Search;
 
 /// A binary choice for a group of arcs.

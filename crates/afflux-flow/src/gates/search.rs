@@ -176,12 +176,15 @@ impl<'a> Search<'a> {
             .map(|(&decided, &open)| decided.or((!open).then_some(false)))
             .collect();
         for _ in 0..ROUNDINGS {
-            let half_open = self.flows.solve(&decided)?;
-            if half_open.is_empty() {
-                break;
-            }
-            for gate in half_open {
-                decided[gate] = Some(false);
+            match self.flows.solve(&decided) {
+                Ok(half_open) if !half_open.is_empty() => {
+                    for gate in half_open {
+                        decided[gate] = Some(false);
+                    }
+                }
+                // There may be something that only the gates closed here would have let through.
+                Ok(_) | Err(NoFlow::Infeasible(_)) => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(())
