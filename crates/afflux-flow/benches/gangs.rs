@@ -1,7 +1,12 @@
-//! Gangs that are placed whole or not at all, 20% over capacity.
-//! `cargo bench -p afflux-flow --bench gangs -- [machines gangs [seed...]]`.
+//! Gangs that are placed whole or not at all, with a fifth more pods than room.
+//!
+//! `cargo bench -p afflux-flow --bench gangs` solves each kind of instance for seeds 101 to 110, from
+//! nothing, and once more after a tenth of the gangs has been replaced. The search was made with
+//! seeds 1 to 10. With `-- dump KIND SEED` an instance is written instead, for other solvers: a line
+//! per machine with the costs of its slots, a line per gang with its waiting cost, and then a line
+//! for each of its classes, with its count and MACHINE,CAPACITY,COST for each machine it may use.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use afflux_flow::{ArcId, Effort, FlowError, Gate, Limits, Network, NodeId, Terms};
 
@@ -30,6 +35,48 @@ impl Random {
     }
 }
 
+/// What an instance looks like.
+struct Kind {
+    name: &'static str,
+    machines: usize,
+    gangs: usize,
+    /// Machines are in so many pools, and each class may use only one pool.
+    pools: usize,
+    /// How many machines of its pool a class may use, in percent.
+    admitted: usize,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "300",
+        machines: 300,
+        gangs: 200,
+        pools: 1,
+        admitted: 30,
+    },
+    Kind {
+        name: "1000",
+        machines: 1_000,
+        gangs: 500,
+        pools: 1,
+        admitted: 30,
+    },
+    Kind {
+        name: "pools",
+        machines: 300,
+        gangs: 200,
+        pools: 4,
+        admitted: 30,
+    },
+    Kind {
+        name: "narrow",
+        machines: 300,
+        gangs: 200,
+        pools: 1,
+        admitted: 3,
+    },
+];
+
 struct Class {
     count: i64,
     /// Machine, capacity and cost.
@@ -48,38 +95,61 @@ struct Instance {
     gangs: Vec<Gang>,
 }
 
-fn instance(machines: usize, gangs: usize, seed: u64) -> Instance {
-    let mut random = Random(seed);
-    let gangs: Vec<Gang> = (0..gangs).map(|_| gang(machines, &mut random)).collect();
-    let counts = gangs.iter().flat_map(|gang| &gang.classes);
-    let members: i64 = counts.map(|class| class.count).sum();
-    let slopes: Vec<i64> = (0..machines).map(|_| 5 + random.below(55)).collect();
-    let mut slots = vec![Vec::new(); machines];
-    for _ in 0..members * 5 / 6 {
-        let machine = random.below(machines as u64) as usize;
-        let cost = slots[machine].len() as i64 * slopes[machine];
-        slots[machine].push(cost);
+impl Instance {
+    fn new(kind: &Kind, random: &mut Random) -> Self {
+        let gangs: Vec<Gang> = (0..kind.gangs).map(|_| gang(kind, random)).collect();
+        let classes = gangs.iter().flat_map(|gang| &gang.classes);
+        let members: i64 = classes.map(|class| class.count).sum();
+        let slopes: Vec<i64> = (0..kind.machines).map(|_| 5 + random.below(55)).collect();
+        let mut slots = vec![Vec::new(); kind.machines];
+        for _ in 0..members * 5 / 6 {
+            let machine = random.below(kind.machines as u64) as usize;
+            let cost = slots[machine].len() as i64 * slopes[machine];
+            slots[machine].push(cost);
+        }
+        Self { slots, gangs }
     }
-    Instance { slots, gangs }
+
+    fn dump(&self) {
+        let line = |word: &str, values: Vec<String>| println!("{word} {}", values.join(" "));
+        for slots in &self.slots {
+            line("machine", slots.iter().map(i64::to_string).collect());
+        }
+        for gang in &self.gangs {
+            println!("gang {}", gang.waiting_cost);
+            for class in &gang.classes {
+                let admitted = class.admitted.iter();
+                let admitted =
+                    admitted.map(|(machine, room, cost)| format!("{machine},{room},{cost}"));
+                line(&format!("class {}", class.count), admitted.collect());
+            }
+        }
+    }
 }
 
-/// 2 to 32 members of 1 to 3 classes; each is admitted on 30% of the machines.
-fn gang(machines: usize, random: &mut Random) -> Gang {
+/// 2 to 32 members of 1 to 3 classes. To wait costs more than to be placed, by how long it was.
+fn gang(kind: &Kind, random: &mut Random) -> Gang {
     let members = 2 + random.below(31);
     let mut counts = vec![1; (1 + random.below(3)).min(members) as usize];
     for _ in counts.len() as i64..members {
         let class = random.below(counts.len() as u64) as usize;
         counts[class] += 1;
     }
+    let size = kind.machines / kind.pools;
     let classes = counts.into_iter().map(|count| {
-        let pools = std::env::var("POOLS").map_or(1, |f| f.parse::<usize>().unwrap());
-        let part: usize = std::env::var("PART").map_or(30, |f| f.parse::<usize>().unwrap());
-        let size = machines / pools;
-        let pool = if pools > 1 { random.below(pools as u64) as usize * size } else { 0 };
-        let admitted = random.choose((size * part / 100).max(2), size).into_iter().map(move |m| m + pool);
-        let admitted = admitted.map(|machine| (machine, 1 + random.below(10), random.below(2001)));
-        let admitted = admitted.collect();
-        Class { count, admitted }
+        let first = match kind.pools {
+            1 => 0,
+            pools => random.below(pools as u64) as usize * size,
+        };
+        let admitted = random.choose(size * kind.admitted / 100, size).into_iter();
+        let admitted = admitted.map(|machine| {
+            let room = 1 + random.below(10);
+            (first + machine, room, random.below(2001))
+        });
+        Class {
+            admitted: admitted.collect(),
+            count,
+        }
     });
     let classes = classes.collect();
     let waiting_cost = members * (4_000 + random.below(46_000));
@@ -97,67 +167,148 @@ fn terms(capacity: i64, cost: i64) -> Terms {
     }
 }
 
-fn network(instance: &Instance) -> Result<(Network, Vec<(Vec<(ArcId, i64)>, i64)>), FlowError> {
-    let mut network = Network::new();
-    let members: i64 = instance.gangs.iter().flat_map(|g| &g.classes).map(|c| c.count).sum();
-    let sink = network.add_node(-members)?;
-    let mut machines: Vec<NodeId> = Vec::new();
-    for slots in &instance.slots {
-        let machine = network.add_node(0)?;
-        machines.push(machine);
-        for &cost in slots {
-            network.add_arc(machine, sink, terms(1, cost))?;
-        }
-    }
-    let mut gates = Vec::new();
-    for gang in &instance.gangs {
-        let mut arcs = Vec::new();
-        for class in &gang.classes {
-            let source = network.add_node(class.count)?;
-            let head = network.add_node(0)?;
-            arcs.push((network.add_arc(source, head, terms(class.count, 0))?, class.count));
-            network.add_arc(source, sink, terms(class.count, 0))?;
-            for &(machine, capacity, cost) in &class.admitted {
-                network.add_arc(head, machines[machine], terms(capacity, cost))?;
-            }
-        }
-        gates.push((arcs, gang.waiting_cost));
-    }
-    Ok((network, gates))
+/// The network of an instance, and by gang the nodes and arcs that are its own.
+struct Cluster {
+    network: Network,
+    sink: NodeId,
+    machines: Vec<NodeId>,
+    waiting: i64,
+    gates: Vec<Gate>,
+    own: Vec<(Vec<NodeId>, Vec<ArcId>)>,
 }
 
-fn dump(instance: &Instance) -> String {
-    let mut text = String::new();
-    for slots in &instance.slots {
-        text += &format!("machine {}\n", slots.iter().map(|c| c.to_string()).collect::<Vec<_>>().join(" "));
-    }
-    for gang in &instance.gangs {
-        text += &format!("gang {}\n", gang.waiting_cost);
-        for class in &gang.classes {
-            let admitted = class.admitted.iter().map(|(m, u, c)| format!("{m},{u},{c}")).collect::<Vec<_>>().join(" ");
-            text += &format!("class {} {admitted}\n", class.count);
+impl Cluster {
+    fn new(instance: &Instance) -> Result<Self, FlowError> {
+        let mut network = Network::new();
+        let sink = network.add_node(0)?;
+        let mut machines = Vec::new();
+        for slots in &instance.slots {
+            let machine = network.add_node(0)?;
+            machines.push(machine);
+            for &cost in slots {
+                network.add_arc(machine, sink, terms(1, cost))?;
+            }
         }
+        let mut cluster = Self {
+            network,
+            sink,
+            machines,
+            waiting: 0,
+            gates: Vec::new(),
+            own: Vec::new(),
+        };
+        for gang in &instance.gangs {
+            cluster.add(gang)?;
+        }
+        Ok(cluster)
     }
-    text
+
+    fn add(&mut self, gang: &Gang) -> Result<(), FlowError> {
+        let (mut nodes, mut arcs, mut members) = (Vec::new(), Vec::new(), Vec::new());
+        for &Class {
+            count,
+            ref admitted,
+        } in &gang.classes
+        {
+            self.waiting += count;
+            let network = &mut self.network;
+            let (source, class) = (network.add_node(count)?, network.add_node(0)?);
+            nodes.extend([source, class]);
+            let member = network.add_arc(source, class, terms(count, 0))?;
+            members.push((member, count));
+            arcs.push(member);
+            arcs.push(network.add_arc(source, self.sink, terms(count, 0))?);
+            for &(machine, room, cost) in admitted {
+                arcs.push(network.add_arc(class, self.machines[machine], terms(room, cost))?);
+            }
+        }
+        self.network.set_supply(self.sink, -self.waiting)?;
+        self.own.push((nodes, arcs));
+        self.gates.push(Gate {
+            members,
+            waiting_cost: gang.waiting_cost,
+        });
+        Ok(())
+    }
+
+    fn remove(&mut self, gang: usize) -> Result<(), FlowError> {
+        let (nodes, arcs) = self.own.swap_remove(gang);
+        let gate = self.gates.swap_remove(gang);
+        self.network.remove_arcs(&arcs)?;
+        self.network.remove_nodes(&nodes)?;
+        self.waiting -= gate.members.iter().map(|member| member.1).sum::<i64>();
+        self.network.set_supply(self.sink, -self.waiting)
+    }
+
+    /// Solves, and says how it went.
+    fn solve(&mut self) -> Result<(String, Duration), FlowError> {
+        let effort = Effort {
+            flows: 200,
+            gap_ppm: 0,
+        };
+        let started = Instant::now();
+        let answer = self
+            .network
+            .solve_gated(&self.gates, effort, &Limits::default())?;
+        let time = started.elapsed();
+        let gap = answer.gap() as f64 / answer.cost as f64 * 100.0;
+        let said = format!(
+            "cost {:>9} gap {gap:.4}% {:>4} flows {:>8.1} ms",
+            answer.cost,
+            answer.flows,
+            time.as_secs_f64() * 1e3
+        );
+        Ok((said, time))
+    }
+}
+
+fn measure(kind: &Kind, seeds: std::ops::RangeInclusive<u64>) -> Result<(), FlowError> {
+    println!(
+        "{}: {} machines in {} pools, {} gangs, each class on {}% of a pool",
+        kind.name, kind.machines, kind.pools, kind.gangs, kind.admitted
+    );
+    let mut longest = Duration::ZERO;
+    for seed in seeds {
+        let mut random = Random(seed);
+        let instance = Instance::new(kind, &mut random);
+        let mut cluster = Cluster::new(&instance)?;
+        let (first, time) = cluster.solve()?;
+        longest = longest.max(time);
+        for _ in 0..kind.gangs / 10 {
+            cluster.remove(random.below(cluster.gates.len() as u64) as usize)?;
+        }
+        for _ in 0..kind.gangs / 10 {
+            cluster.add(&gang(kind, &mut random))?;
+        }
+        let (next, time) = cluster.solve()?;
+        longest = longest.max(time);
+        println!("  seed {seed:>3}: {first} | next {next}");
+    }
+    println!("  longest {:.1} ms", longest.as_secs_f64() * 1e3);
+    Ok(())
 }
 
 fn main() -> Result<(), FlowError> {
-    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    if args.first().is_some_and(|a| a == "dump") {
-        let n = |i: usize| args[i].parse::<usize>().unwrap();
-        print!("{}", dump(&instance(n(1), n(2), n(3) as u64)));
-        return Ok(());
-    }
-    let n = |i: usize| args[i].parse::<usize>().unwrap();
-    for seed in &args[2..] {
-        let inst = instance(n(0), n(1), seed.parse().unwrap());
-        let (mut net, gates) = network(&inst)?;
-        let t = Instant::now();
-        let gates: Vec<Gate> = gates.into_iter().map(|(members, waiting_cost)| Gate { members, waiting_cost }).collect();
-        let flows = std::env::var("FLOWS").map_or(1000, |f| f.parse().unwrap());
-        let gap_ppm = std::env::var("PPM").map_or(0, |f| f.parse().unwrap());
-        let a = net.solve_gated(&gates, Effort { flows, gap_ppm }, &Limits::default())?;
-        println!("seed {seed}: cost {} bound {} gap {:.4}% flows {} in {:?}", a.cost, a.bound, a.gap() as f64 / a.cost as f64 * 100., a.flows, t.elapsed());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let kind = |name: &str| KINDS.iter().find(|kind| kind.name == name);
+    let words = words.strip_suffix(&["--bench"]).unwrap_or(&words);
+    match *words {
+        ["dump", name, seed] => {
+            if let (Some(kind), Ok(seed)) = (kind(name), seed.parse()) {
+                Instance::new(kind, &mut Random(seed)).dump();
+            }
+        }
+        [name, first, last] => {
+            if let (Some(kind), Ok(first), Ok(last)) = (kind(name), first.parse(), last.parse()) {
+                measure(kind, first..=last)?;
+            }
+        }
+        _ => {
+            for kind in &KINDS {
+                measure(kind, 101..=110)?;
+            }
+        }
     }
     Ok(())
 }

@@ -247,10 +247,9 @@ impl fmt::Display for FlowError {
                 "node {node}: supply, lower bounds and capacities around it add up to {sum}, \
                  expected {limit} at most"
             ),
-            Self::NegativeWaitingCost { gate, cost } => write!(
-                f,
-                "gate {gate}: waiting cost is {cost}, expected 0 or more"
-            ),
+            Self::NegativeWaitingCost { gate, cost } => {
+                write!(f, "gate {gate}: waiting cost is {cost}, expected 0 or more")
+            }
             Self::ArcOfTwoGates {
                 arc,
                 gates: [first, second],

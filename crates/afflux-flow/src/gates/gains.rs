@@ -1,11 +1,12 @@
 //! Gains, as far as gates express them.
 //!
-//! An arc with a gain multiplies what flows through it: of each unit that enters, `gain` arrive. In
-//! general this needs another kind of solver, whose answers are fractions; here, one construct with
-//! gains is understood, the one for tasks that are placed together or not at all. A group of k tasks
-//! sends its units to a node G. From there one arc must carry exactly k - 1 of them to a node E, and
-//! another may carry one unit, with the gain k, to a node A in front of the machines. Either all k
-//! units reach G, and k leave A. Or one of them waits elsewhere, and none reaches A.
+//! An arc with a gain multiplies what flows through it: for each unit that enters, `gain` arrive. In
+//! general this needs another kind of solver, whose best flows are fractions: half a unit into a gain
+//! of two would place one task of two. Here, one construct with gains is understood, the one for
+//! tasks that are placed together or not at all. A group of k tasks sends its units to a node G. From
+//! there one arc must carry exactly k - 1 of them to a node E, and another may carry one unit, with
+//! the gain k, to a node A in front of the machines. Either all k units reach G, and k leave A. Or
+//! one of them goes where tasks wait, and none reaches A.
 //!
 //! # What becomes of the excess
 //!
@@ -25,7 +26,7 @@ use crate::gates::Gate;
 use crate::network::{Network, NodeId};
 use crate::problem::Terms;
 
-/// An arc that delivers `gain` units for each that enters it.
+/// An arc that delivers `gain` units for each that enters it; see [`Network::add_gain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GainArc {
     /// Where it starts.
@@ -44,9 +45,13 @@ impl Network {
     /// Adds what arcs with a gain stand for, as a gate. `arcs` are all arcs out of one node G: one
     /// with a gain of k, for one unit at most, and one without, for exactly k - 1 units.
     ///
-    /// The gate's only member goes from G to where the gain arc ends. Where the other arc ends, E,
-    /// is left out. Units that do not go through the gate leave G for the node `waiting` instead, at
-    /// no cost; the gate has the waiting cost. Any other use of a gain is refused.
+    /// The gate's only member goes from G to where the gain arc ends. Units that do not go through
+    /// the gate leave G for the node `waiting`, at no cost; the gate has the waiting cost. Any other
+    /// use of a gain is refused.
+    ///
+    /// With gains, a group that is placed would have k units arrive at the machines and k - 1 where
+    /// the other arc ends, after k had set out. The gate makes no such excess: it sends nothing
+    /// along the other arc, and k units arrive either at the machines or where tasks wait.
     pub fn add_gain(
         &mut self,
         arcs: &[GainArc],

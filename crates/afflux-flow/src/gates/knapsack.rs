@@ -116,7 +116,9 @@ mod tests {
     const MOST: i64 = 60;
 
     fn valley(units: i64) -> Option<i128> {
-        (-9..=4).contains(&units).then(|| i128::from((units - 1).abs() * 3))
+        (-9..=4)
+            .contains(&units)
+            .then(|| i128::from((units - 1).abs() * 3))
     }
 
     proptest! {

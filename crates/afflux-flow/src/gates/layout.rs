@@ -111,7 +111,10 @@ impl Layout {
                 member.onward = own(head, leaving[head]);
             }
         }
-        let mut room: Vec<i64> = supply.iter().map(|&units| units.min(0).saturating_neg()).collect();
+        let mut room: Vec<i64> = supply
+            .iter()
+            .map(|&units| units.min(0).saturating_neg())
+            .collect();
         for arc in problem.arcs() {
             room[arc.tail] = room[arc.tail].saturating_add(arc.capacity);
         }
@@ -143,7 +146,11 @@ impl Layout {
         };
         for member in &self.members {
             let decided = &mut self.decided[member.gate];
-            if member.onward.as_ref().is_some_and(|range| room(range) < member.count.into()) {
+            if member
+                .onward
+                .as_ref()
+                .is_some_and(|range| room(range) < member.count.into())
+            {
                 *decided = Some(false);
             }
             if let Some(range) = &member.past {

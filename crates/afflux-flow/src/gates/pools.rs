@@ -71,7 +71,13 @@ impl Pools {
         };
         let gates = self.loads.iter().zip(waiting);
         gates
-            .map(|(loads, &cost)| loads.iter().map(of_load).sum::<i128>().min(i128::from(cost)))
+            .map(|(loads, &cost)| {
+                loads
+                    .iter()
+                    .map(of_load)
+                    .sum::<i128>()
+                    .min(i128::from(cost))
+            })
             .sum()
     }
 
@@ -82,7 +88,13 @@ impl Pools {
                 sets.join(arc.tail as u32, arc.head as u32);
             }
         }
-        let ranges = || layout.members.iter().flat_map(|m| [&m.past, &m.onward]).flatten();
+        let ranges = || {
+            layout
+                .members
+                .iter()
+                .flat_map(|m| [&m.past, &m.onward])
+                .flatten()
+        };
         let heads = |range| layout.exits(range).iter().map(|exit| exit.head);
         for range in ranges() {
             let mut heads = heads(range).filter(|&head| inside[head]);

@@ -124,7 +124,13 @@ fn turns(
             _ => continue,
         };
         let loads = &pools.loads[gate];
-        let mut left = (loss, loads.iter().map(|load| i128::from(load.1.abs())).sum::<i128>());
+        let mut left = (
+            loss,
+            loads
+                .iter()
+                .map(|load| i128::from(load.1.abs()))
+                .sum::<i128>(),
+        );
         for &(pool, units) in loads {
             let here = i128::from(units.abs());
             let part = (i128::from(left.0) * here).checked_div(left.1).unwrap_or(0) as i64;

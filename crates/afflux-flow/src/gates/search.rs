@@ -159,7 +159,10 @@ impl<'a> Search<'a> {
                     _ => {}
                 }
             }
-            if highest.as_ref().is_none_or(|highest| ranking.bound >= highest.bound) {
+            if highest
+                .as_ref()
+                .is_none_or(|highest| ranking.bound >= highest.bound)
+            {
                 highest = Some(ranking);
             }
         }
@@ -197,7 +200,12 @@ impl<'a> Search<'a> {
         let score = |&gate: &usize| {
             let [closed, open] = ranking.ways[gate];
             let is_half_open = half_open.contains(&gate);
-            (is_half_open, closed.min(open), closed.max(open), Reverse(gate))
+            (
+                is_half_open,
+                closed.min(open),
+                closed.max(open),
+                Reverse(gate),
+            )
         };
         let free = (0..branch.decided.len()).filter(is_free);
         let Some(gate) = free.max_by_key(score) else {
@@ -209,7 +217,9 @@ impl<'a> Search<'a> {
             let mut part = branch.clone();
             part.depth += 1;
             part.decided[gate] = Some(open);
-            part.bound = part.bound.min(Reverse(ranking.ways[gate][usize::from(open)]));
+            part.bound = part
+                .bound
+                .min(Reverse(ranking.ways[gate][usize::from(open)]));
             self.branches.push(part);
         }
     }
@@ -218,7 +228,10 @@ impl<'a> Search<'a> {
     fn is_enough(&self, bound: i128) -> bool {
         self.flows.best.as_ref().is_some_and(|best| {
             let gap = best.cost.saturating_sub(bound).max(0);
-            let allowed = best.cost.saturating_abs().saturating_mul(self.effort.gap_ppm.into());
+            let allowed = best
+                .cost
+                .saturating_abs()
+                .saturating_mul(self.effort.gap_ppm.into());
             gap.saturating_mul(1_000_000) <= allowed
         })
     }

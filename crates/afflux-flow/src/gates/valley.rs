@@ -58,7 +58,10 @@ impl Valley {
     /// What one unit more or less than at the bottom costs, at least; none if neither can be had.
     pub fn steepness(&self) -> Option<i128> {
         let sides = [&self.above, &self.below].into_iter();
-        sides.filter_map(|side| side.first()).map(|corner| corner.1 / corner.0).min()
+        sides
+            .filter_map(|side| side.first())
+            .map(|corner| corner.1 / corner.0)
+            .min()
     }
 }
 
@@ -74,7 +77,16 @@ mod tests {
         valley.add(-1, 5, 1, 0); // in, full: less of it counts as more
         valley.finish();
         let values: Vec<Option<i128>> = (-2..7).map(|units| valley.at(units)).collect();
-        let expected = [None, Some(14), Some(7), Some(0), Some(4), Some(8), Some(12), Some(17)];
+        let expected = [
+            None,
+            Some(14),
+            Some(7),
+            Some(0),
+            Some(4),
+            Some(8),
+            Some(12),
+            Some(17),
+        ];
         assert_eq!(values[..8], expected);
         assert_eq!(values[8], None);
         assert_eq!(valley.steepness(), Some(4));
