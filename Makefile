@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint rust pytest bench fmt setup setup-dev tools clean
+.PHONY: help demo test quick lint rust pytest bench bench-solver fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## Simulate a day of mixed work under three schedulers and write a report
 	@mkdir -p out
@@ -41,6 +41,9 @@ pytest: setup-dev ## Tests in Python
 
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
 	$(RUN)/python -m bench
+
+bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of churn (half an hour)
+	$(RUN)/python -m bench.solver --large --json docs/benchmarks/solver.json --plot docs/pictures/solver.svg
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench

@@ -1,0 +1,149 @@
+"""From one round's columns to the next, as bulk calls on our solver.
+
+A round costs at most seven calls, whatever changed. They are prepared ahead and outside the clock;
+`apply` makes them, and is what is timed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from afflux._core import Network
+from bench.solver.columns import Columns, Flags, Ids, Ints
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to remove, add and set, by the ids of the solver.
+
+    Nodes that are added in the same round have no id yet: -1 stands for the first of them, -2 for
+    the second, and so on, in `new_tail` and `new_head`.
+    """
+
+    gone_arcs: Ids
+    gone_nodes: Ids
+    new_supply: Ints
+    new_tail: Ids
+    new_head: Ids
+    new_lower: Ints
+    new_capacity: Ints
+    new_cost: Ints
+    supplied: Ids
+    supply: Ints
+    bounded: Ids
+    lower: Ints
+    capacity: Ints
+    priced: Ids
+    cost: Ints
+
+    @property
+    def arcs(self) -> int:
+        """How many arcs are removed, added, bounded or priced; some count twice."""
+        return self.gone_arcs.size + self.new_tail.size + self.bounded.size + self.priced.size
+
+
+@dataclass(frozen=True)
+class Added:
+    """The ids of what was added, in the order of the columns."""
+
+    nodes: Ids
+    arcs: Ids
+
+
+def apply(network: Network, changes: Changes) -> Added:
+    """Make the changes; nodes without an id get theirs in place."""
+    if changes.gone_arcs.size:
+        network.remove_arcs(changes.gone_arcs)
+    if changes.gone_nodes.size:
+        network.remove_nodes(changes.gone_nodes)
+    nodes = network.add_nodes(changes.new_supply)
+    if nodes.size:
+        _resolve(changes.new_tail, nodes)
+        _resolve(changes.new_head, nodes)
+    arcs = network.add_arcs(
+        changes.new_tail,
+        changes.new_head,
+        changes.new_lower,
+        changes.new_capacity,
+        changes.new_cost,
+    )
+    if changes.supplied.size:
+        network.set_supply(changes.supplied, changes.supply)
+    if changes.bounded.size:
+        network.set_bounds(changes.bounded, changes.lower, changes.capacity)
+    if changes.priced.size:
+        network.set_cost(changes.priced, changes.cost)
+    return Added(nodes, arcs)
+
+
+def _resolve(ends: Ids, nodes: Ids) -> None:
+    unknown = np.flatnonzero(ends < 0)
+    ends[unknown] = nodes[~ends[unknown]]
+
+
+class Follower:
+    """Knows what the solver was told last, and the ids it gave to nodes and arcs."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._node = np.full(columns.supply.size, -1, np.int32)
+        self._arc = np.full(columns.tail.size, -1, np.int32)
+        self._told = {
+            name: np.zeros_like(getattr(columns, name))
+            for name in ("supply", "tail", "head", "lower", "capacity", "cost")
+        }
+        self._new_nodes = np.ones(columns.supply.size, np.bool_)
+        self._new_arcs: Flags = columns.present.copy()
+
+    def changes(self) -> Changes:
+        """What differs from what the solver knows."""
+        now, told = self._columns, self._told
+        new_nodes = (self._node < 0) | now.renewed
+        gone_nodes = (self._node >= 0) & now.renewed
+        known = self._arc >= 0
+        same = known & now.present
+        same &= (now.tail == told["tail"]) & (now.head == told["head"])
+        same &= ~(now.renewed[now.tail] | now.renewed[now.head])
+        new_arcs = now.present & ~same
+        moved = (now.lower != told["lower"]) | (now.capacity != told["capacity"])
+        bounded = np.flatnonzero(same & moved)
+        priced = np.flatnonzero(same & (now.cost != told["cost"]))
+        supplied = np.flatnonzero(~new_nodes & (now.supply != told["supply"]))
+        reference = self._node.copy()
+        reference[new_nodes] = ~np.arange(np.count_nonzero(new_nodes), dtype=np.int32)
+        self._new_nodes, self._new_arcs = new_nodes, new_arcs
+        gone_arcs = known & ~same
+        changes = Changes(
+            gone_arcs=self._arc[gone_arcs],
+            gone_nodes=self._node[gone_nodes],
+            new_supply=now.supply[new_nodes],
+            new_tail=reference[now.tail[new_arcs]],
+            new_head=reference[now.head[new_arcs]],
+            new_lower=now.lower[new_arcs],
+            new_capacity=now.capacity[new_arcs],
+            new_cost=now.cost[new_arcs],
+            supplied=self._node[supplied],
+            supply=now.supply[supplied],
+            bounded=self._arc[bounded],
+            lower=now.lower[bounded],
+            capacity=now.capacity[bounded],
+            priced=self._arc[priced],
+            cost=now.cost[priced],
+        )
+        self._arc[gone_arcs] = -1
+        return changes
+
+    def told(self, added: Added) -> None:
+        """The changes were applied: keep the new ids, and what the solver knows now."""
+        self._node[self._new_nodes] = added.nodes
+        self._arc[self._new_arcs] = added.arcs
+        for name, column in self._told.items():
+            np.copyto(column, getattr(self._columns, name))
+        self._columns.renewed[:] = False
+
+    def flow(self, network: Network) -> Ints:
+        """The flow of the last solve, by position."""
+        flow = np.zeros(self._arc.size, np.int64)
+        known = np.flatnonzero(self._arc >= 0)
+        flow[known] = network.flow(self._arc[known])
+        return flow

@@ -1,0 +1,77 @@
+"""A network as columns, by position.
+
+Positions are the shape's own numbering. They never move: an arc that is not there for now keeps its
+place and is not `present`. OR-Tools gets these columns as they are; our solver gets, round by
+round, what changed in them (`changes.py`).
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Ids = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Supply of every node; ends, bounds and cost of every arc.
+
+    A node that is `renewed` has left since the last round, and another has come in its place.
+    `implied` is what an arc carries at least because of pinned tasks upstream; it is not part of
+    the network, but whoever takes pinned tasks out by hand knows it.
+    """
+
+    supply: Ints
+    renewed: Flags
+    tail: Ids
+    head: Ids
+    lower: Ints
+    capacity: Ints
+    cost: Ints
+    implied: Ints
+    present: Flags
+
+    @property
+    def arcs(self) -> int:
+        """How many arcs there are now."""
+        return int(np.count_nonzero(self.present))
+
+
+def empty_columns(nodes: int, arcs: int) -> Columns:
+    """Columns of this size, all zero, with every arc present."""
+    return Columns(
+        supply=np.zeros(nodes, np.int64),
+        renewed=np.zeros(nodes, np.bool_),
+        tail=np.zeros(arcs, np.int32),
+        head=np.zeros(arcs, np.int32),
+        lower=np.zeros(arcs, np.int64),
+        capacity=np.zeros(arcs, np.int64),
+        cost=np.zeros(arcs, np.int64),
+        implied=np.zeros(arcs, np.int64),
+        present=np.ones(arcs, np.bool_),
+    )
+
+
+def spans(*sizes: int) -> list[slice]:
+    """Consecutive slices of these sizes."""
+    ends = [0, *accumulate(sizes)]
+    return [slice(begin, end) for begin, end in pairwise(ends)]
+
+
+def check_flow(columns: Columns, flow: Ints) -> int:
+    """What this flow costs; an error if it is none."""
+    present = columns.present
+    if (flow[~present] != 0).any():
+        raise ValueError("flow on an arc that is not there")
+    if ((flow < columns.lower) | (flow > columns.capacity))[present].any():
+        raise ValueError("a flow is outside the bounds of its arc")
+    nodes = columns.supply.size
+    # Sums of whole numbers far below 2**53: exact as floats.
+    out = np.bincount(columns.tail, flow, nodes) - np.bincount(columns.head, flow, nodes)
+    if (out != columns.supply).any():
+        raise ValueError(f"node {np.flatnonzero(out != columns.supply)[0]} is out of balance")
+    return int(columns.cost @ flow)

@@ -1,0 +1,189 @@
+"""One case: a cold solve, then round after round of churn, by both solvers on the same network.
+
+Ours keeps its network from round to round; what is timed is applying a round's changes and solving.
+OR-Tools starts from nothing each time; what is timed is its solve call alone. Placements are read
+from our flow, which is checked first: bounds, balances, cost, and the cost against OR-Tools'.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from afflux._core import Network
+from bench.solver import peer
+from bench.solver.changes import Changes, Follower, apply
+from bench.solver.columns import Columns, Ints, check_flow
+from bench.solver.cpu_memory import CpuMemory
+from bench.solver.load_spreading import LoadSpreading
+from bench.solver.quincy import Quincy
+from bench.solver.tasks import CHURN_SHARE, Setting, Shape
+
+SHAPES: dict[str, Callable[[Setting], Shape]] = {"a": LoadSpreading, "b": Quincy, "c": CpuMemory}
+NAMES = {"a": "load spreading", "b": "Quincy", "c": "CPU and memory"}
+FORMS = ("free", "pinned")
+COLD_TIMES = 3  # the cold solve is a single round, so it is measured more often
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cluster in one form."""
+
+    shape: str
+    form: str
+    load: float
+    machines: int
+
+    def __str__(self) -> str:
+        return f"shape {self.shape}, {self.form}, load {self.load:g}, {self.machines:,} machines"
+
+    def cluster(self, seed: int) -> Shape:
+        """As it stands before the cold solve; the same tasks in both forms."""
+        return SHAPES[self.shape](Setting(self.machines, self.load, self.form == "pinned", seed))
+
+
+@dataclass(frozen=True)
+class Round:
+    """One network solved: sizes, seconds, and the cost both found.
+
+    Round 0 is the cold solve. Round 1 settles it: all its placements are priced at once, and nobody
+    comes or goes. Churn begins with round 2. Seconds of a peer that was not asked are None.
+    """
+
+    number: int
+    nodes: int
+    arcs: int
+    machines_priced: int
+    arcs_changed: int
+    apply_seconds: float
+    solve_seconds: float
+    peer_seconds: float | None
+    by_hand_seconds: float | None
+    cost: int
+
+    @property
+    def seconds(self) -> float:
+        """All of ours."""
+        return self.apply_seconds + self.solve_seconds
+
+
+@dataclass(frozen=True)
+class Series:
+    """All rounds of a case."""
+
+    case: Case
+    rounds: tuple[Round, ...]
+
+    @property
+    def cold(self) -> Round:
+        """The first."""
+        return self.rounds[0]
+
+    @property
+    def churn(self) -> tuple[Round, ...]:
+        """From the third on."""
+        return self.rounds[2:]
+
+
+def run(
+    case: Case,
+    *,
+    rounds: int,
+    seed: int,
+    with_peer: bool,
+    after_round: Callable[[Round], None],
+) -> Series:
+    """The case from its cold solve to so many rounds of churn."""
+    cluster = case.cluster(seed)
+    colds = [Ours(cluster.columns) for _ in range(COLD_TIMES)]
+    done = [_middle([_round(case, 0, cluster, each, with_peer) for each in colds])]
+    ours = colds.pop()
+    colds.clear()
+    after_round(done[0])
+    for number in range(1, rounds + 2):
+        cluster.place(ours.flow())
+        cluster.churn(CHURN_SHARE if number > 1 else 0.0)
+        done.append(_round(case, number, cluster, ours, with_peer))
+        after_round(done[-1])
+    return Series(case, tuple(done))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One solve of ours, by the clock."""
+
+    cost: int
+    apply_seconds: float
+    solve_seconds: float
+
+
+class Ours:
+    """Our solver, following a cluster's columns."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._network = Network()
+        self._follower = Follower(columns)
+
+    def prepare(self) -> Changes:
+        """What the solver has to be told."""
+        return self._follower.changes()
+
+    def solve(self, changes: Changes) -> Solved:
+        """Tell it, and solve."""
+        began = time.perf_counter()
+        added = apply(self._network, changes)
+        applied = time.perf_counter()
+        answer = self._network.solve()
+        solved = time.perf_counter()
+        self._follower.told(added)
+        return Solved(answer.cost, applied - began, solved - applied)
+
+    def flow(self) -> Ints:
+        """Of the last solve, by position."""
+        return self._follower.flow(self._network)
+
+
+def _round(case: Case, number: int, cluster: Shape, ours: Ours, with_peer: bool) -> Round:
+    columns = cluster.columns
+    changes = ours.prepare()
+    solved = ours.solve(changes)
+    where = f"{case}, round {number}"
+    try:
+        found = check_flow(columns, ours.flow())
+    except ValueError as error:
+        raise RuntimeError(f"{where}: {error}") from error
+    costs = {"ours": solved.cost, "that of our flow": found}
+    cold = by_hand = None
+    if with_peer:
+        cold = peer.solve_cold(columns)
+        costs["that of OR-Tools"] = cold.cost
+    if with_peer and case.form == "pinned":
+        by_hand = peer.solve_cold(columns, by_hand=True)
+        costs["that of OR-Tools by hand"] = by_hand.cost
+    if len(set(costs.values())) > 1:
+        said = ", ".join(f"{name} is {value}" for name, value in costs.items())
+        raise RuntimeError(f"{where}: the costs differ: {said}")
+    return Round(
+        number,
+        columns.supply.size,
+        columns.arcs,
+        cluster.touched,
+        changes.arcs,
+        solved.apply_seconds,
+        solved.solve_seconds,
+        cold.seconds if cold else None,
+        by_hand.seconds if by_hand else None,
+        solved.cost,
+    )
+
+
+def _middle(cold: list[Round]) -> Round:
+    """Each solver's own median of the repeated cold solves."""
+    ours = sorted(cold, key=lambda r: r.seconds)[len(cold) // 2]
+    times = [r.peer_seconds for r in cold if r.peer_seconds is not None]
+    by_hand = [r.by_hand_seconds for r in cold if r.by_hand_seconds is not None]
+    return replace(
+        ours,
+        peer_seconds=statistics.median(times) if times else None,
+        by_hand_seconds=statistics.median(by_hand) if by_hand else None,
+    )
