@@ -44,15 +44,24 @@ struct Kind {
     pools: usize,
     /// How many machines of its pool a class may use, in percent.
     admitted: usize,
+    /// What it costs to wait, per member: at least, and the range above.
+    waiting: (i64, u64),
+    /// The gap that is good enough.
+    gap_ppm: u32,
 }
 
-const KINDS: [Kind; 4] = [
+/// Waiting costs between 4,000 and 50,000 per member.
+const AGES: (i64, u64) = (4_000, 46_000);
+
+const KINDS: [Kind; 6] = [
     Kind {
         name: "300",
         machines: 300,
         gangs: 200,
         pools: 1,
         admitted: 30,
+        waiting: AGES,
+        gap_ppm: 0,
     },
     Kind {
         name: "1000",
@@ -60,6 +69,8 @@ const KINDS: [Kind; 4] = [
         gangs: 500,
         pools: 1,
         admitted: 30,
+        waiting: AGES,
+        gap_ppm: 0,
     },
     Kind {
         name: "pools",
@@ -67,6 +78,8 @@ const KINDS: [Kind; 4] = [
         gangs: 200,
         pools: 4,
         admitted: 30,
+        waiting: AGES,
+        gap_ppm: 0,
     },
     Kind {
         name: "narrow",
@@ -74,6 +87,26 @@ const KINDS: [Kind; 4] = [
         gangs: 200,
         pools: 1,
         admitted: 3,
+        waiting: AGES,
+        gap_ppm: 0,
+    },
+    Kind {
+        name: "alike",
+        machines: 300,
+        gangs: 200,
+        pools: 1,
+        admitted: 30,
+        waiting: (10_000, 1),
+        gap_ppm: 1_000,
+    },
+    Kind {
+        name: "alike1000",
+        machines: 1_000,
+        gangs: 500,
+        pools: 1,
+        admitted: 30,
+        waiting: (10_000, 1),
+        gap_ppm: 1_000,
     },
 ];
 
@@ -152,7 +185,7 @@ fn gang(kind: &Kind, random: &mut Random) -> Gang {
         }
     });
     let classes = classes.collect();
-    let waiting_cost = members * (4_000 + random.below(46_000));
+    let waiting_cost = members * (kind.waiting.0 + random.below(kind.waiting.1));
     Gang {
         classes,
         waiting_cost,
@@ -241,10 +274,10 @@ impl Cluster {
     }
 
     /// Solves, and says how it went.
-    fn solve(&mut self) -> Result<(String, Duration), FlowError> {
+    fn solve(&mut self, gap_ppm: u32) -> Result<(String, Duration), FlowError> {
         let effort = Effort {
             flows: 200,
-            gap_ppm: 0,
+            gap_ppm,
         };
         let started = Instant::now();
         let answer = self
@@ -264,15 +297,15 @@ impl Cluster {
 
 fn measure(kind: &Kind, seeds: std::ops::RangeInclusive<u64>) -> Result<(), FlowError> {
     println!(
-        "{}: {} machines in {} pools, {} gangs, each class on {}% of a pool",
-        kind.name, kind.machines, kind.pools, kind.gangs, kind.admitted
+        "{}: {} machines, pools: {}, {} gangs, each class on {}% of a pool, allowed gap {} ppm",
+        kind.name, kind.machines, kind.pools, kind.gangs, kind.admitted, kind.gap_ppm
     );
     let mut longest = Duration::ZERO;
     for seed in seeds {
         let mut random = Random(seed);
         let instance = Instance::new(kind, &mut random);
         let mut cluster = Cluster::new(&instance)?;
-        let (first, time) = cluster.solve()?;
+        let (first, time) = cluster.solve(kind.gap_ppm)?;
         longest = longest.max(time);
         for _ in 0..kind.gangs / 10 {
             cluster.remove(random.below(cluster.gates.len() as u64) as usize)?;
@@ -280,7 +313,7 @@ fn measure(kind: &Kind, seeds: std::ops::RangeInclusive<u64>) -> Result<(), Flow
         for _ in 0..kind.gangs / 10 {
             cluster.add(&gang(kind, &mut random))?;
         }
-        let (next, time) = cluster.solve()?;
+        let (next, time) = cluster.solve(kind.gap_ppm)?;
         longest = longest.max(time);
         println!("  seed {seed:>3}: {first} | next {next}");
     }

@@ -100,4 +100,18 @@ impl Estimate {
             self.opening_member.push(cost);
         }
     }
+
+    /// What a choice costs at least; none if it has no flow.
+    pub fn of(&self, pools: &Pools, open: &[bool]) -> Option<i128> {
+        let mut units = pools.supply.clone();
+        let mut cost = self.base;
+        for (gate, _) in open.iter().enumerate().filter(|&(_, &open)| open) {
+            cost += self.opening[gate];
+            for &(pool, load) in &pools.loads[gate] {
+                units[pool] += i128::from(load);
+            }
+        }
+        let mut pools = self.valleys.iter().zip(units);
+        pools.try_fold(cost, |cost, (valley, units)| Some(cost + valley.at(units)?))
+    }
 }

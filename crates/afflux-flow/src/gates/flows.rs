@@ -12,14 +12,17 @@ use crate::network::{ArcId, Network};
 use crate::problem::{Terms, cost_limit};
 use crate::solve::State;
 
-/// Estimates that are kept beside the first.
-const RECENT: usize = 3;
-
 /// The best choice so far, with its flow.
 pub(super) struct Best {
     pub cost: i128,
     pub open: Vec<bool>,
     pub state: State,
+}
+
+/// An estimate and the prices that it comes from.
+pub(super) struct Priced {
+    pub price: Vec<i64>,
+    pub estimate: Estimate,
 }
 
 /// Why there is no flow.
@@ -41,8 +44,8 @@ pub(super) struct Flows<'a> {
     /// By member, what a unit earns while its gate is undecided.
     share: Vec<i64>,
     pub pools: Option<Pools>,
-    /// The first and the last ones.
-    pub estimates: Vec<Estimate>,
+    /// From the prices of the last flow.
+    pub last: Option<Priced>,
     pub best: Option<Best>,
     pub solved: usize,
     effort: Effort,
@@ -63,7 +66,7 @@ impl<'a> Flows<'a> {
             limits: *limits,
             started: Instant::now(),
             pools: None,
-            estimates: Vec::new(),
+            last: None,
             best: None,
             solved: 0,
             effort,
@@ -152,17 +155,24 @@ impl<'a> Flows<'a> {
 
     /// Takes an estimate, and shares for the next flow, from the prices of this one.
     fn learn(&mut self) {
-        let problem = self.network.problem();
-        let price = self.network.prices();
-        let (layout, waiting) = (&self.layout, &self.waiting);
-        let find = || Pools::find(&problem, layout, waiting, price);
-        let pools = self.pools.get_or_insert_with(find);
-        let estimate = Estimate::new(&problem, layout, pools, waiting, price);
-        self.set_shares(&estimate);
-        if self.estimates.len() > RECENT {
-            self.estimates.remove(1);
+        let price = self.network.prices().to_vec();
+        if self.pools.is_none() {
+            let problem = self.network.problem();
+            self.pools = Some(Pools::find(&problem, &self.layout, &self.waiting, &price));
         }
-        self.estimates.push(estimate);
+        let last = self.estimate(price);
+        if let Some(last) = &last {
+            self.set_shares(&last.estimate);
+        }
+        self.last = last;
+    }
+
+    /// An estimate from any prices.
+    pub fn estimate(&self, price: Vec<i64>) -> Option<Priced> {
+        let problem = self.network.problem();
+        let pools = self.pools.as_ref()?;
+        let estimate = Estimate::new(&problem, &self.layout, pools, &self.waiting, &price);
+        Some(Priced { price, estimate })
     }
 
     /// Shares of the waiting cost such that, at these prices, all members of a gate gain or lose

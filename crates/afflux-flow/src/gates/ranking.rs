@@ -4,8 +4,8 @@ use crate::gates::estimate::Estimate;
 use crate::gates::knapsack::{Table, Turn};
 use crate::gates::pools::Pools;
 
-/// Values in all tables of one ranking, at most: 16 MB, and less time than a flow takes.
-const CELLS: usize = 1 << 21;
+/// Values in all tables of one ranking, at most: 64 MB, and less time than a flow of that size.
+const CELLS: usize = 1 << 23;
 
 /// More than any loss, and twice as much still fits.
 const NEVER: i64 = i64::MAX / 4;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 use crate::error::FlowError;
-use crate::gates::flows::{Flows, NoFlow};
+use crate::gates::flows::{Flows, NoFlow, Priced};
 use crate::gates::ranking::{Ranking, rank};
 use crate::gates::{Effort, Gate, GatedAnswer};
 use crate::limits::Limits;
@@ -13,8 +13,11 @@ use crate::network::Network;
 /// Flows to round one choice, at most.
 const ROUNDINGS: usize = 8;
 
-/// Choices that are tried in one branch, at most.
-const CANDIDATES: usize = 4;
+/// Choices that are tried in one branch, at most: in the first one, and in each part of it.
+const CANDIDATES: [usize; 2] = [16, 2];
+
+/// How many halvings find the best prices between two.
+const HALVINGS: u32 = 5;
 
 /// The choices that agree with what is decided.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +36,8 @@ pub(super) struct Search<'a> {
     branches: BinaryHeap<Branch>,
     /// Choices that were tried.
     tried: HashSet<Vec<bool>>,
+    /// The estimate with the highest bound so far.
+    leading: Option<Priced>,
 }
 
 impl<'a> Search<'a> {
@@ -53,6 +58,7 @@ impl<'a> Search<'a> {
             effort,
             branches: BinaryHeap::from([all]),
             tried: HashSet::new(),
+            leading: None,
         }
     }
 
@@ -117,7 +123,7 @@ impl<'a> Search<'a> {
 
     /// Works on a branch until nothing in it can be better than the best, or splits it.
     fn explore(&mut self, branch: &mut Branch) -> Result<(), NoFlow> {
-        if self.settle(branch).is_none() && !self.flows.estimates.is_empty() {
+        if self.settle(branch).is_none() && self.leading.is_some() {
             return Ok(());
         }
         let half_open = self.flows.solve(&branch.decided)?;
@@ -127,7 +133,7 @@ impl<'a> Search<'a> {
         let Some(mut ranking) = self.settle(branch) else {
             return Ok(());
         };
-        for _ in 0..CANDIDATES {
+        for _ in 0..CANDIDATES[branch.depth.min(1)] {
             if self.is_enough(branch.bound.0) || !self.tried.insert(ranking.choice.clone()) {
                 break;
             }
@@ -141,34 +147,80 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Bounds a branch by all estimates, and decides the gates that have one way left. None if
-    /// nothing in it is better than the best, or if there is no estimate yet.
-    fn settle(&self, branch: &mut Branch) -> Option<Ranking> {
+    /// Bounds a branch, and decides the gates that have one way left. None if nothing in it is
+    /// better than the best, or if there is no estimate yet.
+    fn settle(&mut self, branch: &mut Branch) -> Option<Ranking> {
+        let mut highest = None;
+        if let Some(last) = self.flows.last.take() {
+            highest = Some(self.narrow(branch, &last)?);
+            self.lead(branch, last);
+        }
+        if let Some(leading) = &self.leading {
+            highest = Some(self.narrow(branch, leading)?);
+        }
+        highest
+    }
+
+    /// Bounds a branch by an estimate, and decides the gates that have one way left.
+    fn narrow(&self, branch: &mut Branch, by: &Priced) -> Option<Ranking> {
         let limit = self.flows.best.as_ref().map(|best| best.cost);
         let pools = self.flows.pools.as_ref()?;
-        let mut highest: Option<Ranking> = None;
-        for estimate in &self.flows.estimates {
-            let ranking = rank(estimate, pools, &branch.decided, limit)?;
-            for (decided, way) in branch.decided.iter_mut().zip(&ranking.ways) {
-                let is_left = way.map(|bound| limit.is_none_or(|limit| bound < limit));
-                match (*decided, is_left) {
-                    (None, [false, false]) => return None,
-                    (None, [is_closed, is_open]) if is_closed != is_open => {
-                        *decided = Some(is_open);
-                    }
-                    _ => {}
-                }
-            }
-            if highest
-                .as_ref()
-                .is_none_or(|highest| ranking.bound >= highest.bound)
-            {
-                highest = Some(ranking);
+        let ranking = rank(&by.estimate, pools, &branch.decided, limit)?;
+        for (decided, way) in branch.decided.iter_mut().zip(&ranking.ways) {
+            let is_left = way.map(|bound| limit.is_none_or(|limit| bound < limit));
+            match (*decided, is_left) {
+                (None, [false, false]) => return None,
+                (None, [is_closed, is_open]) if is_closed != is_open => *decided = Some(is_open),
+                _ => {}
             }
         }
-        let highest = highest?;
-        branch.bound = branch.bound.min(Reverse(highest.bound));
-        Some(highest)
+        branch.bound = branch.bound.min(Reverse(ranking.bound));
+        Some(ranking)
+    }
+
+    /// Looks for prices with the highest bound between the leading ones and new ones.
+    ///
+    /// The bound is a concave function of the prices. At each point between, the choice that has
+    /// the least cost there tells on which side the bound is higher.
+    fn lead(&mut self, branch: &Branch, new: Priced) {
+        let (Some(old), Some(pools)) = (self.leading.take(), &self.flows.pools) else {
+            self.leading = Some(new);
+            return;
+        };
+        let limit = self.flows.best.as_ref().map(|best| best.cost);
+        let rank = |priced: &Priced| rank(&priced.estimate, pools, &branch.decided, limit);
+        let parts = 1_i128 << HALVINGS;
+        let (mut low, mut high) = (0, parts);
+        let mut best: Option<(i128, Priced)> = None;
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            let ends = old.price.iter().zip(&new.price);
+            let price = ends.map(|(&old, &new)| {
+                let part = (i128::from(new) - i128::from(old)) * middle / parts;
+                old + part as i64
+            });
+            let Some(between) = self.flows.estimate(price.collect()) else {
+                break;
+            };
+            let Some(ranking) = rank(&between) else {
+                // Nothing is left below the limit.
+                best = Some((i128::MAX, between));
+                break;
+            };
+            let [at_old, at_new] = [&old, &new].map(|end| end.estimate.of(pools, &ranking.choice));
+            match at_new > at_old || at_new.is_none() {
+                true => low = middle,
+                false => high = middle,
+            }
+            if best.as_ref().is_none_or(|best| best.0 < ranking.bound) {
+                best = Some((ranking.bound, between));
+            }
+        }
+        let before = rank(&old).map_or(i128::MAX, |ranking| ranking.bound);
+        self.leading = match best {
+            Some((bound, between)) if bound > before => Some(between),
+            _ => Some(old),
+        };
     }
 
     /// Makes a choice of the branch into one with a flow: solves with its open gates relaxed, and
