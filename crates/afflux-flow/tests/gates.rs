@@ -4,7 +4,7 @@ mod reference;
 
 use std::time::Duration;
 
-use afflux_flow::{Effort, FlowError, Gate, GatedAnswer, Limits, Network, NodeId, Problem, Terms};
+use afflux_flow::{Effort, FlowError, Gate, GatedAnswer, Limits, Network, Problem, Terms};
 use proptest::prelude::*;
 use reference::least_cost;
 
@@ -118,9 +118,10 @@ impl Case {
 /// Gangs with classes of their own, machines with slots, as a scheduler builds them.
 fn gangs(costs: i64) -> impl Strategy<Value = Case> {
     let slots = prop::collection::vec(prop::collection::vec(0..=costs, 0..4), 1..5);
+    let room = prop_oneof![6 => 1_i64..4, 1 => Just(i64::MAX)];
     let class = (
         1_i64..5,
-        prop::collection::vec((0_usize..4, 1_i64..4, 0..=costs), 0..5),
+        prop::collection::vec((0_usize..4, room, 0..=costs), 0..5),
     );
     let classes = prop::collection::vec(class, 1..4);
     let gang = (classes, prop_oneof![1 => Just(0), 6 => 0..=20 * costs]);
@@ -151,7 +152,7 @@ fn gangs(costs: i64) -> impl Strategy<Value = Case> {
                 case.supply[0] -= count;
                 members.push((case.arcs.len() as u32, count));
                 case.arcs.push((source, source + 1, terms(0, count, 0)));
-                case.arcs.push((source, 0, terms(0, count, 0)));
+                case.arcs.push((source, 0, terms(0, i64::MAX, 0)));
                 for (machine, capacity, cost) in admitted {
                     let machine = (1 + machine % machines) as u32;
                     case.arcs
@@ -236,7 +237,7 @@ fn check_best(case: &Case) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn gangs_are_placed_as_well_as_trying_everything(case in gangs(100)) {
@@ -300,231 +301,6 @@ proptest! {
                 }
             }
         }
-    }
-}
-
-/// Two tasks, and a machine with so many slots: Figure 10 of the affinity design, with its gain.
-fn figure_10(slots: i64) -> (Network, Vec<NodeId>, GatedAnswer) {
-    use afflux_flow::GainArc;
-    let mut network = Network::new();
-    let mut node = |supply| network.add_node(supply).unwrap();
-    let (sink, machine, unscheduled) = (node(-2), node(0), node(0));
-    let (tasks, g, e, a) = ([node(1), node(1)], node(0), node(0), node(0));
-    let mut arc = |tail, head, capacity, cost| {
-        network
-            .add_arc(tail, head, terms(0, capacity, cost))
-            .unwrap()
-    };
-    for task in tasks {
-        arc(task, g, 1, 0);
-        arc(task, unscheduled, 1, 0);
-    }
-    arc(unscheduled, sink, 2, 0);
-    arc(a, machine, 2, 3);
-    arc(machine, sink, slots, 0);
-    let forced = GainArc {
-        tail: g,
-        head: e,
-        lower: 1,
-        capacity: 1,
-        gain: 1,
-    };
-    let gain = GainArc {
-        tail: g,
-        head: a,
-        lower: 0,
-        capacity: 1,
-        gain: 2,
-    };
-    let gate = network.add_gain(&[forced, gain], unscheduled, 50).unwrap();
-    let member = gate.members[0].0;
-    let effort = Effort::default();
-    let answer = network
-        .solve_gated(&[gate], effort, &Limits::default())
-        .unwrap();
-    let placed = network.flow(member).unwrap();
-    assert_eq!(placed, if answer.open[0] { 2 } else { 0 });
-    (network, vec![e, machine, unscheduled], answer)
-}
-
-/// What enters a node.
-fn received(network: &Network, arcs: u32, head: NodeId, heads: &[NodeId]) -> i64 {
-    let arcs = (0..arcs).filter(|&arc| heads[arc as usize] == head);
-    arcs.map(|arc| network.flow(arc).unwrap()).sum()
-}
-
-/// Arcs of [`figure_10`] in the order in which they are added, by their heads.
-const HEADS: [NodeId; 9] = [5, 2, 5, 2, 0, 1, 0, 7, 2];
-
-#[test]
-fn figure_10_places_both_tasks_where_there_is_room() {
-    let (network, nodes, answer) = figure_10(2);
-    assert_eq!((answer.open, answer.cost, answer.bound), (vec![true], 6, 6));
-    // Two units set out and two arrive: none at E, which the gain made one of.
-    let at = |node| received(&network, 9, node, &HEADS);
-    assert_eq!(
-        [at(nodes[0]), at(nodes[1]), at(nodes[2]), at(0)],
-        [0, 2, 0, 2]
-    );
-}
-
-#[test]
-fn figure_10_leaves_both_tasks_unscheduled_where_there_is_not() {
-    for slots in [0, 1] {
-        let (network, nodes, answer) = figure_10(slots);
-        assert_eq!(
-            (answer.open, answer.cost, answer.bound),
-            (vec![false], 50, 50)
-        );
-        let at = |node| received(&network, 9, node, &HEADS);
-        assert_eq!(
-            [at(nodes[0]), at(nodes[1]), at(nodes[2]), at(0)],
-            [0, 0, 2, 2]
-        );
-    }
-}
-
-mod refusals {
-    use afflux_flow::GainArc;
-
-    use super::*;
-
-    fn small() -> Network {
-        let mut network = Network::new();
-        for supply in [3, 0, -3] {
-            network.add_node(supply).unwrap();
-        }
-        network.add_arc(0, 1, terms(0, 3, 0)).unwrap();
-        network.add_arc(0, 2, terms(0, 3, 0)).unwrap();
-        network.add_arc(1, 2, terms(1, 2, 4)).unwrap();
-        network.add_arc(1, 1, terms(0, 2, 4)).unwrap();
-        network
-    }
-
-    fn message(gates: &[(&[(u32, i64)], i64)]) -> String {
-        let gates: Vec<Gate> = gates
-            .iter()
-            .map(|&(members, waiting_cost)| Gate {
-                members: members.to_vec(),
-                waiting_cost,
-            })
-            .collect();
-        match small().solve_gated(&gates, Effort::default(), &Limits::default()) {
-            Ok(answer) => format!("{answer:?}"),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn of_gates() {
-        assert_eq!(
-            message(&[(&[(9, 1)], 1)]),
-            "there is no arc 9: it was never added or has been removed"
-        );
-        assert_eq!(
-            message(&[(&[(0, 1)], 1), (&[(1, 1), (0, 1)], 1)]),
-            "arc 0 is named by gates 0 and 1, expected by one at most"
-        );
-        assert_eq!(
-            message(&[(&[(0, 1), (0, 1)], 1)]),
-            "gate 0: arc 0 is named twice, expected once"
-        );
-        assert_eq!(
-            message(&[(&[(0, 0)], 1)]),
-            "gate 0: count of arc 0 is 0, expected 1 to its capacity 3"
-        );
-        assert_eq!(
-            message(&[(&[(0, 4)], 1)]),
-            "gate 0: count of arc 0 is 4, expected 1 to its capacity 3"
-        );
-        assert_eq!(
-            message(&[(&[(0, 1)], -1)]),
-            "gate 0: waiting cost is -1, expected 0 or more"
-        );
-        assert_eq!(
-            message(&[(&[(2, 1)], 1)]),
-            "gate 0: lower bound of arc 2 is 1, expected 0, since a closed gate lets nothing \
-             through"
-        );
-    }
-
-    #[test]
-    fn of_loops() {
-        assert_eq!(
-            message(&[(&[(0, 1)], 1), (&[(3, 1)], 1)]),
-            "gate 1: arc 3 starts and ends at node 1, expected two nodes"
-        );
-    }
-
-    fn gain_message(arcs: &[(u32, u32, i64, i64, i64)]) -> String {
-        let arcs: Vec<GainArc> = arcs
-            .iter()
-            .map(|&(tail, head, lower, capacity, gain)| GainArc {
-                tail,
-                head,
-                lower,
-                capacity,
-                gain,
-            })
-            .collect();
-        let mut network = small();
-        let message = match network.add_gain(&arcs, 2, 1) {
-            Ok(gate) => format!("{gate:?}"),
-            Err(error) => error.to_string(),
-        };
-        assert_eq!(network.arcs(), 4);
-        message
-    }
-
-    #[test]
-    fn of_gains() {
-        let start = "arc from node 0 to node 1: a gain of";
-        let middle = "is supported only for a group that is placed together or not at all, which \
-                      needs";
-        let end = "; use gates for other groups";
-        for (arcs, gain, expected) in [
-            (
-                vec![(0, 1, 0, 1, 2)],
-                2,
-                "one other arc out of the same node, without a gain",
-            ),
-            (
-                vec![(0, 1, 0, 1, 2), (1, 2, 1, 1, 1)],
-                2,
-                "one other arc out of the same node, without a gain",
-            ),
-            (
-                vec![(0, 1, 0, 1, 2), (0, 2, 1, 1, 1), (0, 2, 1, 1, 1)],
-                2,
-                "one other arc out of the same node, without a gain",
-            ),
-            (
-                vec![(0, 2, 1, 1, 1), (0, 1, 0, 1, 3)],
-                3,
-                "that the other arc must carry exactly one unit less than the gain",
-            ),
-            (
-                vec![(0, 2, 1, 1, 1), (0, 1, 0, 2, 2)],
-                2,
-                "that it carries no unit or one",
-            ),
-            (
-                vec![(0, 2, 1, 1, 1), (0, 1, 0, 1, 0)],
-                0,
-                "a gain of at least 2, the number of tasks",
-            ),
-        ] {
-            let message = gain_message(&arcs);
-            assert_eq!(message, format!("{start} {gain} {middle} {expected}{end}"));
-        }
-        assert_eq!(
-            gain_message(&[(0, 1, 0, 1, 1)]),
-            "none of 1 arcs has a gain other than 1: add them as arcs"
-        );
-        assert_eq!(
-            gain_message(&[(0, 9, 0, 1, 2), (0, 2, 1, 1, 1)]),
-            "there is no node 9: it was never added or has been removed"
-        );
     }
 }
 

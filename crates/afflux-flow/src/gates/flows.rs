@@ -1,6 +1,6 @@
 //! Flows for some gates decided and the others relaxed, and what is learnt from each.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::FlowError;
 use crate::gates::estimate::Estimate;
@@ -92,16 +92,14 @@ impl<'a> Flows<'a> {
 
     /// The same, whatever the effort.
     pub fn solve_anyway(&mut self, decided: &[Option<bool>]) -> Result<Vec<usize>, NoFlow> {
-        let mut limits = self.limits;
-        if let Some(budget) = &mut limits.budget {
-            *budget = budget.saturating_sub(self.started.elapsed());
-            if budget.is_zero() {
-                return Err(NoFlow::Spent);
-            }
-        }
-        if limits.interrupted.is_some_and(|asked| asked()) {
+        if self.is_late() {
             return Err(NoFlow::Spent);
         }
+        let left = |budget: Duration| budget.saturating_sub(self.started.elapsed());
+        let limits = Limits {
+            budget: self.limits.budget.map(left),
+            ..self.limits
+        };
         self.set_gates(decided).map_err(NoFlow::Error)?;
         self.solved += 1;
         let answer = self.network.solve(&limits).map_err(|error| match error {
@@ -115,6 +113,13 @@ impl<'a> Flows<'a> {
             true => Ok(half_open),
             false => Err(NoFlow::Spent),
         }
+    }
+
+    /// Whether the limits are reached.
+    pub fn is_late(&self) -> bool {
+        let budget = self.limits.budget;
+        budget.is_some_and(|budget| self.started.elapsed() >= budget)
+            || self.limits.interrupted.is_some_and(|asked| asked())
     }
 
     /// Gives all arcs back the terms that the caller has set, with the flow of the best choice.

@@ -192,7 +192,7 @@ impl<'a> Search<'a> {
         let parts = 1_i128 << HALVINGS;
         let (mut low, mut high) = (0, parts);
         let mut best: Option<(i128, Priced)> = None;
-        while high - low > 1 {
+        while high - low > 1 && !self.flows.is_late() {
             let middle = (low + high) / 2;
             let ends = old.price.iter().zip(&new.price);
             let price = ends.map(|(&old, &new)| {
