@@ -347,3 +347,25 @@ fn a_used_up_budget_is_an_error_only_without_any_flow() {
         .unwrap();
     assert_eq!((answer.cost, answer.open), (2, vec![true]));
 }
+
+/// Without a way past it, a gate has to be open; even without any effort this is seen.
+#[test]
+fn gates_without_a_way_past_them_open() {
+    let case = Case {
+        supply: vec![2, 0, -2],
+        arcs: vec![(0, 1, terms(0, 2, 0)), (1, 2, terms(0, 2, 100))],
+        gates: vec![Gate {
+            members: vec![(0, 2)],
+            waiting_cost: 9,
+        }],
+    };
+    for flows in [0, 1, 9] {
+        let effort = Effort { flows, gap_ppm: 0 };
+        let answer = case
+            .network()
+            .solve_gated(&case.gates, effort, &Limits::default());
+        let answer = answer.unwrap();
+        assert_eq!((answer.cost, answer.bound), (200, 200));
+        assert_eq!(answer.open, [true]);
+    }
+}

@@ -109,7 +109,7 @@ pub struct Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// How many flows may be solved. One more is, if there is no choice to show by then, with all
-    /// gates closed.
+    /// gates closed that can be.
     pub flows: usize,
     /// A choice is good enough if it is proven to cost no more than this above the least, in
     /// millionths of its own cost.

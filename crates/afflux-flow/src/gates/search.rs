@@ -102,12 +102,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The last resort, if there is no choice to show yet.
+    /// The last resort, if there is no choice to show yet: closes all gates that can be closed.
     fn close_all(&mut self) -> Result<(), FlowError> {
         if self.flows.best.is_some() {
             return Ok(());
         }
-        let closed = vec![Some(false); self.flows.waiting.len()];
+        let decided = self.flows.layout.decided.iter();
+        let closed: Vec<_> = decided.map(|decided| decided.or(Some(false))).collect();
         match self.flows.solve_anyway(&closed) {
             Ok(_) | Err(NoFlow::Spent) => {}
             Err(NoFlow::Infeasible(error) | NoFlow::Error(error)) => return Err(error),
