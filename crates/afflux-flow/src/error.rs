@@ -96,6 +96,65 @@ pub enum FlowError {
         /// The largest sum allowed.
         limit: i64,
     },
+    /// It costs less than nothing to leave a gate closed.
+    NegativeWaitingCost {
+        /// The gate.
+        gate: usize,
+        /// Its waiting cost.
+        cost: i64,
+    },
+    /// An arc is named by two gates, or twice by one.
+    ArcOfTwoGates {
+        /// The arc.
+        arc: u32,
+        /// The gates.
+        gates: [usize; 2],
+    },
+    /// An open gate would force nothing along an arc, or more than it can carry.
+    GateCount {
+        /// The gate.
+        gate: usize,
+        /// The arc.
+        arc: u32,
+        /// How much it would have to carry.
+        count: i64,
+        /// How much it can carry.
+        capacity: i64,
+    },
+    /// An arc of a gate must carry something even if the gate is closed.
+    GateLowerBound {
+        /// The gate.
+        gate: usize,
+        /// The arc.
+        arc: u32,
+        /// Its lower bound.
+        lower: i64,
+    },
+    /// An arc of a gate starts where it ends, so that what it carries goes nowhere.
+    GateLoop {
+        /// The gate.
+        gate: usize,
+        /// The arc.
+        arc: u32,
+        /// Where it starts and ends.
+        node: usize,
+    },
+    /// A gain is used in another way than the one that gates express.
+    Gain {
+        /// Where its arc starts.
+        tail: u32,
+        /// Where its arc ends.
+        head: u32,
+        /// The gain.
+        gain: i64,
+        /// What is missing.
+        expected: &'static str,
+    },
+    /// A gate was asked for by a gain, but there is none.
+    NoGain {
+        /// How many arcs there are.
+        arcs: usize,
+    },
     /// A price left the range of 64-bit arithmetic while solving.
     PriceOverflow {
         /// The node.
@@ -187,6 +246,55 @@ impl fmt::Display for FlowError {
                 f,
                 "node {node}: supply, lower bounds and capacities around it add up to {sum}, \
                  expected {limit} at most"
+            ),
+            Self::NegativeWaitingCost { gate, cost } => {
+                write!(f, "gate {gate}: waiting cost is {cost}, expected 0 or more")
+            }
+            Self::ArcOfTwoGates {
+                arc,
+                gates: [first, second],
+            } if first == second => {
+                write!(f, "gate {first}: arc {arc} is named twice, expected once")
+            }
+            Self::ArcOfTwoGates {
+                arc,
+                gates: [first, second],
+            } => write!(
+                f,
+                "arc {arc} is named by gates {first} and {second}, expected by one at most"
+            ),
+            Self::GateCount {
+                gate,
+                arc,
+                count,
+                capacity,
+            } => write!(
+                f,
+                "gate {gate}: count of arc {arc} is {count}, expected 1 to its capacity {capacity}"
+            ),
+            Self::GateLowerBound { gate, arc, lower } => write!(
+                f,
+                "gate {gate}: lower bound of arc {arc} is {lower}, expected 0, since a closed \
+                 gate lets nothing through"
+            ),
+            Self::GateLoop { gate, arc, node } => write!(
+                f,
+                "gate {gate}: arc {arc} starts and ends at node {node}, expected two nodes"
+            ),
+            Self::Gain {
+                tail,
+                head,
+                gain,
+                expected,
+            } => write!(
+                f,
+                "arc from node {tail} to node {head}: a gain of {gain} is supported only for a \
+                 group that is placed together or not at all, which needs {expected}; use gates \
+                 for other groups"
+            ),
+            Self::NoGain { arcs } => write!(
+                f,
+                "none of {arcs} arcs has a gain other than 1: add them as arcs"
             ),
             Self::PriceOverflow {
                 node,

@@ -89,6 +89,7 @@
 
 mod certificate;
 mod error;
+mod gates;
 mod heap;
 mod hold;
 mod limits;
@@ -106,6 +107,7 @@ mod working;
 
 pub use certificate::violation;
 pub use error::FlowError;
+pub use gates::{Effort, GainArc, Gate, GatedAnswer};
 pub use limits::Limits;
 pub use network::{Answer, ArcId, Network, NodeId};
 pub use problem::{Arc, Problem, Terms};

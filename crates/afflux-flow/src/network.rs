@@ -359,6 +359,34 @@ impl Network {
             self.state.touch(if tail_has_less { tail } else { head });
         }
     }
+
+    /// The columns as they are now.
+    pub(crate) fn problem(&self) -> Problem<'_> {
+        Problem::trusted(
+            &self.supply,
+            &self.tail,
+            &self.head,
+            &self.lower,
+            &self.capacity,
+            &self.cost,
+        )
+    }
+
+    /// The prices of all nodes since the last solve.
+    pub(crate) fn prices(&self) -> &[i64] {
+        &self.state.price
+    }
+
+    /// A copy of flow and prices, to come back to.
+    pub(crate) fn kept(&self) -> State {
+        self.state.clone()
+    }
+
+    /// Comes back to a flow and prices. Nodes and arcs must be the same, and their bounds must
+    /// admit the flow.
+    pub(crate) fn keep(&mut self, state: State) {
+        self.state = state;
+    }
 }
 
 fn reserve<T>(column: &mut Vec<T>, more: usize) {
