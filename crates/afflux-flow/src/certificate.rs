@@ -3,7 +3,7 @@
 //! Nothing here knows how the answer was found. Sums are taken in 128 bits, where they cannot
 //! overflow.
 
-use crate::problem::Problem;
+use crate::problem::{Arc, Problem};
 
 /// Finds what is wrong with a flow and the prices that should prove it optimal.
 ///
@@ -20,45 +20,84 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
             problem.nodes()
         ));
     }
-    let mut sent = vec![0_i128; problem.nodes()];
+    prove(problem, flow, price).err()
+}
+
+/// What a flow costs, if the prices prove it optimal; or what is wrong with it.
+pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, String> {
+    let reduced = |arc: &Arc| {
+        i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head])
+    };
     for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
-        if units < arc.lower || units > arc.capacity {
-            return Some(format!(
-                "arc {index} carries {units}, outside of {}..={}",
-                arc.lower, arc.capacity
-            ));
-        }
-        sent[arc.tail] += i128::from(units);
-        sent[arc.head] -= i128::from(units);
-        let reduced =
-            i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head]);
+        let reduced = reduced(&arc);
         if (reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower) {
-            return Some(format!(
+            return Err(format!(
                 "arc {index} carries {units} of {}..={} at reduced cost {reduced}",
                 arc.lower, arc.capacity
             ));
         }
     }
-    problem
+    feasible(problem, flow)
+}
+
+/// What a flow costs, if it keeps all bounds and balances; or which it does not.
+pub(crate) fn feasible(problem: &Problem<'_>, flow: &[i64]) -> Result<i128, String> {
+    let mut sent = vec![0_i128; problem.nodes()];
+    let mut cost = 0;
+    for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
+        if units < arc.lower || units > arc.capacity {
+            return Err(format!(
+                "arc {index} carries {units}, outside of {}..={}",
+                arc.lower, arc.capacity
+            ));
+        }
+        if units != 0 {
+            sent[arc.tail] += i128::from(units);
+            sent[arc.head] -= i128::from(units);
+            cost += i128::from(units) * i128::from(arc.cost);
+        }
+    }
+    let wrong = problem
         .supply()
         .iter()
         .zip(&sent)
-        .position(|(&supply, &sent)| i128::from(supply) != sent)
-        .map(|node| {
-            format!(
-                "node {node} sends {} more than it receives, its supply is {}",
-                sent[node],
-                problem.supply()[node]
-            )
-        })
+        .position(|(&supply, &sent)| i128::from(supply) != sent);
+    match wrong {
+        None => Ok(cost),
+        Some(node) => Err(format!(
+            "node {node} sends {} more than it receives, its supply is {}",
+            sent[node],
+            problem.supply()[node]
+        )),
+    }
 }
 
-/// Whether no arc could carry more or less at a gain.
-pub(crate) fn is_optimal(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> bool {
-    problem.arcs().zip(flow).all(|(arc, &units)| {
-        let reduced = arc.cost + price[arc.tail] - price[arc.head];
-        !((reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower))
-    })
+/// What every flow costs at least, by any prices.
+///
+/// The costs of a flow are the sum of r f over all arcs less the sum of p b over all nodes, and an
+/// arc contributes least with r < 0 when it is full, otherwise when it carries its lower bound. No
+/// arc needs to carry more than all supply, all lower bounds and all that negative arcs attract.
+pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
+    let most = i128::from(problem.most());
+    let balance: i128 = problem
+        .supply()
+        .iter()
+        .zip(price)
+        .map(|(&supply, &price)| i128::from(supply) * i128::from(price))
+        .sum();
+    let arcs: i128 = problem
+        .arcs()
+        .map(|arc| {
+            let reduced =
+                i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head]);
+            let units = match reduced < 0 {
+                true => i128::from(arc.capacity).min(most.max(i128::from(arc.lower))),
+                false => i128::from(arc.lower),
+            };
+            reduced * units
+        })
+        .sum();
+    arcs - balance
 }
 
 /// The units that cannot leave a set of nodes whatever the flow: supply and incoming lower bounds,
