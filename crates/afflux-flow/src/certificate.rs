@@ -23,34 +23,60 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
     prove(problem, flow, price).err()
 }
 
+/// Below this, sums of three values fit 64 bits.
+const SMALL: i64 = i64::MAX / 4;
+
 /// What a flow costs, if the prices prove it optimal; or what is wrong with it.
 pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, String> {
-    let reduced = |arc: &Arc| {
-        i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head])
-    };
-    for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
-        let reduced = reduced(&arc);
-        if (reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower) {
-            return Err(format!(
-                "arc {index} carries {units} of {}..={} at reduced cost {reduced}",
-                arc.lower, arc.capacity
-            ));
-        }
+    let cost = feasible(problem, flow)?;
+    match forgotten(problem, flow, price).next() {
+        None => Ok(cost),
+        Some((index, arc)) => Err(format!(
+            "arc {index} carries {} of {}..={} at reduced cost {}",
+            flow[index],
+            arc.lower,
+            arc.capacity,
+            reduced(&arc, price)
+        )),
     }
-    feasible(problem, flow)
+}
+
+fn reduced(arc: &Arc, price: &[i64]) -> i128 {
+    i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head])
+}
+
+/// The arcs that could carry more or less at a gain.
+pub(crate) fn forgotten<'a>(
+    problem: &Problem<'a>,
+    flow: &'a [i64],
+    price: &'a [i64],
+) -> impl Iterator<Item = (usize, Arc)> {
+    // Costs are limited, so that only prices could be too large for a shorter sum.
+    let is_small = price.iter().all(|price| price.abs() < SMALL);
+    let arcs = problem.arcs().zip(flow).enumerate();
+    arcs.filter_map(move |(index, (arc, &units))| {
+        let sign = match is_small {
+            true => (arc.cost + price[arc.tail] - price[arc.head]).signum(),
+            false => reduced(&arc, price).signum() as i64,
+        };
+        let gains = (sign < 0 && units < arc.capacity) || (sign > 0 && units > arc.lower);
+        gains.then_some((index, arc))
+    })
 }
 
 /// What a flow costs, if it keeps all bounds and balances; or which it does not.
 pub(crate) fn feasible(problem: &Problem<'_>, flow: &[i64]) -> Result<i128, String> {
+    let beyond =
+        |&(_, (arc, &units)): &(usize, (Arc, &i64))| units < arc.lower || units > arc.capacity;
+    if let Some((index, (arc, units))) = problem.arcs().zip(flow).enumerate().find(beyond) {
+        return Err(format!(
+            "arc {index} carries {units}, outside of {}..={}",
+            arc.lower, arc.capacity
+        ));
+    }
     let mut sent = vec![0_i128; problem.nodes()];
     let mut cost = 0;
-    for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
-        if units < arc.lower || units > arc.capacity {
-            return Err(format!(
-                "arc {index} carries {units}, outside of {}..={}",
-                arc.lower, arc.capacity
-            ));
-        }
+    for (arc, &units) in problem.arcs().zip(flow) {
         if units != 0 {
             sent[arc.tail] += i128::from(units);
             sent[arc.head] -= i128::from(units);
@@ -88,8 +114,7 @@ pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
     let arcs: i128 = problem
         .arcs()
         .map(|arc| {
-            let reduced =
-                i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head]);
+            let reduced = reduced(&arc, price);
             let units = match reduced < 0 {
                 true => i128::from(arc.capacity).min(most.max(i128::from(arc.lower))),
                 false => i128::from(arc.lower),

@@ -96,20 +96,13 @@ impl State {
         self.touched.reserve_exact(nodes);
     }
 
-    /// Touches an end of each arc that violates optimality, the one with fewer arcs; answers whether
-    /// there was any.
-    fn touch_violated(&mut self, problem: &Problem<'_>, degree: &[u32]) -> bool {
-        let mut any = false;
-        for (arc, &units) in problem.arcs().zip(&self.flow) {
-            let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
-            if (reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower) {
-                any = true;
-                let tail_has_less = degree[arc.tail] <= degree[arc.head];
-                let less = if tail_has_less { arc.tail } else { arc.head };
-                self.touched[less] |= degree[less] <= HUB;
-            }
+    /// Touches an end of each arc that violates optimality, the one with fewer arcs.
+    fn touch_forgotten(&mut self, problem: &Problem<'_>, degree: &[u32]) {
+        for (_, arc) in certificate::forgotten(problem, &self.flow, &self.price) {
+            let tail_has_less = degree[arc.tail] <= degree[arc.head];
+            let less = if tail_has_less { arc.tail } else { arc.head };
+            self.touched[less] |= degree[less] <= HUB;
         }
-        any
     }
 
     /// A reduced cost that three of four arcs exceed.
@@ -146,7 +139,7 @@ pub(crate) fn optimise(
     let first = state.radius.unwrap_or(i64::MAX);
     let mut radius = first;
     let mut passes = 0;
-    loop {
+    let cost = loop {
         passes += 1;
         let set = Working::select(problem, state, radius, &state.touched, is_hub);
         let mut net = set.residual(state)?;
@@ -168,8 +161,10 @@ pub(crate) fn optimise(
                     degree,
                 );
                 set.write_back(&net, state);
-                if set.is_all || !state.touch_violated(problem, degree) {
-                    break;
+                match certificate::prove(problem, &state.flow, &state.price) {
+                    Ok(cost) => break cost,
+                    Err(detail) if set.is_all => return Err(FlowError::Internal { detail }),
+                    Err(_) => state.touch_forgotten(problem, degree),
                 }
                 // A second and a third pass for the few that were forgotten; then with more arcs.
                 radius = match passes {
@@ -198,7 +193,7 @@ pub(crate) fn optimise(
             }
             Some(Stop::Expired) => return expire(problem, state),
         }
-    }
+    };
     state.touched.fill(false);
     state.radius = Some(match (is_warm, passes) {
         (false, _) => state.small_cost(problem),
@@ -206,9 +201,7 @@ pub(crate) fn optimise(
         (true, 2) => first,
         (true, _) => first.saturating_mul(2),
     });
-    certificate::prove(problem, &state.flow, &state.price)
-        .map(|cost| Answer { cost, bound: cost })
-        .map_err(|detail| FlowError::Internal { detail })
+    Ok(Answer { cost, bound: cost })
 }
 
 /// Routes everything and finds prices that prove it, multiples of `scale`.
