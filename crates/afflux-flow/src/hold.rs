@@ -7,6 +7,7 @@
 use crate::residual::Residual;
 
 /// Arcs whose present flow is held.
+#[derive(Default)]
 pub(crate) struct Held(Vec<Hold>);
 
 struct Hold {
@@ -61,6 +62,10 @@ pub(crate) fn hold(net: &mut Residual) -> Held {
 }
 
 impl Held {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Gives the flow free again, and lowers the prices of nodes which were left behind.
     ///
     /// Such a node has received nothing, so its lower price is no offer to anybody.

@@ -5,7 +5,7 @@
 
 use crate::certificate;
 use crate::error::FlowError;
-use crate::hold;
+use crate::hold::{self, Held};
 use crate::limits::{Clock, Limits};
 use crate::network::Answer;
 use crate::paths;
@@ -29,6 +29,9 @@ const HUB: u32 = 1024;
 
 /// The first epsilon of a warm solve, as a part of the radius.
 const WARM_EPSILON: i64 = 32;
+
+/// When more than so many tenths of all nodes are touched, little is left of the last answer.
+const MUCH: usize = 7;
 
 /// How many arcs, about, tell which reduced costs are small.
 const SAMPLE: usize = 4096;
@@ -131,21 +134,28 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
-    let is_warm = state.radius.is_some();
+    let touched = state.touched.iter().filter(|&&touched| touched).count();
+    let is_warm = state.radius.is_some() && 10 * touched <= MUCH * problem.nodes();
     for (touched, &degree) in state.touched.iter_mut().zip(degree) {
         *touched &= degree <= HUB && is_warm;
     }
     let is_hub = |node: usize| is_warm && degree[node] > HUB;
-    let first = state.radius.unwrap_or(i64::MAX);
+    let first = state.radius.filter(|_| is_warm).unwrap_or(i64::MAX);
     let mut radius = first;
     let mut passes = 0;
+    let mut may_hold = true;
     let cost = loop {
         passes += 1;
         let set = Working::select(problem, state, radius, &state.touched, is_hub);
         let mut net = set.residual(state)?;
         repair::settle(&mut net, set.nodes_where(|node| state.touched[node]));
         let before = net.price.clone();
-        let held = hold::hold(&mut net);
+        net.saturate(0);
+        let held = match may_hold {
+            true => hold::hold(&mut net),
+            false => Held::default(),
+        };
+        let is_certain = held.is_empty();
         let stop = improve(&mut net, set.scale(), first, &mut clock).err();
         held.release(&mut net);
         match stop {
@@ -174,9 +184,10 @@ pub(crate) fn optimise(
                     _ => radius.max(1).saturating_mul(4),
                 };
             }
+            // What was held may have been the way out.
+            Some(Stop::Cut(_)) if set.is_all && !is_certain => may_hold = false,
             Some(Stop::Cut(inside)) if set.is_all => {
-                let stuck = (0..net.nodes()).filter(|&node| inside[node] && net.excess[node] > 0);
-                return Err(infeasible(problem, &set.outside(&net.reachable(stuck))));
+                return Err(infeasible(problem, &set.outside(&inside)));
             }
             // Not a cut of the whole network, perhaps.
             Some(Stop::Cut(_)) => radius = radius.max(first).max(1).saturating_mul(8),
@@ -204,11 +215,11 @@ pub(crate) fn optimise(
     Ok(Answer { cost, bound: cost })
 }
 
-/// Routes everything and finds prices that prove it, multiples of `scale`.
+/// Routes everything and finds prices that prove it, multiples of `scale`. No residual arc has a
+/// negative reduced cost to begin with.
 ///
 /// When it stops for a cut, nothing is certain.
 fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
-    net.saturate(0);
     let budget = match radius {
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
