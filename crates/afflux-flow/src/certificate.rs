@@ -61,6 +61,31 @@ pub(crate) fn is_optimal(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> 
     })
 }
 
+/// What a flow costs.
+pub(crate) fn cost(problem: &Problem<'_>, flow: &[i64]) -> i128 {
+    let arcs = problem.arcs().zip(flow);
+    arcs.map(|(arc, &units)| i128::from(arc.cost) * i128::from(units))
+        .sum()
+}
+
+/// What every flow costs at least, proven by any prices: with r as above, a flow costs
+/// sum of r f - sum of p b, and r f is least at one of the bounds.
+pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
+    let nodes = problem.supply().iter().zip(price);
+    let at_nodes = nodes.map(|(&supply, &price)| -i128::from(price) * i128::from(supply));
+    let at_arcs = problem.arcs().map(|arc| {
+        let reduced =
+            i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head]);
+        let units = if reduced < 0 { arc.capacity } else { arc.lower };
+        reduced * i128::from(units)
+    });
+    // Infinite capacities may add up to more than fits: then nothing is proven.
+    at_nodes
+        .chain(at_arcs)
+        .try_fold(0_i128, i128::checked_add)
+        .unwrap_or(i128::MIN)
+}
+
 /// The units that cannot leave a set of nodes whatever the flow: supply and incoming lower bounds,
 /// less the capacity of outgoing arcs. Positive means that the problem is infeasible.
 pub(crate) fn stuck_units(problem: &Problem<'_>, inside: &[bool]) -> i128 {

@@ -92,6 +92,7 @@ mod error;
 mod gates;
 mod heap;
 mod hold;
+mod levels;
 mod limits;
 mod network;
 mod paths;
@@ -108,8 +109,9 @@ mod working;
 pub use certificate::violation;
 pub use error::FlowError;
 pub use gates::{Effort, GainArc, Gate, GatedAnswer};
+pub use levels::LevelsAnswer;
 pub use limits::Limits;
-pub use network::{Answer, ArcId, Network, NodeId};
+pub use network::{Answer, ArcId, Network, NewArc, NodeId};
 pub use problem::{Arc, Problem, Terms};
 
 use solve::State;
