@@ -12,7 +12,7 @@ use crate::error::FlowError;
 use crate::problem::{Terms, check_terms, cost_limit};
 
 /// Arcs that are looked at together: their values fit into the fastest memory many times over.
-const BLOCK: usize = 128;
+const BLOCK: usize = 32;
 
 /// An arc to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
