@@ -215,14 +215,6 @@ impl Network {
         arcs.try_for_each(|(&arc, &own)| self.put_terms(arc, own))
     }
 
-    /// Changes the terms of an arc if they differ: a change makes work, even one to the same.
-    fn put_terms(&mut self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
-        match self.terms(arc)? == terms {
-            true => Ok(()),
-            false => self.set_terms(arc, terms),
-        }
-    }
-
     fn all_flows(&self, arcs: &[ArcId]) -> Result<Vec<i64>, FlowError> {
         self.flows(arcs.iter().copied())
     }

@@ -325,6 +325,16 @@ impl Network {
         }
     }
 
+    /// Changes the terms of an arc to what was allowed before, even if nodes were added since and
+    /// its cost is too large by now.
+    pub(crate) fn put_terms(&mut self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
+        // A change makes work, even one to the same.
+        if self.terms(arc)? != terms {
+            self.change_terms(arc as usize, terms);
+        }
+        Ok(())
+    }
+
     /// The columns as they are now.
     pub(crate) fn problem(&self) -> Problem<'_> {
         Problem::trusted(
