@@ -203,11 +203,10 @@ impl Network {
             self.open(arcs, own)?;
         }
         let problem = self.problem();
-        let answer = Answer {
-            cost: certificate::cost(&problem, self.all_flow()),
-            bound: certificate::bound(&problem, self.prices()),
-        };
-        Ok((answer, kept))
+        let cost = certificate::feasible(&problem, self.all_flow())
+            .map_err(|detail| FlowError::Internal { detail })?;
+        let bound = certificate::bound(&problem, self.prices()).min(cost);
+        Ok((Answer { cost, bound }, kept))
     }
 
     fn open(&mut self, arcs: &[ArcId], own: &[Terms]) -> Result<(), FlowError> {

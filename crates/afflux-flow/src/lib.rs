@@ -92,6 +92,7 @@ mod error;
 mod gates;
 mod heap;
 mod hold;
+mod hubs;
 mod levels;
 mod limits;
 mod network;

@@ -12,6 +12,7 @@ use crate::error::FlowError;
 use crate::limits::Limits;
 use crate::problem::{Problem, Terms, check_terms, cost_limit};
 use crate::solve::{self, State};
+use crate::stop::PRICE_LIMIT;
 
 /// A node of a [`Network`]. Numbers of removed nodes are given out again.
 pub type NodeId = u32;
@@ -272,6 +273,17 @@ impl Network {
             problem.check_arcs()?;
             let costs = self.cost.iter().map(|cost| cost.abs());
             self.largest_cost = costs.max().unwrap_or(0);
+        }
+        let price_limit = PRICE_LIMIT / (problem.nodes() as i64 + 1);
+        if self
+            .state
+            .price
+            .iter()
+            .any(|price| price.abs() > price_limit)
+        {
+            // Nodes were added since, and the solver could not scale these prices by their number.
+            // Any prices will do to start from.
+            self.state.price.fill(0);
         }
         solve::optimise(&problem, &mut self.state, &self.degree, limits)
     }

@@ -132,6 +132,25 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// A capacity that is as good as none: larger by one than all supply together with all flow
+    /// that lower bounds force and negative arcs can attract.
+    ///
+    /// A flow splits into paths from supply to demand and cycles. Paths and cycles with a forced or
+    /// a negative arc carry less than this together, so an optimal flow that fills an arc up to
+    /// this has a cycle of arcs that cost nothing less than zero through it. Their reduced costs
+    /// are at most zero and add up to the cycle's cost, so all are zero: the prices prove the
+    /// answer without this limit too.
+    pub(crate) fn most(&self) -> i64 {
+        let supply: i128 = self.supply.iter().map(|&s| i128::from(s.max(0))).sum();
+        let forced: i128 = self.lower.iter().map(|&lower| i128::from(lower)).sum();
+        let attracted: i128 = self
+            .arcs()
+            .filter(|arc| arc.cost < 0 && arc.is_free())
+            .map(|arc| i128::from(arc.capacity - arc.lower))
+            .sum();
+        i64::try_from(supply + forced + attracted + 1).unwrap_or(i64::MAX)
+    }
+
     /// The largest magnitude of a cost.
     pub(crate) fn cost_limit(&self) -> i64 {
         cost_limit(self.nodes())

@@ -5,9 +5,14 @@
 //! step of coordinate ascent on the dual problem, as in Bertsekas' relaxation method.
 
 use crate::residual::Residual;
+use crate::working::Working;
 
-/// Nodes with more entries than this keep their prices when others move to the middle.
-const HUB: usize = 1024;
+/// Beyond every price.
+const FAR: i64 = i64::MAX / 4;
+
+/// Nodes with at most so many entries go to the middle. Others stay where they are: a search finds
+/// its way by prices that say how far it is to the sink.
+const LEAF: usize = 8;
 /// An arc at a node: at prices above `level` it brings `back` units, below it takes `room` away.
 #[derive(Clone, Copy)]
 struct Trade {
@@ -89,18 +94,29 @@ fn settle_node(net: &mut Residual, node: usize, trades: &mut Vec<Trade>) {
     }
 }
 
-/// Moves prices to the middle of the range in which they prove the same flow.
+/// Moves prices back to where they were `before`, as near as the flow allows, and those of leaves to
+/// the middle of the range in which they prove the same flow.
 ///
-/// Then arcs that carry as much as before after a small change are those whose reduced cost was
-/// not small, and the next working set can do without them. `leeway` says how far the price of a
-/// node may move, since not all of its arcs may be here.
-pub(crate) fn centre(net: &mut Residual, scale: i64, leeway: impl Fn(usize) -> i64) {
-    for node in 0..net.nodes() {
-        let entries = net.leaving(node);
-        if entries.len() > HUB {
-            continue;
-        }
-        let (mut low, mut high) = (i64::MIN, i64::MAX);
+/// Arcs outside of the set have to agree with the prices, so they should change as little as
+/// possible: all together by nothing at all, counted by arcs outside, and each by itself not
+/// without need. In the middle of its range, a leaf is far from changing its mind: its arcs need not
+/// be in the next working set. `leeway` says how far it may move where not all of its arcs are here.
+pub(crate) fn keep_near(
+    net: &mut Residual,
+    set: &Working<'_>,
+    before: &[i64],
+    leeway: impl Fn(usize) -> Option<i64>,
+    degree: &[u32],
+) {
+    if !set.is_all {
+        let outside = |index: usize| degree[set.node(index)] as usize - net.range(index).len();
+        let common = common_move(&net.price, before, outside);
+        net.price.iter_mut().for_each(|price| *price -= common);
+    }
+    let scale = set.scale();
+    for index in 0..net.nodes() {
+        let entries = net.leaving(index);
+        let (mut low, mut high) = (-FAR, FAR);
         for entry in entries {
             let level = net.price[entry.head as usize] - entry.cost;
             if entry.room > 0 {
@@ -110,15 +126,38 @@ pub(crate) fn centre(net: &mut Residual, scale: i64, leeway: impl Fn(usize) -> i
                 high = high.min(level);
             }
         }
-        let price = net.price[node];
-        let leeway = leeway(node);
-        if low < price && price < high && (low == i64::MIN || high == i64::MAX) {
+        if low >= high {
             continue;
         }
-        let low = low.max(price.saturating_sub(leeway));
-        let high = high.min(price.saturating_add(leeway));
-        if low < high {
-            net.price[node] = (low + (high - low) / 2) / scale * scale;
-        }
+        let has_middle = low > -FAR && high < FAR && entries.len() <= LEAF;
+        let near = before[index].clamp(low, high);
+        let middle = (low + (high - low) / 2) / scale * scale;
+        net.price[index] = match leeway(set.node(index)) {
+            _ if !has_middle => near,
+            None => middle,
+            Some(leeway) => {
+                let leeway = leeway.saturating_mul(scale);
+                middle.clamp(near.saturating_sub(leeway), near.saturating_add(leeway))
+            }
+        };
     }
+}
+
+/// By how much the middle one of all prices changed, where a node counts as often as it has arcs
+/// outside of the set. Only differences of prices matter, but nodes outside keep theirs.
+fn common_move(price: &[i64], before: &[i64], outside: impl Fn(usize) -> usize) -> i64 {
+    let moves = price.iter().zip(before).map(|(now, before)| now - before);
+    let mut moves: Vec<(i64, usize)> = moves
+        .enumerate()
+        .map(|(index, moved)| (moved, outside(index)))
+        .collect();
+    moves.sort_unstable();
+    let mut rest = moves.iter().map(|&(_, arcs)| arcs).sum::<usize>() / 2;
+    for (moved, arcs) in moves {
+        if arcs > rest {
+            return moved;
+        }
+        rest -= arcs;
+    }
+    0
 }

@@ -125,6 +125,11 @@ impl Residual {
         &self.entries[self.range(node)]
     }
 
+    /// The node that an entry leaves.
+    pub fn tail(&self, index: usize) -> usize {
+        self.entries[self.entries[index].mate as usize].head as usize
+    }
+
     /// What can be reached from some nodes: no residual arc leaves this set.
     pub fn reachable(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
         let mut inside = vec![false; self.nodes()];

@@ -18,29 +18,34 @@ const UPDATE_AFTER: usize = 2;
 /// How many entries, about, tell what arcs cost.
 const SAMPLE: usize = 4096;
 
-/// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, in units of
-/// the costs before they were multiplied by `scale`.
+/// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, multiples of
+/// `scale`. The first epsilon is no larger than `most`.
 pub(crate) fn optimise(
     net: &mut Residual,
     scale: i64,
-    radius: i64,
+    most: i64,
     clock: &mut Clock<'_>,
 ) -> Result<Vec<i64>, Stop> {
-    let mut epsilon = first_epsilon(net)
-        .min(radius.saturating_mul(scale) / 4)
-        .max(1);
+    let mut epsilon = first_epsilon(net).min(most);
     let mut scaling = Scaling::new(net);
     loop {
-        let t = std::time::Instant::now();
-        scaling.refine(epsilon, clock)?;
-        if std::env::var("AFFLUX_TRACE").is_ok() {
-            eprintln!("    refine {epsilon} of {scale}: {:?}", t.elapsed());
-        }
+        scaling.refine(epsilon, Some(clock))?;
         if let Some(price) = prices::rounded(&scaling.net.price, scale, epsilon) {
             return Ok(price.into_iter().map(|price| price * scale).collect());
         }
         epsilon = (epsilon / ALPHA).max(1);
     }
+}
+
+/// Turns the pseudoflow of `net` into a flow, whatever it costs. Prices change, and prove nothing.
+pub(crate) fn route(net: &mut Residual) -> Result<(), Stop> {
+    let before = net.price.clone();
+    net.price.fill(0);
+    let costs = net.entries.iter().map(|entry| entry.cost.abs());
+    let epsilon = costs.max().unwrap_or(0) + 1;
+    Scaling::new(net).refine(epsilon, None)?;
+    net.price = before;
+    Ok(())
 }
 
 /// A fraction of the median cost, so that a few arcs that cost far more than all others (waiting)
@@ -102,7 +107,7 @@ impl<'a> Scaling<'a> {
     }
 
     /// From a flow that is optimal up to the last epsilon to one that is up to this one.
-    fn refine(&mut self, epsilon: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
+    fn refine(&mut self, epsilon: i64, mut clock: Option<&mut Clock<'_>>) -> Result<(), Stop> {
         self.epsilon = epsilon;
         self.net.saturate(-epsilon);
         let excess = self.net.excess.iter().enumerate();
@@ -114,8 +119,10 @@ impl<'a> Scaling<'a> {
             if self.looked_at > self.patience {
                 self.update_prices()?;
             }
-            if clock.expired(self.net.range(node as usize).len()) {
-                return Err(Stop::Expired);
+            if let Some(clock) = &mut clock {
+                if clock.expired(self.net.range(node as usize).len()) {
+                    return Err(Stop::Expired);
+                }
             }
         }
         Ok(())
@@ -208,7 +215,7 @@ impl<'a> Scaling<'a> {
         if !has_exit {
             // A dead end without excess. Any lower price will do; one that is far below keeps it
             // from being tried again and again.
-            let far = self.epsilon.saturating_mul(self.net.nodes() as i64);
+            let far = self.epsilon.saturating_mul(64);
             self.net.price[node] = level.saturating_sub(far).max(-PRICE_LIMIT);
         }
         Ok(())
@@ -292,7 +299,7 @@ mod tests {
             let mut clock = Clock::start(&Limits::default());
 
             let cold = State::cold(&problem);
-            let set = Working::select(&problem, &cold, i64::MAX, &vec![false; problem.nodes()]);
+            let set = Working::select(&problem, &cold, i64::MAX, &vec![false; problem.nodes()], |_| false);
             let scale = set.scale();
             let mut by_paths = set.residual(&cold).unwrap();
             by_paths.saturate(0);

@@ -1,4 +1,7 @@
 //! From the last answer to the next one.
+//!
+//! Each pass selects a working set, repairs it node by node, routes what is left, and looks whether
+//! the arcs that were left out agree. Mostly one pass is enough.
 
 use crate::certificate;
 use crate::error::FlowError;
@@ -14,14 +17,21 @@ use crate::stop::Stop;
 use crate::working::Working;
 
 /// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
-/// takes over: little, compared with what scaling takes.
-const PATHS_BUDGET: usize = 2;
+/// takes over: little, compared with what scaling takes. Warm, there is a better chance.
+const COLD_PATHS: usize = 2;
+const WARM_PATHS: usize = 3;
+
+/// Looks that are always worth a try, when a set is small.
+const FEW_LOOKS: usize = 300_000;
 
 /// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
 const HUB: u32 = 1024;
 
-/// Farther than any price should move for the sake of being in the middle.
-const FAR: i64 = i64::MAX / 16;
+/// The first epsilon of a warm solve, as a part of the radius.
+const WARM_EPSILON: i64 = 32;
+
+/// How many arcs, about, tell which reduced costs are small.
+const SAMPLE: usize = 4096;
 
 /// A flow within its bounds and prices, and what has changed since they were optimal.
 #[derive(Debug, Clone, Default)]
@@ -30,10 +40,9 @@ pub(crate) struct State {
     pub price: Vec<i64>,
     /// What each node has to send more than it does.
     pub excess: Vec<i128>,
-    /// Nodes at which something has changed.
+    /// Nodes at which arcs violate optimality, or at which the balance has changed.
     touched: Vec<bool>,
-    /// The largest reduced cost that an arc had which then changed its flow; none before the first
-    /// solve.
+    /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
     radius: Option<i64>,
 }
 
@@ -75,29 +84,9 @@ impl State {
         self.touched[node] = true;
     }
 
+    /// Something at a node is not as it should be.
     pub fn touch(&mut self, node: usize) {
         self.touched[node] = true;
-    }
-
-    /// Touches an end of each arc that violates optimality, the one with fewer arcs; answers whether
-    /// there was any.
-    fn touch_violated(&mut self, problem: &Problem<'_>, degree: &[u32]) -> bool {
-        let mut any = false;
-        let mut count = 0;
-        for (arc, &units) in problem.arcs().zip(&self.flow) {
-            let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
-            if (reduced < 0 && units < arc.capacity) || (reduced > 0 && units > arc.lower) {
-                any = true;
-                count += 1;
-                let tail_has_less = degree[arc.tail] <= degree[arc.head];
-                let less = if tail_has_less { arc.tail } else { arc.head };
-                self.touched[less] |= degree[less] <= HUB;
-            }
-        }
-        if std::env::var("AFFLUX_TRACE").is_ok() {
-            eprintln!("  {count} violated");
-        }
-        any
     }
 
     pub fn reserve(&mut self, nodes: usize, arcs: usize) {
@@ -106,9 +95,35 @@ impl State {
         self.excess.reserve_exact(nodes);
         self.touched.reserve_exact(nodes);
     }
+
+    /// Touches an end of each arc that violates optimality, the one with fewer arcs.
+    fn touch_forgotten(&mut self, problem: &Problem<'_>, degree: &[u32]) {
+        for (_, arc) in certificate::forgotten(problem, &self.flow, &self.price) {
+            let tail_has_less = degree[arc.tail] <= degree[arc.head];
+            let less = if tail_has_less { arc.tail } else { arc.head };
+            self.touched[less] |= degree[less] <= HUB;
+        }
+    }
+
+    /// A reduced cost that three of four arcs exceed.
+    fn small_cost(&self, problem: &Problem<'_>) -> i64 {
+        let step = problem.arcs().len() / SAMPLE + 1;
+        let free = (0..problem.arcs().len()).step_by(step).filter_map(|index| {
+            let arc = problem.arc(index);
+            let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
+            arc.is_free().then_some(reduced.abs())
+        });
+        let mut sample: Vec<i64> = free.collect();
+        let position = sample.len() / 4;
+        match sample.is_empty() {
+            true => 1,
+            false => (*sample.select_nth_unstable(position).1).max(1),
+        }
+    }
 }
 
-/// Finds a flow of minimum cost from where `state` is.
+/// Finds a flow of minimum cost from where `state` is. `degree` says how many ends of arcs a node
+/// has; it may be empty if the state is cold.
 pub(crate) fn optimise(
     problem: &Problem<'_>,
     state: &mut State,
@@ -116,88 +131,58 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
-    let trace = std::env::var("AFFLUX_TRACE").is_ok();
-    let mut radius = state.radius.unwrap_or(i64::MAX);
-    if state.radius.is_some() {
-        radius = std::env::var("AFFLUX_RADIUS")
-            .map(|s| s.parse().unwrap())
-            .unwrap_or(200);
-    }
+    let is_warm = state.radius.is_some();
     for (touched, &degree) in state.touched.iter_mut().zip(degree) {
-        *touched &= degree <= HUB && state.radius.is_some();
+        *touched &= degree <= HUB && is_warm;
     }
-    loop {
-        let t0 = std::time::Instant::now();
-        let set = Working::select(problem, state, radius, &state.touched);
-        let t1 = std::time::Instant::now();
+    let is_hub = |node: usize| is_warm && degree[node] > HUB;
+    let first = state.radius.unwrap_or(i64::MAX);
+    let mut radius = first;
+    let mut passes = 0;
+    let cost = loop {
+        passes += 1;
+        let set = Working::select(problem, state, radius, &state.touched, is_hub);
         let mut net = set.residual(state)?;
-        let t2 = std::time::Instant::now();
         repair::settle(&mut net, set.nodes_where(|node| state.touched[node]));
-        let t3 = std::time::Instant::now();
-        if trace {
-            let mut kinds = std::collections::BTreeMap::new();
-            for v in 0..net.nodes() {
-                if net.excess[v] != 0 {
-                    let d = net.range(v).len();
-                    let k = if d <= 6 {
-                        d
-                    } else if d < 1000 {
-                        d / 10 * 10
-                    } else {
-                        1000
-                    };
-                    let e = kinds.entry((net.excess[v] > 0, k)).or_insert((0, 0i64));
-                    e.0 += 1;
-                    e.1 += net.excess[v];
-                }
-            }
-            eprintln!("    kinds {kinds:?}");
-            for v in (0..net.nodes()).filter(|&v| net.excess[v] != 0 && net.range(v).is_empty()).take(3) { let n = set.node(v); eprintln!("      node {n} excess {} degree {} touched {} supply {}", net.excess[v], degree.get(n).copied().unwrap_or(0), state.touched[n], problem.supply()[n]); }
-        }
+        let before = net.price.clone();
         let held = hold::hold(&mut net);
-        let stop = improve(&mut net, set.scale(), radius, &mut clock).err();
+        let stop = improve(&mut net, set.scale(), first, &mut clock).err();
         held.release(&mut net);
-        if stop.is_none() && std::env::var("NOCENTRE").is_err() {
-            let (scale, all) = (set.scale(), set.is_all);
-            repair::centre(&mut net, scale, |node| {
-                if all || state.touched[set.node(node)] { FAR } else { radius / 4 * scale }
-            });
-        }
-        let t4 = std::time::Instant::now();
-        let needed = match &stop {
-            None | Some(Stop::Cut(_)) => set.write_back(&net, state),
-            Some(_) => 0,
-        };
-        if trace {
-            eprintln!(
-                "  set {} of {} arcs radius {radius} needed {needed}: select {:?} build {:?} repair {:?} solve {:?} back {:?}",
-                set.len(),
-                problem.arcs().len(),
-                t1 - t0,
-                t2 - t1,
-                t3 - t2,
-                t4 - t3,
-                t4.elapsed()
-            );
-        }
         match stop {
-            None if set.is_all => break,
             None => {
-                if !state.touch_violated(problem, degree) {
-                    break;
+                repair::keep_near(
+                    &mut net,
+                    &set,
+                    &before,
+                    |node| {
+                        let whole = set.is_all || state.touched[node];
+                        (!whole).then_some(radius / 4)
+                    },
+                    degree,
+                );
+                set.write_back(&net, state);
+                match certificate::prove(problem, &state.flow, &state.price) {
+                    Ok(cost) => break cost,
+                    Err(detail) if set.is_all => return Err(FlowError::Internal { detail }),
+                    Err(_) => state.touch_forgotten(problem, degree),
                 }
-                radius = radius.max(1).saturating_mul(4);
+                // A second and a third pass for the few that were forgotten; then with more arcs.
+                radius = match passes {
+                    1 => first / 16,
+                    2 => radius,
+                    3 => first,
+                    _ => radius.max(1).saturating_mul(4),
+                };
             }
             Some(Stop::Cut(inside)) if set.is_all => {
                 let stuck = (0..net.nodes()).filter(|&node| inside[node] && net.excess[node] > 0);
                 return Err(infeasible(problem, &set.outside(&net.reachable(stuck))));
             }
-            Some(Stop::Cut(_)) => {
-                radius = radius.max(1).saturating_mul(8);
-                state.touch_violated(problem, degree);
-            }
-            Some(Stop::Overflow(_)) if !set.is_all => {
-                radius = radius.max(1).saturating_mul(8);
+            // Not a cut of the whole network, perhaps.
+            Some(Stop::Cut(_)) => radius = radius.max(first).max(1).saturating_mul(8),
+            Some(Stop::Overflow(_)) if !set.is_all || is_warm && passes == 1 => {
+                radius = i64::MAX;
+                state.price.fill(0);
             }
             Some(Stop::Overflow(node)) => {
                 return Err(FlowError::PriceOverflow {
@@ -206,73 +191,56 @@ pub(crate) fn optimise(
                     nodes: problem.nodes(),
                 });
             }
-            Some(Stop::Expired) => return Err(FlowError::Expired),
+            Some(Stop::Expired) => return expire(problem, state),
         }
-    }
-    state.radius = Some(0);
+    };
     state.touched.fill(false);
-    let t0 = std::time::Instant::now();
-    if let Some(detail) = certificate::violation(problem, &state.flow, &state.price) {
-        return Err(FlowError::Internal { detail });
-    }
-    let cost = problem
-        .arcs()
-        .zip(&state.flow)
-        .map(|(arc, &units)| i128::from(arc.cost) * i128::from(units))
-        .sum();
-    if trace {
-        eprintln!("  certificate {:?}", t0.elapsed());
-    }
+    state.radius = Some(match (is_warm, passes) {
+        (false, _) => state.small_cost(problem),
+        (true, 1) => first - first / 10,
+        (true, 2) => first,
+        (true, _) => first.saturating_mul(2),
+    });
     Ok(Answer { cost, bound: cost })
 }
 
-/// Finds an optimal flow and prices that prove it, multiples of `scale`.
+/// Routes everything and finds prices that prove it, multiples of `scale`.
 ///
-/// When it stops for a cut, flow and prices are optimal for what has been routed.
+/// When it stops for a cut, nothing is certain.
 fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
     net.saturate(0);
-    let trace = std::env::var("AFFLUX_TRACE").is_ok();
-    let stats = |net: &Residual, name: &str, t: std::time::Instant| {
-        if trace {
-            let units: i64 = net.excess.iter().map(|e| (*e).max(0)).sum();
-            let nodes = net.excess.iter().filter(|e| **e > 0).count();
-            let short = net.excess.iter().filter(|e| **e < 0).count();
-            eprintln!(
-                "    {name}: {units} units at {nodes} of {} nodes, {short} short, {:?}",
-                net.nodes(),
-                t.elapsed()
-            );
-        }
+    let budget = match radius {
+        i64::MAX => COLD_PATHS * net.entries.len(),
+        _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
-    let t = std::time::Instant::now();
-    stats(net, "before", t);
-    let done = paths::route(
-        net,
-        if radius < i64::MAX { 4 } else { PATHS_BUDGET } * net.entries.len(),
-        clock,
-    )?;
-    stats(net, "routed", t);
-    if !done {
-        let before = net.price.clone();
-        net.price = scaling::optimise(net, scale, radius, clock)?;
-        keep_level(&mut net.price, &before);
+    if !paths::route(net, budget, clock)? {
+        let most = radius.saturating_mul(scale) / WARM_EPSILON;
+        net.price = scaling::optimise(net, scale, most.max(1), clock)?;
     }
     Ok(())
 }
 
-/// Moves all prices by as much, such that the middle one does not change.
+/// The best that can be said when time is up: some flow, and what the prices prove.
 ///
-/// Only differences matter, but there are nodes outside the working set, whose prices stay.
-fn keep_level(price: &mut [i64], before: &[i64]) {
-    let mut moves: Vec<i64> = price.iter().zip(before).map(|(new, old)| new - old).collect();
-    if moves.is_empty() {
-        return;
+/// What the last solve left is made a flow again without regard to costs, which takes one
+/// refinement, and a bound follows from any prices.
+fn expire(problem: &Problem<'_>, state: &mut State) -> Result<Answer, FlowError> {
+    let bound = certificate::bound(problem, &state.price);
+    let set = Working::select(problem, state, i64::MAX, &state.touched, |_| false);
+    let mut net = set.residual(state)?;
+    let routed = scaling::route(&mut net);
+    match routed {
+        Ok(()) => set.write_back(&net, state),
+        Err(Stop::Cut(inside)) => return Err(infeasible(problem, &set.outside(&inside))),
+        Err(_) => return Err(FlowError::Expired),
     }
-    let middle = moves.len() / 2;
-    let (_, &mut middle, _) = moves.select_nth_unstable(middle);
-    for price in price {
-        *price -= middle;
-    }
+    state.radius = None;
+    let cost = certificate::feasible(problem, &state.flow)
+        .map_err(|detail| FlowError::Internal { detail })?;
+    let bound = bound
+        .max(certificate::bound(problem, &state.price))
+        .min(cost);
+    Ok(Answer { cost, bound })
 }
 
 /// The error that a cut proves, once the cut has been checked against the problem.

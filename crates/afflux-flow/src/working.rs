@@ -29,8 +29,14 @@ pub(crate) struct Working<'a> {
 
 impl<'a> Working<'a> {
     /// All arcs with a reduced cost of at most `radius` in magnitude, all that violate optimality,
-    /// and all that `always` wants, by their ends.
-    pub fn select(problem: &'a Problem<'a>, state: &State, radius: i64, always: &[bool]) -> Self {
+    /// all that `always` wants, by their ends, and all between two hubs.
+    pub fn select(
+        problem: &'a Problem<'a>,
+        state: &State,
+        radius: i64,
+        always: &[bool],
+        is_hub: impl Fn(usize) -> bool,
+    ) -> Self {
         let mut set = Self {
             problem,
             arcs: Vec::new(),
@@ -56,7 +62,8 @@ impl<'a> Working<'a> {
                     flow > arc.lower
                 })
                 || always[arc.tail]
-                || always[arc.head];
+                || always[arc.head]
+                || (is_hub(arc.tail) && is_hub(arc.head));
             if matters {
                 set.arcs.push(number as u32);
                 set.enter(arc.tail);
@@ -78,10 +85,6 @@ impl<'a> Working<'a> {
     /// By what costs are multiplied within the set.
     pub fn scale(&self) -> i64 {
         self.nodes.len() as i64 + 1
-    }
-
-    pub fn len(&self) -> usize {
-        self.arcs.len()
     }
 
     /// The nodes of the set for which this holds, by their numbers in the set.
@@ -135,9 +138,8 @@ impl<'a> Working<'a> {
         Ok(Residual::new(|| self.arcs.iter().map(piece), excess, price))
     }
 
-    /// Takes flow and prices over from the residual network. Answers the largest reduced cost, at
-    /// the prices before, of an arc that changed its flow.
-    pub fn write_back(&self, net: &Residual, state: &mut State) -> i64 {
+    /// Takes flow and prices over from the residual network.
+    pub fn write_back(&self, net: &Residual, state: &mut State) {
         let scale = self.scale();
         let ends = self.arcs.iter().map(|&number| {
             let arc = self.problem.arc(number as usize);
@@ -150,19 +152,10 @@ impl<'a> Working<'a> {
             state.price[node as usize] = price / scale;
             state.excess[node as usize] = i128::from(excess);
         }
-        0
     }
 
-    /// A capacity that is as good as none: larger by one than all supply together with all flow
-    /// that negative arcs can attract.
-    ///
-    /// A flow splits into paths from supply to demand and cycles. Paths and cycles with a negative
-    /// arc carry less than this together, so an optimal flow that fills an arc up to the clamp has
-    /// a cycle of arcs that cost nothing less than zero through it. Their reduced costs are at most
-    /// zero and add up to the cycle's cost, so all are zero: the prices prove the answer without
-    /// the clamp too.
-    ///
-    /// Also makes sure that no excess can overflow, whatever is pushed.
+    /// The largest capacity worth writing down; and a check that no excess can overflow, whatever
+    /// is pushed.
     fn most(&self, state: &State) -> Result<i64, FlowError> {
         let problem = self.problem;
         let arcs = || self.arcs.iter().map(|&number| problem.arc(number as usize));
@@ -180,14 +173,7 @@ impl<'a> Working<'a> {
         if fits(largest) {
             return Ok(largest);
         }
-        let supply: i128 = problem.supply().iter().map(|&s| i128::from(s.max(0))).sum();
-        let forced: i128 = problem.arcs().map(|arc| i128::from(arc.lower)).sum();
-        let attracted: i128 = problem
-            .arcs()
-            .filter(|arc| arc.cost < 0 && arc.is_free())
-            .map(|arc| i128::from(arc.capacity - arc.lower))
-            .sum();
-        let most = i64::try_from(supply + forced + attracted + 1).unwrap_or(i64::MAX);
+        let most = problem.most();
         if fits(most) {
             return Ok(most);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use afflux_flow::{ArcId, FlowError, LevelsAnswer, Limits, Network, Problem, Terms};
 use proptest::prelude::*;
-use reference::cheapest_flow;
+use reference::{cheapest_flow, least_cost};
 
 /// A network and its levels, kept in the simplest way.
 #[derive(Debug, Clone)]
@@ -36,15 +36,18 @@ impl Case {
         network
     }
 
-    /// Least cost, and a flow that costs it.
-    fn cheapest(&self) -> Option<(i128, Vec<i64>)> {
+    /// Does something with the problem.
+    fn with_problem<T>(&self, work: impl FnOnce(&Problem<'_>) -> T) -> T {
         let tail: Vec<i32> = self.arcs.iter().map(|arc| arc.0 as i32).collect();
         let head: Vec<i32> = self.arcs.iter().map(|arc| arc.1 as i32).collect();
         let lower: Vec<i64> = self.arcs.iter().map(|arc| arc.2.lower).collect();
         let capacity: Vec<i64> = self.arcs.iter().map(|arc| arc.2.capacity).collect();
         let cost: Vec<i64> = self.arcs.iter().map(|arc| arc.2.cost).collect();
-        let problem = Problem::new(&self.supply, &tail, &head, &lower, &capacity, &cost).unwrap();
-        cheapest_flow(&problem)
+        work(&Problem::new(&self.supply, &tail, &head, &lower, &capacity, &cost).unwrap())
+    }
+
+    fn least_cost(&self) -> Option<i128> {
+        self.with_problem(least_cost)
     }
 
     /// The problem of one level: those above keep what they have, those below are closed.
@@ -77,7 +80,7 @@ impl Case {
     fn one_by_one(&self) -> Option<(i128, Vec<Vec<i64>>)> {
         let (mut cost, mut kept) = (0, Vec::new());
         for (level, arcs) in self.levels.iter().enumerate() {
-            let (least, flow) = self.at(level, &kept).cheapest()?;
+            let (least, flow) = self.at(level, &kept).with_problem(cheapest_flow)?;
             cost = least;
             kept.push(arcs.iter().map(|&arc| flow[arc as usize]).collect());
         }
@@ -90,9 +93,8 @@ impl Case {
         prop_assert_eq!(answer.kept.len(), self.levels.len());
         for level in 0..self.levels.len() {
             let problem = self.at(level, &answer.kept);
-            let least = problem.cheapest().map(|(cost, _)| cost);
-            let with = problem.with(level, &answer.kept[level]);
-            let with = with.cheapest().map(|(cost, _)| cost);
+            let least = problem.least_cost();
+            let with = problem.with(level, &answer.kept[level]).least_cost();
             // What the level keeps is what a flow of least cost sends through it.
             prop_assert_eq!(least, with);
             if level + 1 == self.levels.len() {
@@ -274,7 +276,7 @@ proptest! {
             case.check(&network, &answer)?;
             if cost % 4 == 0 {
                 let answer = network.solve(&Limits::default()).unwrap();
-                prop_assert_eq!(Some(answer.cost), case.cheapest().map(|(cost, _)| cost));
+                prop_assert_eq!(Some(answer.cost), case.least_cost());
             }
         }
     }
@@ -293,7 +295,7 @@ proptest! {
                 let finished = answer.kept.len();
                 let mut open = case.clone();
                 open.levels.truncate(finished);
-                let least = open.at(finished, &answer.kept).cheapest().unwrap().0;
+                let least = open.at(finished, &answer.kept).least_cost().unwrap();
                 prop_assert!(answer.bound <= least && least <= answer.cost);
             }
             Err(error) => {

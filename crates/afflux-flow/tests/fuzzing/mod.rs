@@ -201,7 +201,9 @@ impl Twin {
             Some((arc, lower, terms.capacity))
         };
         let changes: Vec<(ArcId, i64, i64)> = (0..6).filter_map(change).collect();
-        let is_right = changes.iter().all(|&(_, lower, capacity)| lower <= capacity);
+        let is_right = changes
+            .iter()
+            .all(|&(_, lower, capacity)| lower <= capacity);
         match self.network.set_all_bounds(changes.iter().copied()) {
             Ok(()) => {
                 assert!(is_right);
