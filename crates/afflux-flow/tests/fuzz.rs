@@ -4,7 +4,7 @@
 mod fuzzing;
 
 /// Series per run.
-const SERIES: u64 = 20_000;
+const SERIES: u64 = 50_000;
 
 #[test]
 fn random_bytes() {
