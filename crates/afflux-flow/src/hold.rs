@@ -17,7 +17,8 @@ struct Hold {
     units: i64,
 }
 
-/// Holds the flow of every node that has a single way out, unless that leads to another such node.
+/// Holds the flow of every node that has a single way out, or none, unless that leads to another
+/// such node.
 ///
 /// With nothing else to do, the node could only return what it gets. What it receives later from
 /// others, on top of what is held, can be taken back as usual.
@@ -31,17 +32,25 @@ pub(crate) fn hold(net: &mut Residual) -> Held {
             continue;
         }
         let mut exits = net.range(node).filter(|&index| net.entries[index].room > 0);
-        if let (Some(exit), None) = (exits.next(), exits.next()) {
-            let units = net.entries[exit].back;
-            let to = net.entries[exit].head as usize;
-            if units > 0 && !is_held[to] {
-                is_taken[to] = true;
+        let range = match (exits.next(), exits.next()) {
+            (None, _) => net.range(node),
+            (Some(exit), None) => exit..exit + 1,
+            _ => continue,
+        };
+        let entries = &net.entries[range.clone()];
+        if entries.iter().any(|entry| is_held[entry.head as usize]) {
+            continue;
+        }
+        for index in range {
+            let entry = &mut net.entries[index];
+            let (units, mate) = (entry.back, entry.mate);
+            if units > 0 {
                 is_held[node] = true;
-                let index = net.entries[exit].mate;
-                net.entries[exit].back = 0;
-                net.entries[index as usize].room = 0;
+                is_taken[entry.head as usize] = true;
+                entry.back = 0;
+                net.entries[mate as usize].room = 0;
                 held.push(Hold {
-                    index,
+                    index: mate,
                     node: node as u32,
                     units,
                 });
