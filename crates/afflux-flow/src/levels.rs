@@ -3,7 +3,7 @@
 //! # What is solved
 //!
 //! A level is a set of arcs, those through which its tasks enter the network. Levels are solved in
-//! descending order, each as a problem of its own that begins with the flow of the one before:
+//! descending order, each as a problem of its own:
 //!
 //! 1. The arcs of all levels below are closed: they carry their lower bound, mostly nothing, and no
 //!    more. So there should be a way past them, such as an arc for tasks that wait.
@@ -14,6 +14,10 @@
 //! No cost of a lower level can outweigh a unit of a higher one, however large, since units are
 //! never weighed against each other across levels. That is also why no weights are needed, which
 //! would have to grow by a factor per level until they do not fit any more.
+//!
+//! Each level ends where it ended in the call before, more or less. So that is where it begins, with
+//! that flow and those prices, whatever has changed in between; only where there was no such call, it
+//! begins with the flow of the level above. This takes memory for one flow per level.
 //!
 //! # What is proven
 //!
@@ -112,13 +116,25 @@ impl Network {
         let own = check(self, levels)?;
         let found = match levels {
             [] | [_] => self.solve(limits).and_then(|answer| {
+                self.levels = Vec::new();
                 let kept = match answer.is_optimal() {
                     true => levels.iter().map(|arcs| self.all_flows(arcs)).collect(),
                     false => Ok(Vec::new()),
                 };
                 kept.map(|kept| (answer, kept))
             }),
-            _ => self.descend(levels, &own, limits),
+            _ => {
+                // The last level goes on from the last answer, unless it was not reached then.
+                if self.levels.len() == levels.len() {
+                    let last = levels.len() - 1;
+                    if self.levels[last].is_none() {
+                        self.levels[last] = Some(self.kept());
+                    }
+                } else {
+                    self.levels = vec![None; levels.len()];
+                }
+                self.descend(levels, &own, limits)
+            }
         };
         for (arcs, own) in levels.iter().zip(&own) {
             for (&arc, &own) in arcs.iter().zip(own) {
@@ -147,19 +163,18 @@ impl Network {
         limits: &Limits<'_>,
     ) -> Result<(Answer, Vec<Vec<i64>>), FlowError> {
         let started = Instant::now();
-        let is_limited = limits.budget.is_some() || limits.interrupted.is_some();
         for (arcs, own) in levels.iter().zip(own).skip(1) {
             for (&arc, &own) in arcs.iter().zip(own) {
                 let capacity = own.lower;
                 self.put_terms(arc, Terms { capacity, ..own })?;
             }
         }
+        let last = levels.len() - 1;
         let mut kept: Vec<Vec<i64>> = Vec::with_capacity(levels.len());
         for (number, (arcs, own_here)) in levels.iter().zip(own).enumerate() {
             let left = limits
                 .budget
                 .map(|all| all.saturating_sub(started.elapsed()));
-            let mut before = None;
             if number > 0 {
                 let is_late = left.is_some_and(|left| left.is_zero())
                     || limits.interrupted.is_some_and(|asked| asked());
@@ -167,36 +182,37 @@ impl Network {
                     break;
                 }
                 self.open(arcs, own_here)?;
-                // A solve without an answer may leave any flow behind.
-                before = is_limited.then(|| self.kept());
+            }
+            if let Some(state) = self.levels[number].take() {
+                self.resume(state);
             }
             let rest = Limits {
                 budget: left,
                 ..*limits
             };
-            let answer = match (self.solve(&rest), before) {
-                (Err(FlowError::Expired), Some(before)) => {
-                    self.keep(before);
-                    break;
+            let found = self.solve(&rest);
+            let is_finished = found.as_ref().is_ok_and(Answer::is_optimal);
+            if !is_finished && number > 0 {
+                match found {
+                    Ok(_) | Err(FlowError::Expired) => self.fall_back(number, &found)?,
+                    Err(error) => return Err(error),
                 }
-                (answer, _) => answer?,
-            };
-            let is_last = number + 1 == levels.len();
-            if !answer.is_optimal() && !is_last {
                 break;
             }
-            if answer.is_optimal() {
-                let flows = self.all_flows(arcs)?;
-                if !is_last {
-                    for ((&arc, &own), &lower) in arcs.iter().zip(own_here).zip(&flows) {
-                        self.put_terms(arc, Terms { lower, ..own })?;
-                    }
-                }
-                kept.push(flows);
+            let answer = found?;
+            if !is_finished {
+                break;
             }
-            if is_last {
+            let flows = self.all_flows(arcs)?;
+            if number == last {
+                kept.push(flows);
                 return Ok((answer, kept));
             }
+            self.levels[number] = Some(self.kept());
+            for ((&arc, &own), &lower) in arcs.iter().zip(own_here).zip(&flows) {
+                self.put_terms(arc, Terms { lower, ..own })?;
+            }
+            kept.push(flows);
         }
         // Time is up, and there is a flow. Any prices prove a bound, also with all levels open.
         for (arcs, own) in levels.iter().zip(own).skip(kept.len()) {
@@ -207,6 +223,24 @@ impl Network {
             .map_err(|detail| FlowError::Internal { detail })?;
         let bound = certificate::bound(&problem, self.prices()).min(cost);
         Ok((Answer { cost, bound }, kept))
+    }
+
+    /// After a level that was not finished: to the flow of the level before, unless what was found
+    /// is cheaper. The flow of the level before is one for this level too, in which nobody enters.
+    fn fall_back(
+        &mut self,
+        number: usize,
+        found: &Result<Answer, FlowError>,
+    ) -> Result<(), FlowError> {
+        let Some(before) = &self.levels[number - 1] else {
+            return Ok(());
+        };
+        let cost = certificate::feasible(&self.problem(), &before.flow)
+            .map_err(|detail| FlowError::Internal { detail })?;
+        if !found.as_ref().is_ok_and(|found| found.cost <= cost) {
+            self.resume(before.clone());
+        }
+        Ok(())
     }
 
     fn open(&mut self, arcs: &[ArcId], own: &[Terms]) -> Result<(), FlowError> {

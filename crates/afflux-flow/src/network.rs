@@ -5,6 +5,7 @@
 //! solve gathers the few arcs that can matter (see `working`).
 
 mod bulk;
+mod resume;
 
 pub use bulk::NewArc;
 
@@ -62,6 +63,8 @@ pub struct Network {
     /// No arc has ever had a larger cost, in magnitude.
     largest_cost: i64,
     state: State,
+    /// Where each level of the last [`Network::solve_levels`] ended.
+    pub(crate) levels: Vec<Option<State>>,
 }
 
 /// The degree of a node that was removed.
