@@ -1,15 +1,15 @@
 """The contract of the Rust core.
 
 `Network` is a minimum-cost flow problem that lives from cycle to cycle: what changes is told to it
-in bulk, and each solve starts from the last answer. `solve` is the same for a problem that is solved
-once. `repack` searches better packings of tasks on machines.
+in bulk, and each solve starts from the last answer. `solve` is the same for a problem that is
+solved once. `repack` searches better packings of tasks on machines.
 
 # The problem
 
 Arc a goes from node tail[a] to node head[a] and carries lower[a] <= flow[a] <= capacity[a] at
-cost[a] per unit. Node v sends supply[v] units more than it receives. Wanted is a flow that costs the
-least. Arcs may be parallel, may be loops, may have no capacity; costs may be negative; parts may be
-disconnected. Lower bounds are not negative, and supplies add up to zero.
+cost[a] per unit. Node v sends supply[v] units more than it receives. Wanted is a flow that costs
+the least. Arcs may be parallel, may be loops, may have no capacity; costs may be negative; parts may
+be disconnected. Lower bounds are not negative, and supplies add up to zero.
 
 # The proof
 
@@ -32,10 +32,12 @@ every other use of it, from another thread or from a signal handler, is a Runtim
 Different networks can be solved side by side.
 
 `budget_seconds` limits how long a solve may take, and a `Cancel` stops it from another thread. In
-both cases the answer is the best flow found so far, with the gap that is proven by then; without any
-flow to show, it is an ExpiredError. The solver looks at the clock about every millisecond, so small
-problems are solved to the end, whatever the limits. Ctrl-C, or any signal whose handler raises, ends
-a solve in the main thread within a tenth of a second or so; the network can be used afterwards.
+both cases the answer is the best flow found so far, with the gap that is proven by then; without
+any flow to show, it is an ExpiredError. The solver looks at the clock about every millisecond, so
+small problems are solved to the end, whatever the limits; large ones take a little longer than that,
+since what was found has to be made a flow: a fifth of a second for a million arcs. Ctrl-C, or any
+signal whose handler raises, ends a solve in the main thread as soon; the network can be used
+afterwards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -178,9 +180,9 @@ class GatedAnswer:
 class Network:
     """A minimum-cost flow problem that changes, and its last answer.
 
-    Nodes and arcs are known by ids, which are given out when they are added; ids of what was removed
-    are given out again. Between solves anything goes: supplies may add up to something else than
-    zero, a capacity may fall below what flows.
+    Nodes and arcs are known by ids, which are given out when they are added; ids of what was
+    removed are given out again. Between solves anything goes: supplies may add up to something else
+    than zero, a capacity may fall below what flows.
 
     Every change is one call for many nodes or arcs, and takes some ten nanoseconds for each. A call
     that is refused changes nothing, and its FlowError names the node or arc.
@@ -299,9 +301,9 @@ class Network:
         """Add what arcs with a gain stand for, as a gate.
 
         The arcs are all arcs out of one node: one with a gain of k, for one unit at most, and one
-        with a gain of 1, for exactly k - 1 units. Instead of them there will be a member of the gate
-        from there to where the gain arc ends, and an arc to the node `waiting` for units that do
-        not go through the gate. Any other use of gains is refused.
+        with a gain of 1, for exactly k - 1 units. Instead of them there will be a member of the
+        gate from there to where the gain arc ends, and an arc to the node `waiting` for units that
+        do not go through the gate. Any other use of gains is refused.
         """
     def flow(self, arcs: NDArray[np.int32]) -> NDArray[np.int64]:
         """What flows along arcs since the last solve; changes may have cut it since."""
