@@ -8,8 +8,8 @@ solved once. `repack` searches better packings of tasks on machines.
 
 Arc a goes from node tail[a] to node head[a] and carries lower[a] <= flow[a] <= capacity[a] at
 cost[a] per unit. Node v sends supply[v] units more than it receives. Wanted is a flow that costs
-the least. Arcs may be parallel, may be loops, may have no capacity; costs may be negative; parts may
-be disconnected. Lower bounds are not negative, and supplies add up to zero.
+the least. Arcs may be parallel, may be loops, may have no capacity; costs may be negative; parts
+may be disconnected. Lower bounds are not negative, and supplies add up to zero.
 
 # The proof
 
@@ -34,10 +34,10 @@ Different networks can be solved side by side.
 `budget_seconds` limits how long a solve may take, and a `Cancel` stops it from another thread. In
 both cases the answer is the best flow found so far, with the gap that is proven by then; without
 any flow to show, it is an ExpiredError. The solver looks at the clock about every millisecond, so
-small problems are solved to the end, whatever the limits; large ones take a little longer than that,
-since what was found has to be made a flow: a fifth of a second for a million arcs. Ctrl-C, or any
-signal whose handler raises, ends a solve in the main thread as soon; the network can be used
-afterwards.
+small problems are solved to the end, whatever the limits; large ones take a little longer than
+that, since what was found has to be made a flow: a fifth of a second for a million arcs.
+Ctrl-C, or any signal whose handler raises, ends a solve in the main thread as soon; the network
+can be used afterwards.
 """
 
 from collections.abc import Iterable, Sequence
