@@ -43,6 +43,15 @@ pub enum FlowError {
         /// Its number.
         node: u32,
     },
+    /// An arc to be added starts or ends at a node that was never added or has been removed.
+    UnknownEnd {
+        /// The arc, by its position among those to be added.
+        arc: usize,
+        /// "tail" or "head".
+        end: &'static str,
+        /// The node it names.
+        node: u32,
+    },
     /// An arc was never added or has been removed.
     UnknownArc {
         /// Its number.
@@ -139,6 +148,13 @@ pub enum FlowError {
         /// Where it starts and ends.
         node: usize,
     },
+    /// An arc is named by two levels, or twice by one.
+    ArcOfTwoLevels {
+        /// The arc.
+        arc: u32,
+        /// The levels, the one of higher priority first.
+        levels: [usize; 2],
+    },
     /// A gain is used in another way than the one that gates express.
     Gain {
         /// Where its arc starts.
@@ -215,6 +231,10 @@ impl fmt::Display for FlowError {
                 f,
                 "there is no node {node}: it was never added or has been removed"
             ),
+            Self::UnknownEnd { arc, end, node } => write!(
+                f,
+                "arc {arc}: {end} is {node}, a node that was never added or has been removed"
+            ),
             Self::UnknownArc { arc } => write!(
                 f,
                 "there is no arc {arc}: it was never added or has been removed"
@@ -280,6 +300,19 @@ impl fmt::Display for FlowError {
             Self::GateLoop { gate, arc, node } => write!(
                 f,
                 "gate {gate}: arc {arc} starts and ends at node {node}, expected two nodes"
+            ),
+            Self::ArcOfTwoLevels {
+                arc,
+                levels: [first, second],
+            } if first == second => {
+                write!(f, "level {first}: arc {arc} is named twice, expected once")
+            }
+            Self::ArcOfTwoLevels {
+                arc,
+                levels: [first, second],
+            } => write!(
+                f,
+                "arc {arc} is named by levels {first} and {second}, expected by one at most"
             ),
             Self::Gain {
                 tail,

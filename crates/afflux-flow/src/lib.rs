@@ -93,6 +93,7 @@ mod gates;
 mod heap;
 mod hold;
 mod hubs;
+mod levels;
 mod limits;
 mod network;
 mod paths;
@@ -109,8 +110,9 @@ mod working;
 pub use certificate::violation;
 pub use error::FlowError;
 pub use gates::{Effort, GainArc, Gate, GatedAnswer};
+pub use levels::LevelsAnswer;
 pub use limits::Limits;
-pub use network::{Answer, ArcId, Network, NodeId};
+pub use network::{Answer, ArcId, Network, NewArc, NodeId};
 pub use problem::{Arc, Problem, Terms};
 
 use solve::State;
@@ -120,6 +122,8 @@ use solve::State;
 pub struct Solution {
     /// What the flow costs in all.
     pub cost: i128,
+    /// No flow costs less than this. Equal to `cost` unless there were limits and they were reached.
+    pub bound: i128,
     /// f, one value per arc.
     pub flow: Vec<i64>,
     /// p, one value per node.
@@ -128,10 +132,16 @@ pub struct Solution {
 
 /// Finds a flow of minimum cost, and proves it.
 pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
+    solve_within(problem, &Limits::default())
+}
+
+/// The same within limits, as [`Network::solve`] keeps them.
+pub fn solve_within(problem: &Problem<'_>, limits: &Limits<'_>) -> Result<Solution, FlowError> {
     let mut state = State::cold(problem);
-    let answer = solve::optimise(problem, &mut state, &[], &Limits::default())?;
+    let answer = solve::optimise(problem, &mut state, &[], limits)?;
     Ok(Solution {
         cost: answer.cost,
+        bound: answer.bound,
         flow: state.flow,
         price: state.price,
     })

@@ -4,10 +4,16 @@
 //! what it touches and no more: there are no lists of arcs by node to keep up to date, since each
 //! solve gathers the few arcs that can matter (see `working`).
 
+mod bulk;
+mod resume;
+
+pub use bulk::NewArc;
+
 use crate::error::FlowError;
 use crate::limits::Limits;
 use crate::problem::{Problem, Terms, check_terms, cost_limit};
 use crate::solve::{self, State};
+use crate::stop::PRICE_LIMIT;
 
 /// A node of a [`Network`]. Numbers of removed nodes are given out again.
 pub type NodeId = u32;
@@ -27,7 +33,7 @@ pub struct Answer {
 impl Answer {
     /// By how much a better flow could be cheaper, at most.
     pub fn gap(&self) -> i128 {
-        self.cost - self.bound
+        self.cost.saturating_sub(self.bound)
     }
 
     /// Whether the flow is proven to cost the least.
@@ -57,6 +63,8 @@ pub struct Network {
     /// No arc has ever had a larger cost, in magnitude.
     largest_cost: i64,
     state: State,
+    /// Where each level of the last [`Network::solve_levels`] ended.
+    pub(crate) levels: Vec<Option<State>>,
 }
 
 /// The degree of a node that was removed.
@@ -123,32 +131,6 @@ impl Network {
         self.remove_nodes(&[node])
     }
 
-    /// Removes nodes: all of them or, if one is unknown, named twice or still has arcs, none.
-    pub fn remove_nodes(&mut self, nodes: &[NodeId]) -> Result<(), FlowError> {
-        for (position, &node) in nodes.iter().enumerate() {
-            let error = match self.find_node(node) {
-                Ok(index) if self.degree[index] == 0 => {
-                    self.degree[index] = GONE;
-                    continue;
-                }
-                Ok(index) => FlowError::NodeHasArcs {
-                    node,
-                    ends: self.degree[index],
-                },
-                Err(error) => error,
-            };
-            for &node in &nodes[..position] {
-                self.degree[node as usize] = 0;
-            }
-            return Err(error);
-        }
-        for &node in nodes {
-            self.change_supply(node as usize, 0);
-        }
-        self.free_nodes.extend(nodes);
-        Ok(())
-    }
-
     /// Changes by how much a node sends more than it receives.
     pub fn set_supply(&mut self, node: NodeId, supply: i64) -> Result<(), FlowError> {
         let index = self.find_node(node)?;
@@ -176,10 +158,17 @@ impl Network {
         terms: Terms,
     ) -> Result<ArcId, FlowError> {
         self.check_arc(tail, head, terms)?;
+        if self.free_arcs.is_empty() {
+            check_count("arcs", self.tail.len())?;
+        }
+        Ok(self.put_arc(tail, head, terms))
+    }
+
+    /// Adds an arc that was checked.
+    fn put_arc(&mut self, tail: NodeId, head: NodeId, terms: Terms) -> ArcId {
         let next = self.free_arcs.pop();
         let index = next.map_or(self.tail.len(), |arc| arc as usize);
         if next.is_none() {
-            check_count("arcs", index)?;
             self.tail.push(0);
             self.head.push(0);
             self.lower.push(0);
@@ -194,32 +183,12 @@ impl Network {
         self.degree[tail as usize] += 1;
         self.degree[head as usize] += 1;
         self.change_terms(index, terms);
-        Ok(index as ArcId)
+        index as ArcId
     }
 
     /// Removes an arc and what flows along it.
     pub fn remove_arc(&mut self, arc: ArcId) -> Result<(), FlowError> {
         self.remove_arcs(&[arc])
-    }
-
-    /// Removes arcs and what flows along them: all of them or, if one is unknown or named twice,
-    /// none.
-    pub fn remove_arcs(&mut self, arcs: &[ArcId]) -> Result<(), FlowError> {
-        for (position, &arc) in arcs.iter().enumerate() {
-            match self.find_arc(arc) {
-                Ok(index) => self.exists[index] = false,
-                Err(error) => {
-                    for &arc in &arcs[..position] {
-                        self.exists[arc as usize] = true;
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        for &arc in arcs {
-            self.drop_arc(arc);
-        }
-        Ok(())
     }
 
     fn drop_arc(&mut self, arc: ArcId) {
@@ -308,6 +277,17 @@ impl Network {
             let costs = self.cost.iter().map(|cost| cost.abs());
             self.largest_cost = costs.max().unwrap_or(0);
         }
+        let price_limit = PRICE_LIMIT / (problem.nodes() as i64 + 1);
+        if self
+            .state
+            .price
+            .iter()
+            .any(|price| price.abs() > price_limit)
+        {
+            // Nodes were added since, and the solver could not scale these prices by their number.
+            // Any prices will do to start from.
+            self.state.price.fill(0);
+        }
         solve::optimise(&problem, &mut self.state, &self.degree, limits)
     }
 
@@ -360,6 +340,16 @@ impl Network {
         }
     }
 
+    /// Changes the terms of an arc to what was allowed before, even if nodes were added since and
+    /// its cost is too large by now.
+    pub(crate) fn put_terms(&mut self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
+        // A change makes work, even one to the same.
+        if self.terms(arc)? != terms {
+            self.change_terms(arc as usize, terms);
+        }
+        Ok(())
+    }
+
     /// The columns as they are now.
     pub(crate) fn problem(&self) -> Problem<'_> {
         Problem::trusted(
@@ -375,6 +365,11 @@ impl Network {
     /// The prices of all nodes since the last solve.
     pub(crate) fn prices(&self) -> &[i64] {
         &self.state.price
+    }
+
+    /// What flows along all arcs since the last solve.
+    pub(crate) fn all_flow(&self) -> &[i64] {
+        &self.state.flow
     }
 
     /// A copy of flow and prices, to come back to.

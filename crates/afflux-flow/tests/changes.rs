@@ -226,3 +226,23 @@ proptest! {
         check_series(rounds)?;
     }
 }
+
+#[test]
+fn prices_do_not_outgrow_nodes_that_are_added_later() {
+    let terms = |cost| Terms {
+        lower: 0,
+        capacity: 5,
+        cost,
+    };
+    let mut network = Network::new();
+    network.add_nodes(&[3, -3]).unwrap();
+    // As dear as allowed with two nodes, and so is the price.
+    let arc = network.add_arc(0, 1, terms(i64::MAX / 16 / 3)).unwrap();
+    network.solve(&Limits::default()).unwrap();
+    network.set_cost(arc, 1).unwrap();
+    for node in 1..500 {
+        assert_eq!(network.add_node(0), Ok(node + 1));
+        network.add_arc(node, node + 1, terms(1)).unwrap();
+    }
+    assert_eq!(network.solve(&Limits::default()).unwrap().cost, 3);
+}

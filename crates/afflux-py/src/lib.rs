@@ -3,27 +3,20 @@
 //! The contract is `src/afflux/_core.pyi`. What belongs here is the translation of values and
 //! errors, and nothing else. Arrays are read in place: no other thread may write to them meanwhile.
 
+mod answers;
+mod columns;
+mod errors;
 mod network;
 mod pack;
+mod stopping;
 
-use afflux_flow::{FlowError as Fault, Problem};
-use numpy::{Element, PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray};
-use numpy::{PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use afflux_flow::Problem;
+use numpy::{PyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-pyo3::create_exception!(
-    afflux._core,
-    FlowError,
-    PyValueError,
-    "The problem is not well formed; the message names the node or arc."
-);
-pyo3::create_exception!(
-    afflux._core,
-    InfeasibleError,
-    FlowError,
-    "No flow satisfies the supplies and bounds; the message names what cannot be routed."
-);
+use columns::Column;
+use errors::{caught, settle};
+use stopping::Watch;
 
 /// A flow of minimum cost, with the prices that prove it.
 #[pyclass(frozen, module = "afflux._core")]
@@ -70,12 +63,14 @@ fn solve<'py>(
     let cost = Column::<i64>::new("cost", cost)?;
     let (supply, tail, head) = (supply.values()?, tail.values()?, head.values()?);
     let (lower, capacity, cost) = (lower.values()?, capacity.values()?, cost.values()?);
-    let answer = py
-        .detach(|| {
+    let watch = Watch::new(py, None, None)?;
+    let (outcome, raised) = watch.run(py, |limits| {
+        caught(|| {
             let problem = Problem::new(supply, tail, head, lower, capacity, cost)?;
-            afflux_flow::solve(&problem)
+            afflux_flow::solve_within(&problem, limits)
         })
-        .map_err(to_python)?;
+    });
+    let answer = raised.map_or_else(|| settle(outcome), Err)?;
     Ok(Solution {
         cost: answer.cost,
         flow: PyArray1::from_vec(py, answer.flow).unbind(),
@@ -83,57 +78,18 @@ fn solve<'py>(
     })
 }
 
-fn to_python(fault: Fault) -> PyErr {
-    match fault {
-        Fault::Infeasible { .. } => InfeasibleError::new_err(fault.to_string()),
-        Fault::Internal { .. } => PyRuntimeError::new_err(fault.to_string()),
-        _ => FlowError::new_err(fault.to_string()),
-    }
-}
-
-/// One argument: an array of one dimension, of the right type, without gaps.
-struct Column<'py, T: Element> {
-    name: &'static str,
-    array: PyReadonlyArray1<'py, T>,
-}
-
-impl<'py, T: Element> Column<'py, T> {
-    fn new(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let py = value.py();
-        let expected = numpy::dtype::<T>(py);
-        let Ok(untyped) = value.cast::<PyUntypedArray>() else {
-            return Err(PyTypeError::new_err(format!(
-                "{name} is a {}, expected a NumPy array of {expected}",
-                value.get_type().name()?
-            )));
-        };
-        if untyped.ndim() != 1 || !untyped.dtype().is_equiv_to(&expected) {
-            return Err(PyTypeError::new_err(format!(
-                "{name} is an array of {} with {} dimensions, expected {expected} with 1",
-                untyped.dtype(),
-                untyped.ndim()
-            )));
-        }
-        let array = value.cast::<PyArray1<T>>()?.try_readonly()?;
-        Ok(Self { name, array })
-    }
-
-    fn values(&self) -> PyResult<&[T]> {
-        self.array.as_slice().map_err(|_| {
-            PyTypeError::new_err(format!(
-                "{} is not contiguous, expected an array without gaps (numpy.ascontiguousarray)",
-                self.name
-            ))
-        })
-    }
-}
-
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::network::{Answer, Network};
+    use super::answers::{Answer, Gate, GatedAnswer, LevelsAnswer};
+    #[pymodule_export]
+    use super::errors::{ExpiredError, FlowError, InfeasibleError};
+    #[pymodule_export]
+    use super::network::Network;
     #[pymodule_export]
     use super::pack::repack;
     #[pymodule_export]
-    use super::{FlowError, InfeasibleError, Solution, solve};
+    use super::stopping::Cancel;
+    #[pymodule_export]
+    use super::{Solution, solve};
 }

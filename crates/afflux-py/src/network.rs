@@ -1,41 +1,34 @@
 //! `Network`: the network that lives between solves, for Python. Everything in bulk.
+//!
+//! The lock of a network is never waited for: whoever holds it is solving, which may take long, and
+//! the one who asks would have to be told which of the two comes first.
 
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use afflux_flow::{FlowError as Fault, Limits, Terms};
+use afflux_flow::{Effort, FlowError as Fault, GainArc, Limits, NewArc, Terms};
 use numpy::PyArray1;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::{Column, FlowError, to_python};
+use crate::answers::{self, Answer, Gate, GatedAnswer, LevelsAnswer};
+use crate::columns::{Column, id_array};
+use crate::errors::{Outcome, caught, settle};
+use crate::stopping::{Cancel, Watch};
 
-/// What a solve found.
-#[pyclass(frozen, module = "afflux._core")]
-pub struct Answer {
-    /// What the flow costs in all.
-    #[pyo3(get)]
-    cost: i128,
-    /// No flow costs less.
-    #[pyo3(get)]
-    bound: i128,
-}
-
-#[pymethods]
-impl Answer {
-    #[getter]
-    fn is_optimal(&self) -> bool {
-        self.cost == self.bound
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Answer(cost={}, bound={})", self.cost, self.bound)
-    }
-}
+type Ids<'py> = Bound<'py, PyArray1<i32>>;
+type Values<'py> = Bound<'py, PyArray1<i64>>;
 
 /// A minimum-cost flow problem that changes; see `src/afflux/_core.pyi`.
-#[pyclass(module = "afflux._core")]
+#[pyclass(frozen, module = "afflux._core")]
 #[derive(Default)]
-pub struct Network(afflux_flow::Network);
+pub struct Network(Mutex<Kept>);
+
+/// The network, unless a defect has left it in a state that nobody knows.
+#[derive(Default)]
+struct Kept {
+    network: afflux_flow::Network,
+    is_broken: bool,
+}
 
 #[pymethods]
 impl Network {
@@ -45,234 +38,279 @@ impl Network {
     }
 
     #[getter]
-    fn nodes(&self) -> usize {
-        self.0.nodes()
+    fn nodes(&self) -> PyResult<usize> {
+        self.with(|network| Ok(network.nodes()))
     }
 
     #[getter]
-    fn arcs(&self) -> usize {
-        self.0.arcs()
+    fn arcs(&self) -> PyResult<usize> {
+        self.with(|network| Ok(network.arcs()))
     }
 
-    fn add_nodes<'py>(
-        &mut self,
-        py: Python<'py>,
-        supply: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+    fn add_nodes<'py>(&self, py: Python<'py>, supply: &Bound<'py, PyAny>) -> PyResult<Ids<'py>> {
         let supply = Column::<i64>::new("supply", supply)?;
         let supply = supply.values()?;
-        self.0.reserve(supply.len(), 0);
-        let ids = supply.iter().map(|&units| self.0.add_node(units));
-        let ids = ids
-            .map(|id| id.map(|id| id as i32))
-            .collect::<Result<Vec<i32>, Fault>>();
-        Ok(PyArray1::from_vec(py, ids.map_err(to_python)?))
+        let ids = self.with(|network| network.add_nodes(supply))?;
+        Ok(id_array(py, ids))
     }
 
-    fn remove_nodes(&mut self, nodes: &Bound<'_, PyAny>) -> PyResult<()> {
-        let nodes = ids("nodes", nodes)?;
-        self.0.remove_nodes(&nodes).map_err(to_python)
+    fn remove_nodes(&self, nodes: &Bound<'_, PyAny>) -> PyResult<()> {
+        let nodes: Vec<u32> = Column::<i32>::new("nodes", nodes)?.ids()?.collect();
+        self.with(|network| network.remove_nodes(&nodes))
+    }
+
+    fn set_supply(&self, nodes: &Bound<'_, PyAny>, supply: &Bound<'_, PyAny>) -> PyResult<()> {
+        let nodes = Column::<i32>::new("nodes", nodes)?;
+        let supply = Column::<i64>::new("supply", supply)?;
+        let nodes = nodes.ids()?;
+        let supply = supply.as_many("nodes", nodes.len())?;
+        self.with(|network| network.set_supplies(nodes.zip(supply.iter().copied())))
     }
 
     fn add_arcs<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         tail: &Bound<'py, PyAny>,
         head: &Bound<'py, PyAny>,
         lower: &Bound<'py, PyAny>,
         capacity: &Bound<'py, PyAny>,
         cost: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+    ) -> PyResult<Ids<'py>> {
         let tail = Column::<i32>::new("tail", tail)?;
         let head = Column::<i32>::new("head", head)?;
-        let (tail, head) = (tail.values()?, head.values()?);
-        let terms = AllTerms::new(lower, capacity, cost)?;
-        same_length("head", head.len(), "tail", tail.len())?;
-        let arcs = terms.iter(tail.len())?;
-        let arcs = tail.iter().zip(head).zip(arcs);
-        for (position, ((&tail, &head), terms)) in arcs.clone().enumerate() {
-            self.0
-                .check_arc(tail as u32, head as u32, terms)
-                .map_err(|fault| at("arc", position, &fault))?;
-        }
-        self.0.reserve(0, tail.len());
-        let ids = arcs.map(|((&tail, &head), terms)| {
-            self.0
-                .add_arc(tail as u32, head as u32, terms)
-                .map(|id| id as i32)
+        let lower = Column::<i64>::new("lower", lower)?;
+        let capacity = Column::<i64>::new("capacity", capacity)?;
+        let cost = Column::<i64>::new("cost", cost)?;
+        let tail = tail.ids()?;
+        let count = tail.len();
+        head.as_many("tail", count)?;
+        let lower = lower.as_many("tail", count)?.iter().copied();
+        let capacity = capacity.as_many("tail", count)?.iter().copied();
+        let cost = cost.as_many("tail", count)?.iter().copied();
+        let ends = tail.zip(head.ids()?);
+        let arcs = ends.zip(lower).zip(capacity).zip(cost);
+        let arcs = arcs.map(|((((tail, head), lower), capacity), cost)| NewArc {
+            tail,
+            head,
+            terms: Terms {
+                lower,
+                capacity,
+                cost,
+            },
         });
-        let ids = ids.collect::<Result<Vec<i32>, Fault>>();
-        Ok(PyArray1::from_vec(py, ids.map_err(to_python)?))
+        let ids = self.with(|network| network.add_arcs(arcs))?;
+        Ok(id_array(py, ids))
     }
 
-    fn remove_arcs(&mut self, arcs: &Bound<'_, PyAny>) -> PyResult<()> {
-        let arcs = ids("arcs", arcs)?;
-        self.0.remove_arcs(&arcs).map_err(to_python)
-    }
-
-    fn set_supply(&mut self, nodes: &Bound<'_, PyAny>, supply: &Bound<'_, PyAny>) -> PyResult<()> {
-        let nodes = ids("nodes", nodes)?;
-        let supply = Column::<i64>::new("supply", supply)?;
-        let supply = supply.values()?;
-        same_length("supply", supply.len(), "nodes", nodes.len())?;
-        for (position, &node) in nodes.iter().enumerate() {
-            self.0
-                .price(node)
-                .map_err(|fault| at("node", position, &fault))?;
-        }
-        for (&node, &units) in nodes.iter().zip(supply) {
-            self.0.set_supply(node, units).map_err(to_python)?;
-        }
-        Ok(())
+    fn remove_arcs(&self, arcs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let arcs: Vec<u32> = Column::<i32>::new("arcs", arcs)?.ids()?.collect();
+        self.with(|network| network.remove_arcs(&arcs))
     }
 
     fn set_bounds(
-        &mut self,
+        &self,
         arcs: &Bound<'_, PyAny>,
         lower: &Bound<'_, PyAny>,
         capacity: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let arcs = ids("arcs", arcs)?;
+        let arcs = Column::<i32>::new("arcs", arcs)?;
         let lower = Column::<i64>::new("lower", lower)?;
         let capacity = Column::<i64>::new("capacity", capacity)?;
-        let (lower, capacity) = (lower.values()?, capacity.values()?);
-        same_length("lower", lower.len(), "arcs", arcs.len())?;
-        same_length("capacity", capacity.len(), "arcs", arcs.len())?;
-        self.change(&arcs, |position, terms| Terms {
-            lower: lower[position],
-            capacity: capacity[position],
-            ..terms
-        })
+        let arcs = arcs.ids()?;
+        let count = arcs.len();
+        let lower = lower.as_many("arcs", count)?.iter().copied();
+        let capacity = capacity.as_many("arcs", count)?.iter().copied();
+        let changes = arcs.zip(lower).zip(capacity);
+        let changes = changes.map(|((arc, lower), capacity)| (arc, lower, capacity));
+        self.with(|network| network.set_all_bounds(changes))
     }
 
-    fn set_cost(&mut self, arcs: &Bound<'_, PyAny>, cost: &Bound<'_, PyAny>) -> PyResult<()> {
-        let arcs = ids("arcs", arcs)?;
+    fn set_cost(&self, arcs: &Bound<'_, PyAny>, cost: &Bound<'_, PyAny>) -> PyResult<()> {
+        let arcs = Column::<i32>::new("arcs", arcs)?;
         let cost = Column::<i64>::new("cost", cost)?;
-        let cost = cost.values()?;
-        same_length("cost", cost.len(), "arcs", arcs.len())?;
-        self.change(&arcs, |position, terms| Terms {
-            cost: cost[position],
-            ..terms
-        })
+        let arcs = arcs.ids()?;
+        let cost = cost.as_many("arcs", arcs.len())?;
+        self.with(|network| network.set_costs(arcs.zip(cost.iter().copied())))
     }
 
-    #[pyo3(signature = (*, budget_seconds=None))]
-    fn solve(&mut self, py: Python<'_>, budget_seconds: Option<f64>) -> PyResult<Answer> {
-        let budget = match budget_seconds {
-            None => None,
-            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| {
-                PyValueError::new_err(format!("budget_seconds is {seconds}, expected 0 or more"))
-            })?),
-        };
-        let limits = Limits {
-            budget,
-            interrupted: None,
-        };
-        let found = py.detach(|| self.0.solve(&limits)).map_err(to_python)?;
-        Ok(Answer {
-            cost: found.cost,
-            bound: found.bound,
-        })
-    }
-
-    fn flow<'py>(
+    fn terms<'py>(
         &self,
         py: Python<'py>,
         arcs: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let arcs = ids("arcs", arcs)?;
-        let flow = arcs.iter().map(|&arc| self.0.flow(arc));
-        let flow = flow.collect::<Result<Vec<i64>, Fault>>();
-        Ok(PyArray1::from_vec(py, flow.map_err(to_python)?))
+    ) -> PyResult<(Values<'py>, Values<'py>, Values<'py>)> {
+        let arcs = Column::<i32>::new("arcs", arcs)?;
+        let mut arcs = arcs.ids()?;
+        let terms: Vec<Terms> =
+            self.with(|network| arcs.by_ref().map(|arc| network.terms(arc)).collect())?;
+        let column = |of: fn(&Terms) -> i64| PyArray1::from_iter(py, terms.iter().map(of));
+        Ok((
+            column(|terms| terms.lower),
+            column(|terms| terms.capacity),
+            column(|terms| terms.cost),
+        ))
     }
 
-    fn price<'py>(
+    #[expect(clippy::too_many_arguments, reason = "columns of one table")]
+    fn add_gain(
         &self,
-        py: Python<'py>,
-        nodes: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let nodes = ids("nodes", nodes)?;
-        let price = nodes.iter().map(|&node| self.0.price(node));
-        let price = price.collect::<Result<Vec<i64>, Fault>>();
-        Ok(PyArray1::from_vec(py, price.map_err(to_python)?))
+        tail: &Bound<'_, PyAny>,
+        head: &Bound<'_, PyAny>,
+        lower: &Bound<'_, PyAny>,
+        capacity: &Bound<'_, PyAny>,
+        gain: &Bound<'_, PyAny>,
+        waiting: u32,
+        waiting_cost: i64,
+    ) -> PyResult<Gate> {
+        let tail = Column::<i32>::new("tail", tail)?;
+        let head = Column::<i32>::new("head", head)?;
+        let [lower, capacity, gain] = [("lower", lower), ("capacity", capacity), ("gain", gain)]
+            .map(|(name, value)| Column::<i64>::new(name, value));
+        let (lower, capacity, gain) = (lower?, capacity?, gain?);
+        let tail = tail.ids()?;
+        let count = tail.len();
+        head.as_many("tail", count)?;
+        let head = head.ids()?;
+        let lower = lower.as_many("tail", count)?.iter();
+        let capacity = capacity.as_many("tail", count)?.iter();
+        let gain = gain.as_many("tail", count)?.iter();
+        let arcs = tail.zip(head).zip(lower).zip(capacity).zip(gain);
+        let arcs = arcs.map(|((((tail, head), &lower), &capacity), &gain)| GainArc {
+            tail,
+            head,
+            lower,
+            capacity,
+            gain,
+        });
+        let arcs: Vec<GainArc> = arcs.collect();
+        let gate = self.with(|network| network.add_gain(&arcs, waiting, waiting_cost))?;
+        Ok(Gate(gate))
+    }
+
+    #[pyo3(signature = (*, budget_seconds=None, cancel=None))]
+    fn solve(
+        &self,
+        py: Python<'_>,
+        budget_seconds: Option<f64>,
+        cancel: Option<&Bound<'_, Cancel>>,
+    ) -> PyResult<Answer> {
+        let watch = Watch::new(py, budget_seconds, cancel)?;
+        let answer = self.solve_by(py, watch, |network, limits| network.solve(limits))?;
+        Ok(Answer(answer))
+    }
+
+    #[pyo3(signature = (levels, *, budget_seconds=None, cancel=None))]
+    fn solve_levels(
+        &self,
+        py: Python<'_>,
+        levels: &Bound<'_, PyAny>,
+        budget_seconds: Option<f64>,
+        cancel: Option<&Bound<'_, Cancel>>,
+    ) -> PyResult<LevelsAnswer> {
+        let levels = answers::levels(levels)?;
+        let watch = Watch::new(py, budget_seconds, cancel)?;
+        let solve = |network: &mut afflux_flow::Network, limits: &Limits<'_>| {
+            network.solve_levels(&levels, limits)
+        };
+        Ok(LevelsAnswer(self.solve_by(py, watch, solve)?))
+    }
+
+    #[pyo3(signature = (gates, *, flows=1000, gap_ppm=0, budget_seconds=None, cancel=None))]
+    fn solve_gated(
+        &self,
+        py: Python<'_>,
+        gates: &Bound<'_, PyAny>,
+        flows: i64,
+        gap_ppm: i64,
+        budget_seconds: Option<f64>,
+        cancel: Option<&Bound<'_, Cancel>>,
+    ) -> PyResult<GatedAnswer> {
+        let gates = answers::gates(gates)?;
+        let effort = Effort {
+            flows: count("flows", flows)?,
+            gap_ppm: count("gap_ppm", gap_ppm)?,
+        };
+        let watch = Watch::new(py, budget_seconds, cancel)?;
+        let solve = |network: &mut afflux_flow::Network, limits: &Limits<'_>| {
+            network.solve_gated(&gates, effort, limits)
+        };
+        Ok(GatedAnswer(self.solve_by(py, watch, solve)?))
+    }
+
+    fn flow<'py>(&self, py: Python<'py>, arcs: &Bound<'py, PyAny>) -> PyResult<Values<'py>> {
+        let arcs = Column::<i32>::new("arcs", arcs)?;
+        let arcs = arcs.ids()?;
+        let flow = self.with(|network| network.flows(arcs))?;
+        Ok(PyArray1::from_vec(py, flow))
+    }
+
+    fn price<'py>(&self, py: Python<'py>, nodes: &Bound<'py, PyAny>) -> PyResult<Values<'py>> {
+        let nodes = Column::<i32>::new("nodes", nodes)?;
+        let mut nodes = nodes.ids()?;
+        let price: Vec<i64> =
+            self.with(|network| nodes.by_ref().map(|node| network.price(node)).collect())?;
+        Ok(PyArray1::from_vec(py, price))
+    }
+
+    fn __repr__(&self) -> String {
+        match self.with(|network| Ok((network.nodes(), network.arcs()))) {
+            Ok((nodes, arcs)) => format!("Network({nodes} nodes, {arcs} arcs)"),
+            Err(_) => "Network(busy)".into(),
+        }
     }
 }
 
 impl Network {
-    /// Changes the terms of arcs: of all or, if one is wrong, of none.
-    fn change(&mut self, arcs: &[u32], new: impl Fn(usize, Terms) -> Terms) -> PyResult<()> {
-        let terms = |network: &Self, position: usize, arc: u32| {
-            network.0.terms(arc).map(|terms| new(position, terms))
-        };
-        for (position, &arc) in arcs.iter().enumerate() {
-            terms(self, position, arc)
-                .and_then(|terms| self.0.check_terms(arc, terms))
-                .map_err(|fault| at("arc", position, &fault))?;
+    /// The network, if nobody else has it.
+    fn lock(&self) -> PyResult<MutexGuard<'_, Kept>> {
+        match self.0.try_lock() {
+            Ok(kept) if !kept.is_broken => Ok(kept),
+            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
+                "the network is being solved: another thread, or a signal handler, can use it \
+                 once that call has returned, or a network of its own",
+            )),
+            Ok(_) | Err(TryLockError::Poisoned(_)) => Err(PyRuntimeError::new_err(
+                "an internal error of the solver has broken this network: build a new one",
+            )),
         }
-        for (position, &arc) in arcs.iter().enumerate() {
-            let terms = terms(self, position, arc).map_err(to_python)?;
-            self.0.set_terms(arc, terms).map_err(to_python)?;
-        }
-        Ok(())
+    }
+
+    /// Does something that takes little time.
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut afflux_flow::Network) -> Result<T, Fault>,
+    ) -> PyResult<T> {
+        let mut kept = self.lock()?;
+        let outcome = caught(|| work(&mut kept.network));
+        kept.settle(outcome)
+    }
+
+    /// Does something that may take long: without the GIL, and within limits.
+    fn solve_by<T: Send>(
+        &self,
+        py: Python<'_>,
+        watch: Watch,
+        solve: impl FnOnce(&mut afflux_flow::Network, &Limits<'_>) -> Result<T, Fault> + Send,
+    ) -> PyResult<T> {
+        let mut kept = self.lock()?;
+        let network = &mut kept.network;
+        let (outcome, raised) = watch.run(py, |limits| caught(|| solve(network, limits)));
+        let answer = kept.settle(outcome);
+        raised.map_or(answer, Err)
     }
 }
 
-/// Columns of terms.
-struct AllTerms<'py> {
-    lower: Column<'py, i64>,
-    capacity: Column<'py, i64>,
-    cost: Column<'py, i64>,
-}
-
-impl<'py> AllTerms<'py> {
-    fn new(
-        lower: &Bound<'py, PyAny>,
-        capacity: &Bound<'py, PyAny>,
-        cost: &Bound<'py, PyAny>,
-    ) -> PyResult<Self> {
-        Ok(Self {
-            lower: Column::new("lower", lower)?,
-            capacity: Column::new("capacity", capacity)?,
-            cost: Column::new("cost", cost)?,
-        })
-    }
-
-    fn iter(&self, arcs: usize) -> PyResult<impl Iterator<Item = Terms> + Clone> {
-        let (lower, capacity, cost) = (
-            self.lower.values()?,
-            self.capacity.values()?,
-            self.cost.values()?,
-        );
-        same_length("lower", lower.len(), "tail", arcs)?;
-        same_length("capacity", capacity.len(), "tail", arcs)?;
-        same_length("cost", cost.len(), "tail", arcs)?;
-        Ok(lower
-            .iter()
-            .zip(capacity)
-            .zip(cost)
-            .map(|((&lower, &capacity), &cost)| Terms {
-                lower,
-                capacity,
-                cost,
-            }))
+impl Kept {
+    /// What Python sees of an outcome; after a panic, the last of this network.
+    fn settle<T>(&mut self, outcome: Outcome<T>) -> PyResult<T> {
+        self.is_broken = outcome.is_err();
+        settle(outcome)
     }
 }
 
-/// Ids as the crate wants them; a negative one becomes one that does not exist.
-fn ids(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-    let column = Column::<i32>::new(name, value)?;
-    Ok(column.values()?.iter().map(|&id| id as u32).collect())
-}
-
-fn same_length(name: &str, length: usize, other: &str, expected: usize) -> PyResult<()> {
-    match length == expected {
-        true => Ok(()),
-        false => Err(FlowError::new_err(format!(
-            "{name} has {length} values, but {other} has {expected}: as many are expected"
-        ))),
-    }
-}
-
-fn at(what: &str, position: usize, fault: &Fault) -> PyErr {
-    FlowError::new_err(format!("{what} number {position} of this call: {fault}"))
+/// A number that is not negative and fits.
+fn count<T: TryFrom<i64>>(name: &str, value: i64) -> PyResult<T> {
+    T::try_from(value).map_err(|_| {
+        let expected = if value < 0 { "0 or more" } else { "less" };
+        PyValueError::new_err(format!("{name} is {value}, expected {expected}"))
+    })
 }

@@ -125,7 +125,7 @@ impl<'a> Flows<'a> {
     /// Gives all arcs back the terms that the caller has set, with the flow of the best choice.
     pub fn restore(&mut self) -> Result<(), FlowError> {
         for member in &self.layout.members {
-            self.network.set_terms(member.arc as ArcId, member.terms)?;
+            self.network.put_terms(member.arc as ArcId, member.terms)?;
         }
         if let Some(best) = &mut self.best {
             self.network.keep(std::mem::take(&mut best.state));

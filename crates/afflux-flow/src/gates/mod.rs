@@ -143,7 +143,7 @@ pub struct GatedAnswer {
 impl GatedAnswer {
     /// By how much a better choice could be cheaper, at most.
     pub fn gap(&self) -> i128 {
-        self.cost - self.bound
+        self.cost.saturating_sub(self.bound)
     }
 
     /// Whether the choice is proven to cost the least.

@@ -7,6 +7,11 @@ type Step = (usize, usize, i64, i64);
 
 /// The least cost of a flow, or nothing if there is no flow.
 pub fn least_cost(problem: &Problem<'_>) -> Option<i128> {
+    cheapest_flow(problem).map(|(cost, _)| cost)
+}
+
+/// The least cost of a flow and one that costs it, or nothing if there is no flow.
+pub fn cheapest_flow(problem: &Problem<'_>) -> Option<(i128, Vec<i64>)> {
     let mut excess = problem.supply().to_vec();
     let mut steps: Vec<Step> = Vec::new();
     let mut cost = 0_i128;
@@ -35,7 +40,9 @@ pub fn least_cost(problem: &Problem<'_>) -> Option<i128> {
         excess[source] -= units;
         excess[sink] += units;
     }
-    Some(cost)
+    let flow = problem.arcs().zip(steps.chunks(2));
+    let flow = flow.map(|(arc, steps)| arc.lower + steps[1].2).collect();
+    Some((cost, flow))
 }
 
 fn cheapest_path(steps: &[Step], excess: &[i64], source: usize) -> Option<(usize, Vec<usize>)> {

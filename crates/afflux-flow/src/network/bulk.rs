@@ -1,0 +1,247 @@
+//! Many changes in one call: all of them or, if one is refused, none.
+//!
+//! A change by itself is little work, but an arc's values are in seven columns, each of which has to
+//! come from memory. So all arcs of a [`BLOCK`] are looked at before the first is changed: these
+//! reads do not wait for each other. Then they are changed one after the other, as single calls
+//! would do it.
+
+use std::hint::black_box;
+
+use super::{ArcId, GONE, Network, NodeId, check_count};
+use crate::error::FlowError;
+use crate::problem::{Terms, check_terms, cost_limit};
+
+/// Arcs that are looked at together: their values fit into the fastest memory many times over.
+const BLOCK: usize = 32;
+
+/// An arc to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewArc {
+    /// Where it starts.
+    pub tail: NodeId,
+    /// Where it ends.
+    pub head: NodeId,
+    /// What it may carry, and at what cost.
+    pub terms: Terms,
+}
+
+impl Network {
+    /// Adds nodes with these supplies.
+    pub fn add_nodes(&mut self, supplies: &[i64]) -> Result<Vec<NodeId>, FlowError> {
+        let new = supplies.len().saturating_sub(self.free_nodes.len());
+        check_room("nodes", self.supply.len(), new)?;
+        self.reserve(supplies.len(), 0);
+        supplies.iter().map(|&units| self.add_node(units)).collect()
+    }
+
+    /// Adds arcs. An error names an arc by its position among them, from 0.
+    pub fn add_arcs(
+        &mut self,
+        arcs: impl ExactSizeIterator<Item = NewArc> + Clone,
+    ) -> Result<Vec<ArcId>, FlowError> {
+        let count = arcs.len();
+        let new = count.saturating_sub(self.free_arcs.len());
+        check_room("arcs", self.tail.len(), new)?;
+        let limit = cost_limit(self.supply.len());
+        for (position, arc) in arcs.clone().enumerate() {
+            for (end, node) in [("tail", arc.tail), ("head", arc.head)] {
+                if self.find_node(node).is_err() {
+                    return Err(FlowError::UnknownEnd {
+                        arc: position,
+                        end,
+                        node,
+                    });
+                }
+            }
+            check_terms(position, arc.terms, limit)?;
+        }
+        self.reserve(0, count);
+        let mut ids = Vec::with_capacity(count);
+        let mut arcs = arcs;
+        for _ in 0..(count - new).div_ceil(BLOCK) {
+            let free = self.free_arcs.len();
+            let block = &self.free_arcs[free.saturating_sub(BLOCK)..];
+            self.look_at(block.iter().copied());
+            let block = arcs.by_ref().take(block.len());
+            ids.extend(block.map(|arc| self.put_arc(arc.tail, arc.head, arc.terms)));
+        }
+        ids.extend(arcs.map(|arc| self.put_arc(arc.tail, arc.head, arc.terms)));
+        Ok(ids)
+    }
+
+    /// Removes arcs and what flows along them; none may be named twice.
+    pub fn remove_arcs(&mut self, arcs: &[ArcId]) -> Result<(), FlowError> {
+        for (position, &arc) in arcs.iter().enumerate() {
+            match self.find_arc(arc) {
+                Ok(index) => self.exists[index] = false,
+                Err(error) => {
+                    for &arc in &arcs[..position] {
+                        self.exists[arc as usize] = true;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        for block in arcs.chunks(BLOCK) {
+            self.look_at(block.iter().copied());
+            for &arc in block {
+                self.drop_arc(arc);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes nodes; none may be named twice or still have arcs.
+    pub fn remove_nodes(&mut self, nodes: &[NodeId]) -> Result<(), FlowError> {
+        for (position, &node) in nodes.iter().enumerate() {
+            let error = match self.find_node(node) {
+                Ok(index) if self.degree[index] == 0 => {
+                    self.degree[index] = GONE;
+                    continue;
+                }
+                Ok(index) => FlowError::NodeHasArcs {
+                    node,
+                    ends: self.degree[index],
+                },
+                Err(error) => error,
+            };
+            for &node in &nodes[..position] {
+                self.degree[node as usize] = 0;
+            }
+            return Err(error);
+        }
+        for &node in nodes {
+            self.change_supply(node as usize, 0);
+        }
+        self.free_nodes.extend(nodes);
+        Ok(())
+    }
+
+    /// Changes by how much nodes send more than they receive.
+    pub fn set_supplies(
+        &mut self,
+        changes: impl Iterator<Item = (NodeId, i64)> + Clone,
+    ) -> Result<(), FlowError> {
+        for (node, _) in changes.clone() {
+            self.find_node(node)?;
+        }
+        for (node, supply) in changes {
+            self.change_supply(node as usize, supply);
+        }
+        Ok(())
+    }
+
+    /// Changes lower bounds and capacities of arcs.
+    pub fn set_all_bounds(
+        &mut self,
+        changes: impl Iterator<Item = (ArcId, i64, i64)> + Clone,
+    ) -> Result<(), FlowError> {
+        for (arc, lower, capacity) in changes.clone() {
+            let index = self.find_arc(arc)?;
+            let terms = Terms {
+                lower,
+                capacity,
+                cost: 0,
+            };
+            check_terms(index, terms, 0)?;
+        }
+        self.change_blocks(changes, |network, (arc, lower, capacity)| {
+            let index = arc as usize;
+            let terms = Terms {
+                lower,
+                capacity,
+                cost: network.cost[index],
+            };
+            network.change_terms(index, terms);
+        });
+        Ok(())
+    }
+
+    /// Changes what a unit costs on arcs.
+    pub fn set_costs(
+        &mut self,
+        changes: impl Iterator<Item = (ArcId, i64)> + Clone,
+    ) -> Result<(), FlowError> {
+        let limit = cost_limit(self.supply.len());
+        for (arc, cost) in changes.clone() {
+            let index = self.find_arc(arc)?;
+            let terms = Terms {
+                lower: 0,
+                capacity: 0,
+                cost,
+            };
+            check_terms(index, terms, limit)?;
+        }
+        self.change_blocks(changes, |network, (arc, cost)| {
+            let index = arc as usize;
+            let terms = Terms {
+                lower: network.lower[index],
+                capacity: network.capacity[index],
+                cost,
+            };
+            network.change_terms(index, terms);
+        });
+        Ok(())
+    }
+
+    /// What flows along arcs since the last solve; changes may have cut it since.
+    pub fn flows(&self, arcs: impl Iterator<Item = ArcId>) -> Result<Vec<i64>, FlowError> {
+        arcs.map(|arc| self.flow(arc)).collect()
+    }
+
+    /// Makes changes that were checked, block by block.
+    fn change_blocks<C: Change>(
+        &mut self,
+        mut changes: impl Iterator<Item = C> + Clone,
+        change: impl Fn(&mut Self, C),
+    ) {
+        loop {
+            self.look_at(changes.clone().take(BLOCK).map(|change| change.arc()));
+            let mut any = false;
+            for one in changes.by_ref().take(BLOCK) {
+                any = true;
+                change(self, one);
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// Reads all that a change of these arcs will read.
+    fn look_at(&self, arcs: impl Iterator<Item = ArcId>) {
+        let mut seen = 0;
+        for arc in arcs {
+            let arc = arc as usize;
+            let bounds = self.lower[arc] ^ self.capacity[arc];
+            let ends = i64::from(self.tail[arc] ^ self.head[arc]);
+            seen ^= bounds ^ ends ^ self.cost[arc] ^ self.state.flow[arc];
+        }
+        black_box(seen);
+    }
+}
+
+/// A change of an arc.
+trait Change: Copy {
+    fn arc(&self) -> ArcId;
+}
+
+impl Change for (ArcId, i64) {
+    fn arc(&self) -> ArcId {
+        self.0
+    }
+}
+
+impl Change for (ArcId, i64, i64) {
+    fn arc(&self) -> ArcId {
+        self.0
+    }
+}
+
+/// Whether there may be so many more.
+fn check_room(what: &'static str, count: usize, new: usize) -> Result<(), FlowError> {
+    match new {
+        0 => Ok(()),
+        new => check_count(what, count + new - 1),
+    }
+}

@@ -1,0 +1,45 @@
+//! Going on from an earlier flow, whatever has changed since.
+
+use super::Network;
+use crate::solve::State;
+
+impl Network {
+    /// Takes flow and prices of an earlier time for those of the last solve.
+    ///
+    /// It only has to be a good start, so nothing was kept up to date meanwhile: flow is cut to the
+    /// bounds of today, even where an arc has been replaced by another one, and whatever does not
+    /// add up is left for the solver to repair.
+    pub(crate) fn resume(&mut self, mut state: State) {
+        for node in state.price.len()..self.supply.len() {
+            state.add_node();
+            state.enter(node);
+        }
+        state.flow.resize(self.tail.len(), 0);
+        let supplies = self.supply.iter().map(|&supply| i128::from(supply));
+        state.excess.clear();
+        state.excess.extend(supplies);
+        for (index, arc) in self.problem().arcs().enumerate() {
+            let flow = match arc.tail == arc.head {
+                true if arc.cost < 0 => arc.capacity,
+                true => arc.lower,
+                false => state.flow[index].clamp(arc.lower, arc.capacity),
+            };
+            state.flow[index] = flow;
+            if flow != 0 {
+                state.excess[arc.tail] -= i128::from(flow);
+                state.excess[arc.head] += i128::from(flow);
+            }
+            let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
+            if (reduced < 0 && flow < arc.capacity) || (reduced > 0 && flow > arc.lower) {
+                let tail_has_less = self.degree[arc.tail] <= self.degree[arc.head];
+                state.touch(if tail_has_less { arc.tail } else { arc.head });
+            }
+        }
+        for node in 0..state.excess.len() {
+            if state.excess[node] != 0 {
+                state.touch(node);
+            }
+        }
+        self.state = state;
+    }
+}

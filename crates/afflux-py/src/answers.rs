@@ -1,0 +1,207 @@
+//! What solves answer, and the gates they are asked about, as values.
+
+use afflux_flow::ArcId;
+use numpy::PyArray1;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::columns::{Column, id_array};
+
+/// What a solve found; see `src/afflux/_core.pyi`.
+#[pyclass(frozen, module = "afflux._core")]
+pub struct Answer(pub afflux_flow::Answer);
+
+#[pymethods]
+impl Answer {
+    #[getter]
+    fn cost(&self) -> i128 {
+        self.0.cost
+    }
+
+    #[getter]
+    fn bound(&self) -> i128 {
+        self.0.bound
+    }
+
+    #[getter]
+    fn gap(&self) -> i128 {
+        self.0.gap()
+    }
+
+    #[getter]
+    fn is_optimal(&self) -> bool {
+        self.0.is_optimal()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Answer(cost={}, bound={})", self.0.cost, self.0.bound)
+    }
+}
+
+/// What a solve by levels found; see `src/afflux/_core.pyi`.
+#[pyclass(frozen, module = "afflux._core")]
+pub struct LevelsAnswer(pub afflux_flow::LevelsAnswer);
+
+#[pymethods]
+impl LevelsAnswer {
+    #[getter]
+    fn cost(&self) -> i128 {
+        self.0.cost
+    }
+
+    #[getter]
+    fn bound(&self) -> i128 {
+        self.0.bound
+    }
+
+    #[getter]
+    fn gap(&self) -> i128 {
+        self.0.gap()
+    }
+
+    #[getter]
+    fn is_optimal(&self) -> bool {
+        self.0.is_optimal()
+    }
+
+    #[getter]
+    fn units(&self) -> Vec<i128> {
+        self.0.units.clone()
+    }
+
+    #[getter]
+    fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let kept = self.0.kept.iter();
+        PyList::new(py, kept.map(|units| PyArray1::from_slice(py, units)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "LevelsAnswer(cost={}, bound={}, units={:?}, {} of {} levels finished)",
+            self.0.cost,
+            self.0.bound,
+            self.0.units,
+            self.0.kept.len(),
+            self.0.units.len()
+        )
+    }
+}
+
+/// What a solve with gates found; see `src/afflux/_core.pyi`.
+#[pyclass(frozen, module = "afflux._core")]
+pub struct GatedAnswer(pub afflux_flow::GatedAnswer);
+
+#[pymethods]
+impl GatedAnswer {
+    #[getter]
+    fn cost(&self) -> i128 {
+        self.0.cost
+    }
+
+    #[getter]
+    fn bound(&self) -> i128 {
+        self.0.bound
+    }
+
+    #[getter]
+    fn gap(&self) -> i128 {
+        self.0.gap()
+    }
+
+    #[getter]
+    fn is_optimal(&self) -> bool {
+        self.0.is_optimal()
+    }
+
+    #[getter]
+    fn open<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        PyArray1::from_slice(py, &self.0.open)
+    }
+
+    #[getter]
+    fn flows(&self) -> usize {
+        self.0.flows
+    }
+
+    fn __repr__(&self) -> String {
+        let open = self.0.open.iter().filter(|&&open| open).count();
+        format!(
+            "GatedAnswer(cost={}, bound={}, {open} of {} gates open, {} flows)",
+            self.0.cost,
+            self.0.bound,
+            self.0.open.len(),
+            self.0.flows
+        )
+    }
+}
+
+/// A binary choice for a group of arcs; see `src/afflux/_core.pyi`.
+#[pyclass(frozen, module = "afflux._core")]
+pub struct Gate(pub afflux_flow::Gate);
+
+#[pymethods]
+impl Gate {
+    #[new]
+    fn new(
+        members: &Bound<'_, PyAny>,
+        counts: &Bound<'_, PyAny>,
+        waiting_cost: i64,
+    ) -> PyResult<Self> {
+        let members = Column::<i32>::new("members", members)?;
+        let counts = Column::<i64>::new("counts", counts)?;
+        let members = members.ids()?;
+        let counts = counts.as_many("members", members.len())?;
+        Ok(Self(afflux_flow::Gate {
+            members: members.zip(counts.iter().copied()).collect(),
+            waiting_cost,
+        }))
+    }
+
+    #[getter]
+    fn members<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
+        id_array(py, self.0.members.iter().map(|member| member.0).collect())
+    }
+
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_iter(py, self.0.members.iter().map(|member| member.1))
+    }
+
+    #[getter]
+    fn waiting_cost(&self) -> i64 {
+        self.0.waiting_cost
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Gate({} members, waiting_cost={})",
+            self.0.members.len(),
+            self.0.waiting_cost
+        )
+    }
+}
+
+/// The gates of an argument.
+pub fn gates(value: &Bound<'_, PyAny>) -> PyResult<Vec<afflux_flow::Gate>> {
+    let gate = |(position, gate): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let gate = gate?;
+        match gate.cast::<Gate>() {
+            Ok(gate) => Ok(gate.get().0.clone()),
+            Err(_) => Err(PyTypeError::new_err(format!(
+                "gates[{position}] is a {}, expected a Gate",
+                gate.get_type().name()?
+            ))),
+        }
+    };
+    value.try_iter()?.enumerate().map(gate).collect()
+}
+
+/// The levels of an argument.
+pub fn levels(value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<ArcId>>> {
+    let level = |(position, arcs): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let arcs = Column::<i32>::new(format!("levels[{position}]"), &arcs?)?;
+        Ok(arcs.ids()?.collect())
+    };
+    value.try_iter()?.enumerate().map(level).collect()
+}

@@ -1,0 +1,183 @@
+"""A network that changes, and the same in plain columns beside it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+from flow_networks import Network as Columns
+from flow_networks import network as columns_of
+from numpy.random import Generator
+
+from afflux._core import InfeasibleError, LevelsAnswer, Network
+from afflux.network.certificate import violation
+
+Arc = tuple[int, int, int, int, int]  # tail, head, lower bound, capacity, cost
+
+
+def ids(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+def ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+@dataclass
+class Twin:
+    """Both are told everything; what the plain one is told, other solvers can read."""
+
+    random: Generator
+    costs: int = 50
+    network: Network = field(default_factory=Network)
+    supply: dict[int, int] = field(default_factory=dict)
+    arcs: dict[int, Arc] = field(default_factory=dict)
+
+    @property
+    def hub(self) -> int:
+        """A node that is never removed, with dear arcs from and to all others: most rounds have a
+        flow."""
+        return next(iter(self.supply))
+
+    def add_nodes(self, count: int) -> None:
+        supply = self.random.integers(-3, 4, count)
+        nodes = self.network.add_nodes(supply)
+        for node, units in zip(nodes.tolist(), supply.tolist(), strict=True):
+            assert node not in self.supply
+            self.supply[node] = units
+        others = nodes[nodes != self.hub] if self.supply else nodes
+        hub = np.full_like(others, self.hub) if self.supply else others
+        none = np.zeros(len(others), np.int64)
+        for ends in ((others, hub), (hub, others)):
+            self._add_arcs(*ends, none, none + 40, none + 4 * self.costs)
+
+    def add_arcs(self, count: int) -> None:
+        tail, head = (self.random.choice(list(self.supply), count).astype(np.int32) for _ in "th")
+        self._add_arcs(tail, head, *self._bounds(count), self._costs(count))
+
+    def _add_arcs(self, *columns: np.ndarray) -> None:
+        added = self.network.add_arcs(*columns)
+        rows = zip(added.tolist(), *(column.tolist() for column in columns), strict=True)
+        for arc, *terms in rows:
+            assert arc not in self.arcs
+            self.arcs[arc] = tuple(terms)
+
+    def remove_arcs(self, arcs: np.ndarray) -> None:
+        self.network.remove_arcs(arcs)
+        for arc in arcs.tolist():
+            del self.arcs[arc]
+
+    def remove_nodes(self, count: int) -> None:
+        gone = self._some([node for node in self.supply if node != self.hub], count)
+        inside = set(gone.tolist())
+        at_them = [arc for arc, row in self.arcs.items() if inside & set(row[:2])]
+        self.remove_arcs(ids(*at_them))
+        self.network.remove_nodes(gone)
+        for node in inside:
+            del self.supply[node]
+
+    def set_bounds(self, count: int) -> None:
+        arcs = self._some(self.arcs, count)
+        lower, capacity = self._bounds(len(arcs))
+        self.network.set_bounds(arcs, lower, capacity)
+        for arc, *bounds in zip(arcs.tolist(), lower.tolist(), capacity.tolist(), strict=True):
+            tail, head, *_, cost = self.arcs[arc]
+            self.arcs[arc] = (tail, head, *bounds, cost)
+
+    def set_cost(self, count: int) -> None:
+        arcs = self._some(self.arcs, count)
+        cost = self._costs(len(arcs))
+        self.network.set_cost(arcs, cost)
+        for arc, of_arc in zip(arcs.tolist(), cost.tolist(), strict=True):
+            self.arcs[arc] = (*self.arcs[arc][:4], of_arc)
+
+    def set_supply(self, nodes: np.ndarray, supply: np.ndarray) -> None:
+        self.network.set_supply(nodes, supply)
+        self.supply.update(zip(nodes.tolist(), supply.tolist(), strict=True))
+
+    def churn(self) -> None:
+        """One round: a few of everything, then supplies that add up to zero."""
+        random = self.random
+        if len(self.supply) > 6 and random.random() < 0.3:
+            self.remove_nodes(int(random.integers(1, 3)))
+        self.add_nodes(int(random.integers(0, 3)))
+        self.remove_arcs(self._some(self.arcs, int(random.integers(0, 4))))
+        self.add_arcs(int(random.integers(0, 8)))
+        self.set_bounds(int(random.integers(0, 6)))
+        self.set_cost(int(random.integers(0, 6)))
+        some = self._some(self.supply, 2)
+        self.set_supply(some, random.integers(-4, 5, len(some)))
+        last = next(reversed(self.supply))
+        rest = sum(self.supply.values()) - self.supply[last]
+        self.set_supply(ids(last), ints(-rest))
+
+    def columns(self) -> Columns:
+        """For other solvers: nodes numbered by their order."""
+        number = {node: position for position, node in enumerate(self.supply)}
+        rows = ((number[t], number[h], *terms) for t, h, *terms in self.arcs.values())
+        return columns_of(list(self.supply.values()), *rows)
+
+    def proven_cost(self) -> int | None:
+        """What a solve finds, once its proof has been checked; None if there is no flow."""
+        try:
+            answer = self.network.solve()
+        except InfeasibleError:
+            return None
+        assert answer.is_optimal
+        assert answer.gap == 0
+        assert self.wrong(self.columns()) is None
+        return answer.cost
+
+    def wrong(self, columns: Columns) -> str | None:
+        """What the certificate says of the flow and the prices that the network has."""
+        flow = self.network.flow(ids(*self.arcs))
+        return violation(*columns, flow, self.network.price(ids(*self.supply)))
+
+    def keeping(self, levels: list[np.ndarray], answer: LevelsAnswer) -> Columns:
+        """The columns, with what all levels but the last keep as lower bounds."""
+        columns = self.columns()
+        position = {arc: number for number, arc in enumerate(self.arcs)}
+        for arcs, kept in zip(levels[:-1], answer.kept, strict=False):
+            columns.lower[[position[arc] for arc in arcs.tolist()]] = kept
+        return columns
+
+    def _bounds(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        random = self.random
+        lower = random.integers(0, 3, count) * (random.random(count) < 0.15)
+        return lower, lower + random.integers(0, 9, count) * (random.random(count) < 0.9)
+
+    def _costs(self, count: int) -> np.ndarray:
+        return self.random.integers(-self.costs // 5, self.costs + 1, count)
+
+    def _some(self, of: Collection[int], count: int) -> np.ndarray:
+        picked = self.random.choice(list(of) or [0], min(count, len(of)), replace=False)
+        return picked.astype(np.int32)
+
+
+def twin(seed: int, costs: int = 50) -> Twin:
+    """A network to begin with."""
+    made = Twin(np.random.default_rng(seed), costs)
+    made.add_nodes(8)
+    made.add_arcs(20)
+    return made
+
+
+def long_solve(classes: int = 400, machines: int = 4000, slots: int = 10) -> Network:
+    """A network that takes more than a second: every class on every machine, all of them needed."""
+    random = np.random.default_rng(0)
+    network = Network()
+    units = machines * slots // classes
+    of_class = network.add_nodes(np.full(classes, units))
+    machine = network.add_nodes(np.zeros(machines, np.int64))
+    sink = network.add_nodes(ints(-units * classes))
+
+    def add(tail: np.ndarray, head: np.ndarray, capacity: int, cost: np.ndarray) -> None:
+        none = np.zeros(len(tail), np.int64)
+        network.add_arcs(tail, head, none, none + capacity, cost)
+
+    count = classes * machines
+    costs = random.integers(0, 1_000_000, count)
+    add(np.repeat(of_class, machines), np.tile(machine, classes), 3, costs)
+    rising = np.tile(np.arange(slots) * 5000, machines)
+    add(np.repeat(machine, slots), np.repeat(sink, machines * slots), 1, rising)
+    add(of_class, np.repeat(sink, classes), units, np.full(classes, 50_000_000))
+    return network

@@ -1,0 +1,192 @@
+"""A solve leaves the interpreter alone, and stops when it is told to."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from flow_live import ids, ints, long_solve, twin
+
+from afflux._core import Cancel, ExpiredError, Network
+
+# Stopping takes a look at the clock, and then a flow that is any flow: far less than a solve, but
+# this machine may have other things to do.
+SOON_SECONDS = 5.0
+
+
+@contextmanager
+def later(seconds: float, action) -> Iterator[None]:
+    timer = threading.Timer(seconds, action)
+    timer.start()
+    yield
+    timer.join()
+
+
+def test_a_heartbeat_keeps_ticking_through_a_long_solve() -> None:
+    network = long_solve()
+    ticks, done = [], threading.Event()
+
+    def beat() -> None:
+        while not done.wait(0.01):
+            ticks.append(time.monotonic())
+
+    heart = threading.Thread(target=beat)
+    heart.start()
+    began = time.monotonic()
+    assert network.solve().is_optimal
+    ended = time.monotonic()
+    done.set()
+    heart.join()
+    beats = [began, *(tick for tick in ticks if began < tick < ended), ended]
+    assert len(beats) > 20
+    # With the GIL held, one pause would be as long as the solve.
+    assert np.diff(beats).max() < (ended - began) / 4
+
+
+def test_another_thread_can_cancel() -> None:
+    network, cancel = long_solve(classes=600, machines=6000), Cancel()
+    began = time.monotonic()
+    with later(0.3, cancel.cancel):
+        answer = network.solve(cancel=cancel)
+    assert cancel.is_cancelled
+    assert not answer.is_optimal
+    assert 0 < answer.gap == answer.cost - answer.bound
+    assert time.monotonic() - began < SOON_SECONDS
+
+
+def test_what_is_cancelled_can_be_solved_later() -> None:
+    network, cancel = long_solve(classes=200, machines=2000), Cancel()
+    cancel.cancel()
+    stopped = network.solve(cancel=cancel)
+    best = network.solve()
+    assert stopped.bound <= best.cost <= stopped.cost
+    assert best.is_optimal
+    assert best.cost == long_solve(classes=200, machines=2000).solve().cost
+
+
+@pytest.mark.parametrize("budget", [0, 0.05, 0.2])
+def test_a_budget_is_kept_with_a_flow_and_a_bound(budget: float) -> None:
+    network = long_solve(classes=300, machines=3000)
+    began = time.monotonic()
+    answer = network.solve(budget_seconds=budget)
+    assert time.monotonic() - began < budget + SOON_SECONDS
+    assert answer.bound <= answer.cost
+    assert answer.gap >= 0
+    # All arrives, whatever it costs.
+    to_sink = ids(*range(300 * 3000, network.arcs))
+    assert network.flow(to_sink).sum() == 3000 * 10
+
+
+def test_a_small_network_is_solved_whatever_the_budget() -> None:
+    for seed in range(20):
+        of = twin(seed)
+        of.churn()
+        cost = of.proven_cost()
+        if cost is not None:
+            of.set_cost(5)
+            answer = of.network.solve(budget_seconds=0)
+            assert answer.is_optimal
+            assert of.wrong(of.columns()) is None
+
+
+def test_levels_share_a_budget() -> None:
+    network = Network()
+    nodes = network.add_nodes(ints(1, 1, -2))
+    ends = ids(0, 0, 1, 1), np.repeat(nodes[2:], 4)
+    arcs = network.add_arcs(*ends, np.zeros(4, np.int64), np.ones(4, np.int64), ints(1, 9, 1, 9))
+    answer = network.solve_levels([arcs[:1], arcs[2:3]], budget_seconds=0)
+    assert answer.units == [1, 0]
+    assert [kept.tolist() for kept in answer.kept] == [[1]]
+    assert answer.cost == 10
+    assert answer.bound <= 2
+    assert not answer.is_optimal
+    assert network.solve_levels([arcs[:1], arcs[2:3]]).cost == 2
+
+
+def test_gates_without_time_are_an_answer_or_an_error() -> None:
+    network = Network()
+    network.add_nodes(ints(1, -1))
+    network.add_arcs(ids(0), ids(1), ints(0), ints(1), ints(1))
+    cancel = Cancel()
+    cancel.cancel()
+    with pytest.raises(ExpiredError, match="no flow was found before the time was up"):
+        network.solve_gated([], cancel=cancel)
+    assert network.solve_gated([]).cost == 1
+
+
+def test_a_network_that_is_being_solved_cannot_be_used() -> None:
+    network, cancel = long_solve(classes=600, machines=6000), Cancel()
+    solving = threading.Thread(target=network.solve, kwargs={"cancel": cancel})
+    solving.start()
+    refused = []
+    while solving.is_alive() and len(refused) < 5:
+        for use in (
+            lambda: network.nodes,
+            lambda: network.flow(ids(0)),
+            lambda: network.set_cost(ids(0), ints(0)),
+            network.solve,
+        ):
+            try:
+                use()
+            except RuntimeError as error:
+                refused.append(str(error))
+                cancel.cancel()
+        time.sleep(0.001)
+    solving.join()
+    assert refused
+    assert set(refused) == {
+        "the network is being solved: another thread, or a signal handler, can use it once that "
+        "call has returned, or a network of its own"
+    }
+    assert network.nodes == 6601
+
+
+def test_networks_are_solved_side_by_side() -> None:
+    networks = [long_solve(classes=100, machines=500 + 100 * number) for number in range(4)]
+    costs = {}
+
+    def work(number: int) -> None:
+        costs[number] = networks[number].solve().cost
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = [long_solve(classes=100, machines=500 + 100 * n).solve().cost for n in range(4)]
+    assert [costs[number] for number in range(4)] == alone
+
+
+CTRL_C = """
+from flow_live import long_solve
+network = long_solve(classes=800, machines=8000)
+print("solving", flush=True)
+try:
+    network.solve()
+except KeyboardInterrupt:
+    print("interrupted", network.nodes, flush=True)
+else:
+    print("solved", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_solve() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CTRL_C],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "solving\n"
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted 8801\n"
+        assert time.monotonic() - began < SOON_SECONDS
+        assert process.wait(timeout=10) == 0
