@@ -114,7 +114,7 @@ pub(crate) fn keep_near(
         net.price.iter_mut().for_each(|price| *price -= common);
     }
     let scale = set.scale();
-    for index in 0..net.nodes() {
+    for (index, &before) in before.iter().enumerate() {
         let entries = net.leaving(index);
         let (mut low, mut high) = (-FAR, FAR);
         for entry in entries {
@@ -130,7 +130,7 @@ pub(crate) fn keep_near(
             continue;
         }
         let has_middle = low > -FAR && high < FAR && entries.len() <= LEAF;
-        let near = before[index].clamp(low, high);
+        let near = before.clamp(low, high);
         let middle = (low + (high - low) / 2) / scale * scale;
         net.price[index] = match leeway(set.node(index)) {
             _ if !has_middle => near,

@@ -202,7 +202,7 @@ pub(crate) fn optimise(
                     nodes: problem.nodes(),
                 });
             }
-            Some(Stop::Expired) => return expire(problem, state),
+            Some(Stop::Expired) => return expire(problem, state, &set, net),
         }
     };
     state.touched.fill(false);
@@ -233,24 +233,41 @@ fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -
 
 /// The best that can be said when time is up: some flow, and what the prices prove.
 ///
-/// What the last solve left is made a flow again without regard to costs, which takes one
-/// refinement, and a bound follows from any prices.
-fn expire(problem: &Problem<'_>, state: &mut State) -> Result<Answer, FlowError> {
-    let bound = certificate::bound(problem, &state.price);
-    let set = Working::select(problem, state, i64::MAX, &state.touched, |_| false);
-    let mut net = set.residual(state)?;
-    let routed = scaling::route(&mut net);
-    match routed {
-        Ok(()) => set.write_back(&net, state),
-        Err(Stop::Cut(inside)) => return Err(infeasible(problem, &set.outside(&inside))),
-        Err(_) => return Err(FlowError::Expired),
+/// What has been routed so far, or else what the last solve left, is made a flow without regard to
+/// costs, which takes one refinement. A bound follows from any prices: those that the search has
+/// come to, and those it began with.
+fn expire(
+    problem: &Problem<'_>,
+    state: &mut State,
+    set: &Working<'_>,
+    mut net: Residual,
+) -> Result<Answer, FlowError> {
+    let mut bound = certificate::bound(problem, &state.price);
+    let began = state.price.clone();
+    let mut routed = Err(Stop::Expired);
+    if set.is_all {
+        routed = scaling::route(&mut net);
+        if routed.is_ok() {
+            set.write_back(&net, state);
+        }
     }
-    state.radius = None;
+    if routed.is_err() {
+        let all = Working::select(problem, state, i64::MAX, &state.touched, |_| false);
+        let mut net = all.residual(state)?;
+        match scaling::route(&mut net) {
+            Ok(()) => all.write_back(&net, state),
+            Err(Stop::Cut(inside)) => return Err(infeasible(problem, &all.outside(&inside))),
+            Err(_) => return Err(FlowError::Expired),
+        }
+    }
     let cost = certificate::feasible(problem, &state.flow)
         .map_err(|detail| FlowError::Internal { detail })?;
-    let bound = bound
-        .max(certificate::bound(problem, &state.price))
-        .min(cost);
+    let found = certificate::bound(problem, &state.price);
+    if found < bound {
+        state.price = began;
+    }
+    bound = bound.max(found).min(cost);
+    state.radius = None;
     Ok(Answer { cost, bound })
 }
 
