@@ -215,7 +215,7 @@ impl<'a> Scaling<'a> {
         if !has_exit {
             // A dead end without excess. Any lower price will do; one that is far below keeps it
             // from being tried again and again.
-            let far = self.epsilon.saturating_mul(64);
+            let far = self.epsilon.saturating_mul(self.net.nodes() as i64);
             self.net.price[node] = level.saturating_sub(far).max(-PRICE_LIMIT);
         }
         Ok(())

@@ -84,7 +84,7 @@ impl<'a> Working<'a> {
 
     /// By what costs are multiplied within the set.
     pub fn scale(&self) -> i64 {
-        self.nodes.len() as i64 + 1
+        (self.nodes.len() as i64 + 1).max(2)
     }
 
     /// The nodes of the set for which this holds, by their numbers in the set.
