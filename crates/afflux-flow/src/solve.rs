@@ -47,6 +47,8 @@ pub(crate) struct State {
     touched: Vec<bool>,
     /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
     radius: Option<i64>,
+    /// A smaller radius has proven too small.
+    least_radius: i64,
 }
 
 impl State {
@@ -206,12 +208,15 @@ pub(crate) fn optimise(
         }
     };
     state.touched.fill(false);
-    state.radius = Some(match (is_warm, passes) {
+    if is_warm && passes > 2 {
+        state.least_radius = first.saturating_mul(2);
+    }
+    let radius = match (is_warm, passes) {
         (false, _) => state.small_cost(problem),
         (true, 1) => first - first / 10,
-        (true, 2) => first,
-        (true, _) => first.saturating_mul(2),
-    });
+        (true, _) => first,
+    };
+    state.radius = Some(radius.max(state.least_radius));
     Ok(Answer { cost, bound: cost })
 }
 
