@@ -42,7 +42,7 @@ pytest: setup-dev ## Tests in Python
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
 	$(RUN)/python -m bench
 
-bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of churn (half an hour)
+bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of churn (an hour)
 	$(RUN)/python -m bench.solver --large --json docs/benchmarks/solver.json --plot docs/pictures/solver.svg
 
 fmt: setup-dev ## Format everything
