@@ -13,6 +13,7 @@ const FAR: i64 = i64::MAX / 4;
 /// Nodes with at most so many entries go to the middle. Others stay where they are: a search finds
 /// its way by prices that say how far it is to the sink.
 const LEAF: usize = 8;
+
 /// An arc at a node: at prices above `level` it brings `back` units, below it takes `room` away.
 #[derive(Clone, Copy)]
 struct Trade {
