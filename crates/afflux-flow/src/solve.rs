@@ -21,6 +21,9 @@ use crate::working::Working;
 const COLD_PATHS: usize = 2;
 const WARM_PATHS: usize = 3;
 
+/// Cold, more units than this are not worth a try.
+const MANY_UNITS: i128 = 1000;
+
 /// Looks that are always worth a try, when a set is small.
 const FEW_LOOKS: usize = 300_000;
 
@@ -225,7 +228,9 @@ pub(crate) fn optimise(
 ///
 /// When it stops for a cut, nothing is certain.
 fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
+    let units: i128 = net.excess.iter().map(|&e| i128::from(e.max(0))).sum();
     let budget = match radius {
+        i64::MAX if units > MANY_UNITS => 0,
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
