@@ -63,14 +63,7 @@ impl<'a> Problem<'a> {
         capacity: &'a [i64],
         cost: &'a [i64],
     ) -> Result<Self, FlowError> {
-        let problem = Self {
-            supply,
-            tail,
-            head,
-            lower,
-            capacity,
-            cost,
-        };
+        let problem = Self::trusted(supply, tail, head, lower, capacity, cost);
         problem.check_sizes()?;
         problem.check_arcs()?;
         problem.check_sum()?;
