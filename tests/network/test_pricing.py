@@ -67,6 +67,35 @@ def test_kept_prices_equal_fresh_ones_after_any_changes(seed: int):
             assert not ours.room[gone].any()
 
 
+def test_each_class_is_priced_by_the_policies_of_its_profile():
+    state = State([machine("a", cpu=4), machine("b", cpu=4)])
+    state.place(task("running", shape(cpu=1)), "a")
+    profiles = {"": [Weighted(LoadSpreading(10))], "dear": [Weighted(LoadSpreading(10), 7)]}
+    pricing = Pricing(state, constraints(), profiles)
+    assert pricing.prices(shape(cpu=1)).cost.tolist() == [10, 0]
+    assert pricing.prices(shape(cpu=1, profile="dear")).cost.tolist() == [70, 0]
+
+
+def test_a_policy_refuses_only_for_its_profile():
+    class Nowhere(Policy):
+        def admits(self, shape, machines):
+            return np.zeros(len(machines), bool)
+
+    state = State([machine("a", cpu=4)])
+    nowhere = Nowhere()
+    pricing = Pricing(state, constraints(), {"": [], "closed": [Weighted(nowhere)]})
+    assert pricing.prices(shape(cpu=1)).room.tolist() == [4]
+    assert pricing.prices(shape(cpu=1, profile="closed")).room.tolist() == [0]
+    assert nowhere not in pricing.policies_of(shape())
+    assert pricing.policies_of(shape(profile="closed"))[-1] is nowhere
+
+
+def test_a_profile_without_policies_is_named():
+    pricing = Pricing(State([machine("a")]), constraints(), {"": [], "batch": []})
+    with pytest.raises(LookupError, match=r"profile 'none' has no policies; .* '', 'batch'"):
+        pricing.prices(shape(profile="none"))
+
+
 def test_only_rows_that_changed_are_asked_about_again():
     state = State([machine(f"m{i}", cpu=9) for i in range(100)])
     counting = Counting()

@@ -26,7 +26,7 @@ def machine(name: str = "m", *, devices: int = 0, pods: int = 110, **fields: obj
 
 def shape(*, count: int = 0, milli: int = 1000, **fields: object) -> Shape:
     """Amounts by keyword; `count` devices of which it takes `milli` each."""
-    known = {k: fields.pop(k) for k in ("affinity", "tolerations") if k in fields}
+    known = {k: fields.pop(k) for k in ("affinity", "tolerations", "profile") if k in fields}
     requests = {name.replace("_", "-"): amount for name, amount in fields.items()}
     devices = DeviceRequest(count, milli) if count else None
     return Shape(resources({"pods": 1} | requests), devices, **known)

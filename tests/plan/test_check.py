@@ -170,6 +170,6 @@ class Nowhere(Policy):
 
 def test_a_machine_that_a_policy_of_somebody_else_refuses(state: State):
     single = group("g", shape(cpu=1))
-    check_plan(state, [single], placed(single), [Policy()])
+    check_plan(state, [single], placed(single), lambda _: [Policy()])
     with pytest.raises(PlanError, match="were not liked"):
-        check_plan(state, [single], placed(single), [Nowhere()])
+        check_plan(state, [single], placed(single), lambda _: [Nowhere()])

@@ -21,11 +21,11 @@ EVERYTHING = shape(cpu=2, memory=2, ephemeral_storage=2, count=1, affinity=IN_ZO
 
 
 def against(state: State, of) -> dict[str, tuple[str, ...]]:
-    return verdicts(state, constraints(), of)
+    return verdicts(state, lambda _: constraints(), of)
 
 
 def sentence(state: State, waiting) -> str:
-    answers = why_waiting(state, constraints(), [waiting])
+    answers = why_waiting(state, lambda _: constraints(), [waiting])
     assert len(set(answers.values())) == 1
     return next(iter(answers.values()))
 
@@ -130,7 +130,7 @@ def test_a_single_task_that_others_go_before_says_so():
 def test_what_blocks_one_member_is_the_reason_of_all():
     gang = group("g", shape(), shape())
     held = type(gang)("g", (gang.tasks[0], task("g.1", None, "spec.x: not supported")))
-    answers = why_waiting(State([machine("m")]), constraints(), [held])
+    answers = why_waiting(State([machine("m")]), lambda _: constraints(), [held])
     assert answers == {"g.0": "spec.x: not supported", "g.1": "spec.x: not supported"}
 
 

@@ -67,8 +67,10 @@ def machines_of(result: Result) -> dict[str, str | None]:
 class FirstFit:
     """Knows nothing but processors, and remembers what it was asked."""
 
-    policies: Sequence[Policy] = ()
     asked: list[list[str]] = field(default_factory=list)
+
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        return ()
 
     def decide(self, state: State, queue: Sequence[Group]) -> Round:
         self.asked.append([group.name for group in queue])
@@ -327,9 +329,8 @@ class Watched:
     inner: Scheduler
     devices: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    @property
-    def policies(self) -> Sequence[Policy]:
-        return self.inner.policies
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        return self.inner.policies_of(shape)
 
     def decide(self, state: State, queue: Sequence[Group]) -> Round:
         decided = self.inner.decide(state, queue)

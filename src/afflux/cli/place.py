@@ -77,7 +77,7 @@ def _all_verdicts(cycle: Cycle, inventory: Inventory) -> dict[str, Verdicts]:
             known[key] = (
                 {machine.name: (task.blocked,) for _, machine in cycle.state.machines()}
                 if task.blocked
-                else verdicts(cycle.state, cycle.policies, task.shape)
+                else verdicts(cycle.state, cycle.policies_of, task.shape)
             )
         answers[task.name] = known[key]
     return answers

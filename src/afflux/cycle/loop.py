@@ -20,6 +20,7 @@ from afflux.cycle.events import (
 from afflux.cycle.ports import Binder, Scheduler
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.task import Shape
 from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import why_waiting
 from afflux.plan.rounds import Round
@@ -45,10 +46,9 @@ class Cycle:
         self._scheduler = scheduler
         self._binder = binder
 
-    @property
-    def policies(self) -> Sequence[Policy]:
-        """What may refuse a machine, in the order in which it is asked."""
-        return self._scheduler.policies
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        """What may refuse a machine to a class, in the order in which it is asked."""
+        return self._scheduler.policies_of(shape)
 
     def run(self, events: Iterable[Event]) -> Outcome:
         """Events in, placements out."""
@@ -57,7 +57,7 @@ class Cycle:
             self._observe(event)
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         decided = self._scheduler.decide(self.state, self.queue.considered())
-        check_plan(self.state, decided.placed, decided.placements, self.policies)
+        check_plan(self.state, decided.placed, decided.placements, self.policies_of)
         check_complete(decided.placed, decided.placements)
         # 8. commit: assumed first, so that nobody is given the same place; what fails waits again
         for placement in decided.placements:
@@ -68,7 +68,7 @@ class Cycle:
 
     def explain(self) -> dict[str, str]:
         """9. For every waiting task, by id, one sentence that says why."""
-        return why_waiting(self.state, self._scheduler.policies, self.queue)
+        return why_waiting(self.state, self.policies_of, self.queue)
 
     def _observe(self, event: Event) -> None:
         match event:

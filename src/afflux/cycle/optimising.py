@@ -5,28 +5,28 @@ from collections.abc import Sequence
 from afflux.admit.strategies import Strategy
 from afflux.cluster.state import State
 from afflux.model.group import Group
-from afflux.network.pricing import Pricing
+from afflux.model.task import Shape
+from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.rounds import Round, plan_round
-from afflux.policies.policy import Policy, Weighted
+from afflux.policies.policy import Policy
 
 
 class Optimising:
-    """One strategy and a set of policies over one cluster."""
+    """One strategy and a set of policies for each profile over one cluster."""
 
     def __init__(
         self,
         state: State,
         strategy: Strategy,
         constraints: Sequence[Policy],
-        policies: Sequence[Weighted],
+        policies: Profiles,
     ) -> None:
         self._strategy = strategy
         self._pricing = Pricing(state, constraints, policies)
 
-    @property
-    def policies(self) -> Sequence[Policy]:
-        """What may refuse a machine, in the order in which it is asked."""
-        return self._pricing.policies
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        """What may refuse a machine to a class, in the order in which it is asked."""
+        return self._pricing.policies_of(shape)
 
     def decide(self, state: State, queue: Sequence[Group]) -> Round:
         """The best plan found for those whom the strategy admits."""

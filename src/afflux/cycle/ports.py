@@ -6,6 +6,7 @@ from typing import Protocol
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.task import Shape
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
 
@@ -21,9 +22,8 @@ class Binder(Protocol):
 class Scheduler(Protocol):
     """Decides for everybody who waits at once."""
 
-    @property
-    def policies(self) -> Sequence[Policy]:
-        """What may refuse a machine, for explanations."""
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        """What may refuse a machine to a class, for explanations."""
         ...
 
     def decide(self, state: State, queue: Sequence[Group]) -> Round:

@@ -20,11 +20,13 @@ class Shape:
     devices: DeviceRequest | None = None
     affinity: NodeAffinity = ANYWHERE
     tolerations: tuple[Toleration, ...] = ()
+    # Whose policies price it: the profile of the scheduler that the pod asked for.
+    profile: str = ""
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = (self.requests, self.devices, self.affinity, self.tolerations)
+        parts = (self.requests, self.devices, self.affinity, self.tolerations, self.profile)
         object.__setattr__(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:

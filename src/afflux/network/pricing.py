@@ -5,7 +5,7 @@ cluster costs nothing however large it is.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,15 +34,21 @@ class Prices:
     as_of: int
 
 
-class Pricing:
-    """The answers of a set of policies about one cluster."""
+# The policies of every profile; a plain sequence is those of the nameless one.
+Profiles = Mapping[str, Sequence[Weighted]] | Sequence[Weighted]
 
-    def __init__(
-        self, state: State, constraints: Sequence[Policy], policies: Sequence[Weighted]
-    ) -> None:
+
+class Pricing:
+    """The answers of a set of policies about one cluster, a set for each profile."""
+
+    def __init__(self, state: State, constraints: Sequence[Policy], policies: Profiles) -> None:
         self._state = state
-        self._hard = [*constraints, *(weighted.policy for weighted in policies)]
-        self._soft = [*(Weighted(policy) for policy in constraints), *policies]
+        profiles = policies if isinstance(policies, Mapping) else {"": policies}
+        always = [Weighted(policy) for policy in constraints]
+        self._soft = {name: [*always, *chosen] for name, chosen in profiles.items()}
+        self._hard = {
+            name: [weighted.policy for weighted in chosen] for name, chosen in self._soft.items()
+        }
         self._known: OrderedDict[Shape, Prices] = OrderedDict()
 
     def prices(self, shape: Shape) -> Prices:
@@ -64,10 +70,13 @@ class Pricing:
             self._known.popitem(last=False)
         return known
 
-    @property
-    def policies(self) -> Sequence[Policy]:
-        """Everything that may refuse a machine, in the order in which it is asked."""
-        return self._hard
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        """Everything that may refuse a machine to a class, in the order in which it is asked."""
+        hard = self._hard.get(shape.profile)
+        if hard is None:
+            known = ", ".join(map(repr, self._hard))
+            raise LookupError(f"profile {shape.profile!r} has no policies; expected one of {known}")
+        return hard
 
     def _ask(self, shape: Shape, machines: Machines) -> Prices:
         # First what it asks for: a resource that nobody has named yet becomes a column.
@@ -75,10 +84,10 @@ class Pricing:
         room = fit.room(machines.free, requests)
         if shape.devices is not None:
             np.minimum(room, fit.device_room(machines.free_devices, shape.devices), out=room)
-        room[~admitted_by(self._hard, shape, machines)] = 0
+        room[~admitted_by(self.policies_of(shape), shape, machines)] = 0
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
-        for weighted in self._soft:
+        for weighted in self._soft[shape.profile]:
             policy = weighted.policy
             cost += weighted.weight * _checked(policy, "cost", policy.cost(shape, machines), cost)
             slope += weighted.weight * _checked(

@@ -18,7 +18,7 @@ from afflux.model.placement import Placement
 from afflux.model.resources import amount_of
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
 from afflux.model.task import Shape
-from afflux.policies.policy import Policy
+from afflux.policies.policy import PoliciesOf, no_policies
 
 
 class PlanError(AssertionError):
@@ -29,7 +29,7 @@ def check_plan(
     state: State,
     groups: Iterable[Group],
     placements: Sequence[Placement],
-    policies: Sequence[Policy] = (),
+    policies_of: PoliciesOf = no_policies,
 ) -> None:
     """Raise PlanError unless every placement is allowed, everything fits, every group is whole."""
     _check_groups(groups, placements)
@@ -52,7 +52,7 @@ def check_plan(
         _take_devices(placement, devices.setdefault(name, list(state.free_devices[row])))
     for name, sums in asked.items():
         _check_sums(state, name, sums)
-    _check_policies(state, list(admitted), policies)
+    _check_policies(state, list(admitted), policies_of)
 
 
 def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
@@ -80,7 +80,7 @@ def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> N
 
 
 def _check_policies(
-    state: State, pairs: Sequence[tuple[Shape, str]], policies: Sequence[Policy]
+    state: State, pairs: Sequence[tuple[Shape, str]], policies_of: PoliciesOf
 ) -> None:
     """Ask every policy about every pair of shape and machine."""
     machines: dict[Shape, list[str]] = {}
@@ -88,7 +88,7 @@ def _check_policies(
         machines.setdefault(shape, []).append(name)
     for shape, names in machines.items():
         view = state.view(np.array([state.rows[name] for name in names]))
-        for policy in policies:
+        for policy in policies_of(shape):
             for name, admits in zip(names, policy.admits(shape, view), strict=True):
                 if not admits:
                     raise PlanError(f"{name}: {policy.reason}")

@@ -4,7 +4,7 @@ Each machine is judged alone, as the cluster stands now, in the order in which k
 the first constraint that refuses gives its reason, and resources give one for each that lacks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,19 +14,19 @@ from afflux.model.group import Group
 from afflux.model.resources import PODS
 from afflux.model.task import Shape
 from afflux.policies import fit
-from afflux.policies.policy import Policy
+from afflux.policies.policy import PoliciesOf
 
 Verdicts = dict[str, tuple[str, ...]]
 
 
-def verdicts(state: State, policies: Sequence[Policy], shape: Shape) -> Verdicts:
+def verdicts(state: State, policies_of: PoliciesOf, shape: Shape) -> Verdicts:
     """The reasons against each machine, by name; none where the task would fit."""
     machines = state.view()
     # First what it asks for: a resource that nobody has named yet becomes a column.
     requests = state.requests(shape)
     lacking = fit.lacking(machines.free, requests)
     refused: list[tuple[str, np.ndarray]] = [
-        (policy.reason, ~policy.admits(shape, machines)) for policy in policies
+        (policy.reason, ~policy.admits(shape, machines)) for policy in policies_of(shape)
     ]
     no_devices = (
         fit.device_room(machines.free_devices, shape.devices) == 0
@@ -48,9 +48,7 @@ def verdicts(state: State, policies: Sequence[Policy], shape: Shape) -> Verdicts
     return answers
 
 
-def why_waiting(
-    state: State, policies: Sequence[Policy], groups: Iterable[Group]
-) -> dict[str, str]:
+def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) -> dict[str, str]:
     """For each task of groups that were not placed, by id, the reason as things stand now."""
     known: dict[Shape, tuple[int, int, str]] = {}
     answers: dict[str, str] = {}
@@ -61,7 +59,7 @@ def why_waiting(
                 answers[task.id] = blocked
                 continue
             if task.shape not in known:
-                against = verdicts(state, policies, task.shape)
+                against = verdicts(state, policies_of, task.shape)
                 open_to = sum(not reasons for reasons in against.values())
                 known[task.shape] = (open_to, len(against), reason.summary(against.values()))
             open_to, total, sentence = known[task.shape]

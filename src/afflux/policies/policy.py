@@ -1,6 +1,6 @@
 """The contract of a policy. Every method is optional: the defaults have no opinion."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,16 @@ class Weighted:
 
     policy: Policy
     weight: int = 1
+
+
+# What may refuse a machine to a class, in the order in which it is asked.
+PoliciesOf = Callable[[Shape], Sequence[Policy]]
+
+
+def no_policies(shape: Shape) -> Sequence[Policy]:
+    """Nothing refuses any class."""
+    del shape
+    return ()
 
 
 def admitted_by(policies: Sequence[Policy], shape: Shape, machines: Machines) -> BoolColumn:

@@ -54,9 +54,9 @@ class PodByPod:
         # Tasks placed here that ask for no CPU or no memory, and what they count as instead.
         self._defaulted: dict[str, NDArray[np.int64]] = {}
 
-    @property
-    def policies(self) -> Sequence[Policy]:
-        """What may refuse a machine."""
+    def policies_of(self, shape: Shape) -> Sequence[Policy]:
+        """What may refuse a machine: the same for every class."""
+        del shape
         return self._constraints
 
     def decide(self, state: State, queue: Sequence[Group]) -> Round:
