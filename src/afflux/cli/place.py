@@ -23,15 +23,6 @@ VERSION = 1
 Waiting = Sequence[tuple[str, str]]
 
 
-class _Nowhere:
-    """A dry run: placements are only printed."""
-
-    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
-        """All of them succeed."""
-        del placements
-        return ()
-
-
 def run(options: PlaceOptions) -> int:
     """Read, place, print."""
     settings = chosen_settings(options)
@@ -41,7 +32,7 @@ def run(options: PlaceOptions) -> int:
     inventory = load([read_source(path) for path in options.files])
     _say_notes(inventory)
     state = State(inventory.machines)
-    cycle = Cycle(state, app.scheduler(settings, state), _Nowhere())
+    cycle = Cycle(state, app.scheduler(settings, state))
     cycle.run([TaskRuns(task, machine) for task, machine in inventory.running])
 
     before = _all_verdicts(cycle, inventory) if options.explain else None
