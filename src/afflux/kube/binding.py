@@ -10,8 +10,9 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
+from typing import Literal, Protocol
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
@@ -22,7 +23,7 @@ from afflux.model.placement import Placement
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 # A server that keeps answering with errors of its own is asked so often for one pod in a row.
-MOST_ATTEMPTS = 6
+MOST_FAILURES = 6
 # A pod whose binding was refused waits, longer each time.
 FIRST_REFUSAL_SECONDS = 1.0
 LONGEST_REFUSAL_SECONDS = 60.0
@@ -31,7 +32,7 @@ LONGEST_REFUSAL_SECONDS = 60.0
 class Preparing(Protocol):
     """What has to be done for a pod on its node before it is bound."""
 
-    async def prepare(self, pod: objects.Pod, node: str) -> str | None:
+    async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
         """Do it; why it is impossible, None if it is done."""
         ...
 
@@ -48,6 +49,15 @@ class Listener(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What became of one request."""
+
+    verdict: Literal["bound", "refused", "conflict", "busy", "failed", "lost"]
+    why: str | None = None
+    pause_seconds: float = 0.0
+
+
 class Binding:
     """Workers that bind; `may_bind` is asked before every request, so that only a leader does."""
 
@@ -59,7 +69,7 @@ class Binding:
         *,
         may_bind: Callable[[], bool],
         parallelism: int,
-        preparing: Preparing | None = None,
+        preparing: Preparing,
     ) -> None:
         self._api = api
         self._mirror = mirror
@@ -104,18 +114,17 @@ class Binding:
                 await self._filled.wait()
             placement = self._waiting.popleft()
             pod = self._mirror.pending(placement.task)
-            if pod is not None and self._preparing is not None and pod.spec.volumes:
+            if pod is not None and pod.spec.volumes:
                 # Disks may take minutes to be made; nobody else waits for that.
                 task = asyncio.create_task(self._prepare_and_bind(pod, placement))
                 self._side_tasks.add(task)
                 task.add_done_callback(self._side_tasks.discard)
-                continue
-            await self._bind(placement)
+            else:
+                await self._bind(placement)
 
     async def _prepare_and_bind(self, pod: objects.Pod, placement: Placement) -> None:
-        assert self._preparing is not None
         began = monotonic()
-        why = await self._preparing.prepare(pod, placement.machine)
+        why = await self._preparing.prepare(pod, placement)
         if why is None:
             await self._bind(placement)
         else:
@@ -139,41 +148,44 @@ class Binding:
 
     async def _outcome(self, placement: Placement) -> str | None:
         """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
-        space, _, name = placement.task.name.partition("/")
-        path = f"/api/v1/namespaces/{space}/pods/{name}/binding"
-        body = _binding(name, placement)
         pause = FIRST_PAUSE_SECONDS
-        uncertain = False
-        for attempt in range(1, 1_000_000):
-            if not self._may_bind():
-                return ""
+        uncertain, failures, why = False, 0, ""
+        while failures < MOST_FAILURES:
             if self._mirror.node_of(placement.task) == placement.machine:
                 return None
-            if not uncertain and not self._is_sensible(placement):
+            if not self._may_bind() or not (uncertain or self._is_sensible(placement)):
                 return ""
-            try:
-                await self._api.send("POST", path, body)
-            except UnreachableError as error:
-                uncertain |= error.sent
-            except ApiError as error:
-                if error.is_conflict or error.is_missing:
-                    node = await self._read_back(placement)
-                    return None if node == placement.machine else ""
-                if not error.is_busy and error.status < 500:
-                    return f"binding to {placement.machine} was refused: {error.message}"
-                # An error of the server's own may hide a success.
-                uncertain |= not error.is_busy
-                if attempt >= MOST_ATTEMPTS and not error.is_busy:
-                    node = await self._read_back(placement)
-                    if node == placement.machine:
-                        return None
-                    return "" if node else f"binding to {placement.machine}: {error.message}"
-                pause = max(pause, error.retry_after_seconds or 0.0)
-            else:
-                return None
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            reply = await self._send(placement)
+            if reply.verdict in {"bound", "refused"}:
+                return reply.why
+            why = reply.why or ""
+            if reply.verdict == "conflict":
+                break
+            # An answer that was lost, or an error of the server's own, may hide a success.
+            uncertain |= reply.verdict in {"lost", "failed"}
+            failures += reply.verdict == "failed"
+            await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        return ""
+        node = await self._read_back(placement)
+        if node is None:
+            return why
+        return None if node == placement.machine else ""
+
+    async def _send(self, placement: Placement) -> _Reply:
+        space, _, name = placement.task.name.partition("/")
+        path = f"/api/v1/namespaces/{space}/pods/{name}/binding"
+        try:
+            await self._api.send("POST", path, _binding(name, placement))
+        except UnreachableError as error:
+            return _Reply("lost" if error.sent else "busy")
+        except ApiError as error:
+            why = f"binding to {placement.machine} was refused: {error.message}"
+            if error.is_conflict or error.is_missing:
+                return _Reply("conflict", why)
+            if error.is_busy:
+                return _Reply("busy", why, error.retry_after_seconds or 0.0)
+            return _Reply("failed" if error.status >= 500 else "refused", why)
+        return _Reply("bound")
 
     def _is_sensible(self, placement: Placement) -> bool:
         """Whether pod and node are still there and waiting for each other."""

@@ -8,7 +8,7 @@ became ready: that is kept for as long as one of its pods is there, through retr
 from dataclasses import replace
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
-from afflux.kube.grouping import Member, PodGroups, claimed_group, groups
+from afflux.kube.grouping import Member, PodGroups, Waiting, claimed_group, groups
 from afflux.model.group import Group
 
 # Creation times are whole seconds; within one, groups keep the order in which they became ready.
@@ -20,8 +20,10 @@ class Gathering:
 
     def __init__(self) -> None:
         self.pod_groups = PodGroups({}, {})
-        # For every pending pod that the cycle may not consider, by uid, the reason.
-        self.held_back: dict[str, str] = {}
+        # The pending pods that the cycle may not consider, by uid, with the reason; and those of
+        # them that were looked at since somebody last asked.
+        self.held_back: dict[str, Waiting] = {}
+        self._newly_held: dict[str, None] = {}
         self._key_of: dict[str, str] = {}
         self._members: dict[str, dict[str, Member]] = {}
         self._told: dict[str, dict[str, Group]] = {}
@@ -58,6 +60,12 @@ class Gathering:
         if f"group {group}" in self._members:
             self._touched[f"group {group}"] = None
 
+    def take_held_back(self) -> list[Waiting]:
+        """Who was found to be held back since the last time, with the reason."""
+        held = [self.held_back[uid] for uid in self._newly_held if uid in self.held_back]
+        self._newly_held.clear()
+        return held
+
     def drain(self) -> list[Event]:
         """What the cycle has to hear: first who left, as a name may have gone to somebody else."""
         withdrawn: list[Event] = []
@@ -76,10 +84,12 @@ class Gathering:
         ready, waiting = groups(members.values(), self.pod_groups)
         for uid in members:
             self.held_back.pop(uid, None)
-        self.held_back.update((task.id, why) for task, why in waiting)
+        for held in waiting:
+            self.held_back[held[0].id] = held
+            self._newly_held[held[0].id] = None
         before = self._told.pop(key, {})
         now = {group.name: group for group in (self._in_place(key, group) for group in ready)}
-        self._pods_ready.difference_update(name for name, g in before.items() if _named_after_pod(g))
+        self._pods_ready -= {name for name, group in before.items() if _named_after_pod(group)}
         for name, group in now.items():
             if _named_after_pod(group):
                 self._pods_ready.add(name)

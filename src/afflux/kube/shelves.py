@@ -1,5 +1,6 @@
 """Shelves: the newest object of every name, as a watch tells them, one shelf for each kind."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -23,8 +24,8 @@ class Shelf(Generic[T]):
 
     def __init__(self, kind: str, changes: KeyedQueue[Key]) -> None:
         self.kind = kind
-        # Whether everything that was there at the start has been seen.
-        self.filled = False
+        # Set once everything that was there at the start has been seen.
+        self.filled = asyncio.Event()
         self.seen = 0
         self.lists = 0
         self._changes = changes
@@ -50,9 +51,7 @@ class Shelf(Generic[T]):
         for name in before:
             self._changes.put((self.kind, name))
         self.lists += 1
-        if not self.filled:
-            self.filled = True
-            self._changes.put((self.kind, ""))
+        self.filled.set()
 
     def changed(self, item: T) -> None:
         """An object was added or has changed."""
