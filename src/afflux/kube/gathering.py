@@ -12,7 +12,7 @@ from afflux.kube.grouping import Member, PodGroups, Waiting, claimed_group, grou
 from afflux.model.group import Group
 
 # Creation times are whole seconds; within one, groups keep the order in which they became ready.
-_TIE_SECONDS = 1e-7
+_TIE_SECONDS = 1e-6
 
 
 class Gathering:

@@ -70,14 +70,16 @@ class Mirror:
             if before is None or pod is None or before.task.id != placement.task.id:
                 continue
             self._track(name, Tracked(before.task, placement.machine, assumed=True))
-            self._join(pod, before.task, running=True)
+            # It stays among the groups until the watch confirms it: its place in the queue is there.
+            self.gathering.set(_member(pod, before.task, running=True))
 
     def unplaced(self, placement: Placement, refusal: str | None = None) -> None:
         """A placement came to nothing. With a refusal the pod waits until it is tried again."""
         name = placement.task.name
         known = self._tracked.get(name)
         if known is not None and known.assumed and known.task.id == placement.task.id:
-            self._leave(name)
+            self._track(name, Tracked(known.task))
+            self._events.append(TaskEnded(known.task.id))
             if refusal is not None:
                 self._refused[name] = refusal
                 self._refusals[name] = self.refusals(name) + 1
@@ -139,6 +141,7 @@ class Mirror:
             if name in self._machines:
                 self._machines.remove(name)
                 self._events.append(MachineGone(name))
+                self._repulsion_stale |= self._has_repelling(name)
             return
         try:
             self._events.append(MachineSet(machine(node)))
@@ -147,6 +150,7 @@ class Mirror:
             return
         if name not in self._machines:
             self._machines.add(name)
+            self._repulsion_stale |= self._has_repelling(name)
             for pod in self._on_node.get(name, ()):
                 self._events.append(TaskRuns(self._tracked[pod].task, name))
 
@@ -207,15 +211,7 @@ class Mirror:
         if running and (claimed_group(pod) is None or pod.metadata.deletion_timestamp):
             self.gathering.remove(found.id)
             return
-        self.gathering.set(
-            Member(
-                task=found,
-                pod=pod,
-                running=running,
-                priority=pod.spec.priority or 0,
-                created_seconds=created_seconds(pod),
-            )
-        )
+        self.gathering.set(_member(pod, found, running=running))
 
     def _leave(self, name: str) -> None:
         """The pod is over, or no business of ours any more."""
@@ -242,7 +238,11 @@ class Mirror:
     def _renew_repulsion(self) -> None:
         """Running pods that keep others away came or went: everybody who waits is looked at."""
         self._repulsion = Repulsion(
-            self._repelling.items(),
+            (
+                (name, pod)
+                for name, pod in self._repelling.items()
+                if self._tracked[name].node in self._machines
+            ),
             {name_of(space): space.metadata.labels or {} for space in self.namespaces},
         )
         self._repulsion_stale = False
@@ -250,8 +250,21 @@ class Mirror:
             if known.node is None:
                 self._look_at_pod(name)
 
+    def _has_repelling(self, node: str) -> bool:
+        return any(name in self._repelling for name in self._on_node.get(node, ()))
+
     def _is_ours(self, pod: objects.Pod) -> bool:
         return scheduler_of(pod) in self._scheduler_names
+
+
+def _member(pod: objects.Pod, found: Task, *, running: bool) -> Member:
+    return Member(
+        task=found,
+        pod=pod,
+        running=running,
+        priority=pod.spec.priority or 0,
+        created_seconds=created_seconds(pod),
+    )
 
 
 def scheduler_of(pod: objects.Pod) -> str:
