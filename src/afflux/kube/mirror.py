@@ -70,7 +70,7 @@ class Mirror:
             if before is None or pod is None or before.task.id != placement.task.id:
                 continue
             self._track(name, Tracked(before.task, placement.machine, assumed=True))
-            # It stays among the groups until the watch confirms it: its place in the queue is there.
+            # Its place in the queue is kept among the groups until the watch confirms it.
             self.gathering.set(_member(pod, before.task, running=True))
 
     def unplaced(self, placement: Placement, refusal: str | None = None) -> None:
