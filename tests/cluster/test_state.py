@@ -11,7 +11,7 @@ from afflux.model.resources import LARGEST_AMOUNT
 from afflux.model.task import Task
 from oracles.building import machine, shape, task
 from oracles.random_clusters import Generator
-from oracles.scalar import World
+from oracles.scalar import World, unstated
 
 
 def agrees(state: State, world: World, gone: set[str]) -> None:
@@ -27,8 +27,9 @@ def agrees(state: State, world: World, gone: set[str]) -> None:
         for index, resource in enumerate(state.resource_names):
             used = sum(dict(t.shape.requests).get(resource, 0) for t, _, _ in here)
             assert int(state.used[row, index]) == used
-            assert int(state.capacity[row, index]) == capacity.get(resource, 0)
-            assert used == capacity.get(resource, 0) - rooms[name].free.get(resource, 0)
+            offered = capacity.get(resource, unstated(resource))
+            assert int(state.capacity[row, index]) == offered
+            assert used == offered - rooms[name].left(resource)
         assert list(state.free_devices[row]) == rooms[name].devices
         assert bool(state.present[row])
         assert bool(state.schedulable[row]) == (not world.machines[name].unschedulable)

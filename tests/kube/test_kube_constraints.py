@@ -124,16 +124,8 @@ def unsupported(field: str) -> str:
         ),
         ({"resourceClaims": [{"name": "gpu"}]}, unsupported("spec.resourceClaims")),
         (
-            {"containers": [{"ports": [{"containerPort": 80}, {"hostPort": 80}]}]},
-            unsupported("spec.containers[0].ports[1].hostPort"),
-        ),
-        (
-            {"containers": [{"ports": [{"containerPort": 80}]}], "hostNetwork": True},
-            unsupported("spec.containers[0].ports[0].containerPort on hostNetwork"),
-        ),
-        (
-            {"initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 1}]}]},
-            unsupported("spec.initContainers[0].ports[0].hostPort"),
+            {"containers": [{"ports": [{"hostPort": 80, "protocol": "QUIC"}]}]},
+            "spec.containers[0].ports[0].protocol: 'QUIC' is not supported",
         ),
         (
             {"schedulingGates": [{"name": "example.com/quota"}]},

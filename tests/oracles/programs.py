@@ -84,7 +84,7 @@ class Packing:
 
     def _limit(self) -> None:
         for (index, name), terms in self._asked.items():
-            self.program.row(None, self._rooms[index].free.get(name, 0), terms)
+            self.program.row(None, self._rooms[index].left(name), terms)
         for (index, device), terms in self._held.items():
             self.program.row(None, self._rooms[index].devices[device], terms)
 
@@ -142,7 +142,7 @@ def _most(room: Room, shape: Shape, count: int) -> int:
     if not room.fits(shape) or not admits(room.machine, shape):
         return 0
     for name, asked in shape.requests:
-        count = min(count, room.free.get(name, 0) // asked)
+        count = min(count, room.left(name) // asked)
     return count
 
 

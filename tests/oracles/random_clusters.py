@@ -6,6 +6,7 @@ from random import Random
 
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
+from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
@@ -33,6 +34,12 @@ TOLERATIONS = (
     Toleration("age", "Lt", "5", "NoSchedule"),
     Toleration(UNSCHEDULABLE_KEY, "Exists", effect="NoSchedule"),
 )
+PORTS = tuple(
+    HostPort(protocol, port, address)
+    for protocol, port in (("TCP", 80), ("TCP", 443), ("UDP", 80))
+    for address in (None, None, "10.0.0.1", "10.0.0.2", "::")
+)
+DRIVERS = ("disk.example.com", "file.example.com")
 LABELS = {"zone": ("a", "b", "c"), "disk": ("ssd", "hdd"), "rank": ("1", "2", "30", "x")}
 
 
@@ -85,6 +92,8 @@ class Generator:
         self.names = ["cpu", "memory"] + [n for n in list(SCALES)[2:] if rng.random() < 0.35]
         self.with_devices = rng.random() < 0.4
         self.constrained = rng.random() < 0.5
+        self.with_ports = rng.random() < 0.35
+        self.with_volumes = rng.random() < 0.35
         self.tightness = rng.choice((0.15, 0.3, 0.6))
         self.priorities = rng.choice(((0,), (0,), (0, 10), (-5, 0, 10)))
         self.gangs = rng.choice((0.0, 0.25, 0.6))
@@ -102,6 +111,8 @@ class Generator:
             for resource in self.names
             if resource != "example.com/rare" or rng.random() < 0.5
         }
+        if self.with_volumes:
+            capacity |= {attachments(d): rng.randint(1, 4) for d in DRIVERS if rng.random() < 0.6}
         capacity["pods"] = 110 if self.gangs_only else rng.choice((0, 1, 2, 3, 4, 6, 9, 110))
         labels = {k: rng.choice(v) for k, v in LABELS.items() if rng.random() < 0.6}
         constrained = self.constrained
@@ -134,6 +145,10 @@ class Generator:
                 requests[resource] = rng.randint(1, max(1, int(SCALES[resource] * self.tightness)))
         if rng.random() < 0.02:
             requests["example.com/nowhere"] = 1
+        if self.with_ports and rng.random() < 0.5:
+            requests |= port_requests(rng.sample(PORTS, rng.randint(1, 3)))
+        if self.with_volumes and rng.random() < 0.5:
+            requests[attachments(rng.choice(DRIVERS))] = rng.randint(1, 2)
         devices = None
         if self.with_devices and rng.random() < 0.6:
             devices = DeviceRequest(

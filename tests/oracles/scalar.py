@@ -75,6 +75,28 @@ def admits(machine: Machine, shape: Shape) -> bool:
     )
 
 
+def unstated(name: str) -> int:
+    """How much of a resource a machine has that does not mention it."""
+    if name.startswith("port/"):
+        return 1 if "@" in name else 2**20
+    return 2**31 if name.startswith("attach/") else 0
+
+
+def host_ports(shape: Shape) -> set[tuple[str, str]]:
+    """(protocol/port, address) pairs, the address * for all of them."""
+    asked = {name: amount for name, amount in shape.requests if name.startswith("port/")}
+    whole = {(name, "*") for name, amount in asked.items() if amount > 1}
+    return whole | {tuple(name.split("@")) for name in asked if "@" in name}
+
+
+def ports_clash(one: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> bool:
+    return any(
+        port == taken and (address == held or "*" in (address, held))
+        for port, address in one
+        for taken, held in other
+    )
+
+
 @dataclass
 class Room:
     """What is left on one machine."""
@@ -82,9 +104,19 @@ class Room:
     machine: Machine
     free: dict[str, int]
     devices: list[int]
+    ports: list[tuple[str, str]] = field(default_factory=list)
+
+    def left(self, name: str) -> int:
+        return self.free.get(name, unstated(name))
 
     def fits(self, shape: Shape) -> bool:
-        enough = all(self.free.get(name, 0) >= asked for name, asked in shape.requests)
+        if ports_clash(host_ports(shape), self.ports):
+            return False
+        enough = all(
+            self.left(name) >= asked
+            for name, asked in shape.requests
+            if not name.startswith("port/")
+        )
         if enough and shape.devices is not None:
             usable = [left for left in self.devices if left >= shape.devices.milli]
             return len(usable) >= shape.devices.count
@@ -92,9 +124,10 @@ class Room:
 
     def take(self, shape: Shape, devices: Iterable[int]) -> None:
         for name, asked in shape.requests:
-            self.free[name] = self.free.get(name, 0) - asked
+            self.free[name] = self.left(name) - asked
         for index in devices:
             self.devices[index] -= shape.devices.milli
+        self.ports += host_ports(shape)
 
 
 @dataclass
@@ -169,6 +202,8 @@ def broken_rules(
         count = wanted.count if wanted else 0
         if len(placement.devices) != count or len(set(placement.devices)) != count:
             wrong.append(f"{task.id} has the devices {placement.devices}")
+        if ports_clash(host_ports(task.shape), rooms[name].ports):
+            wrong.append(f"{task.id}: a port of {name} is taken")
         rooms[name].take(task.shape, placement.devices)
         asked |= {(name, resource) for resource, _ in task.shape.requests}
         wrong += [
@@ -176,7 +211,7 @@ def broken_rules(
             for i in placement.devices
             if rooms[name].devices[i] < 0
         ]
-    wrong += [f"{name} lacks {r}" for name, r in sorted(asked) if rooms[name].free.get(r, 0) < 0]
+    wrong += [f"{name} lacks {r}" for name, r in sorted(asked) if rooms[name].left(r) < 0]
     wrong += [f"{task} placed {times} times" for task, times in seen.items() if times != 1]
     for group in {group.name: group for group in groups.values()}.values():
         placed = sum(task.id in seen for task in group.tasks)
@@ -197,7 +232,7 @@ def fits_by_trial(rooms: dict[str, Room], shapes: list[Shape]) -> bool:
     for room in rooms.values():
         if not room.fits(shape) or not admits(room.machine, shape):
             continue
-        before = (dict(room.free), list(room.devices))
+        before = (dict(room.free), list(room.devices), list(room.ports))
         wanted = shape.devices
         choices = [()]
         if wanted is not None:
@@ -206,7 +241,11 @@ def fits_by_trial(rooms: dict[str, Room], shapes: list[Shape]) -> bool:
         for devices in choices:
             room.take(shape, devices)
             found = fits_by_trial(rooms, others)
-            room.free, room.devices = dict(before[0]), list(before[1])
+            room.free, room.devices, room.ports = (
+                dict(before[0]),
+                list(before[1]),
+                list(before[2]),
+            )
             if found:
                 return True
     return False

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from afflux.cluster.state import State
+from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.placement import Placement
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
+from afflux.model.task import Shape
 from afflux.plan.check import PlanError, check_plan
 from afflux.policies.policy import Policy
 from oracles.building import group, machine, shape, task
@@ -173,3 +175,28 @@ def test_a_machine_that_a_policy_of_somebody_else_refuses(state: State):
     check_plan(state, [single], placed(single), lambda _: [Policy()])
     with pytest.raises(PlanError, match="were not liked"):
         check_plan(state, [single], placed(single), lambda _: [Nowhere()])
+
+
+def test_a_port_is_given_once_unless_the_addresses_differ():
+    def on(address: str | None = None) -> Shape:
+        return shape(**port_requests([HostPort("TCP", 80, address)]))
+
+    state = State([machine("m"), machine("n")])
+    both = group("g", on("10.0.0.1"), on("10.0.0.2"))
+    check_plan(state, [both], placed(both))
+    state.place(task("running", on("10.0.0.1")), "m")
+    taken = r"m: node\(s\) didn't have free ports for the requested pod ports"
+    for one in (group("same", on("10.0.0.1")), group("all", on())):
+        refused(state, [one], placed(one), taken)
+    twice = group("twice", on(), on())
+    refused(State([machine("m")]), [twice], placed(twice), taken)
+    other = group("other", on("10.0.0.2"))
+    check_plan(state, [other], placed(other))
+
+
+def test_a_limit_on_attached_volumes_holds_where_it_is_stated():
+    volume = {attachments("disk.example.com"): 1}
+    pair = group("g", shape(**volume), shape(**volume))
+    limited = State([machine("m", **volume)])
+    refused(limited, [pair], placed(pair), r"m: node\(s\) exceed max volume count")
+    check_plan(State([machine("m")]), [pair], placed(pair))

@@ -7,6 +7,7 @@ import pytest
 from afflux.admit.strategies import fcfs
 from afflux.cluster.state import State
 from afflux.model import reason
+from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.selectors import NodeAffinity
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.plan.explain import verdicts, why_waiting
@@ -55,6 +56,32 @@ def test_every_resource_that_lacks_is_named_pods_first_then_cpu_memory_storage_o
         "Insufficient ephemeral-storage",
         "Insufficient example.com/gpu",
     )
+
+
+def test_a_taken_port_is_named_once_and_before_other_resources():
+    state = State([machine("m"), machine("n", cpu=9)])
+    state.place(task("web", shape(**port_requests([HostPort("TCP", 80)]))), "m")
+    state.place(task("local", shape(**port_requests([HostPort("TCP", 80, "10.0.0.1")]))), "n")
+    wanted = port_requests([HostPort("TCP", 80, "10.0.0.1"), HostPort("TCP", 81)])
+    taken = "node(s) didn't have free ports for the requested pod ports"
+    assert against(state, shape(cpu=5, **wanted)) == {"m": (taken,), "n": (taken,)}
+    free = port_requests([HostPort("TCP", 80, "10.0.0.2")])
+    assert against(state, shape(cpu=5, **free)) == {"m": (taken,), "n": ()}
+
+
+def test_a_full_attachment_limit_is_named_after_the_other_resources():
+    limited = {attachments("disk.example.com"): 1}
+    state = State([machine("m", cpu=1, **limited), machine("n", cpu=9, **limited)])
+    for name in ("m", "n"):
+        state.place(task(f"on-{name}", shape(**limited)), name)
+    assert against(state, shape(cpu=5, **limited)) == {
+        "m": ("Insufficient cpu",),
+        "n": ("node(s) exceed max volume count",),
+    }
+    assert against(state, shape(cpu=5, **{attachments("other"): 9})) == {
+        "m": ("Insufficient cpu",),
+        "n": (),
+    }
 
 
 def test_what_is_not_asked_for_never_lacks():

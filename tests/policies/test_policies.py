@@ -167,11 +167,9 @@ def test_room_is_how_many_fit_one_after_the_other(seed: int):
         lacking = fit.lacking(state.view().free, requests[number]).any(axis=1)
         for name, row in state.rows.items():
             room = world.rooms()[name]
-            assert bool(lacking[row]) == any(
-                room.free.get(r, 0) < asked for r, asked in of.requests
-            )
+            assert bool(lacking[row]) == any(room.left(r) < asked for r, asked in of.requests)
             assert (column[row] > 0) == room.fits(of)
-            counted = min(room.free.get(r, 0) // asked for r, asked in of.requests)
+            counted = min(room.left(r) // asked for r, asked in of.requests)
             assert table[number][row] == max(0, counted)
 
 

@@ -65,6 +65,14 @@ class Machines:
         """Capacity less use; negative where a machine is overcommitted."""
         return self._state.capacity[self._rows] - self._state.used[self._rows]
 
+    def free_of(self, columns: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The same for a few resources, by their places in the state's `resource_names`."""
+        capacity, used = self._state.capacity, self._state.used
+        if isinstance(self._rows, slice):
+            return capacity[self._rows][:, columns] - used[self._rows][:, columns]
+        cells = (self._rows[:, None], columns)
+        return capacity[cells] - used[cells]
+
     @property
     def free_devices(self) -> list[tuple[int, ...]]:
         """Free thousandths of every device."""
@@ -86,7 +94,7 @@ class Machines:
         return labels.by_taints(((t, verdict(t)) for t in labels.taint_sets), self._rows)
 
     def _column(self, table: NDArray[np.int64], resource: str) -> Column:
-        names = self._state.resource_names
-        if resource not in names:
+        column = self._state.amounts.index(resource)
+        if column is None:
             return np.zeros(self.count, np.int64)
-        return table[self._rows, names.index(resource)]
+        return table[self._rows, column]

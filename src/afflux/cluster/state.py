@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster.amounts import Amounts
 from afflux.cluster.labels import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.model.devices import choose_devices, take_devices
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
-from afflux.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from afflux.model.task import Shape, Task
 
 
@@ -32,10 +32,8 @@ class State:
     """Rows are machines; a row outlives its machine and is used again for the next one."""
 
     def __init__(self, machines: Iterable[Machine] = ()) -> None:
-        self.resource_names = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
         self.rows: dict[str, int] = {}
-        self.capacity: NDArray[np.int64] = np.zeros((0, 4), np.int64)
-        self.used: NDArray[np.int64] = np.zeros((0, 4), np.int64)
+        self.amounts = Amounts()
         self.running: NDArray[np.int64] = np.zeros(0, np.int64)
         self.changed: NDArray[np.int64] = np.zeros(0, np.int64)
         self.present: NDArray[np.bool_] = np.zeros(0, bool)
@@ -47,7 +45,6 @@ class State:
         self._machines: list[Machine | None] = []
         self._spare: list[int] = []
         self._held: dict[str, Held] = {}
-        self._requests: dict[Shape, NDArray[np.int64]] = {}
         for machine in machines:
             self.set_machine(machine)
 
@@ -74,18 +71,24 @@ class State:
         """Columns over these rows, or over all."""
         return Machines(self, slice(None) if rows is None else rows)
 
+    @property
+    def resource_names(self) -> list[str]:
+        """Every resource that has a column, in their order."""
+        return self.amounts.names
+
+    @property
+    def capacity(self) -> NDArray[np.int64]:
+        """What tasks may use together, per machine and resource."""
+        return self.amounts.capacity
+
+    @property
+    def used(self) -> NDArray[np.int64]:
+        """What running and assumed tasks have asked for, per machine and resource."""
+        return self.amounts.used
+
     def requests(self, shape: Shape) -> NDArray[np.int64]:
         """What a shape asks for, as a row in the order of `resource_names`."""
-        row = self._requests.get(shape)
-        if row is None or len(row) < len(self.resource_names):
-            indices = [(self._resource(name), amount) for name, amount in shape.requests]
-            row = np.zeros(len(self.resource_names), np.int64)
-            for index, amount in indices:
-                row[index] = amount
-            if len(self._requests) > 100_000:
-                self._requests.clear()
-            self._requests[shape] = row
-        return row
+        return self.amounts.requests(shape, self.present)
 
     def set_machine(self, machine: Machine) -> int:
         """Add a machine or replace what is known of it; what runs there stays."""
@@ -98,12 +101,11 @@ class State:
             self.free_devices[row] = machine.free_devices()
         else:
             self._resize_devices(row, machine)
-        for name, _ in machine.capacity:
-            self._resource(name)
-        self.capacity[row] = 0
-        for name, amount in machine.capacity:
-            self.capacity[row, self._resource(name)] = amount
+        self._sweep()
         self.present[row] = True
+        self.amounts.set_capacity(
+            row, [(self.amounts.column(n, self.present), a) for n, a in machine.capacity]
+        )
         self.schedulable[row] = not machine.unschedulable
         self._machines[row] = machine
         self.labels.set(row, machine)
@@ -117,8 +119,7 @@ class State:
         lost = [held.task for held in self._held.values() if held.row == row]
         for task in lost:
             del self._held[task.id]
-        self.capacity[row] = 0
-        self.used[row] = 0
+        self.amounts.clear(row)
         self.running[row] = 0
         self.present[row] = False
         self.schedulable[row] = False
@@ -137,6 +138,7 @@ class State:
         the tightest that fit.
         """
         row = self.rows[machine]
+        self._sweep()
         requests = self.requests(task.shape)  # may add a column to what is used
         if int((self.used[row] + requests).min()) < 0:
             raise InputError(f"{machine}: what its tasks ask for adds up to more than 64 bits hold")
@@ -182,21 +184,17 @@ class State:
         self.version += 1
         self.changed[row] = self.version
 
-    def _resource(self, name: str) -> int:
-        if name not in self.resource_names:
-            self.resource_names.append(name)
-            self.capacity = np.pad(self.capacity, ((0, 0), (0, 1)))
-            self.used = np.pad(self.used, ((0, 0), (0, 1)))
-        return self.resource_names.index(name)
+    def _sweep(self) -> None:
+        if self.amounts.wants_sweep:
+            self.amounts.sweep({name for _, m in self.machines() for name, _ in m.capacity})
 
     def _grow(self) -> int:
         row = len(self._machines)
         self._machines.append(None)
         self.free_devices.append(())
-        if row == len(self.capacity):
+        if row == len(self.running):
             more = max(64, row)
-            self.capacity = np.pad(self.capacity, ((0, more), (0, 0)))
-            self.used = np.pad(self.used, ((0, more), (0, 0)))
+            self.amounts.grow(more)
             self.running = np.pad(self.running, (0, more))
             self.changed = np.pad(self.changed, (0, more))
             self.present = np.pad(self.present, (0, more))

@@ -6,12 +6,13 @@ from functools import lru_cache
 
 from afflux.kube import objects
 from afflux.kube.complaints import shown
+from afflux.kube.host_ports import host_port_requests
 from afflux.kube.node_affinity import UnusableError, node_affinity, tolerations
 from afflux.kube.pod_requests import in_units, nanos, requests
 from afflux.kube.unsupported import first_unsupported
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
-from afflux.model.resources import Resources
+from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
@@ -60,14 +61,18 @@ def task(pod: objects.Pod) -> Task:
     if not spec.containers:
         raise InputError("spec.containers: missing, expected at least one container")
     blocked = None if is_bound(pod) else first_unsupported(spec)
-    affinity, tolerated = ANYWHERE, ()
+    affinity, tolerated, implied = ANYWHERE, (), {}
     try:
+        implied = host_port_requests(spec)
         affinity = node_affinity(spec)
         tolerated = tolerations(spec.tolerations) if spec.tolerations else ()
     except UnusableError as error:
         if not is_bound(pod):
             blocked = blocked or str(error)
-    shape = _shape(requests(pod), affinity, tolerated)
+    asked = requests(pod)
+    if implied:
+        asked = resources((*asked, *implied.items()))
+    shape = _shape(asked, affinity, tolerated)
     return Task(id=pod.metadata.uid or name, name=name, shape=shape, blocked=blocked)
 
 

@@ -155,6 +155,8 @@ class ContainerResources(Fields, frozen=True, gc=False):
 class ContainerPort(Fields, frozen=True, gc=False):
     container_port: Port | None = None
     host_port: Port | None = None
+    host_ip: str | None = msgspec.field(name="hostIP", default=None)
+    protocol: str | None = None
 
 
 class RestartRule(Fields, frozen=True, gc=False):

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from afflux.kube import objects
 from afflux.kube.complaints import shown
-from afflux.kube.pod_requests import is_sidecar
 
 # Volumes that no plugin of kube-scheduler looks at. Claims are bound to places, some disks can be
 # mounted only once, and disks with a CSI migration count towards a node's limit: all others wait.
@@ -61,7 +60,6 @@ def _unsupported_fields(spec: objects.PodSpec) -> Iterator[str]:
     if spec.resource_claims:
         yield "spec.resourceClaims"
     yield from _volumes(spec)
-    yield from _host_ports(spec)
     yield from _declared_features(spec)
 
 
@@ -81,18 +79,3 @@ def _volumes(spec: objects.PodSpec) -> Iterator[str]:
         for kind, content in volume.items():
             if kind != "name" and kind not in _FREE_VOLUMES and bytes(content) != _NULL:
                 yield f"spec.volumes[{index}].{kind if kind.isalnum() else shown(kind)}"
-
-
-def _host_ports(spec: objects.PodSpec) -> Iterator[str]:
-    for field, containers in (
-        ("containers", spec.containers or ()),
-        ("initContainers", spec.init_containers or ()),
-    ):
-        for index, container in enumerate(containers):
-            if field == "initContainers" and not is_sidecar(container):
-                continue
-            for place, port in enumerate(container.ports or ()):
-                if port.host_port:
-                    yield f"spec.{field}[{index}].ports[{place}].hostPort"
-                elif spec.host_network and port.container_port:
-                    yield f"spec.{field}[{index}].ports[{place}].containerPort on hostNetwork"

@@ -3,18 +3,25 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from afflux.model.implied import is_attachment, is_port
 from afflux.model.resources import PODS
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+PORTS = "node(s) didn't have free ports for the requested pod ports"
+ATTACHMENTS = "node(s) exceed max volume count"
 DEVICES = "Insufficient devices"
 NO_MACHINES = "no nodes available to schedule pods"
 
 
 def insufficient(resource: str) -> str:
     """The reason for a resource of which too little is left."""
-    return "Too many pods" if resource == PODS else f"Insufficient {resource}"
+    if resource == PODS:
+        return "Too many pods"
+    if is_port(resource):
+        return PORTS
+    return ATTACHMENTS if is_attachment(resource) else f"Insufficient {resource}"
 
 
 def summary(reasons_by_machine: Iterable[Iterable[str]]) -> str:

@@ -81,7 +81,8 @@ class Pricing:
     def _ask(self, shape: Shape, machines: Machines) -> Prices:
         # First what it asks for: a resource that nobody has named yet becomes a column.
         requests = self._state.requests(shape)
-        room = fit.room(machines.free, requests)
+        asked = np.flatnonzero(requests)
+        room = fit.room(machines.free_of(asked), requests[asked])
         if shape.devices is not None:
             np.minimum(room, fit.device_room(machines.free_devices, shape.devices), out=room)
         room[~admitted_by(self.policies_of(shape), shape, machines)] = 0

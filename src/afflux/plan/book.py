@@ -26,12 +26,16 @@ class Book:
 
     def __init__(self, state: State, shapes: Sequence[Shape], prices: Sequence[Prices]) -> None:
         self.shapes = list(shapes)
-        self.requests: Table = np.array([state.requests(shape) for shape in shapes])
+        requests = np.array([state.requests(shape) for shape in shapes])
+        # Ports that other tasks have taken need no account here: there may be hundreds of them.
+        columns = np.flatnonzero(state.amounts.stated_columns() | requests.any(axis=0))
         view = state.view()
-        self.free: Table = view.free
+        self.requests: Table = requests[:, columns]
+        self.free: Table = view.free_of(columns)
         self.free_devices = list(view.free_devices)
         # What one unit of each resource weighs when sizes are compared.
-        self.scale: NDArray[np.float64] = np.maximum(view.capacities.max(axis=0, initial=1), 1)
+        largest = view.capacities[:, columns].max(axis=0, initial=1)
+        self.scale: NDArray[np.float64] = np.maximum(largest, 1)
         self.room: Table = np.array([price.room for price in prices]).reshape(len(shapes), -1)
         self.cost: Table = np.array([price.cost for price in prices]).reshape(len(shapes), -1)
         # A machine never has more room than at the start: what moves is what was placed here.

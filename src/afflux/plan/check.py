@@ -13,9 +13,9 @@ import numpy as np
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
+from afflux.model.implied import capacity_of
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
-from afflux.model.resources import amount_of
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
 from afflux.model.task import Shape
 from afflux.policies.policy import PoliciesOf, no_policies
@@ -123,8 +123,8 @@ def _check_sums(state: State, name: str, sums: dict[str, int]) -> None:
     row = state.rows[name]
     machine = state.machine(row)
     for resource, amount in sums.items():
-        capacity = amount_of(machine.capacity, resource) if machine else 0
-        names = state.resource_names
-        used = int(state.used[row, names.index(resource)]) if resource in names else 0
+        capacity = capacity_of(machine.capacity, resource) if machine else 0
+        column = state.amounts.index(resource)
+        used = int(state.used[row, column]) if column is not None else 0
         if used + amount > capacity:
             raise PlanError(f"{name}: {reason.insufficient(resource)}")

@@ -1,51 +1,63 @@
 """Why a task waits: per machine, and in one sentence.
 
 Each machine is judged alone, as the cluster stands now, in the order in which kube-scheduler asks:
-the first constraint that refuses gives its reason, and resources give one for each that lacks.
+the first constraint that refuses gives its reason, host ports come before the other resources, and
+those give a reason for each that lacks.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
+from afflux.cluster.machines import BoolColumn
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
+from afflux.model.implied import is_attachment, is_port
 from afflux.model.resources import PODS
 from afflux.model.task import Shape
 from afflux.policies import fit
 from afflux.policies.policy import PoliciesOf
 
 Verdicts = dict[str, tuple[str, ...]]
+# Reasons that are given together, each with the machines it speaks against.
+Stage = list[tuple[str, BoolColumn]]
 
 
 def verdicts(state: State, policies_of: PoliciesOf, shape: Shape) -> Verdicts:
     """The reasons against each machine, by name; none where the task would fit."""
+    stages = _stages(state, policies_of, shape)
+    answers: Verdicts = {}
+    for row, machine in state.machines():
+        found: dict[str, None] = {}
+        for stage in stages:
+            found = dict.fromkeys(why for why, refused in stage if refused[row])
+            if found:
+                break
+        answers[machine.name] = tuple(found)
+    return answers
+
+
+def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     machines = state.view()
     # First what it asks for: a resource that nobody has named yet becomes a column.
     requests = state.requests(shape)
-    lacking = fit.lacking(machines.free, requests)
-    refused: list[tuple[str, np.ndarray]] = [
-        (policy.reason, ~policy.admits(shape, machines)) for policy in policies_of(shape)
-    ]
-    no_devices = (
-        fit.device_room(machines.free_devices, shape.devices) == 0
-        if shape.devices is not None
-        else np.zeros(len(machines), bool)
-    )
-    answers: Verdicts = {}
-    for row, machine in state.machines():
-        first = next((why for why, column in refused if column[row]), None)
-        if first is not None:
-            answers[machine.name] = (first,)
-            continue
-        names = [state.resource_names[i] for i in np.flatnonzero(lacking[row])]
-        # Pods first, then as the resources are known: the order of kube-scheduler's messages.
-        reasons = [reason.insufficient(name) for name in sorted(names, key=lambda n: n != PODS)]
-        if no_devices[row]:
-            reasons.append(reason.DEVICES)
-        answers[machine.name] = tuple(reasons)
-    return answers
+    asked = np.flatnonzero(requests)
+    lacking = fit.lacking(machines.free_of(asked), requests[asked])
+    ports: Stage = []
+    resources: Stage = []
+    volumes: Stage = []
+    for index, column in enumerate(asked):
+        name = state.resource_names[column]
+        chosen = ports if is_port(name) else volumes if is_attachment(name) else resources
+        chosen.append((reason.insufficient(name), lacking[:, index]))
+    # Pods first, then as the resources are known: the order of kube-scheduler's messages.
+    resources.sort(key=lambda entry: entry[0] != reason.insufficient(PODS))
+    if shape.devices is not None:
+        no_devices = fit.device_room(machines.free_devices, shape.devices) == 0
+        resources.append((reason.DEVICES, no_devices))
+    refused = [[(p.reason, ~p.admits(shape, machines))] for p in policies_of(shape)]
+    return [*refused, ports, resources, volumes]
 
 
 def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) -> dict[str, str]:

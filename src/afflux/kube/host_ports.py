@@ -1,0 +1,50 @@
+"""Host ports: which ports of its machine a pod takes.
+
+As in kube-scheduler: containers and sidecars count, other init containers do not; a port without a
+protocol is TCP's; no address and 0.0.0.0 stand for every address, while "::" is an address like
+any other. On the host's network the API server makes each container port a host port.
+"""
+
+from collections.abc import Iterator
+
+from afflux.kube import objects
+from afflux.kube.complaints import shown
+from afflux.kube.node_affinity import UnusableError
+from afflux.kube.pod_requests import is_sidecar
+from afflux.model.implied import HostPort, port_requests
+
+_PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
+_EVERY_ADDRESS = frozenset({None, "", "0.0.0.0"})  # noqa: S104 - a value to compare with
+
+
+def host_port_requests(spec: objects.PodSpec) -> dict[str, int]:
+    """What the pod's host ports add to what it asks for; nothing for most pods."""
+    ports: list[HostPort] | None = None
+    for container in spec.containers or ():
+        if container.ports:
+            ports = list(_host_ports(spec))
+            break
+    else:
+        if spec.init_containers:
+            ports = list(_host_ports(spec))
+    return port_requests(ports) if ports else {}
+
+
+def _host_ports(spec: objects.PodSpec) -> Iterator[HostPort]:
+    for field, containers in (
+        ("containers", spec.containers or ()),
+        ("initContainers", spec.init_containers or ()),
+    ):
+        for index, container in enumerate(containers):
+            if field == "initContainers" and not is_sidecar(container):
+                continue
+            for place, stated in enumerate(container.ports or ()):
+                number = stated.host_port or (stated.container_port if spec.host_network else 0)
+                if not number:
+                    continue
+                protocol = stated.protocol or "TCP"
+                if protocol not in _PROTOCOLS:
+                    path = f"spec.{field}[{index}].ports[{place}].protocol"
+                    raise UnusableError(f"{path}: {shown(protocol)} is not supported")
+                every = stated.host_ip in _EVERY_ADDRESS
+                yield HostPort(protocol, number, None if every else stated.host_ip)

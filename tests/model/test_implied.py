@@ -1,0 +1,80 @@
+"""Host ports and attachments as resources: who clashes with whom, what a machine has unsaid."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afflux.model.implied import (
+    UNLIMITED_ATTACHMENTS,
+    HostPort,
+    attachments,
+    capacity_of,
+    implied_capacity,
+    port_requests,
+)
+from afflux.model.resources import resources
+
+ports = st.builds(
+    HostPort,
+    st.sampled_from(("TCP", "UDP")),
+    st.sampled_from((80, 443)),
+    st.sampled_from((None, "10.0.0.1", "10.0.0.2", "::")),
+)
+
+
+def clash(one: HostPort, other: HostPort) -> bool:
+    """The rule as kube-scheduler states it."""
+    if (one.protocol, one.port) != (other.protocol, other.port):
+        return False
+    return one.address is None or other.address is None or one.address == other.address
+
+
+@given(st.lists(st.lists(ports, max_size=4), max_size=6))
+def test_tasks_fit_together_exactly_if_no_two_of_their_ports_clash(tasks: list[list[HostPort]]):
+    asked = [port_requests(of) for of in tasks]
+    names = {name for each in asked for name in each}
+    fits = all(sum(each.get(n, 0) for each in asked) <= implied_capacity(n) for n in names)
+    assert fits == (
+        not any(
+            clash(one, other)
+            for number, mine in enumerate(tasks)
+            for theirs in tasks[number + 1 :]
+            for one, other in product(mine, theirs)
+        )
+    )
+
+
+@given(st.lists(ports, max_size=5), st.randoms())
+def test_neither_order_nor_repetition_matters(wanted: list[HostPort], rng):
+    again = [*wanted, *wanted]
+    rng.shuffle(again)
+    assert resources(port_requests(again)) == resources(port_requests(wanted))
+
+
+def test_a_port_on_every_address_includes_each_single_one():
+    everywhere = HostPort("TCP", 80)
+    assert port_requests([everywhere, HostPort("TCP", 80, "10.0.0.1")]) == port_requests(
+        [everywhere]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [
+        ("cpu", 0),
+        ("example.com/port", 0),
+        (attachments("disk.example.com"), UNLIMITED_ATTACHMENTS),
+        *((name, 1) for name in port_requests([HostPort("TCP", 80, "::")]) if "@" in name),
+    ],
+)
+def test_what_a_machine_has_without_stating_it(name: str, amount: int):
+    assert implied_capacity(name) == amount
+    assert capacity_of((("cpu", 0),), name) == amount
+
+
+def test_a_stated_limit_counts_even_if_it_is_nothing():
+    disk = attachments("disk.example.com")
+    assert capacity_of(((disk, 3),), disk) == 3
+    assert capacity_of(((disk, 0),), disk) == 0
