@@ -32,6 +32,10 @@ LONGEST_REFUSAL_SECONDS = 60.0
 class Preparing(Protocol):
     """What has to be done for a pod on its node before it is bound."""
 
+    def concerns(self, pod: objects.Pod) -> bool:
+        """Whether there is anything to do for this pod."""
+        ...
+
     async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
         """Do it; why it is impossible, None if it is done."""
         ...
@@ -81,7 +85,6 @@ class Binding:
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
         self._emptied.set()
-        self._side_tasks: set[asyncio.Task[None]] = set()
         self.in_flight = 0
 
     def start(self, placements: Sequence[Placement]) -> None:
@@ -104,9 +107,9 @@ class Binding:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._parallelism):
-                workers.create_task(self._work())
+                workers.create_task(self._work(workers))
 
-    async def _work(self) -> None:
+    async def _work(self, workers: asyncio.TaskGroup) -> None:
         while True:
             while not self._waiting:
                 self._filled.clear()
@@ -114,11 +117,9 @@ class Binding:
                 await self._filled.wait()
             placement = self._waiting.popleft()
             pod = self._mirror.pending(placement.task)
-            if pod is not None and pod.spec.volumes:
+            if pod is not None and self._preparing.concerns(pod):
                 # Disks may take minutes to be made; nobody else waits for that.
-                task = asyncio.create_task(self._prepare_and_bind(pod, placement))
-                self._side_tasks.add(task)
-                task.add_done_callback(self._side_tasks.discard)
+                workers.create_task(self._prepare_and_bind(pod, placement))
             else:
                 await self._bind(placement)
 
