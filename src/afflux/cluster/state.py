@@ -138,11 +138,16 @@ class State:
         the tightest that fit.
         """
         row = self.rows[machine]
+        held = self._held.get(task.id)
+        same = held is not None and held.row == row and held.task.shape.takes_as(task.shape)
+        if held is not None and same and devices in (None, held.devices):
+            # A placement that was assumed is confirmed: nothing has changed there.
+            self._held[task.id] = Held(task, row, held.devices)
+            return
         self._sweep()
         requests = self.requests(task.shape)  # may add a column to what is used
         if int((self.used[row] + requests).min()) < 0:
             raise InputError(f"{machine}: what its tasks ask for adds up to more than 64 bits hold")
-        held = self._held.get(task.id)
         if held is not None:
             same = held.row == row and held.task.shape.devices == task.shape.devices
             if devices is None and same:
