@@ -13,6 +13,7 @@ from aiohttp import web
 
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
+from afflux.kube.api.credentials import ANONYMOUS, Credentials
 
 AUTHORITY = trustme.CA()
 AUTHORITY_PEM = AUTHORITY.cert_pem.bytes()
@@ -92,9 +93,15 @@ def connection_to(port: int, **fields: Any) -> Connection:
 
 
 @asynccontextmanager
-async def client_of(handler: Handler, **options: Any) -> AsyncIterator[Api]:
+async def client_of(
+    handler: Handler,
+    context: ssl.SSLContext | None = None,
+    credentials: Credentials = ANONYMOUS,
+    **options: Any,
+) -> AsyncIterator[Api]:
     """A server and a client of it."""
-    async with serving(handler) as connection, Api(connection, **options) as api:
+    fields = {"credentials": credentials}
+    async with serving(handler, context, **fields) as made, Api(made, **options) as api:
         yield api
 
 
