@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--scheduler", action="store_true", help="with kube-scheduler, the peer")
     parser.add_argument("--helm", action="store_true", help="build helm too, and say where it is")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         helm = build_helm() if arguments.helm else None
         began = time.monotonic()

@@ -123,6 +123,12 @@ class Components:
             "tls-cert-file": str(server.certificate),
             "tls-private-key-file": str(server.key),
             "client-ca-file": authority,
+            # Other programs look this up to know whom a front proxy would speak for: nobody here.
+            "requestheader-client-ca-file": authority,
+            "requestheader-allowed-names": "nobody",
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "authorization-mode": "Node,RBAC",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(server.key),

@@ -213,9 +213,8 @@ def test_a_claim_gets_its_volume_when_its_machine_is_chosen(cluster: ControlPlan
 def test_emptying_leaves_nothing_of_a_test(cluster: ControlPlane) -> None:
     (machine,) = cluster.create_nodes(1)
     cluster.create_namespace("work")
-    held = pod("held") | {}
-    held["metadata"]["finalizers"] = ["testbed.afflux.dev/never"]
     cluster.kubectl("create", "deployment", "web", "-n", "work", "--image=none", "--replicas=3")
+    cluster.kubectl("create", "configmap", "mine", "-n", "work")
     cluster.kubectl("create", "priorityclass", "urgent", "--value=10")
     cluster.wait_until(lambda: len(cluster.pods("work")) == 3, "the deployment's pods")
     cluster.create_pods([pod("bound"), pod("waiting")])
@@ -224,6 +223,9 @@ def test_emptying_leaves_nothing_of_a_test(cluster: ControlPlane) -> None:
     assert cluster.pods() == cluster.nodes() == []
     namespaces = {item["metadata"]["name"] for item in cluster.api.list("/api/v1/namespaces")}
     assert "work" not in namespaces
+    # The namespace was not merely hidden: its content does not come back with its name.
+    cluster.kubectl("create", "namespace", "work")
+    assert "mine" not in cluster.kubectl("get", "configmaps", "-n", "work")
     assert verdict.bindings(cluster) == []
 
 
