@@ -40,6 +40,7 @@ rust: setup-dev ## Tests of the Rust crates
 	cargo test --workspace --exclude afflux-py --locked --release --quiet
 
 pytest: setup-dev ## Tests in Python
+	@$(RUN)/python -m testbed --build
 	$(RUN)/pytest -n auto --dist loadgroup
 
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time

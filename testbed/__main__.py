@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from testbed.building import build_helm
+from testbed.building import build, build_helm
 from testbed.control_plane import ControlPlane
 from testbed.processes import StartError
 from testbed.toolchain import BuildError
@@ -16,21 +16,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m testbed", description=__doc__)
     parser.add_argument("--nodes", type=int, default=10, help="machines to begin with (10)")
     parser.add_argument("--scheduler", action="store_true", help="with kube-scheduler, the peer")
-    parser.add_argument("--helm", action="store_true", help="build helm too, and say where it is")
+    parser.add_argument("--build", action="store_true", help="build everything, and no more")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        helm = build_helm() if arguments.helm else None
+        binaries, helm = build(), build_helm()
+        if arguments.build:
+            return 0
         began = time.monotonic()
-        with ControlPlane() as plane:
+        with ControlPlane(binaries=binaries) as plane:
             plane.create_nodes(arguments.nodes)
             if arguments.scheduler:
                 plane.start_scheduler()
             print(f"# ready after {time.monotonic() - began:.1f} s; logs in {plane.log('').parent}")
             print(f"export KUBECONFIG={plane.kubeconfig}")
             print(f"alias kubectl={plane.binaries['kubectl']}")
-            if helm:
-                print(f"alias helm={helm}")
+            print(f"alias helm={helm}")
             print("# Ctrl-C ends it", flush=True)
             signal.pause()
     except KeyboardInterrupt:
