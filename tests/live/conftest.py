@@ -13,6 +13,7 @@ from testbed import ControlPlane
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here waits for real programs: slow, and together."""
     for item in items:
