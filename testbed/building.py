@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +80,7 @@ def _compile(
     built = subprocess.run(
         [go.path, "build", *FLAGS, "-o", f"{partial}/", *packages],
         cwd=module,
-        env=environment(go),
+        env=environment(),
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -103,7 +103,7 @@ def _digest(files: Sequence[Path], go: Go) -> str:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Generator[None]:
     """Whoever comes second waits, and finds everything built."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

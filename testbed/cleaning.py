@@ -1,11 +1,16 @@
 """Back to an empty cluster, in the order in which things hold on to each other."""
 
 import time
+from collections.abc import Iterable
 
 from testbed.api import Api, ApiError, Manifest
 
-# What makes pods goes before the pods, or they come back.
-OWNERS = (
+NAMESPACES = "/api/v1/namespaces"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+# What makes pods goes before the pods, or they come back. Claims are held by pods, volumes by
+# claims; controllers let go of them a moment later.
+PATHS = (
     "/apis/apps/v1/deployments",
     "/apis/apps/v1/statefulsets",
     "/apis/apps/v1/daemonsets",
@@ -13,10 +18,7 @@ OWNERS = (
     "/apis/batch/v1/cronjobs",
     "/apis/batch/v1/jobs",
     "/api/v1/replicationcontrollers",
-)
-PODS = "/api/v1/pods"
-# Claims are held by pods, volumes by claims; controllers let go of them a moment later.
-REST = (
+    "/api/v1/pods",
     "/apis/policy/v1/poddisruptionbudgets",
     "/api/v1/persistentvolumeclaims",
     "/api/v1/persistentvolumes",
@@ -26,74 +28,99 @@ REST = (
     "/apis/storage.k8s.io/v1/csidrivers",
     "/apis/storage.k8s.io/v1/storageclasses",
     "/api/v1/nodes",
-    "/apis/coordination.k8s.io/v1/leases",
-    "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "/apis/events.k8s.io/v1/events",
+    LEASES,
+    PRIORITY_CLASSES,
     "/api/v1/resourcequotas",
     "/api/v1/limitranges",
+    "/apis/events.k8s.io/v1/events",
 )
-NAMESPACES = "/api/v1/namespaces"
 KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 PATIENCE_SECONDS = 120.0
 
 
 def delete_everything(api: Api) -> None:
     """Delete what tests make, and wait until it is gone."""
+    # First of all: in a namespace that is going, nobody can make anything new.
+    namespaces = [
+        name for item in api.list(NAMESPACES) if (name := _name(item)) not in KEPT_NAMESPACES
+    ]
+    for name in namespaces:
+        _delete(api, f"{NAMESPACES}/{name}")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while left := _sweep(api):
         if time.monotonic() > deadline:
-            raise TimeoutError(
-                f"after {PATIENCE_SECONDS:g} s there are still {', '.join(sorted(left)[:20])}"
-            )
+            raise TimeoutError(f"after {PATIENCE_SECONDS:g} s there is still {', '.join(left[:9])}")
         time.sleep(0.05)
+    if namespaces:
+        _finish(api, namespaces)
 
 
-def _sweep(api: Api) -> set[str]:
+def _sweep(api: Api) -> list[str]:
     """Delete what is there; what was found."""
-    found: set[str] = set()
-    for path in (*OWNERS, PODS, *REST, NAMESPACES):
+    found: list[str] = []
+    for path in PATHS:
         items = [item for item in api.list(path) if not _kept(path, item)]
-        found |= {f"{path}/{item['metadata']['name']}" for item in items}
-        _delete(api, path, items)
+        found += [f"{path}/{_name(item)}" for item in items]
+        for target in _targets(path, items):
+            _delete(api, target)
     return found
 
 
-def _delete(api: Api, path: str, items: list[Manifest]) -> None:
+def _targets(path: str, items: Iterable[Manifest]) -> list[str]:
+    """What to delete: whole collections, or one by one where some of the kind have to stay."""
     prefix, _, resource = path.rpartition("/")
-    standing = [item for item in items if path == PODS or not _leaving(item)]
-    if path in (NAMESPACES, "/apis/coordination.k8s.io/v1/leases") or _kinds_kept(path):
-        # Here some have to stay: one by one.
-        paths = [_path_of(prefix, resource, item) for item in standing]
-    else:
-        paths = sorted({_path_of(prefix, resource, item, whole=True) for item in standing})
-    for target in paths:
-        try:
-            api.delete(target, gracePeriodSeconds=0, propagationPolicy="Background")
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
-
-
-def _path_of(prefix: str, resource: str, item: Manifest, *, whole: bool = False) -> str:
-    namespace = item["metadata"].get("namespace")
-    path = f"{prefix}/namespaces/{namespace}/{resource}" if namespace else f"{prefix}/{resource}"
-    return path if whole else f"{path}/{item['metadata']['name']}"
-
-
-def _leaving(item: Manifest) -> bool:
-    return "deletionTimestamp" in item["metadata"]
-
-
-def _kinds_kept(path: str) -> bool:
-    return path.endswith("/priorityclasses")
+    targets: set[str] = set()
+    for item in items:
+        namespace = item["metadata"].get("namespace")
+        collection = f"{prefix}/namespaces/{namespace}/{resource}" if namespace else path
+        some_stay = path in (LEASES, PRIORITY_CLASSES)
+        targets.add(f"{collection}/{_name(item)}" if some_stay else collection)
+    return sorted(targets)
 
 
 def _kept(path: str, item: Manifest) -> bool:
-    name: str = item["metadata"]["name"]
-    if path == NAMESPACES:
-        return name in KEPT_NAMESPACES
-    if path.endswith("/priorityclasses"):
-        return name.startswith("system-")
-    if path.endswith("/leases"):
-        return name.startswith("apiserver-")  # each API server says with it that it is alive
-    return False
+    if path == PRIORITY_CLASSES:
+        return _name(item).startswith("system-")
+    # By these leases each API server says that it is alive.
+    return path == LEASES and _name(item).startswith("apiserver-")
+
+
+def _finish(api: Api, namespaces: Iterable[str]) -> None:
+    """Empty and end namespaces ourselves: their controller waits five seconds before it begins."""
+    kinds = _kinds(api)
+    for namespace in namespaces:
+        for prefix, resource in kinds:
+            _delete(api, f"{prefix}/namespaces/{namespace}/{resource}")
+        end = {"metadata": {"name": namespace}, "spec": {"finalizers": list[str]()}}
+        try:
+            api.request("PUT", f"{NAMESPACES}/{namespace}/finalize", end)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def _kinds(api: Api) -> list[tuple[str, str]]:
+    """Every kind that lives in a namespace and can be deleted at one go: prefix and name."""
+    groups = ["/api/v1"]
+    groups += [
+        f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.get("/apis")["groups"]
+    ]
+    return [
+        (group, resource["name"])
+        for group in groups
+        for resource in api.get(group)["resources"]
+        if resource["namespaced"] and "deletecollection" in resource["verbs"]
+    ]
+
+
+def _delete(api: Api, path: str) -> None:
+    try:
+        api.delete(path, gracePeriodSeconds=0, propagationPolicy="Background")
+    except ApiError as error:
+        # 404: somebody was faster. 409: it is already going.
+        if error.status not in (404, 409):
+            raise
+
+
+def _name(item: Manifest) -> str:
+    return item["metadata"]["name"]

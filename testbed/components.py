@@ -17,6 +17,8 @@ API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 MACHINES = "machines"
+NAMES = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, MACHINES)
+ETCD_PEER = "etcd-peer"
 
 # Below the range from which the kernel takes the ports of outgoing connections. A client that keeps
 # calling a killed server could otherwise be given that very port, and talk to itself.
@@ -67,7 +69,8 @@ class Components:
         self.directory = directory
         self._binaries = binaries
         self._options = options
-        self._ports = dict(zip(("peer", *_NAMES), _free_ports(len(_NAMES) + 1), strict=True))
+        names: list[str] = [*NAMES, ETCD_PEER]
+        self._ports = dict(zip(names, _free_ports(len(names)), strict=True))
         self.authority = Authority(directory / "pki")
         self.server = self.authority.server("server")
         self.admin = self.authority.client("admin", "system:masters")
@@ -83,7 +86,7 @@ class Components:
     def etcd(self) -> Program:
         """The store. TLS both ways: what it holds is not for every process on the machine."""
         client = f"https://127.0.0.1:{self._ports[ETCD]}"
-        peer = f"https://127.0.0.1:{self._ports['peer']}"
+        peer = f"https://127.0.0.1:{self._ports[ETCD_PEER]}"
         authority = str(self.authority.certificate)
         flags = {
             "name": "testbed",
@@ -120,6 +123,12 @@ class Components:
             "tls-cert-file": str(server.certificate),
             "tls-private-key-file": str(server.key),
             "client-ca-file": authority,
+            # Other programs look this up to know whom a front proxy would speak for: nobody here.
+            "requestheader-client-ca-file": authority,
+            "requestheader-allowed-names": "nobody",
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "authorization-mode": "Node,RBAC",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(server.key),
@@ -226,9 +235,6 @@ class Components:
     ) -> Program:
         command = [self._binaries[name], *(f"--{flag}={value}" for flag, value in flags.items())]
         return Program(name, [*command, *more], ready_url, self.log(name))
-
-
-_NAMES = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, MACHINES)
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:

@@ -115,10 +115,9 @@ class Running:
         raise self._error(f"is not ready after {seconds:g} s ({answer})")
 
     def _error(self, what: str) -> StartError:
-        program = self.program
-        return StartError(
-            f"{program.name} {what}; the end of its log, {program.log}:\n{tail(program.log)}"
-        )
+        # Not where the log is: with the control plane, it is gone when anybody reads this.
+        name, log = self.program.name, self.program.log
+        return StartError(f"{name} {what}; the end of its log:\n{tail(log)}")
 
 
 def tail(log: Path, lines: int = TAIL_LINES) -> str:

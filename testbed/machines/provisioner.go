@@ -19,6 +19,7 @@ import (
 
 const (
 	provisionerName = "testbed.afflux.dev/disk"
+	driverName      = "disk.testbed.afflux.dev" // a driver's name is a domain, without a path
 	selectedNode    = "volume.kubernetes.io/selected-node"
 	asksForVolume   = "volume.kubernetes.io/storage-provisioner"
 	provisionedBy   = "pv.kubernetes.io/provisioned-by"
@@ -167,7 +168,7 @@ func volumeFor(
 			},
 			PersistentVolumeSource: v1.PersistentVolumeSource{
 				CSI: &v1.CSIPersistentVolumeSource{
-					Driver: provisionerName, VolumeHandle: string(claim.UID),
+					Driver: driverName, VolumeHandle: string(claim.UID),
 				},
 			},
 		},
