@@ -14,7 +14,7 @@ from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
-from afflux.model.taints import Taint, Toleration
+from afflux.model.taints import NOT_READY_KEY, UNREACHABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape, Task
 
 _RFC3339 = re.compile(
@@ -34,13 +34,28 @@ def machine(node: objects.Node) -> Machine:
         path, offered = "status.allocatable", status.allocatable
     else:
         path, offered = "status.capacity", status.capacity or {}
+    taints = tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ()))
     return Machine(
         name=node.metadata.name or "",
         capacity=in_units(nanos(offered, path), path),
         labels=node.metadata.labels or {},
-        taints=tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ())),
+        taints=taints + _not_ready(status, taints),
         unschedulable=bool(spec.unschedulable),
     )
+
+
+def _not_ready(status: objects.NodeStatus, taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """The taint that a node which is not ready is about to get, if it has not got it yet.
+
+    The controller that writes it comes a little later; nothing should start there meanwhile. A
+    node that says nothing about being ready is taken to be.
+    """
+    ready = next((c.status for c in status.conditions or () if c.type == "Ready"), "True")
+    if ready == "True":
+        return ()
+    taint = Taint(NOT_READY_KEY if ready == "False" else UNREACHABLE_KEY, "NoSchedule")
+    known = any(t.key == taint.key and t.effect == taint.effect for t in taints)
+    return () if known else (taint,)
 
 
 def _taint(stated: objects.Taint, path: str) -> Taint:

@@ -34,13 +34,34 @@ class Present(Fields, frozen=True, gc=False):
     """Something of which only the presence matters."""
 
 
+class OwnerReference(Fields, frozen=True, gc=False):
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
 class Metadata(Fields, frozen=True, gc=False):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
+    resource_version: str | None = None
+    generate_name: str | None = None
     labels: Labels | None = None
+    annotations: Labels | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int64 | None = None
+
+
+class Condition(Fields, frozen=True, gc=False):
+    """What is said about an object at some time: `status` is True, False or Unknown."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class Object(Fields, frozen=True, gc=False):
@@ -63,9 +84,15 @@ class NodeSpec(Fields, frozen=True, gc=False):
     taints: tuple[Taint, ...] | None = None
 
 
+class NodeCondition(Fields, frozen=True, gc=False):
+    type: str | None = None
+    status: str | None = None
+
+
 class NodeStatus(Fields, frozen=True, gc=False):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
 
 
 class Node(Object, frozen=True, gc=False):
@@ -175,11 +202,6 @@ class ContainerStatus(Fields, frozen=True, gc=False):
     allocated_resources: Amounts | None = None
 
 
-class Condition(Fields, frozen=True, gc=False):
-    type: str | None = None
-    reason: str | None = None
-
-
 # --- Pod: the whole
 
 
@@ -198,6 +220,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -210,12 +233,15 @@ class PodSpec(Fields, frozen=True, gc=False):
     topology_spread_constraints: tuple[Present, ...] | None = None
     resource_claims: tuple[Present, ...] | None = None
     active_deadline_seconds: Int64 | None = None
+    termination_grace_period_seconds: Int64 | None = None
     host_network: bool | None = None
     host_users: bool | None = None
 
 
 class PodStatus(Fields, frozen=True, gc=False):
     phase: str | None = None
+    nominated_node_name: str | None = None
+    start_time: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
