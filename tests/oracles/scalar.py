@@ -75,6 +75,20 @@ def admits(machine: Machine, shape: Shape) -> bool:
     )
 
 
+def image_score(world: "World", machine: Machine, shape: Shape) -> int:
+    """kube-scheduler's ImageLocality: 0 to 100."""
+    if shape.images is None:
+        return 100
+    mebibyte = 1024 * 1024
+    total = 0
+    for name in shape.images.names:
+        having = sum(name in other.images for other in world.machines.values())
+        if name in machine.images:
+            total += machine.images[name] * having // len(world.machines)
+    low, high = 23 * mebibyte, 1000 * mebibyte * shape.images.sources
+    return 100 * (min(max(total, low), high) - low) // (high - low)
+
+
 def unstated(name: str) -> int:
     """How much of a resource a machine has that does not mention it."""
     if name.startswith("port/"):

@@ -1,16 +1,20 @@
 """One node or pod to one machine or task."""
 
 import re
+from collections.abc import Container
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
 from afflux.kube import objects
 from afflux.kube.complaints import shown
 from afflux.kube.host_ports import host_port_requests
+from afflux.kube.images import machine_images, pod_images
 from afflux.kube.node_affinity import UnusableError, node_affinity, tolerations
 from afflux.kube.pod_requests import in_units, nanos, requests
 from afflux.kube.unsupported import first_unsupported
 from afflux.model.errors import InputError
+from afflux.model.images import Images
 from afflux.model.machine import Machine
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
@@ -41,6 +45,7 @@ def machine(node: objects.Node) -> Machine:
         labels=node.metadata.labels or {},
         taints=taints + _not_ready(status, taints),
         unschedulable=bool(spec.unschedulable),
+        images=machine_images(status),
     )
 
 
@@ -69,7 +74,22 @@ def _taint(stated: objects.Taint, path: str) -> Taint:
             )
 
 
-def task(pod: objects.Pod) -> Task:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What of a cluster decides what a pod asks for; by default nothing is known.
+
+    `images` are those that can tell machines apart; `profiles` the scheduler names that have
+    policies of their own.
+    """
+
+    images: Container[str] = frozenset[str]()
+    profiles: Container[str] = frozenset[str]()
+
+
+NOTHING_KNOWN = Surroundings()
+
+
+def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
     """The task this pod is; blocked if it waits for placement and has an unsupported constraint."""
     spec = pod.spec
     name = f"{namespace(pod)}/{pod.metadata.name or ''}"
@@ -87,7 +107,11 @@ def task(pod: objects.Pod) -> Task:
     asked = requests(pod)
     if implied:
         asked = resources((*asked, *implied.items()))
-    shape = _shape(asked, affinity, tolerated)
+    images = pod_images(spec, around.images) if around.images else None
+    profile = spec.scheduler_name or ""
+    if profile and profile not in around.profiles:
+        profile = ""
+    shape = _shape(asked, affinity, tolerated, images, profile)
     return Task(id=pod.metadata.uid or name, name=name, shape=shape, blocked=blocked)
 
 
@@ -126,6 +150,14 @@ def _seconds(written: str) -> float:
 
 
 @lru_cache(maxsize=65536)
-def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration, ...]) -> Shape:
+def _shape(
+    asked: Resources,
+    affinity: NodeAffinity,
+    tolerated: tuple[Toleration, ...],
+    images: Images | None,
+    profile: str,
+) -> Shape:
     """One object for all tasks of the same shape."""
-    return Shape(requests=asked, affinity=affinity, tolerations=tolerated)
+    return Shape(
+        requests=asked, affinity=affinity, tolerations=tolerated, images=images, profile=profile
+    )

@@ -89,10 +89,16 @@ class NodeCondition(Fields, frozen=True, gc=False):
     status: str | None = None
 
 
+class NodeImage(Fields, frozen=True, gc=False):
+    names: tuple[str, ...] | None = None
+    size_bytes: Int64 | None = None
+
+
 class NodeStatus(Fields, frozen=True, gc=False):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
     conditions: tuple[NodeCondition, ...] | None = None
+    images: tuple[NodeImage, ...] | None = None
 
 
 class Node(Object, frozen=True, gc=False):
@@ -190,6 +196,7 @@ class RestartRule(Fields, frozen=True, gc=False):
 
 class Container(Fields, frozen=True, gc=False):
     name: str | None = None
+    image: str | None = None
     resources: ContainerResources | None = None
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str | None = None
@@ -200,6 +207,13 @@ class ContainerStatus(Fields, frozen=True, gc=False):
     name: str | None = None
     resources: ContainerResources | None = None
     allocated_resources: Amounts | None = None
+
+
+# --- Pod: volumes
+
+
+class ImageVolume(Fields, frozen=True, gc=False):
+    reference: str | None = None
 
 
 # --- Pod: the whole
@@ -228,7 +242,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     init_containers: tuple[Container, ...] | None = None
     overhead: Amounts | None = None
     resources: ContainerResources | None = None
-    # Only the keys matter: they name the kind of volume.
+    # The keys name the kind of volume; what few of them hold is decoded where it matters.
     volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
     topology_spread_constraints: tuple[Present, ...] | None = None
     resource_claims: tuple[Present, ...] | None = None
