@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 
+from afflux.model import reason
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
 from afflux.model.images import Images
 from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.machine import Machine
+from afflux.model.places import Places
 from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
@@ -42,6 +44,13 @@ PORTS = tuple(
 )
 MIB = 1024 * 1024
 IMAGES = {"a:1": 40 * MIB, "b:1": 300 * MIB, "c:latest": 900 * MIB, "d:1": 5000 * MIB}
+VOLUME_REASONS = (
+    reason.VOLUME_AFFINITY,
+    reason.VOLUME_MISSING,
+    reason.VOLUME_SPACE,
+    reason.VOLUME_ZONE,
+    reason.driver_missing("disk.example.com"),
+)
 DRIVERS = ("disk.example.com", "file.example.com")
 LABELS = {"zone": ("a", "b", "c"), "disk": ("ssd", "hdd"), "rank": ("1", "2", "30", "x")}
 
@@ -164,7 +173,15 @@ class Generator:
             devices,
             random_affinity(rng) if constrained and rng.random() < 0.4 else ANYWHERE,
             tuple(t for t in TOLERATIONS if constrained and rng.random() < 0.15),
+            self.places() if constrained and self.with_volumes and rng.random() < 0.5 else (),
             self.images() if constrained and rng.random() < 0.4 else None,
+        )
+
+    def places(self) -> tuple[Places, ...]:
+        rng = self.rng
+        return tuple(
+            Places(rng.choice(VOLUME_REASONS), tuple(random_term(rng) for _ in range(count)))
+            for count in rng.choices((0, 1, 2, 3), (1, 6, 4, 4), k=rng.randint(1, 3))
         )
 
     def images(self) -> Images:

@@ -66,7 +66,10 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def admits(machine: Machine, shape: Shape) -> bool:
-    """Cordons, taints and node affinity."""
+    """Cordons, taints, node affinity and the reach of volumes."""
+    for places in shape.places:
+        if not any(term_holds(term, machine) for term in places.terms):
+            return False
     taints = [taint for taint in machine.taints if taint.effect != "PreferNoSchedule"]
     if machine.unschedulable:
         taints.append(Taint("node.kubernetes.io/unschedulable", "NoSchedule"))

@@ -216,6 +216,10 @@ class ImageVolume(Fields, frozen=True, gc=False):
     reference: str | None = None
 
 
+class ClaimVolume(Fields, frozen=True, gc=False):
+    claim_name: str | None = None
+
+
 # --- Pod: the whole
 
 
@@ -316,9 +320,113 @@ class PodDisruptionBudget(Object, frozen=True, gc=False):
     """Its identity only: nothing is evicted yet."""
 
 
-class PersistentVolume(Object, frozen=True, gc=False):
-    """Its identity only: pods that claim volumes wait."""
+# --- Storage
+
+
+class ObjectReference(Fields, frozen=True, gc=False):
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class ClaimSpec(Fields, frozen=True, gc=False):
+    access_modes: tuple[str, ...] | None = None
+    selector: LabelSelector | None = None
+    resources: ContainerResources | None = None
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ClaimStatus(Fields, frozen=True, gc=False):
+    phase: str | None = None
 
 
 class PersistentVolumeClaim(Object, frozen=True, gc=False):
-    """Its identity only: pods that claim volumes wait."""
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus | None = None
+
+
+class CSIVolume(Fields, frozen=True, gc=False):
+    driver: str | None = None
+    volume_handle: str | None = None
+
+
+class VolumeNodeAffinity(Fields, frozen=True, gc=False):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Fields, frozen=True, gc=False):
+    capacity: Amounts | None = None
+    access_modes: tuple[str, ...] | None = None
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIVolume | None = None
+    # Disks of cloud providers from before CSI: Kubernetes treats them as if they were CSI's.
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    gce_persistent_disk: Present | None = None
+    portworx_volume: Present | None = None
+
+
+class VolumeStatus(Fields, frozen=True, gc=False):
+    phase: str | None = None
+
+
+class PersistentVolume(Object, frozen=True, gc=False):
+    spec: VolumeSpec = VolumeSpec()
+    status: VolumeStatus | None = None
+
+
+class TopologyRequirement(Fields, frozen=True, gc=False):
+    key: str
+    values: tuple[str, ...] | None = None
+
+
+class TopologyTerm(Fields, frozen=True, gc=False):
+    match_label_expressions: tuple[TopologyRequirement, ...] | None = None
+
+
+class StorageClass(Object, frozen=True, gc=False):
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None
+
+
+class DriverLimit(Fields, frozen=True, gc=False):
+    count: Int32 | None = None
+
+
+class NodeDriver(Fields, frozen=True, gc=False):
+    name: str
+    allocatable: DriverLimit | None = None
+
+
+class CSINodeSpec(Fields, frozen=True, gc=False):
+    drivers: tuple[NodeDriver, ...] | None = None
+
+
+class CSINode(Object, frozen=True, gc=False):
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(Fields, frozen=True, gc=False):
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(Object, frozen=True, gc=False):
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Object, frozen=True, gc=False):
+    storage_class_name: str | None = None
+    node_topology: LabelSelector | None = None
+    capacity: Written | None = None
+    maximum_volume_size: Written | None = None
