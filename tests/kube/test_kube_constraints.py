@@ -39,6 +39,34 @@ def test_a_node_becomes_a_machine_with_labels_taints_and_cordon() -> None:
     assert machine.unschedulable
 
 
+@pytest.mark.parametrize(
+    ("conditions", "keys"),
+    [
+        ([], []),
+        ([("MemoryPressure", "True")], []),
+        ([("Ready", "True")], []),
+        ([("DiskPressure", "False"), ("Ready", "False")], ["node.kubernetes.io/not-ready"]),
+        ([("Ready", "Unknown")], ["node.kubernetes.io/unreachable"]),
+    ],
+)
+def test_a_node_that_is_not_ready_is_tainted_before_anybody_says_so(
+    conditions: list[tuple[str, str]], keys: list[str]
+) -> None:
+    stated = [{"type": kind, "status": status} for kind, status in conditions]
+    (machine,) = inventory(node("n1", conditions=stated)).machines
+    assert machine.taints == tuple(Taint(key, "NoSchedule") for key in keys)
+
+
+def test_a_taint_that_is_written_already_is_not_added_again() -> None:
+    key = "node.kubernetes.io/not-ready"
+    taints = [{"key": key, "effect": effect} for effect in ("NoExecute", "NoSchedule")]
+    conditions = [{"type": "Ready", "status": "False"}]
+    (written,) = inventory(node("n1", conditions=conditions, spec={"taints": taints})).machines
+    assert written.taints == (Taint(key, "NoExecute"), Taint(key, "NoSchedule"))
+    (half,) = inventory(node("n1", conditions=conditions, spec={"taints": taints[:1]})).machines
+    assert half.taints == (Taint(key, "NoExecute"), Taint(key, "NoSchedule"))
+
+
 def test_node_affinity_arrives_whole() -> None:
     term = {
         "matchExpressions": [expression("zone", "In", "b", "a"), expression("cores", "Gt", "8")],

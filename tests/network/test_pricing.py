@@ -7,6 +7,7 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.model.errors import InputError
+from afflux.model.images import Images
 from afflux.model.task import Task
 from afflux.network import pricing as pricing_module
 from afflux.network.pricing import Pricing
@@ -15,7 +16,7 @@ from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
 from oracles.building import machine, shape, task
-from oracles.random_clusters import Generator
+from oracles.random_clusters import MIB, Generator
 
 POLICIES = [Weighted(CpuMemory(), 2), Weighted(LoadSpreading(), 3)]
 
@@ -94,6 +95,30 @@ def test_a_profile_without_policies_is_named():
     pricing = Pricing(State([machine("a")]), constraints(), {"": [], "batch": []})
     with pytest.raises(LookupError, match=r"profile 'none' has no policies; .* '', 'batch'"):
         pricing.prices(shape(profile="none"))
+
+
+def test_a_figure_of_the_whole_cluster_that_changes_makes_every_price_of_the_class_new():
+    large = {"app:1": 900 * MIB}
+    state = State([machine("a", images=large), machine("b")])
+    pricing = Pricing(state, constraints(), [])
+    wants, other = shape(images=Images(("app:1",), 1)), shape(cpu=0)
+    assert pricing.prices(wants).cost.tolist() == [28, 50]
+    plain = pricing.prices(other)
+    state.set_machine(machine("b", images=large))
+    assert pricing.prices(wants).cost.tolist() == [5, 5]
+    assert pricing.prices(other) is plain
+
+
+def test_in_a_large_cluster_one_more_machine_with_an_image_changes_only_its_own_row():
+    large = {"app:1": 900 * MIB}
+    state = State([machine(f"m{n}", images=large if n < 300 else {}) for n in range(1000)])
+    counting = Counting()
+    pricing = Pricing(state, constraints(), [Weighted(counting)])
+    wants = shape(images=Images(("app:1",), 1))
+    pricing.prices(wants)
+    state.set_machine(machine("m999", images=large))
+    pricing.prices(wants)
+    assert counting.rows == [1000, 1]
 
 
 def test_only_rows_that_changed_are_asked_about_again():

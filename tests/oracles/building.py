@@ -16,17 +16,24 @@ from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
 
+MACHINE_FIELDS = {"labels", "taints", "unschedulable", "images"}
+SHAPE_FIELDS = {"affinity", "tolerations", "images", "places", "profile"}
+
 
 def machine(name: str = "m", *, devices: int = 0, pods: int = 110, **fields: object) -> Machine:
     """Amounts by keyword, and the fields of a machine by theirs."""
-    known = {k: fields.pop(k) for k in ("labels", "taints", "unschedulable") if k in fields}
+    known = {
+        k: fields.pop(k) for k in ("labels", "taints", "unschedulable", "images") if k in fields
+    }
     capacity = {name.replace("_", "-"): amount for name, amount in fields.items()}
     return Machine(name, resources(capacity | {"pods": pods}), devices, **known)
 
 
 def shape(*, count: int = 0, milli: int = 1000, **fields: object) -> Shape:
     """Amounts by keyword; `count` devices of which it takes `milli` each."""
-    known = {k: fields.pop(k) for k in ("affinity", "tolerations", "profile") if k in fields}
+    known = {
+        k: fields.pop(k) for k in ("affinity", "tolerations", "images", "profile") if k in fields
+    }
     requests = {name.replace("_", "-"): amount for name, amount in fields.items()}
     devices = DeviceRequest(count, milli) if count else None
     return Shape(resources({"pods": 1} | requests), devices, **known)

@@ -4,10 +4,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 
+from afflux.model import reason
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
+from afflux.model.images import Images
 from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.machine import Machine
+from afflux.model.places import Places
 from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
@@ -38,6 +41,15 @@ PORTS = tuple(
     HostPort(protocol, port, address)
     for protocol, port in (("TCP", 80), ("TCP", 443), ("UDP", 80))
     for address in (None, None, "10.0.0.1", "10.0.0.2", "::")
+)
+MIB = 1024 * 1024
+IMAGES = {"a:1": 40 * MIB, "b:1": 300 * MIB, "c:latest": 900 * MIB, "d:1": 5000 * MIB}
+VOLUME_REASONS = (
+    reason.VOLUME_AFFINITY,
+    reason.VOLUME_MISSING,
+    reason.VOLUME_SPACE,
+    reason.VOLUME_ZONE,
+    reason.driver_missing("disk.example.com"),
 )
 DRIVERS = ("disk.example.com", "file.example.com")
 LABELS = {"zone": ("a", "b", "c"), "disk": ("ssd", "hdd"), "rank": ("1", "2", "30", "x")}
@@ -123,6 +135,7 @@ class Generator:
             labels=labels if constrained else {},
             taints=tuple(t for t in TAINTS if constrained and rng.random() < 0.12),
             unschedulable=constrained and rng.random() < 0.08,
+            images={n: size for n, size in IMAGES.items() if constrained and rng.random() < 0.5},
         )
 
     def machines(self) -> list[Machine]:
@@ -160,7 +173,20 @@ class Generator:
             devices,
             random_affinity(rng) if constrained and rng.random() < 0.4 else ANYWHERE,
             tuple(t for t in TOLERATIONS if constrained and rng.random() < 0.15),
+            self.places() if constrained and self.with_volumes and rng.random() < 0.5 else (),
+            self.images() if constrained and rng.random() < 0.4 else None,
         )
+
+    def places(self) -> tuple[Places, ...]:
+        rng = self.rng
+        return tuple(
+            Places(rng.choice(VOLUME_REASONS), tuple(random_term(rng) for _ in range(count)))
+            for count in rng.choices((0, 1, 2, 3), (1, 6, 4, 4), k=rng.randint(1, 3))
+        )
+
+    def images(self) -> Images:
+        names = sorted(self.rng.choices(list(IMAGES), k=self.rng.randint(1, 3)))
+        return Images(tuple(names), len(names) + self.rng.randint(0, 2))
 
     def task(self, name: str) -> Task:
         rng = self.rng

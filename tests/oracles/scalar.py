@@ -66,13 +66,30 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def admits(machine: Machine, shape: Shape) -> bool:
-    """Cordons, taints and node affinity."""
+    """Cordons, taints, node affinity and the reach of volumes."""
+    for places in shape.places:
+        if not any(term_holds(term, machine) for term in places.terms):
+            return False
     taints = [taint for taint in machine.taints if taint.effect != "PreferNoSchedule"]
     if machine.unschedulable:
         taints.append(Taint("node.kubernetes.io/unschedulable", "NoSchedule"))
     return all(tolerated(taint, shape.tolerations) for taint in taints) and affinity_holds(
         shape.affinity, machine
     )
+
+
+def image_score(world: "World", machine: Machine, shape: Shape) -> int:
+    """kube-scheduler's ImageLocality: 0 to 100."""
+    if shape.images is None:
+        return 100
+    mebibyte = 1024 * 1024
+    total = 0
+    for name in shape.images.names:
+        having = sum(name in other.images for other in world.machines.values())
+        if name in machine.images:
+            total += machine.images[name] * having // len(world.machines)
+    low, high = 23 * mebibyte, 1000 * mebibyte * shape.images.sources
+    return 100 * (min(max(total, low), high) - low) // (high - low)
 
 
 def unstated(name: str) -> int:

@@ -1,5 +1,6 @@
 """Policies by hand-computed examples, and what every policy has to keep."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -7,20 +8,21 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.model.errors import InputError
-from afflux.model.selectors import NodeAffinity, Requirement, Term
+from afflux.model.images import Images
+from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
 from afflux.policies import fit, node_affinity
-from afflux.policies.cordon import Cordon
 from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.image_locality import ImageLocality
 from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Policy, admitted_by
 from afflux.policies.registry import constraints, make_policy, policy_names
 from afflux.policies.taints import Taints
 from oracles.building import machine, shape, task
-from oracles.random_clusters import Generator, random_affinity
-from oracles.scalar import World, admits, affinity_holds, term_holds, tolerated
+from oracles.random_clusters import MIB, Generator, random_affinity
+from oracles.scalar import World, admits, affinity_holds, image_score, term_holds, tolerated
 
-ALL = (Policy(), Cordon(), Taints(), node_affinity.NodeAffinity(), CpuMemory(), LoadSpreading())
+ALL = (Policy(), *constraints(), CpuMemory(), LoadSpreading())
 
 
 def test_load_spreading_costs_a_hundred_for_each_task_that_runs():
@@ -83,6 +85,53 @@ def test_preferred_terms_cost_their_share_where_they_are_missed():
     assert node_affinity.NodeAffinity().cost(shape(), state.view()).tolist() == [0, 0, 0]
 
 
+def test_an_image_counts_with_its_size_and_its_spread_from_23_to_1000_mebibytes():
+    at_half = {"half": 500 * MIB}
+    state = State(
+        [
+            machine("a", images=at_half | {"small": 30 * MIB}),
+            machine("b", images=at_half | {"huge": 9000 * MIB}),
+            machine("c", images={"small": 40 * MIB}),
+            machine("d"),
+        ]
+    )
+
+    def costs(*names: str, sources: int = 1) -> list[int]:
+        return ImageLocality().cost(shape(images=Images(names, sources)), state.view()).tolist()
+
+    # Half of the machines have it: 250 MiB count, (250 - 23) / (1000 - 23) = 23 percent.
+    assert costs("half") == [38, 38, 50, 50]
+    # Twice is 500 MiB of at most 2000; a quarter of the machines have the 9000 MiB.
+    assert costs("half", "half", sources=2) == [38, 38, 50, 50]
+    assert costs("huge") == [50, 0, 50, 50]
+    # 15 and 20 MiB are below what counts at all.
+    assert costs("small") == [50, 50, 50, 50]
+    assert costs("nowhere") == [50, 50, 50, 50]
+    assert ImageLocality().cost(shape(), state.view()).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("weights", [(1,), (1, 1), (1, 30), (5, 40, 55), (1, 100, 100)])
+def test_no_image_outweighs_a_preferred_term(weights: tuple[int, ...]):
+    everywhere = {"there": 9000 * MIB}
+    state = State(
+        [
+            machine(f"m{number}", labels={f"k{number}": ""}, images=everywhere)
+            for number in range(len(weights))
+        ]
+        + [machine("all", labels={f"k{number}": "" for number in range(len(weights))})]
+    )
+    preferred = tuple(
+        (weight, Term((Requirement(f"k{number}", "Exists"),)))
+        for number, weight in enumerate(weights)
+    )
+    wants = shape(affinity=NodeAffinity(preferred=preferred), images=Images(("there",), 1))
+    wanted = node_affinity.NodeAffinity().cost(wants, state.view())
+    total = wanted + ImageLocality().cost(wants, state.view())
+    # Whoever misses a term costs more than the machine that misses none and has no image.
+    dearer = wanted[:-1] > 0
+    assert (total[:-1] > total[-1])[dearer].all()
+
+
 def random_state(rng: Random) -> tuple[State, World, Generator]:
     generator = Generator(rng)
     generator.constrained = True
@@ -134,6 +183,7 @@ def test_columns_say_what_the_scalar_model_says(seed: int):
             world.set_machine(changed)
         of = generator.shape()
         affinity = random_affinity(rng)
+        image_costs = ImageLocality().cost(replace(of, affinity=ANYWHERE), state.view())
         together = admitted_by(constraints(), of, state.view())
         by_taint = Taints().admits(of, state.view())
         matched = state.view().admitted(affinity)
@@ -144,6 +194,8 @@ def test_columns_say_what_the_scalar_model_says(seed: int):
             hard = [t for t in offered.taints if t.effect != "PreferNoSchedule"]
             assert bool(by_taint[row]) == all(tolerated(t, of.tolerations) for t in hard)
             assert bool(matched[row]) == affinity_holds(affinity, offered)
+            score = image_score(world, offered, of)
+            assert int(image_costs[row]) == 50 * (100 - score) // 100
             for term, column in terms:
                 assert bool(column[row]) == term_holds(term, offered)
         gone = np.setdiff1d(np.arange(len(state)), list(state.rows.values()))

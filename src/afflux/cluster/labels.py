@@ -51,6 +51,11 @@ class LabelColumns:
         """The machines whose value for `key` satisfies the requirement."""
         column = self._column(key)[rows]
         words = self._words[key]
+        if requirement.operator in {"In", "NotIn"}:
+            # Both lists may have thousands of names: no word is held against every value.
+            verdicts = np.zeros(len(words), bool)
+            verdicts[[words[value] for value in requirement.values if value in words]] = True
+            return verdicts[column] if requirement.operator == "In" else ~verdicts[column]
         verdicts = np.fromiter((requirement.accepts(word) for word in words), bool, len(words))
         return verdicts[column]
 

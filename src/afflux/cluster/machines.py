@@ -3,6 +3,7 @@
 A view may hold any subset of rows; a policy works row by row and never needs to know which.
 """
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,14 @@ class Machines:
         """A figure per machine that follows from its set of taints alone."""
         labels = self._state.labels
         return labels.by_taints(((t, verdict(t)) for t in labels.taint_sets), self._rows)
+
+    def image_bytes(self, name: str) -> Column:
+        """The size of an image on each machine, 0 where it would have to be fetched."""
+        return self._state.images.bytes_of(name, self._rows)
+
+    def image_share(self, name: str) -> Fraction:
+        """The share of all machines, not only of these, that have an image."""
+        return self._state.images.share(name, len(self._state.rows))
 
     def _column(self, table: NDArray[np.int64], resource: str) -> Column:
         column = self._state.amounts.index(resource)

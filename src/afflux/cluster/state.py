@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.cluster.amounts import Amounts
+from afflux.cluster.images import ImageColumns
 from afflux.cluster.labels import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.model.devices import choose_devices, take_devices
@@ -43,6 +44,7 @@ class State:
         self.version = 0
         self.described = 0  # the version of the last change to what machines are, not what they run
         self._machines: list[Machine | None] = []
+        self.images = ImageColumns(self._machines)
         self._spare: list[int] = []
         self._held: dict[str, Held] = {}
         for machine in machines:
@@ -107,6 +109,7 @@ class State:
             row, [(self.amounts.column(n, self.present), a) for n, a in machine.capacity]
         )
         self.schedulable[row] = not machine.unschedulable
+        self.images.set(row, self._machines[row], machine)
         self._machines[row] = machine
         self.labels.set(row, machine)
         self._touch(row)
@@ -124,6 +127,7 @@ class State:
         self.present[row] = False
         self.schedulable[row] = False
         self.free_devices[row] = ()
+        self.images.set(row, self._machines[row], None)
         self._machines[row] = None
         self.labels.set(row, None)
         self._spare.append(row)

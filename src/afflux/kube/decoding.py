@@ -1,20 +1,24 @@
 """One node or pod to one machine or task."""
 
 import re
+from collections.abc import Container
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
 from afflux.kube import objects
 from afflux.kube.complaints import shown
 from afflux.kube.host_ports import host_port_requests
+from afflux.kube.images import machine_images, pod_images
 from afflux.kube.node_affinity import UnusableError, node_affinity, tolerations
 from afflux.kube.pod_requests import in_units, nanos, requests
 from afflux.kube.unsupported import first_unsupported
 from afflux.model.errors import InputError
+from afflux.model.images import Images
 from afflux.model.machine import Machine
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
-from afflux.model.taints import Taint, Toleration
+from afflux.model.taints import NOT_READY_KEY, UNREACHABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape, Task
 
 _RFC3339 = re.compile(
@@ -34,13 +38,29 @@ def machine(node: objects.Node) -> Machine:
         path, offered = "status.allocatable", status.allocatable
     else:
         path, offered = "status.capacity", status.capacity or {}
+    taints = tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ()))
     return Machine(
         name=node.metadata.name or "",
         capacity=in_units(nanos(offered, path), path),
         labels=node.metadata.labels or {},
-        taints=tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ())),
+        taints=taints + _not_ready(status, taints),
         unschedulable=bool(spec.unschedulable),
+        images=machine_images(status),
     )
+
+
+def _not_ready(status: objects.NodeStatus, taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """The taint that a node which is not ready is about to get, if it has not got it yet.
+
+    The controller that writes it comes a little later; nothing should start there meanwhile. A
+    node that says nothing about being ready is taken to be.
+    """
+    ready = next((c.status for c in status.conditions or () if c.type == "Ready"), "True")
+    if ready == "True":
+        return ()
+    taint = Taint(NOT_READY_KEY if ready == "False" else UNREACHABLE_KEY, "NoSchedule")
+    known = any(t.key == taint.key and t.effect == taint.effect for t in taints)
+    return () if known else (taint,)
 
 
 def _taint(stated: objects.Taint, path: str) -> Taint:
@@ -54,7 +74,22 @@ def _taint(stated: objects.Taint, path: str) -> Taint:
             )
 
 
-def task(pod: objects.Pod) -> Task:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What of a cluster decides what a pod asks for; by default nothing is known.
+
+    `images` are those that can tell machines apart; `profiles` the scheduler names that have
+    policies of their own.
+    """
+
+    images: Container[str] = frozenset[str]()
+    profiles: Container[str] = frozenset[str]()
+
+
+NOTHING_KNOWN = Surroundings()
+
+
+def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
     """The task this pod is; blocked if it waits for placement and has an unsupported constraint."""
     spec = pod.spec
     name = f"{namespace(pod)}/{pod.metadata.name or ''}"
@@ -72,7 +107,11 @@ def task(pod: objects.Pod) -> Task:
     asked = requests(pod)
     if implied:
         asked = resources((*asked, *implied.items()))
-    shape = _shape(asked, affinity, tolerated)
+    images = pod_images(spec, around.images) if around.images else None
+    profile = spec.scheduler_name or ""
+    if profile and profile not in around.profiles:
+        profile = ""
+    shape = _shape(asked, affinity, tolerated, images, profile)
     return Task(id=pod.metadata.uid or name, name=name, shape=shape, blocked=blocked)
 
 
@@ -111,6 +150,14 @@ def _seconds(written: str) -> float:
 
 
 @lru_cache(maxsize=65536)
-def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration, ...]) -> Shape:
+def _shape(
+    asked: Resources,
+    affinity: NodeAffinity,
+    tolerated: tuple[Toleration, ...],
+    images: Images | None,
+    profile: str,
+) -> Shape:
     """One object for all tasks of the same shape."""
-    return Shape(requests=asked, affinity=affinity, tolerations=tolerated)
+    return Shape(
+        requests=asked, affinity=affinity, tolerations=tolerated, images=images, profile=profile
+    )

@@ -5,8 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.kube import objects
-from afflux.kube.decoding import created_seconds, is_bound, is_finished, machine, task
+from afflux.kube.decoding import (
+    Surroundings,
+    created_seconds,
+    is_bound,
+    is_finished,
+    machine,
+    task,
+)
 from afflux.kube.grouping import Member, PodGroups, Waiting, groups
+from afflux.kube.images import ImageCensus
 from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion
 from afflux.model.errors import InputError
@@ -52,12 +60,13 @@ def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
     homeless: list[str] = []
     leaving: list[str] = []
     priorities = _Priorities(contents)
+    around = Surroundings(images=ImageCensus(machines.values()))
     for pod in alive:
         node = pod.value.spec.node_name or ""
         if not node and pod.value.metadata.deletion_timestamp:
             leaving.append(pod.name)
             continue
-        member = _member(pod, priorities)
+        member = _member(pod, priorities, around)
         if not pod.value.metadata.deletion_timestamp:
             members.append(member)
         if node in machines:
@@ -109,10 +118,10 @@ def _machine(node: Found[objects.Node]) -> Machine:
         raise node.error(error) from None
 
 
-def _member(pod: Found[objects.Pod], priorities: _Priorities) -> Member:
+def _member(pod: Found[objects.Pod], priorities: _Priorities, around: Surroundings) -> Member:
     try:
         return Member(
-            task=task(pod.value),
+            task=task(pod.value, around),
             pod=pod.value,
             running=is_bound(pod.value),
             priority=priorities.of(pod.value.spec),

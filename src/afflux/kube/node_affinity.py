@@ -49,34 +49,35 @@ def _affinity(selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinit
     if stated.required is not None:
         path = f"{_REQUIRED}.nodeSelectorTerms"
         terms = stated.required.node_selector_terms or ()
-        required = _sorted_terms(
-            term for i, t in enumerate(terms) if (term := _term(t, f"{path}[{i}]"))
+        required = sorted_terms(
+            term for i, t in enumerate(terms) if (term := selector_term(t, f"{path}[{i}]"))
         )
     preferred: list[tuple[int, Term]] = []
     for i, wish in enumerate(stated.preferred or ()):
-        term = _term(wish.preference, f"{_PREFERRED}[{i}].preference")
+        term = selector_term(wish.preference, f"{_PREFERRED}[{i}].preference")
         if term is not None and wish.weight:
             preferred.append((wish.weight, term))
-    preferred.sort(key=lambda pair: (pair[0], _term_key(pair[1])))
+    preferred.sort(key=lambda pair: (pair[0], term_key(pair[1])))
     return NodeAffinity(selector=selector, required=required, preferred=tuple(preferred))
 
 
-def _term(stated: objects.NodeSelectorTerm, path: str) -> Term | None:
+def selector_term(stated: objects.NodeSelectorTerm, path: str) -> Term | None:
     """The term; None if it is empty, which matches no machine."""
     labels = {
-        _requirement(e, f"{path}.matchExpressions[{i}]")
+        label_requirement(e, f"{path}.matchExpressions[{i}]")
         for i, e in enumerate(stated.match_expressions or ())
     }
     names = {_field(e, f"{path}.matchFields[{i}]") for i, e in enumerate(stated.match_fields or ())}
     if not labels and not names:
         return None
     return Term(
-        labels=tuple(sorted(labels, key=_requirement_key)),
-        names=tuple(sorted(names, key=_requirement_key)),
+        labels=tuple(sorted(labels, key=requirement_key)),
+        names=tuple(sorted(names, key=requirement_key)),
     )
 
 
-def _requirement(stated: objects.Expression, path: str) -> Requirement:
+def label_requirement(stated: objects.Expression, path: str) -> Requirement:
+    """One expression on a label; an UnusableError names the field at `path` that is wrong."""
     values = tuple(sorted(set(stated.values or ())))
     if wrong := next((value for value in values if not _LABEL_VALUE.fullmatch(value)), None):
         raise UnusableError(f"{path}.values: {shown(wrong)} can be no label's value")
@@ -116,19 +117,22 @@ def _is_int64(text: str) -> bool:
     return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
-def _requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+def requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    """What requirements are sorted by."""
     return requirement.key, requirement.operator, requirement.values
 
 
-def _term_key(term: Term) -> tuple[object, ...]:
+def term_key(term: Term) -> tuple[object, ...]:
+    """What terms are sorted by."""
     return (
-        tuple(_requirement_key(r) for r in term.labels),
-        tuple(_requirement_key(r) for r in term.names),
+        tuple(requirement_key(r) for r in term.labels),
+        tuple(requirement_key(r) for r in term.names),
     )
 
 
-def _sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
-    return tuple(sorted(set(terms), key=_term_key))
+def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Terms in the one order in which equal sets of them are equal."""
+    return tuple(sorted(set(terms), key=term_key))
 
 
 # --- Tolerations

@@ -34,15 +34,34 @@ class Present(Fields, frozen=True, gc=False):
     """Something of which only the presence matters."""
 
 
+class OwnerReference(Fields, frozen=True, gc=False):
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
 class Metadata(Fields, frozen=True, gc=False):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None
+    generate_name: str | None = None
     labels: Labels | None = None
     annotations: Labels | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int64 | None = None
+
+
+class Condition(Fields, frozen=True, gc=False):
+    """What is said about an object at some time: `status` is True, False or Unknown."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class Object(Fields, frozen=True, gc=False):
@@ -65,9 +84,21 @@ class NodeSpec(Fields, frozen=True, gc=False):
     taints: tuple[Taint, ...] | None = None
 
 
+class NodeCondition(Fields, frozen=True, gc=False):
+    type: str | None = None
+    status: str | None = None
+
+
+class NodeImage(Fields, frozen=True, gc=False):
+    names: tuple[str, ...] | None = None
+    size_bytes: Int64 | None = None
+
+
 class NodeStatus(Fields, frozen=True, gc=False):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
+    images: tuple[NodeImage, ...] | None = None
 
 
 class Node(Object, frozen=True, gc=False):
@@ -165,6 +196,7 @@ class RestartRule(Fields, frozen=True, gc=False):
 
 class Container(Fields, frozen=True, gc=False):
     name: str | None = None
+    image: str | None = None
     resources: ContainerResources | None = None
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str | None = None
@@ -177,9 +209,15 @@ class ContainerStatus(Fields, frozen=True, gc=False):
     allocated_resources: Amounts | None = None
 
 
-class Condition(Fields, frozen=True, gc=False):
-    type: str | None = None
-    reason: str | None = None
+# --- Pod: volumes
+
+
+class ImageVolume(Fields, frozen=True, gc=False):
+    reference: str | None = None
+
+
+class ClaimVolume(Fields, frozen=True, gc=False):
+    claim_name: str | None = None
 
 
 # --- Pod: the whole
@@ -200,6 +238,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -207,17 +246,20 @@ class PodSpec(Fields, frozen=True, gc=False):
     init_containers: tuple[Container, ...] | None = None
     overhead: Amounts | None = None
     resources: ContainerResources | None = None
-    # Only the keys matter: they name the kind of volume.
+    # The keys name the kind of volume; what few of them hold is decoded where it matters.
     volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
     topology_spread_constraints: tuple[Present, ...] | None = None
     resource_claims: tuple[Present, ...] | None = None
     active_deadline_seconds: Int64 | None = None
+    termination_grace_period_seconds: Int64 | None = None
     host_network: bool | None = None
     host_users: bool | None = None
 
 
 class PodStatus(Fields, frozen=True, gc=False):
     phase: str | None = None
+    nominated_node_name: str | None = None
+    start_time: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
@@ -278,9 +320,113 @@ class PodDisruptionBudget(Object, frozen=True, gc=False):
     """Its identity only: nothing is evicted yet."""
 
 
-class PersistentVolume(Object, frozen=True, gc=False):
-    """Its identity only: pods that claim volumes wait."""
+# --- Storage
+
+
+class ObjectReference(Fields, frozen=True, gc=False):
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class ClaimSpec(Fields, frozen=True, gc=False):
+    access_modes: tuple[str, ...] | None = None
+    selector: LabelSelector | None = None
+    resources: ContainerResources | None = None
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ClaimStatus(Fields, frozen=True, gc=False):
+    phase: str | None = None
 
 
 class PersistentVolumeClaim(Object, frozen=True, gc=False):
-    """Its identity only: pods that claim volumes wait."""
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus | None = None
+
+
+class CSIVolume(Fields, frozen=True, gc=False):
+    driver: str | None = None
+    volume_handle: str | None = None
+
+
+class VolumeNodeAffinity(Fields, frozen=True, gc=False):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Fields, frozen=True, gc=False):
+    capacity: Amounts | None = None
+    access_modes: tuple[str, ...] | None = None
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIVolume | None = None
+    # Disks of cloud providers from before CSI: Kubernetes treats them as if they were CSI's.
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    gce_persistent_disk: Present | None = None
+    portworx_volume: Present | None = None
+
+
+class VolumeStatus(Fields, frozen=True, gc=False):
+    phase: str | None = None
+
+
+class PersistentVolume(Object, frozen=True, gc=False):
+    spec: VolumeSpec = VolumeSpec()
+    status: VolumeStatus | None = None
+
+
+class TopologyRequirement(Fields, frozen=True, gc=False):
+    key: str
+    values: tuple[str, ...] | None = None
+
+
+class TopologyTerm(Fields, frozen=True, gc=False):
+    match_label_expressions: tuple[TopologyRequirement, ...] | None = None
+
+
+class StorageClass(Object, frozen=True, gc=False):
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None
+
+
+class DriverLimit(Fields, frozen=True, gc=False):
+    count: Int32 | None = None
+
+
+class NodeDriver(Fields, frozen=True, gc=False):
+    name: str
+    allocatable: DriverLimit | None = None
+
+
+class CSINodeSpec(Fields, frozen=True, gc=False):
+    drivers: tuple[NodeDriver, ...] | None = None
+
+
+class CSINode(Object, frozen=True, gc=False):
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(Fields, frozen=True, gc=False):
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(Object, frozen=True, gc=False):
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Object, frozen=True, gc=False):
+    storage_class_name: str | None = None
+    node_topology: LabelSelector | None = None
+    capacity: Written | None = None
+    maximum_volume_size: Written | None = None

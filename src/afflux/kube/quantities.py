@@ -52,6 +52,18 @@ def to_amount(resource: str, nanos: int) -> int:
 @lru_cache(maxsize=65536)
 def nano(written: Written) -> int:
     """The quantity in billionths, rounded up; an InputError if it is none, negative or absurd."""
+    nanos = _nano(written)
+    if nanos > LARGEST_AMOUNT * NANO_PER_ONE:
+        raise InputError(f"{written!r}, {_TOO_LARGE}")
+    return nanos
+
+
+def storage_bytes(written: Written) -> int:
+    """The size of a volume in bytes, rounded up; some storage says it has no end, which is fine."""
+    return min(-(-_nano(written) // NANO_PER_ONE), LARGEST_AMOUNT)
+
+
+def _nano(written: Written) -> int:
     text = written if isinstance(written, str) else repr(written)
     if len(text) > _LONGEST_TEXT:
         raise InputError(f"{text[:20]!r}... ({len(text)} characters), {_EXPECTED}")
@@ -71,7 +83,4 @@ def nano(written: Written) -> int:
     exponent = int(match["exponent"] or _DECIMAL.get(match["suffix"], 0)) - len(fraction) + 9
     # Beyond this the mantissa (at most 128 digits) cannot bring it back into range.
     exponent = max(-1000, min(exponent, 1000))
-    nanos = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
-    if nanos > LARGEST_AMOUNT * NANO_PER_ONE:
-        raise InputError(f"{written!r}, {_TOO_LARGE}")
-    return nanos
+    return mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)

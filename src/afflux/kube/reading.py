@@ -26,13 +26,27 @@ KINDS: dict[tuple[str, str], type[objects.Object]] = {
     ("", "Namespace"): objects.Namespace,
     ("", "PersistentVolume"): objects.PersistentVolume,
     ("", "PersistentVolumeClaim"): objects.PersistentVolumeClaim,
+    ("storage.k8s.io", "StorageClass"): objects.StorageClass,
+    ("storage.k8s.io", "CSINode"): objects.CSINode,
+    ("storage.k8s.io", "CSIDriver"): objects.CSIDriver,
+    ("storage.k8s.io", "CSIStorageCapacity"): objects.CSIStorageCapacity,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
     ("scheduling.k8s.io", "PodGroup"): objects.NativeGroup,
     ("scheduling.x-k8s.io", "PodGroup"): objects.MemberGroup,
 }
 _KNOWN_NAMES = frozenset(kind for _, kind in KINDS)
-_CLUSTER_WIDE = frozenset({"Node", "Namespace", "PersistentVolume", "PriorityClass"})
+_CLUSTER_WIDE = frozenset(
+    {
+        "Node",
+        "Namespace",
+        "PersistentVolume",
+        "PriorityClass",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+    }
+)
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),

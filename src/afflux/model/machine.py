@@ -12,7 +12,8 @@ from afflux.model.taints import Taint
 class Machine:
     """`capacity` is what tasks may use together (allocatable), its pods being the number of slots.
 
-    `devices` is the number of devices tracked one by one, each whole when free.
+    `devices` is the number of devices tracked one by one, each whole when free; `images` is what
+    it need not fetch, in bytes by name.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Machine:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    images: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def free_devices(self) -> tuple[int, ...]:
         """Its devices with nothing on them."""

@@ -10,6 +10,10 @@ UNTOLERATED = "node(s) had untolerated taint(s)"
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 ATTACHMENTS = "node(s) exceed max volume count"
+VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
+VOLUME_MISSING = "node(s) didn't find available persistent volumes to bind"
+VOLUME_SPACE = "node(s) did not have enough free storage"
+VOLUME_ZONE = "node(s) had no available volume zone"
 DEVICES = "Insufficient devices"
 NO_MACHINES = "no nodes available to schedule pods"
 
@@ -21,6 +25,11 @@ def insufficient(resource: str) -> str:
     if is_port(resource):
         return PORTS
     return ATTACHMENTS if is_attachment(resource) else f"Insufficient {resource}"
+
+
+def driver_missing(driver: str) -> str:
+    """The reason for a machine without a driver that insists on being there."""
+    return f"{driver} CSI driver is not installed on the node"
 
 
 def summary(machines: int, counts: Mapping[str, int]) -> str:

@@ -9,6 +9,8 @@ from afflux.model.selectors import compares
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 UNSCHEDULABLE_KEY = "node.kubernetes.io/unschedulable"
+NOT_READY_KEY = "node.kubernetes.io/not-ready"
+UNREACHABLE_KEY = "node.kubernetes.io/unreachable"
 
 
 @dataclass(frozen=True, slots=True)

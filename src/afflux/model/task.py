@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 from afflux.model.devices import DeviceRequest
+from afflux.model.images import Images
+from afflux.model.places import Places
 from afflux.model.resources import Resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Toleration
@@ -20,14 +22,18 @@ class Shape:
     devices: DeviceRequest | None = None
     affinity: NodeAffinity = ANYWHERE
     tolerations: tuple[Toleration, ...] = ()
+    # Every one of them has to include the machine.
+    places: tuple[Places, ...] = ()
+    # Images that it would rather find than fetch.
+    images: Images | None = None
     # Whose policies price it: the profile of the scheduler that the pod asked for.
     profile: str = ""
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = (self.requests, self.devices, self.affinity, self.tolerations, self.profile)
-        object.__setattr__(self, "_hash", hash(parts))
+        parts = (self.requests, self.devices, self.affinity, self.tolerations)
+        object.__setattr__(self, "_hash", hash((*parts, self.places, self.images, self.profile)))
 
     def __hash__(self) -> int:
         return self._hash

@@ -32,6 +32,8 @@ class Prices:
     cost: Column
     slope: Column
     as_of: int
+    # What the answers depend on besides each machine's own row.
+    figures: tuple[object, ...] = ()
 
 
 # The policies of every profile; a plain sequence is those of the nameless one.
@@ -45,17 +47,16 @@ class Pricing:
         self._state = state
         profiles = policies if isinstance(policies, Mapping) else {"": policies}
         always = [Weighted(policy) for policy in constraints]
-        self._soft = {name: [*always, *chosen] for name, chosen in profiles.items()}
-        self._hard = {
-            name: [weighted.policy for weighted in chosen] for name, chosen in self._soft.items()
-        }
+        self._profiles = {name: _Profile([*always, *chosen]) for name, chosen in profiles.items()}
         self._known: OrderedDict[Shape, Prices] = OrderedDict()
 
     def prices(self, shape: Shape) -> Prices:
         """The columns of a class, as of now."""
         known = self._known.get(shape)
-        if known is None or len(known.room) != len(self._state):
+        figures = self._figures(shape)
+        if known is None or len(known.room) != len(self._state) or known.figures != figures:
             known = self._ask(shape, self._state.view())
+            known.figures = figures
             self._known[shape] = known
         elif known.as_of < self._state.version:
             changed = self._state.changed[: len(self._state)] > known.as_of
@@ -72,11 +73,18 @@ class Pricing:
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """Everything that may refuse a machine to a class, in the order in which it is asked."""
-        hard = self._hard.get(shape.profile)
-        if hard is None:
-            known = ", ".join(map(repr, self._hard))
+        return self._profile(shape).policies
+
+    def _profile(self, shape: Shape) -> "_Profile":
+        profile = self._profiles.get(shape.profile)
+        if profile is None:
+            known = ", ".join(map(repr, self._profiles))
             raise LookupError(f"profile {shape.profile!r} has no policies; expected one of {known}")
-        return hard
+        return profile
+
+    def _figures(self, shape: Shape) -> tuple[object, ...]:
+        machines = self._state.view()
+        return tuple(p.figures(shape, machines) for p in self._profile(shape).wide)
 
     def _ask(self, shape: Shape, machines: Machines) -> Prices:
         # First what it asks for: a resource that nobody has named yet becomes a column.
@@ -85,16 +93,33 @@ class Pricing:
         room = fit.room(machines.free_of(asked), requests[asked])
         if shape.devices is not None:
             np.minimum(room, fit.device_room(machines.free_devices, shape.devices), out=room)
-        room[~admitted_by(self.policies_of(shape), shape, machines)] = 0
+        profile = self._profile(shape)
+        room[~admitted_by(profile.refusing, shape, machines)] = 0
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
-        for weighted in self._soft[shape.profile]:
+        for weighted in profile.costing:
             policy = weighted.policy
             cost += weighted.weight * _checked(policy, "cost", policy.cost(shape, machines), cost)
-            slope += weighted.weight * _checked(
-                policy, "slope", policy.slope(shape, machines), cost
-            )
+        for weighted in profile.rising:
+            policy = weighted.policy
+            rise = _checked(policy, "slope", policy.slope(shape, machines), cost)
+            slope += weighted.weight * rise
         return Prices(room, cost, slope, self._state.version)
+
+
+class _Profile:
+    """Policies by the questions on which they have an opinion; the others need not be asked."""
+
+    def __init__(self, chosen: Sequence[Weighted]) -> None:
+        self.policies = [weighted.policy for weighted in chosen]
+        self.refusing = [p for p in self.policies if _answers(p, "admits")]
+        self.wide = [p for p in self.policies if _answers(p, "figures")]
+        self.costing = [w for w in chosen if _answers(w.policy, "cost")]
+        self.rising = [w for w in chosen if _answers(w.policy, "slope")]
+
+
+def _answers(policy: Policy, question: str) -> bool:
+    return getattr(type(policy), question) is not getattr(Policy, question)
 
 
 def _checked(policy: Policy, what: str, answer: Column, like: Column) -> Column:

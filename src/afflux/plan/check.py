@@ -102,6 +102,9 @@ def _refusal(shape: Shape, machine: Machine) -> str | None:
         return reason.UNTOLERATED
     if not shape.affinity.matches(machine.name, machine.labels):
         return reason.AFFINITY
+    for places in shape.places:
+        if not places.include(machine.name, machine.labels):
+            return places.reason
     return None
 
 

@@ -1,15 +1,15 @@
 """Why a task waits: per machine, and in one sentence.
 
 Each machine is judged alone, as the cluster stands now, in the order in which kube-scheduler asks:
-the first constraint that refuses gives its reason, host ports come before the other resources, and
-those give a reason for each that lacks.
+the first constraint that refuses gives its reason; then host ports; then a reason for each resource
+that lacks; volumes last.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
-from afflux.cluster.machines import BoolColumn
+from afflux.cluster.machines import BoolColumn, Machines
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
@@ -18,6 +18,10 @@ from afflux.model.resources import PODS
 from afflux.model.task import Shape
 from afflux.policies import fit
 from afflux.policies.policy import PoliciesOf
+from afflux.policies.volume_places import VolumePlaces, included
+
+# What kube-scheduler says about a task's volumes all at once, in this order.
+_BINDING = (reason.VOLUME_AFFINITY, reason.VOLUME_MISSING, reason.VOLUME_SPACE)
 
 Verdicts = dict[str, tuple[str, ...]]
 # Reasons that are given together, each with the machines it speaks against.
@@ -46,18 +50,42 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     lacking = fit.lacking(machines.free_of(asked), requests[asked])
     ports: Stage = []
     resources: Stage = []
-    volumes: Stage = []
+    attachments: Stage = []
     for index, column in enumerate(asked):
         name = state.resource_names[column]
-        chosen = ports if is_port(name) else volumes if is_attachment(name) else resources
+        chosen = ports if is_port(name) else attachments if is_attachment(name) else resources
         chosen.append((reason.insufficient(name), lacking[:, index]))
     # Pods first, then as the resources are known: the order of kube-scheduler's messages.
     resources.sort(key=lambda entry: entry[0] != reason.insufficient(PODS))
     if shape.devices is not None:
         no_devices = fit.device_room(machines.free_devices, shape.devices) == 0
         resources.append((reason.DEVICES, no_devices))
-    refused = [[(p.reason, ~p.admits(shape, machines))] for p in policies_of(shape)]
-    return [*refused, ports, resources, volumes]
+    refused = [
+        [(policy.reason, ~policy.admits(shape, machines))]
+        for policy in policies_of(shape)
+        if not isinstance(policy, VolumePlaces)
+    ]
+    drivers, binding, zones = _volume_stages(shape, machines)
+    return [*refused, ports, resources, drivers, attachments, binding, zones]
+
+
+def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stage]:
+    """Missing drivers; volumes that are elsewhere or cannot be made; their zones."""
+    outside = [(places.reason, ~included(places, machines)) for places in shape.places]
+    binding = sorted(
+        (entry for entry in outside if entry[0] in _BINDING), key=lambda e: _BINDING.index(e[0])
+    )
+    zones = [entry for entry in outside if entry[0] == reason.VOLUME_ZONE]
+    drivers = [e for e in outside if e[0] not in _BINDING and e[0] != reason.VOLUME_ZONE]
+    # Where a volume cannot be made at all, nobody looks how much space there is.
+    unmade = [column for why, column in binding if why == reason.VOLUME_MISSING]
+    if unmade:
+        looked_at = ~np.logical_or.reduce(unmade)
+        binding = [
+            (why, column & looked_at if why == reason.VOLUME_SPACE else column)
+            for why, column in binding
+        ]
+    return drivers, binding, zones
 
 
 def _summary(state: State, policies_of: PoliciesOf, shape: Shape) -> tuple[int, str]:

@@ -24,6 +24,14 @@ class Policy:
         """Where the class may go at all."""
         return np.ones(len(machines), bool)
 
+    def figures(self, shape: Shape, machines: Machines) -> object:
+        """Figures of the whole cluster that the answers about a class depend on, if any.
+
+        Everything else must follow from a machine's own row: prices of other rows are kept until
+        these figures are no longer equal.
+        """
+        return None
+
     def cost(self, shape: Shape, machines: Machines) -> Column:
         """What the first task of the class costs there, an integer >= 0; OMEGA is a lot."""
         return np.zeros(len(machines), np.int64)

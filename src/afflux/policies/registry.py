@@ -6,16 +6,18 @@ from importlib.metadata import entry_points
 
 from afflux.model.errors import InputError
 from afflux.policies.cordon import Cordon
+from afflux.policies.image_locality import ImageLocality
 from afflux.policies.node_affinity import NodeAffinity
 from afflux.policies.policy import Policy
 from afflux.policies.taints import Taints
+from afflux.policies.volume_places import VolumePlaces
 
 GROUP = "afflux.policies"
 
 
 def constraints() -> tuple[Policy, ...]:
-    """What always holds, in the order in which kube-scheduler asks."""
-    return (Cordon(), Taints(), NodeAffinity())
+    """What always holds, in the order in which kube-scheduler asks; then what always counts."""
+    return (Cordon(), Taints(), NodeAffinity(), VolumePlaces(), ImageLocality())
 
 
 def policy_names() -> list[str]:

@@ -1,0 +1,96 @@
+"""Container images: what nodes have, what pods use, and which of them can tell machines apart."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import lru_cache
+from sys import intern
+
+import msgspec
+
+from afflux.kube import objects
+from afflux.kube.complaints import field_complaint
+from afflux.model.errors import InputError
+from afflux.model.images import SMALLEST_BYTES, Images, normalised
+from afflux.model.machine import Machine
+from afflux.model.resources import LARGEST_AMOUNT
+
+_NO_IMAGES: Mapping[str, int] = {}
+_image_volume = msgspec.json.Decoder(objects.ImageVolume | None)
+
+
+def machine_images(status: objects.NodeStatus) -> Mapping[str, int]:
+    """The images of a node by every name they have; small ones make no difference."""
+    if not status.images:
+        return _NO_IMAGES
+    return {
+        # Thousands of machines have the same few hundred images.
+        intern(name): min(image.size_bytes, LARGEST_AMOUNT)
+        for image in status.images
+        if image.size_bytes is not None and image.size_bytes >= SMALLEST_BYTES
+        for name in image.names or ()
+    }
+
+
+def pod_images(spec: objects.PodSpec, known: Container[str]) -> Images | None:
+    """The images of a pod that are among the known; None if there are none."""
+    found = [name for image in _names(spec) if (name := _normalised(image)) in known]
+    if not found:
+        return None
+    return Images(tuple(sorted(found)), sum(1 for _ in _names(spec)))
+
+
+class ImageCensus:
+    """Which images tell machines apart: large for their spread, and not on every machine.
+
+    Only those may enter the shape of a task: pods that differ in others are of one class.
+    """
+
+    def __init__(self, machines: Iterable[Machine] = ()) -> None:
+        self._machines: dict[str, Mapping[str, int]] = {}
+        self._found: dict[str, tuple[int, int]] = {}
+        for machine in machines:
+            self.set(machine)
+
+    def __contains__(self, name: object) -> bool:
+        count, size_bytes = self._found.get(name, (0, 0)) if isinstance(name, str) else (0, 0)
+        total = len(self._machines)
+        return 0 < count < total and size_bytes * count >= SMALLEST_BYTES * total
+
+    def set(self, machine: Machine) -> None:
+        """A machine is there, or has other images now."""
+        before = self._machines.get(machine.name)
+        if before == machine.images:
+            return
+        self.remove(machine.name)
+        self._machines[machine.name] = machine.images
+        for name, size_bytes in machine.images.items():
+            count, largest = self._found.get(name, (0, 0))
+            self._found[name] = (count + 1, max(largest, size_bytes))
+
+    def remove(self, machine: str) -> None:
+        """A machine is gone."""
+        for name in self._machines.pop(machine, _NO_IMAGES):
+            count, largest = self._found[name]
+            if count > 1:
+                self._found[name] = (count - 1, largest)
+            else:
+                del self._found[name]
+
+
+def _names(spec: objects.PodSpec) -> Iterator[str]:
+    """The image of every container, init container and image volume."""
+    for container in spec.containers or ():
+        yield container.image or ""
+    for container in spec.init_containers or ():
+        yield container.image or ""
+    for index, volume in enumerate(spec.volumes or ()):
+        if "image" in volume:
+            try:
+                stated = _image_volume.decode(volume["image"])
+            except msgspec.ValidationError as error:
+                problem = field_complaint(error, bytes(volume["image"]))
+                raise InputError(f"spec.volumes[{index}].image: {problem}") from None
+            if stated is not None:
+                yield stated.reference or ""
+
+
+_normalised = lru_cache(maxsize=4096)(normalised)
