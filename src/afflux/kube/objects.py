@@ -38,7 +38,9 @@ class Metadata(Fields, frozen=True, gc=False):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
+    resource_version: str | None = None
     labels: Labels | None = None
+    annotations: Labels | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
