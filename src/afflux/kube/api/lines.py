@@ -12,7 +12,7 @@ class Lines:
         self._begun: list[bytes] = []
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that this piece completes, without their ends; empty ones are left out."""
+        """The lines that this piece completes, without their ends; blank ones are left out."""
         first, *rest = piece.split(b"\n")
         self._begun.append(first)
         if not rest:
@@ -20,9 +20,4 @@ class Lines:
         *whole, last = rest
         lines = [b"".join(self._begun), *whole]
         self._begun = [last]
-        return [line for line in lines if line]
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether a line has begun and not ended."""
-        return any(self._begun)
+        return [line for line in lines if line and not line.isspace()]

@@ -13,8 +13,9 @@ from yarl import URL
 
 from afflux.kube.api.connection import Connection
 from afflux.kube.api.credentials import Credential
-from afflux.kube.api.errors import UnreachableError
+from afflux.kube.api.errors import CredentialError, UnreachableError
 from afflux.kube.api.tls import Tls
+from afflux.model.errors import InputError
 
 # What the library raises when an answer does not come, or not to its end.
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
@@ -103,13 +104,17 @@ class Transport:
     async def _exchange(self, request: Request, credential: Credential) -> aiohttp.ClientResponse:
         url = URL(f"{self._server}{request.path}{request.query}", encoded=True)
         try:
+            context = True if self._tls is None else self._tls.context(credential)
+        except InputError as error:
+            raise CredentialError(str(error)) from None
+        try:
             return await self._open_session().request(
                 request.method,
                 url,
                 data=request.body,
                 headers=self._sent_headers(request, credential),
                 allow_redirects=False,
-                ssl=True if self._tls is None else self._tls.context(credential),
+                ssl=context,
                 server_hostname=self._connection.tls_server_name or None,
                 proxy=self._proxy,
                 timeout=request.timeout,
