@@ -22,6 +22,7 @@ from afflux.kube.reporting import Reporting
 from afflux.kube.shelves import Shelf
 from afflux.plan.rounds import Round
 from afflux.web.metrics import Metrics
+from afflux.web.watchdog import Watchdog
 
 # While bindings wait to be sent, deciding about more would only lengthen their queue: newcomers
 # are gathered for so long at most.
@@ -45,6 +46,7 @@ class Scheduling:
         binding: Binding,
         reporting: Reporting,
         metrics: Metrics,
+        watchdog: Watchdog,
     ) -> None:
         self._mirror = mirror
         self._cycle = cycle
@@ -52,11 +54,7 @@ class Scheduling:
         self._reporting = reporting
         self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
-        self._busy_since: float | None = None
-
-    def busy_seconds(self) -> float:
-        """How long the cycle that is under way has taken so far."""
-        return 0.0 if self._busy_since is None else monotonic() - self._busy_since
+        self._watchdog = watchdog
 
     async def run(self, needed: Sequence[Shelf[Any]]) -> None:
         """Work until cancelled; the first cycle waits until these shelves are filled."""
@@ -82,7 +80,8 @@ class Scheduling:
         events = self._mirror.drain()
         self._reporting.held_back(self._mirror.gathering.take_held_back())
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
-        self._busy_since = began = monotonic()
+        began = monotonic()
+        self._watchdog.begin()
         try:
             outcome = await self._in_thread(self._cycle.run, events)
             self._mirror.assume(outcome.placements)
@@ -97,7 +96,7 @@ class Scheduling:
             await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
             self._mirror.changes.put(("cycle", ""))
         finally:
-            self._busy_since = None
+            self._watchdog.end()
 
     def _account(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
         """Figures, and reasons for those who still wait."""
