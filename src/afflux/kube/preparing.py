@@ -26,6 +26,7 @@ class Preparing:
     def __init__(self, api: Api, mirror: Mirror, timeout_seconds: float) -> None:
         self._api = api
         self._mirror = mirror
+        self._disks = mirror.disks
         self._timeout_seconds = timeout_seconds
 
     def concerns(self, pod: objects.Pod) -> bool:
@@ -38,7 +39,7 @@ class Preparing:
         if node is None:
             return f"node {placement.machine} is gone"
         labels = node.metadata.labels or {}
-        choices = self._mirror.choose_volumes(pod, placement.machine, labels)
+        choices = self._disks.choose(pod, placement.machine, labels)
         if isinstance(choices, Blocked):
             return choices.reason
         try:
@@ -47,12 +48,12 @@ class Preparing:
         except TimeoutError:
             return f"its volumes were not bound within {self._timeout_seconds:g} s"
         finally:
-            self._mirror.forget_volumes(choices)
+            self._disks.forget(choices)
 
     async def _write(self, choices: Choices) -> str | None:
         """Say what was chosen; why that failed, None if it did not."""
         for choice in choices:
-            claim = self._mirror.claims.get(choice.claim)
+            claim = self._disks.claims.get(choice.claim)
             if claim is None:
                 return f"persistentvolumeclaim {choice.claim} is gone"
             try:
@@ -73,10 +74,10 @@ class Preparing:
             answer=objects.PersistentVolumeClaim,
             content_type=MERGE_PATCH,
         )
-        self._mirror.wrote_claim(written)
+        self._disks.wrote(self._disks.claims, written)
 
     async def _promise(self, volume_name: str, claim: objects.PersistentVolumeClaim) -> None:
-        volume = self._mirror.persistent_volumes.get(volume_name)
+        volume = self._disks.volumes.get(volume_name)
         patch = volume_patch(volume, claim) if volume is not None else None
         if patch is None:
             return
@@ -87,13 +88,13 @@ class Preparing:
             answer=objects.PersistentVolume,
             content_type=MERGE_PATCH,
         )
-        self._mirror.wrote_volume(written)
+        self._disks.wrote(self._disks.volumes, written)
 
     async def _bound(self, choices: Choices, labels: objects.Labels) -> str | None:
         """Wait for the controllers; None once every claim is bound."""
         while True:
-            news = self._mirror.storage_news
-            progress = self._mirror.storage.progress(choices, labels)
+            news = self._disks.news
+            progress = self._disks.storage.progress(choices, labels)
             if isinstance(progress, Blocked):
                 return progress.reason
             if progress:

@@ -24,7 +24,7 @@ from afflux.kube.recording import Recorder
 from afflux.kube.reporting import Reporting
 from afflux.kube.scheduling import Scheduling
 from afflux.web.metrics import Metrics
-from afflux.web.serving import Pages
+from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog
 
 # Beside the bindings: watches, events, conditions, volumes.
@@ -161,13 +161,18 @@ class _Door:
             preparing=preparing,
         )
         scheduling = Scheduling(
-            self._mirror, self._cycle, binding, self._reporting, self._metrics, self._watchdog
+            self._mirror,
+            self._cycle,
+            binding,
+            self._reporting,
+            metrics=self._metrics,
+            watchdog=self._watchdog,
         )
         async with asyncio.TaskGroup() as parts:
             parts.create_task(binding.run())
             parts.create_task(scheduling.run(self._needed))
 
-    def _lease_check(self) -> dict[str, "Check"]:
+    def _lease_check(self) -> dict[str, Check]:
         return {"leaderElection": self._lease.complaint} if self._lease else {}
 
     def _unfilled(self) -> str | None:

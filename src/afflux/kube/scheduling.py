@@ -45,6 +45,7 @@ class Scheduling:
         cycle: Cycle,
         binding: Binding,
         reporting: Reporting,
+        *,
         metrics: Metrics,
         watchdog: Watchdog,
     ) -> None:

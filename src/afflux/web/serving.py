@@ -39,7 +39,8 @@ class Pages:
 
     `live` fails if only a restart helps, `ready` as long as this replica should not be counted on;
     one that waits to become the leader can be counted on. /healthz, which is older than the two,
-    is the same as /livez. `configuration` is what is in effect.
+    is the same as /livez. `configuration` is what is in effect. `before_metrics` brings figures up
+    to date that are only worth it when somebody looks.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Pages:
         live: Mapping[str, Check],
         ready: Mapping[str, Check],
         configuration: Mapping[str, object],
+        before_metrics: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
+        self._before_metrics = before_metrics
         self._configuration = msgspec.json.encode({CONFIGURATION_KEY: configuration})
         app = web.Application(middlewares=[_kindly])
         for name, checks in (("livez", live), ("readyz", ready), ("healthz", live)):
@@ -113,6 +116,7 @@ class Pages:
         await self.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        self._before_metrics()
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         response = web.Response(
             body=encode(self._registry), headers={**_HEADERS, "Content-Type": content_type}
