@@ -60,12 +60,13 @@ def run_in_kubernetes(
     if connection is None:
         connection = read_kubeconfig(path, context)
     door = run(connection, Cycle(state, optimising), _door_options(configuration))
+    lost: BaseException | None = None
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(door)
-    except* LostLeaseError as lost:
-        return str(lost.exceptions[0])
-    return None
+    except* LostLeaseError as group:
+        lost = group.exceptions[0]
+    return str(lost) if lost else None
 
 
 def _door_options(configuration: Configuration) -> "Options":

@@ -13,7 +13,7 @@ from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.mirror import Mirror
 from afflux.kube.volumes.choosing import Choice, claim_patch, volume_patch
-from afflux.kube.volumes.claims import pod_references
+from afflux.kube.volumes.claims import Claim, pod_references
 from afflux.kube.volumes.needs import Blocked
 from afflux.model.placement import Placement
 
@@ -53,7 +53,7 @@ class Preparing:
     async def _write(self, choices: Choices) -> str | None:
         """Say what was chosen; why that failed, None if it did not."""
         for choice in choices:
-            claim = self._disks.claims.get(choice.claim)
+            claim = self._disks.storage.supply.claims.get(choice.claim)
             if claim is None:
                 return f"persistentvolumeclaim {choice.claim} is gone"
             try:
@@ -65,8 +65,8 @@ class Preparing:
                 return f"persistentvolumeclaim {choice.claim}: {error}"
         return None
 
-    async def _tell_provisioner(self, claim: objects.PersistentVolumeClaim, node: str) -> None:
-        space, name = claim.metadata.namespace, claim.metadata.name
+    async def _tell_provisioner(self, claim: Claim, node: str) -> None:
+        space, name = claim.key.split("/")
         written = await self._api.send(
             "PATCH",
             f"/api/v1/namespaces/{space}/persistentvolumeclaims/{name}",
@@ -76,8 +76,8 @@ class Preparing:
         )
         self._disks.wrote(self._disks.claims, written)
 
-    async def _promise(self, volume_name: str, claim: objects.PersistentVolumeClaim) -> None:
-        volume = self._disks.volumes.get(volume_name)
+    async def _promise(self, volume_name: str, claim: Claim) -> None:
+        volume = self._disks.storage.supply.volumes.get(volume_name)
         patch = volume_patch(volume, claim) if volume is not None else None
         if patch is None:
             return

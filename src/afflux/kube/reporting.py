@@ -28,6 +28,7 @@ class _Wait:
     task: Task
     ready_at: float
     ready_round: int
+    attempts: int = 1
     said: str = ""
 
 
@@ -74,6 +75,13 @@ class Reporting:
             self._metrics.failed("unschedulable", profile, [seconds] * count)
         if len(self._waits) > 2 * self._kept + 1000:
             self._forget_the_gone()
+
+    def placed(self, placements: Iterable[Placement]) -> None:
+        """A cycle has found places for these."""
+        for placement in placements:
+            wait = self._waits.get(placement.task.id)
+            if wait is not None:
+                wait.attempts = self._rounds - wait.ready_round + 1
 
     def count_pending(self) -> None:
         """Bring the figures of those who wait up to date."""
@@ -125,7 +133,7 @@ class Reporting:
             [
                 Started(
                     attempt_seconds=self._last_seconds + seconds,
-                    attempts=max(1, self._rounds - wait.ready_round) if wait else 1,
+                    attempts=wait.attempts if wait else 1,
                     since_ready_seconds=now - wait.ready_at if wait else seconds,
                 )
             ],

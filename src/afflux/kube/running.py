@@ -127,7 +127,8 @@ class _Door:
         )
         self._needed = [each.shelf for each in always_there(self._mirror)]
         self._needed += [each.shelf for each in maybe_there(self._mirror)]
-        self._counted = dict.fromkeys((shelf.kind for shelf in self._needed), (0, 1))
+        # Of each kind, how many changes and lists have been counted; the first list is no relist.
+        self._counted: dict[str, tuple[int, int]] = {}
 
     async def run(self) -> None:
         served = self._options.served
@@ -184,7 +185,7 @@ class _Door:
         """Figures that nobody needs more often than they are read."""
         self._reporting.count_pending()
         for shelf in self._needed:
-            seen, lists = self._counted[shelf.kind]
+            seen, lists = self._counted.get(shelf.kind, (0, 1))
             self._metrics.watched(shelf.kind, shelf.seen - seen)
             for _ in range(lists, shelf.lists):
                 self._metrics.relisted(shelf.kind)

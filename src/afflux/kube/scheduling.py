@@ -86,6 +86,7 @@ class Scheduling:
         try:
             outcome = await self._in_thread(self._cycle.run, events)
             self._mirror.assume(outcome.placements)
+            self._reporting.placed(outcome.placements)
             self._binding.start(outcome.placements)
             if outcome.round is not None:
                 reasons = await self._in_thread(self._cycle.explain)
