@@ -1,38 +1,44 @@
-{{/* What the chart has to know of the configuration; the defaults are afflux's own. */}}
+{{/*
+What the chart has to know of the configuration. The defaults are afflux's own; a field that is null
+counts as left out, as afflux has it.
+*/}}
 
 {{- define "afflux.configuration" -}}
 {{- $identity := dict "apiVersion" "afflux.dev/v1alpha1" "kind" "AffluxConfiguration" -}}
-{{- toYaml (merge $identity .Values.config) -}}
+{{- toYaml (merge $identity (.Values.config | default dict)) -}}
 {{- end -}}
 
 {{- define "afflux.port" -}}
-{{- dig "serving" "port" 10251 .Values.config -}}
+{{- $serving := (.Values.config | default dict).serving | default dict -}}
+{{- $serving.port | default 10251 | int -}}
 {{- end -}}
 
 {{- define "afflux.scheme" -}}
-{{- if dig "serving" "certFile" "" .Values.config -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- $serving := (.Values.config | default dict).serving | default dict -}}
+{{- if $serving.certFile -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
 
-{{- define "afflux.electsLeader" -}}
-{{- if dig "leaderElection" "leaderElect" true .Values.config -}}true{{- end -}}
-{{- end -}}
-
+{{/* Empty if there is no election. */}}
 {{- define "afflux.leaseName" -}}
-{{- dig "leaderElection" "resourceName" "afflux" .Values.config -}}
+{{- $election := (.Values.config | default dict).leaderElection | default dict -}}
+{{- if ne (toString $election.leaderElect) "false" -}}
+{{- $election.resourceName | default "afflux" -}}
+{{- else if gt (int .Values.replicas) 1 -}}
+{{- fail (printf "replicas: %d with config.leaderElection.leaderElect: false, so that all of them would act; expected 1" (int .Values.replicas)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "afflux.leaseNamespace" -}}
-{{- dig "leaderElection" "resourceNamespace" "kube-system" .Values.config -}}
+{{- $election := (.Values.config | default dict).leaderElection | default dict -}}
+{{- $election.resourceNamespace | default "kube-system" -}}
 {{- end -}}
 
-{{/* The scheduler of afflux's own pods. It must not be afflux: its first pod would wait for itself. */}}
+{{/* Who places afflux's own pods. Not afflux: its first pod would wait for itself. */}}
 {{- define "afflux.schedulerName" -}}
-{{- $served := list -}}
-{{- range .Values.config.profiles | default (list dict) -}}
-{{- $served = append $served (.schedulerName | default "afflux") -}}
+{{- range (.Values.config | default dict).profiles | default (list dict) -}}
+{{- if eq $.Values.schedulerName (.schedulerName | default "afflux") -}}
+{{- fail (printf "schedulerName: %s is served by afflux itself (config.profiles), whose first pod would wait for itself; expected another scheduler" $.Values.schedulerName) -}}
 {{- end -}}
-{{- if has .Values.schedulerName $served -}}
-{{- fail (printf "schedulerName: %s is served by afflux itself (config.profiles), so that its first pod would wait for itself; expected another scheduler of the cluster" .Values.schedulerName) -}}
 {{- end -}}
 {{- .Values.schedulerName -}}
 {{- end -}}
