@@ -205,7 +205,7 @@ def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
 
 def test_rounds_in_parts_keep_the_order_of_the_queue(monkeypatch):
     monkeypatch.setattr(optimising, "CELLS", 0)
-    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 2)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 1)
     cycle = cycle_of(machine("m", cpu=3, memory=99))
     outcome = cycle.run(ready(*(group(f"g{i}", shape(cpu=1, memory=i)) for i in range(9))))
     assert sorted(p.task.name for p in outcome.placements) == ["g0.0", "g1.0", "g2.0"]
