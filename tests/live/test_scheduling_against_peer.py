@@ -38,8 +38,9 @@ from testbed import ControlPlane, Manifest
 from testbed.nodes import node
 
 PEER = "default-scheduler"
-# What the peer adds about making room by force, which afflux does not do.
-PREEMPTION = re.compile(r" (no new claims to deallocate, )?preemption: .*$")
+# What the peer adds about making room by force, which afflux does not do; "not found" if it has
+# given up before it knows enough for that.
+PREEMPTION = re.compile(r"(?<=\.) ((no new claims to deallocate, )?preemption: .*|not found)$")
 
 
 @dataclass(frozen=True)
