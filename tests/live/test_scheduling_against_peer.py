@@ -5,13 +5,16 @@ Each pod is there twice, once for each scheduler. A pod that nobody can place ch
 both may look at many of them at once.
 """
 
+import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from chance import OVERHEAD, Chance, pinned, runtime_class
+from installation import NAMESPACE
 from live_manifests import (
-    DRIVER,
     HOSTNAME,
     ZONE,
     claim,
@@ -32,9 +35,9 @@ from live_manifests import (
     volume,
     with_ports,
 )
-from looking import condition, create, set_ready
+from looking import collection, condition, create, delete, node_of, set_ready
 from scheduler import scheduling
-from testbed import ControlPlane, Manifest
+from testbed import ControlPlane, Manifest, verdict
 from testbed.nodes import node
 
 PEER = "default-scheduler"
@@ -176,8 +179,8 @@ SITUATIONS: dict[str, Situation] = {
         ],
     ),
     "overhead": situation(
-        containers=[container({"cpu": "3"})],
-        runtimeClassName="heavy",
+        containers=[container({"cpu": "3800m"})],
+        runtimeClassName=OVERHEAD,
     ),
     "nothing but room for one more pod": situation(nodeSelector={"size": "big"}),
     # Labels
@@ -307,7 +310,9 @@ def words(plane: ControlPlane, name: str) -> tuple[str, str, str]:
 def schedulers(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     with scheduling(control_plane):
         control_plane.start_scheduler(client_qps=-1)
+        create(control_plane, runtime_class())
         yield control_plane
+        delete(control_plane, "RuntimeClass", OVERHEAD)
         control_plane.stop_part("kube-scheduler")
 
 
@@ -318,10 +323,7 @@ def refused(schedulers: ControlPlane) -> ControlPlane:
     create(plane, *machines())
     plane.api.patch("/api/v1/nodes/cordoned", {"spec": {"unschedulable": True}})
     set_ready(plane, "unready", "False")
-    create(plane, *disks(), {
-        "kind": "RuntimeClass", "metadata": {"name": "heavy"}, "handler": "heavy",
-        "overhead": {"podFixed": {"cpu": "1500m"}},
-    })  # fmt: skip
+    create(plane, *disks())
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     plane.wait_until(
         lambda: all(plane.api.get(f"{claims}/{name}")["status"]["phase"] == "Bound" for name in BOUND),
@@ -352,3 +354,85 @@ def test_both_say_the_same_of_a_pod_that_has_to_wait(refused: ControlPlane, name
         assert ours == theirs
     # They were not placed either.
     assert ["nodeName" in refused.pod(each)["spec"] for each in pods] == [False, False]
+
+
+# --- Random pods in random clusters
+
+
+class Trial:
+    """One random cluster, and pods that come one at a time."""
+
+    def __init__(self, plane: ControlPlane, seed: int) -> None:
+        self.plane = plane
+        self.chance = Chance(seed)
+        create(plane, *self.chance.cluster())
+
+    def judge(self, name: str) -> str:
+        """Have both schedulers look at one pod; a machine, or why there is none."""
+        spec, objects = self.chance.pod_spec()
+        self.last = [spec, *objects]
+        create(self.plane, *objects)
+        self._until_bound([each for each in objects if "volumeName" in each["spec"]])
+        ours, theirs = (each["metadata"]["name"] for each in twins(name, spec))
+        create(self.plane, pod(ours, **spec))
+        machine = self._decision(ours)
+        if machine is None:
+            create(self.plane, pod(theirs, scheduler=PEER, **spec))
+            said = self._same_words(ours, theirs, spec)
+            delete(self.plane, "Pod", ours, theirs)
+            return said
+        # The peer may have it, on the machine that afflux chose, and takes its room.
+        delete(self.plane, "Pod", ours)
+        create(self.plane, pod(theirs, scheduler=PEER, **pinned(spec, machine)))
+        try:
+            self.plane.wait_until(lambda: node_of(self.plane, theirs) == machine, "", 20)
+        except TimeoutError:
+            raise AssertionError(
+                f"afflux chose {machine}, of which the peer says: {words(self.plane, theirs)[2]}"
+                f"\n{json.dumps([spec, *objects])}"
+            ) from None
+        return machine
+
+    def _decision(self, name: str) -> str | None:
+        self.plane.wait_until(
+            lambda: bool(node_of(self.plane, name) or words(self.plane, name)[0]), name, every=0.02
+        )
+        return node_of(self.plane, name)
+
+    def _same_words(self, ours: str, theirs: str, spec: Manifest) -> str:
+        def same() -> bool:
+            return words(self.plane, ours) == words(self.plane, theirs)
+
+        try:
+            self.plane.wait_until(same, "", 15, every=0.02)
+        except TimeoutError:
+            where = node_of(self.plane, theirs)
+            assert where is None, f"the peer chose {where}; {words(self.plane, ours)[2]}\n{spec}"
+            assert words(self.plane, ours) == words(self.plane, theirs), json.dumps(spec)
+        return words(self.plane, ours)[2]
+
+    def _until_bound(self, claims: list[Manifest]) -> None:
+        for each in claims:
+            path = f"{collection('PersistentVolumeClaim')}/{each['metadata']['name']}"
+            self.plane.wait_until(
+                lambda path=path: self.plane.api.get(path)["status"]["phase"] == "Bound", path
+            )
+
+
+@pytest.mark.parametrize("seed", [int(x) for x in os.environ.get("SEEDS","1 2 3 4 5").split()])
+def test_what_afflux_decides_the_peer_would_allow(schedulers: ControlPlane, seed: int) -> None:
+    schedulers.delete_everything(keep=(NAMESPACE,))
+    trial = Trial(schedulers, seed)
+    import time
+    answers = []
+    for number in range(16):
+        t=time.monotonic()
+        answers.append(trial.judge(f"p{number}"))
+        if time.monotonic()-t > 1.5: print("SLOW", seed, round(time.monotonic()-t,1), answers[-1], json.dumps(trial.last))
+    for answer in answers:
+        print(answer)
+    placed = [answer for answer in answers if answer in trial.chance.machines]
+    # Not a test of nothing.
+    assert placed
+    assert len(placed) < len(answers)
+    assert verdict.bound_twice(verdict.bindings(schedulers)) == []
