@@ -26,7 +26,7 @@ test: lint rust pytest ## Every check: lints, types, walls, Rust and Python test
 
 quick: setup-dev ## The inner loop: lints and the fast tests
 	$(RUN)/ruff check --quiet src tests bench testbed
-	$(RUN)/pytest -n auto --dist loadgroup -m "not slow"
+	$(RUN)/pytest -n auto -m "not slow"
 
 lint: setup-dev ## Ruff, basedpyright (strict), import-linter, rustfmt, clippy
 	$(RUN)/ruff check src tests bench testbed
@@ -41,7 +41,7 @@ rust: setup-dev ## Tests of the Rust crates
 
 pytest: setup-dev ## Tests in Python
 	@$(RUN)/python -m testbed --build
-	$(RUN)/pytest -n auto --dist loadgroup
+	$(RUN)/pytest -n auto
 
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
 	$(RUN)/python -m bench

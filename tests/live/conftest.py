@@ -1,4 +1,4 @@
-"""One control plane for all tests of this folder, which one worker therefore runs."""
+"""One control plane for all tests of this folder, which one worker runs (see ../conftest.py)."""
 
 import sys
 from collections.abc import Iterator
@@ -13,13 +13,11 @@ from testbed import ControlPlane
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here waits for real programs: slow, and together."""
+    """Everything here waits for real programs."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("live"))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import math
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
@@ -152,6 +152,7 @@ def test_a_gap_that_is_unknown_is_no_number() -> None:
 # --- Families
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1e6, allow_nan=False), max_size=100), st.sampled_from([0.001, 1.0, 7.3])
 )

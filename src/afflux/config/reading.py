@@ -110,7 +110,8 @@ def effective(configuration: Configuration) -> dict[str, object]:
         binding=configuration.binding,
         volumes=configuration.volumes,
     )
-    return msgspec.to_builtins(file, enc_hook=str)
+    # Through JSON, so that lists are lists, as those expect who write YAML.
+    return msgspec.json.decode(msgspec.json.encode(file, enc_hook=str), type=dict[str, object])
 
 
 def _resolved(file: File, origin: str) -> Configuration:

@@ -48,8 +48,8 @@ class Listener(Protocol):
         """The pod has its node."""
         ...
 
-    def not_bound(self, placement: Placement, why: str, seconds: float) -> None:
-        """The pod has not, and this is why."""
+    def not_bound(self, placement: Placement, seconds: float) -> None:
+        """The binding was refused."""
         ...
 
 
@@ -213,7 +213,7 @@ class Binding:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _refused(self, placement: Placement, why: str, seconds: float) -> None:
-        self._listener.not_bound(placement, why, seconds)
+        self._listener.not_bound(placement, seconds)
         times = self._mirror.refusals(placement.task.name)
         pause = min(LONGEST_REFUSAL_SECONDS, FIRST_REFUSAL_SECONDS * 2 ** min(times, 20))
         self._mirror.unplaced(placement, f"{why}; trying again after {pause:.0f} s")

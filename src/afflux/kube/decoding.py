@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -13,9 +13,13 @@ from afflux.kube.images import machine_images, pod_images
 from afflux.kube.node_affinity import UnusableError, node_affinity, tolerations
 from afflux.kube.pod_requests import in_units, nanos, requests
 from afflux.kube.unsupported import first_unsupported
+from afflux.kube.volumes.needs import Blocked
+from afflux.kube.volumes.storage import Storage
 from afflux.model.errors import InputError
 from afflux.model.images import Images
+from afflux.model.implied import attachments
 from afflux.model.machine import Machine
+from afflux.model.places import Places, driver_label
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import NOT_READY_KEY, UNREACHABLE_KEY, Taint, Toleration
@@ -27,8 +31,8 @@ _RFC3339 = re.compile(
 )
 
 
-def machine(node: objects.Node) -> Machine:
-    """The machine this node is.
+def machine(node: objects.Node, drivers: objects.CSINode | None = None) -> Machine:
+    """The machine this node is, with the drivers that attach volumes to it.
 
     What it offers is status.allocatable, or status.capacity where that is missing. A node that
     does not say how many pods it takes takes none, as in kube-scheduler.
@@ -39,14 +43,28 @@ def machine(node: objects.Node) -> Machine:
     else:
         path, offered = "status.capacity", status.capacity or {}
     taints = tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ()))
+    capacity, labels = in_units(nanos(offered, path), path), node.metadata.labels or {}
+    if drivers is not None and drivers.spec.drivers:
+        # A limit of nothing is a limit: unlike other resources it is kept.
+        capacity = tuple(sorted((dict(capacity) | _limits(drivers.spec.drivers)).items()))
+        labels = labels | {driver_label(driver.name): "" for driver in drivers.spec.drivers}
     return Machine(
         name=node.metadata.name or "",
-        capacity=in_units(nanos(offered, path), path),
-        labels=node.metadata.labels or {},
+        capacity=capacity,
+        labels=labels,
         taints=taints + _not_ready(status, taints),
         unschedulable=bool(spec.unschedulable),
         images=machine_images(status),
     )
+
+
+def _limits(drivers: tuple[objects.NodeDriver, ...]) -> dict[str, int]:
+    """How many volumes of each driver can be attached, where there is a limit."""
+    return {
+        attachments(driver.name): max(0, driver.allocatable.count)
+        for driver in drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
 
 
 def _not_ready(status: objects.NodeStatus, taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
@@ -79,11 +97,12 @@ class Surroundings:
     """What of a cluster decides what a pod asks for; by default nothing is known.
 
     `images` are those that can tell machines apart; `profiles` the scheduler names that have
-    policies of their own.
+    policies of their own. Without `storage`, a pod that claims volumes waits.
     """
 
     images: Container[str] = frozenset[str]()
     profiles: Container[str] = frozenset[str]()
+    storage: Storage | None = None
 
 
 NOTHING_KNOWN = Surroundings()
@@ -95,7 +114,9 @@ def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
     name = f"{namespace(pod)}/{pod.metadata.name or ''}"
     if not spec.containers:
         raise InputError("spec.containers: missing, expected at least one container")
-    blocked = None if is_bound(pod) else first_unsupported(spec)
+    blocked = None
+    if not is_bound(pod):
+        blocked = first_unsupported(spec, claims=around.storage is not None)
     affinity, tolerated, implied = ANYWHERE, (), {}
     try:
         implied = host_port_requests(spec)
@@ -104,14 +125,23 @@ def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
     except UnusableError as error:
         if not is_bound(pod):
             blocked = blocked or str(error)
-    asked = requests(pod)
+    asked, places = requests(pod), ()
+    if spec.volumes and around.storage is not None:
+        needs = around.storage.needs(pod)
+        if isinstance(needs, Blocked):
+            blocked = blocked or needs.reason
+        else:
+            places = needs.places
+            implied.update(needs.attached)
     if implied:
         asked = resources((*asked, *implied.items()))
     images = pod_images(spec, around.images) if around.images else None
     profile = spec.scheduler_name or ""
     if profile and profile not in around.profiles:
         profile = ""
-    shape = _shape(asked, affinity, tolerated, images, profile)
+    shape = _shape(asked, affinity, tolerated)
+    if places or images or profile:
+        shape = _special(shape, places, images, profile)
     return Task(id=pod.metadata.uid or name, name=name, shape=shape, blocked=blocked)
 
 
@@ -150,14 +180,14 @@ def _seconds(written: str) -> float:
 
 
 @lru_cache(maxsize=65536)
-def _shape(
-    asked: Resources,
-    affinity: NodeAffinity,
-    tolerated: tuple[Toleration, ...],
-    images: Images | None,
-    profile: str,
-) -> Shape:
+def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration, ...]) -> Shape:
     """One object for all tasks of the same shape."""
-    return Shape(
-        requests=asked, affinity=affinity, tolerations=tolerated, images=images, profile=profile
-    )
+    return Shape(requests=asked, affinity=affinity, tolerations=tolerated)
+
+
+@lru_cache(maxsize=65536)
+def _special(
+    plain: Shape, places: tuple[Places, ...], images: Images | None, profile: str
+) -> Shape:
+    """The same for tasks that have what most have not."""
+    return replace(plain, places=places, images=images, profile=profile)

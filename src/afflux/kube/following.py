@@ -20,6 +20,7 @@ from afflux.kube.api.watching import Collection, follow
 from afflux.kube.mirror import Mirror
 from afflux.kube.shelves import Shelf
 
+_STORAGE = "/apis/storage.k8s.io/v1"
 # Pods that have ended use nothing: they are left out on the server.
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_AGAIN_SECONDS = 60.0
@@ -52,6 +53,23 @@ def always_there(mirror: Mirror) -> list[Followed]:
         Followed(Collection("/api/v1/nodes", objects.Node), mirror.nodes),
         Followed(Collection("/api/v1/pods", objects.Pod, field_selector=_ALIVE), mirror.pods),
         Followed(Collection("/api/v1/namespaces", objects.Namespace), mirror.namespaces),
+        Followed(
+            Collection("/api/v1/persistentvolumeclaims", objects.PersistentVolumeClaim),
+            mirror.disks.claims,
+        ),
+        Followed(
+            Collection("/api/v1/persistentvolumes", objects.PersistentVolume),
+            mirror.disks.volumes,
+        ),
+        Followed(
+            Collection(f"{_STORAGE}/storageclasses", objects.StorageClass), mirror.disks.classes
+        ),
+        Followed(Collection(f"{_STORAGE}/csinodes", objects.CSINode), mirror.disks.csi_nodes),
+        Followed(Collection(f"{_STORAGE}/csidrivers", objects.CSIDriver), mirror.disks.csi_drivers),
+        Followed(
+            Collection(f"{_STORAGE}/csistoragecapacities", objects.CSIStorageCapacity),
+            mirror.disks.capacities,
+        ),
     ]
 
 

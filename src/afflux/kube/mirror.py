@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
 from afflux.kube import objects
-from afflux.kube.decoding import created_seconds, is_finished, machine, task
+from afflux.kube.decoding import Surroundings, created_seconds, is_finished, machine, task
+from afflux.kube.disks import Disks
 from afflux.kube.gathering import Gathering
 from afflux.kube.grouping import Member, PodGroups, claimed_group
+from afflux.kube.images import ImageCensus
 from afflux.kube.queueing import KeyedQueue
 from afflux.kube.repulsion import Repulsion, repels
 from afflux.kube.shelves import Key, Shelf, name_of
@@ -48,8 +50,11 @@ class Mirror:
         self.namespaces: Shelf[objects.Namespace] = Shelf("namespace", self.changes)
         self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
         self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
+        self.disks = Disks(self.changes)
         self.gathering = Gathering()
         self._scheduler_names = frozenset(scheduler_names)
+        self._images = ImageCensus()
+        self._around = Surroundings(self._images, self._scheduler_names, self.disks.storage)
         self._machines: set[str] = set()
         self._tracked: dict[str, Tracked] = {}
         self._on_node: dict[str, dict[str, None]] = {}
@@ -114,11 +119,15 @@ class Mirror:
         for kind, name in self.changes.take():
             changed.setdefault(kind, []).append(name)
         self._look_at_groups(changed)
-        for name in changed.get("node", ()):
+        by_disks = self.disks.look_again(changed)
+        for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
             self._look_at_node(name)
         self._repulsion_stale |= bool("namespace" in changed and self._repelling)
-        for name in changed.get("pod", ()):
-            self._look_at_pod(name)
+        waiting = dict.fromkeys((*changed.get("pod", ()), *by_disks))
+        while waiting:
+            name = next(iter(waiting))
+            del waiting[name]
+            waiting.update(dict.fromkeys(self._look_at_pod(name)))
         if self._repulsion_stale:
             self._renew_repulsion()
         events = self._events + self.gathering.drain()
@@ -140,44 +149,52 @@ class Mirror:
         if node is None:
             if name in self._machines:
                 self._machines.remove(name)
+                self._images.remove(name)
                 self._events.append(MachineGone(name))
                 self._repulsion_stale |= self._has_repelling(name)
             return
         try:
-            self._events.append(MachineSet(machine(node)))
+            found = machine(node, self.disks.csi_nodes.get(name))
         except InputError as error:
             _log.error("node %s cannot be used: %s", name, error)
             return
+        self._events.append(MachineSet(found))
+        self._images.set(found)
         if name not in self._machines:
             self._machines.add(name)
             self._repulsion_stale |= self._has_repelling(name)
             for pod in self._on_node.get(name, ()):
                 self._events.append(TaskRuns(self._tracked[pod].task, name))
 
-    def _look_at_pod(self, name: str) -> None:
+    def _look_at_pod(self, name: str) -> list[str]:
+        """Look at one pod; the names of others that have to be looked at because of it."""
         pod, known = self.pods.get(name), self._tracked.get(name)
         if pod is not None and is_finished(pod):
             pod = None
+        concerned: list[str] = []
         if known is not None and (pod is None or pod.metadata.uid != known.task.id):
-            self._leave(name)
+            concerned = self._leave(name)
             self._clear_refusals(name)
             known = None
         if pod is None:
-            return
+            return concerned
         if pod.spec.node_name:
+            concerned += self.disks.set_pod(name, pod)
             self._runs(name, pod, pod.spec.node_name, known)
         elif known is not None and known.assumed:
             # The watch is behind what we know; whether the binding succeeds decides.
             pass
         elif pod.metadata.deletion_timestamp or not self._is_ours(pod):
             if known is not None:
-                self._leave(name)
+                concerned += self._leave(name)
         else:
+            concerned += self.disks.set_pod(name, pod)
             self._waits(name, pod)
+        return concerned
 
     def _runs(self, name: str, pod: objects.Pod, node: str, known: Tracked | None) -> None:
         try:
-            found = task(pod)
+            found = task(pod, self._around)
         except InputError as error:
             _log.error("pod %s is on %s and cannot be counted: %s", name, node, error)
             return
@@ -198,11 +215,10 @@ class Mirror:
 
     def _pending_task(self, name: str, pod: objects.Pod) -> Task:
         try:
-            found = task(pod)
+            found = task(pod, self._around)
         except InputError as error:
             shape = Shape(requests=resources({}))
             return Task(pod.metadata.uid or name, name, shape, blocked=str(error))
-        found = replace(found, shape=replace(found.shape, profile=scheduler_of(pod)))
         why = self._refused.get(name) or self._repulsion.against(pod)
         return replace(found, blocked=why) if why and not found.blocked else found
 
@@ -213,14 +229,15 @@ class Mirror:
             return
         self.gathering.set(_member(pod, found, running=running))
 
-    def _leave(self, name: str) -> None:
-        """The pod is over, or no business of ours any more."""
+    def _leave(self, name: str) -> list[str]:
+        """The pod is over, or no business of ours; the names of others this concerns."""
         known = self._tracked[name]
         self._track(name, None)
         self._repulsion_stale |= self._repelling.pop(name, None) is not None
         self.gathering.remove(known.task.id)
         if known.node is not None:
             self._events.append(TaskEnded(known.task.id))
+        return self.disks.remove_pod(known.task.id)
 
     def _clear_refusals(self, name: str) -> None:
         self._refused.pop(name, None)

@@ -1,20 +1,18 @@
-"""Reports: users hear what became of their pods, and no more often than there is news.
+"""Reports: users hear what became of their pods, operators see the figures.
 
 A pod that is bound gets its event at once. Why a pod waits is said as an event and a condition
-when it is first known; after that only if the words have changed, and less and less often: the
-counts in them change with every pod that comes or goes.
+when the words have changed; how often they may change is up to those who write them.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 
 from afflux.kube import objects
-from afflux.kube.conditions import Conditions
+from afflux.kube.conditions import Condition, Conditions, scheduler_error, unschedulable
 from afflux.kube.grouping import claimed_group
-from afflux.kube.mirror import Mirror
+from afflux.kube.mirror import Mirror, scheduler_of
 from afflux.kube.recording import Recorder
 from afflux.kube.references import PodRef
 from afflux.model.group import Group
@@ -22,24 +20,16 @@ from afflux.model.placement import Placement
 from afflux.model.task import Task
 from afflux.web.metrics import Metrics, Queue, Started
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 300.0
-
-UNSCHEDULABLE = "Unschedulable"
-SCHEDULER_ERROR = "SchedulerError"
-
 
 @dataclass(slots=True)
 class _Wait:
-    """One pod that waits: since when, what was said last and what has not been said yet."""
+    """One pod that waits: since when, and what was said last."""
 
     task: Task
     ready_at: float
     ready_round: int
+    attempts: int = 1
     said: str = ""
-    unsaid: str = ""
-    due: float = 0.0
-    pause: float = FIRST_PAUSE_SECONDS
 
 
 class Reporting:
@@ -53,8 +43,6 @@ class Reporting:
         self._conditions = conditions
         self._metrics = metrics
         self._waits: dict[str, _Wait] = {}
-        self._due: dict[str, None] = {}
-        self._more_due = asyncio.Event()
         self._rounds = 0
         self._kept = 0
         self._last_seconds = 0.0
@@ -88,6 +76,13 @@ class Reporting:
         if len(self._waits) > 2 * self._kept + 1000:
             self._forget_the_gone()
 
+    def placed(self, placements: Iterable[Placement]) -> None:
+        """A cycle has found places for these."""
+        for placement in placements:
+            wait = self._waits.get(placement.task.id)
+            if wait is not None:
+                wait.attempts = self._rounds - wait.ready_round + 1
+
     def count_pending(self) -> None:
         """Bring the figures of those who wait up to date."""
         counts: Counter[Queue] = Counter()
@@ -99,7 +94,7 @@ class Reporting:
 
     def _queue_of(self, wait: _Wait, pod: objects.Pod) -> Queue:
         if wait.task.id not in self._mirror.gathering.held_back:
-            return "unschedulable" if wait.said or wait.unsaid else "active"
+            return "unschedulable" if wait.said else "active"
         if pod.spec.scheduling_gates:
             return "gated"
         if self._mirror.refusals(wait.task.name):
@@ -130,64 +125,50 @@ class Reporting:
         wait = self._waits.pop(task.id, None)
         pod = self._mirror.pods.get(task.name)
         if pod is not None and pod.metadata.uid == task.id:
-            self._recorder.scheduled(_ref(pod), placement.machine)
+            self._conditions.forget(_ref(pod))
+            self._recorder.scheduled(_ref(pod), placement.machine, scheduler_of(pod))
         now = monotonic()
         self._metrics.scheduled(
             task.shape.profile,
             [
                 Started(
                     attempt_seconds=self._last_seconds + seconds,
-                    attempts=max(1, self._rounds - wait.ready_round) if wait else 1,
+                    attempts=wait.attempts if wait else 1,
                     since_ready_seconds=now - wait.ready_at if wait else seconds,
                 )
             ],
         )
 
-    def not_bound(self, placement: Placement, why: str, seconds: float) -> None:
-        """The pod has not got its node, and this is why."""
+    def not_bound(self, placement: Placement, seconds: float) -> None:
+        """The pod has not got its node. Why, it is told when the mirror has looked at it again."""
         self._metrics.failed("error", placement.task.shape.profile, [self._last_seconds + seconds])
-        del why
 
     # --- Saying it
 
     def _tell(self, wait: _Wait, why: str) -> None:
-        wait.unsaid = "" if why == wait.said else why
-        if not wait.unsaid:
-            return
-        if monotonic() >= wait.due:
-            self._say(wait)
-        else:
-            self._due[wait.task.id] = None
-            self._more_due.set()
-
-    def _say(self, wait: _Wait) -> None:
         pod = self._mirror.pending(wait.task)
-        if pod is None or pod.spec.scheduling_gates:
+        # The API server itself says so of pods with gates.
+        if why == wait.said or pod is None or pod.spec.scheduling_gates:
             return
-        wait.said, wait.unsaid = wait.unsaid, ""
-        wait.due = monotonic() + wait.pause
-        wait.pause = min(2 * wait.pause, LONGEST_PAUSE_SECONDS)
+        wait.said = why
+        self._recorder.failed(_ref(pod), why, scheduler_of(pod))
         refused = self._mirror.refusals(wait.task.name) > 0
-        self._recorder.failed(_ref(pod), wait.said)
-        self._conditions.unschedulable(
-            pod, SCHEDULER_ERROR if refused else UNSCHEDULABLE, wait.said
+        self._conditions.write(
+            _ref(pod),
+            scheduler_error(why) if refused else unschedulable(why),
+            _seen(pod),
+            generation=pod.metadata.generation or 0,
         )
 
-    async def run(self) -> None:
-        """Say later what could not be said at once, until cancelled."""
-        while True:
-            await self._more_due.wait()
-            self._more_due.clear()
-            await asyncio.sleep(FIRST_PAUSE_SECONDS)
-            now = monotonic()
-            for task_id in list(self._due):
-                wait = self._waits.get(task_id)
-                if wait is not None and wait.unsaid and now < wait.due:
-                    self._more_due.set()
-                    continue
-                del self._due[task_id]
-                if wait is not None and wait.unsaid:
-                    self._say(wait)
+
+def _seen(pod: objects.Pod) -> Condition | None:
+    """The condition that the pod has."""
+    for condition in (pod.status and pod.status.conditions) or ():
+        if condition.type == "PodScheduled":
+            return Condition(
+                condition.status or "", condition.reason or "", condition.message or ""
+            )
+    return None
 
 
 def _ref(pod: objects.Pod) -> PodRef:

@@ -22,10 +22,14 @@ from afflux.kube.reporting import Reporting
 from afflux.kube.shelves import Shelf
 from afflux.plan.rounds import Round
 from afflux.web.metrics import Metrics
+from afflux.web.watchdog import Watchdog
 
 # While bindings wait to be sent, deciding about more would only lengthen their queue: newcomers
 # are gathered for so long at most.
 LONGEST_GATHERING_SECONDS = 0.1
+# A cycle that placed nobody is followed by a rest as long as itself, at most this: room that comes
+# free bit by bit while thousands wait must not keep a core busy for nothing.
+LONGEST_REST_SECONDS = 1.0
 # After a defect of the planner, or of a policy, so long until the next attempt.
 PAUSE_AFTER_ERROR_SECONDS = 5.0
 
@@ -44,7 +48,9 @@ class Scheduling:
         cycle: Cycle,
         binding: Binding,
         reporting: Reporting,
+        *,
         metrics: Metrics,
+        watchdog: Watchdog,
     ) -> None:
         self._mirror = mirror
         self._cycle = cycle
@@ -52,11 +58,8 @@ class Scheduling:
         self._reporting = reporting
         self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
-        self._busy_since: float | None = None
-
-    def busy_seconds(self) -> float:
-        """How long the cycle that is under way has taken so far."""
-        return 0.0 if self._busy_since is None else monotonic() - self._busy_since
+        self._watchdog = watchdog
+        self._rest_seconds = 0.0
 
     async def run(self, needed: Sequence[Shelf[Any]]) -> None:
         """Work until cancelled; the first cycle waits until these shelves are filled."""
@@ -71,6 +74,8 @@ class Scheduling:
             await self._once()
 
     async def _gather(self) -> None:
+        if self._rest_seconds:
+            await asyncio.sleep(self._rest_seconds)
         if self._binding.backlog:
             try:
                 async with asyncio.timeout(LONGEST_GATHERING_SECONDS):
@@ -82,11 +87,14 @@ class Scheduling:
         events = self._mirror.drain()
         self._reporting.held_back(self._mirror.gathering.take_held_back())
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
-        self._busy_since = began = monotonic()
+        began = monotonic()
+        self._watchdog.begin()
         try:
             outcome = await self._in_thread(self._cycle.run, events)
             self._mirror.assume(outcome.placements)
+            self._reporting.placed(outcome.placements)
             self._binding.start(outcome.placements)
+            self._rest_seconds = 0.0
             if outcome.round is not None:
                 reasons = await self._in_thread(self._cycle.explain)
                 self._account(outcome.round, monotonic() - began, reasons)
@@ -97,7 +105,7 @@ class Scheduling:
             await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
             self._mirror.changes.put(("cycle", ""))
         finally:
-            self._busy_since = None
+            self._watchdog.end()
 
     def _account(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
         """Figures, and reasons for those who still wait."""
@@ -110,6 +118,8 @@ class Scheduling:
         )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
         self._reporting.decided(seconds, reasons)
+        if not decided.placed:
+            self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
 
     async def _in_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         loop = asyncio.get_running_loop()

@@ -56,6 +56,10 @@ class Shelf(Generic[T]):
     def changed(self, item: T) -> None:
         """An object was added or has changed."""
         name = name_of(item)
+        known = self._items.get(name)
+        if known is not None and _is_older(item, known):
+            # What we wrote ourselves is known before the watch tells what came earlier.
+            return
         self._items[name] = item
         self.seen += 1
         self._changes.put((self.kind, name))
@@ -66,3 +70,14 @@ class Shelf(Generic[T]):
         self._items.pop(name, None)
         self.seen += 1
         self._changes.put((self.kind, name))
+
+
+def _is_older(item: objects.Object, known: objects.Object) -> bool:
+    """Whether one state of an object was before another; versions are numbers that only rise."""
+    one, other = item.metadata.resource_version or "", known.metadata.resource_version or ""
+    return (
+        item.metadata.uid == known.metadata.uid
+        and one.isdecimal()
+        and other.isdecimal()
+        and int(one) < int(other)
+    )

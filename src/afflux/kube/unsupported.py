@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from afflux.kube import objects
 from afflux.kube.complaints import shown
 
-# Volumes that no plugin of kube-scheduler looks at. Claims are bound to places, some disks can be
-# mounted only once, and disks with a CSI migration count towards a node's limit: all others wait.
+# Volumes that no plugin of kube-scheduler looks at. Some disks can be mounted only once, and disks
+# that CSI drivers have taken over count towards a node's limit: all others wait.
 _FREE_VOLUMES = frozenset(
     {
         "cephfs",
@@ -34,20 +34,25 @@ _FREE_VOLUMES = frozenset(
         "storageos",
     }
 )
+_CLAIMS = frozenset({"ephemeral", "persistentVolumeClaim"})
 _NULL = b"null"
 
 
-def first_unsupported(spec: objects.PodSpec) -> str | None:
-    """The first constraint of this pod that is not enforced, None if all are."""
+def first_unsupported(spec: objects.PodSpec, *, claims: bool = False) -> str | None:
+    """The first constraint of this pod that is not enforced, None if all are.
+
+    Claims can be enforced only by somebody who knows the storage of the cluster.
+    """
     if spec.scheduling_gates:
         names = ", ".join(shown(gate.name or "") for gate in spec.scheduling_gates)
         plural = "s" if len(spec.scheduling_gates) > 1 else ""
         return f"spec.schedulingGates: waiting for gate{plural} {names} to be removed"
-    field = next(_unsupported_fields(spec), None)
+    free = _FREE_VOLUMES | _CLAIMS if claims else _FREE_VOLUMES
+    field = next(_unsupported_fields(spec, free), None)
     return None if field is None else f"{field} is not supported yet"
 
 
-def _unsupported_fields(spec: objects.PodSpec) -> Iterator[str]:
+def _unsupported_fields(spec: objects.PodSpec, free_volumes: frozenset[str]) -> Iterator[str]:
     if spec.affinity is not None:
         for name, affinity in (
             ("podAffinity", spec.affinity.pod_affinity),
@@ -59,7 +64,7 @@ def _unsupported_fields(spec: objects.PodSpec) -> Iterator[str]:
         yield "spec.topologySpreadConstraints"
     if spec.resource_claims:
         yield "spec.resourceClaims"
-    yield from _volumes(spec)
+    yield from _volumes(spec, free_volumes)
     yield from _declared_features(spec)
 
 
@@ -74,8 +79,8 @@ def _declared_features(spec: objects.PodSpec) -> Iterator[str]:
             yield f"spec.containers[{index}].restartPolicyRules: RestartAllContainers"
 
 
-def _volumes(spec: objects.PodSpec) -> Iterator[str]:
+def _volumes(spec: objects.PodSpec, free: frozenset[str]) -> Iterator[str]:
     for index, volume in enumerate(spec.volumes or ()):
         for kind, content in volume.items():
-            if kind != "name" and kind not in _FREE_VOLUMES and bytes(content) != _NULL:
+            if kind != "name" and kind not in free and bytes(content) != _NULL:
                 yield f"spec.volumes[{index}].{kind if kind.isalnum() else shown(kind)}"

@@ -1,0 +1,131 @@
+"""The claims of a pod, and what each of them asks for."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from afflux.kube import objects
+from afflux.kube.complaints import field_complaint
+from afflux.kube.quantities import storage_bytes
+from afflux.model.errors import InputError
+
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+T = TypeVar("T")
+
+_STORAGE = "storage"
+_NULL = b"null"
+_claim_volume = msgspec.json.Decoder(objects.ClaimVolume)
+_text = msgspec.json.Decoder(str)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A pod's word that it uses a claim; an ephemeral one is made for this pod alone."""
+
+    claim: str
+    ephemeral: bool = False
+
+    @property
+    def name(self) -> str:
+        """The claim's name without the namespace."""
+        return self.claim.partition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim as the scheduler sees it; `key` is namespace/name.
+
+    `volume` is the name of the volume it has or was promised, `bound` whether it has it for good,
+    `node` where a provisioner was told to make one. The version of the object tells older from
+    newer and is no part of what a claim is.
+    """
+
+    key: str
+    uid: str
+    storage_class: str
+    size_bytes: int | None
+    modes: frozenset[str]
+    block: bool
+    attributes: str
+    selector: objects.LabelSelector | None
+    volume: str
+    bound: bool
+    node: str | None
+    lost: bool
+    leaving: bool
+    owners: frozenset[str]
+    version: str = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name without the namespace."""
+        return self.key.partition("/")[2]
+
+
+def pod_references(pod: objects.Pod) -> tuple[Reference, ...]:
+    """The claims of a pod in the order of its volumes, each once; nothing for most pods."""
+    volumes = pod.spec.volumes
+    if not volumes or not any("persistentVolumeClaim" in v or "ephemeral" in v for v in volumes):
+        return ()
+    namespace = pod.metadata.namespace or "default"
+    found: dict[Reference, None] = {}
+    for index, volume in enumerate(volumes):
+        stated = volume.get("persistentVolumeClaim")
+        if stated is not None and bytes(stated) != _NULL:
+            path = f"spec.volumes[{index}].persistentVolumeClaim"
+            name = _decoded(_claim_volume, stated, path).claim_name
+            found[Reference(f"{namespace}/{name or ''}")] = None
+            continue
+        stated = volume.get("ephemeral")
+        if stated is not None and bytes(stated) != _NULL:
+            name = _decoded(_text, volume.get("name", b'""'), f"spec.volumes[{index}].name")
+            found[Reference(f"{namespace}/{pod.metadata.name or ''}-{name}", True)] = None
+    return tuple(found)
+
+
+def read_claim(stated: objects.PersistentVolumeClaim) -> Claim:
+    """The claim; an InputError names the field that is wrong."""
+    metadata, spec = stated.metadata, stated.spec
+    annotations = metadata.annotations or {}
+    asked = (spec.resources.requests or {}) if spec.resources else {}
+    size = asked.get(_STORAGE)
+    return Claim(
+        key=f"{metadata.namespace or 'default'}/{metadata.name or ''}",
+        uid=metadata.uid or "",
+        storage_class=annotations.get(BETA_CLASS, spec.storage_class_name or ""),
+        size_bytes=None if size is None else _size(size, "spec.resources.requests[storage]"),
+        modes=frozenset(spec.access_modes or ()),
+        block=spec.volume_mode == "Block",
+        attributes=spec.volume_attributes_class_name or "",
+        selector=spec.selector,
+        volume=spec.volume_name or "",
+        bound=bool(spec.volume_name) and BIND_COMPLETED in annotations,
+        node=annotations.get(SELECTED_NODE),
+        lost=stated.status is not None and stated.status.phase == "Lost",
+        leaving=metadata.deletion_timestamp is not None,
+        owners=frozenset(o.uid for o in metadata.owner_references or () if o.controller and o.uid),
+        version=metadata.resource_version or "",
+    )
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a version of an object came before another, as far as one can tell."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+def _size(written: objects.Written, path: str) -> int:
+    try:
+        return storage_bytes(written)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _decoded(decoder: "msgspec.json.Decoder[T]", raw: msgspec.Raw | bytes, path: str) -> T:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: {field_complaint(error, bytes(raw))}") from None

@@ -1,0 +1,254 @@
+"""Storage: the storage objects of a cluster and the pods that use them, as one mirror.
+
+Objects are set and removed as they come; each call says which pods have to be looked at again.
+Pods are known by the id of their task.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from afflux.kube import objects
+from afflux.kube.volumes.attaching import Attachments, Handle
+from afflux.kube.volumes.choosing import (
+    Choice,
+    Patch,
+    binding_progress,
+    choose_volumes,
+    patches,
+)
+from afflux.kube.volumes.claims import Claim, Reference, is_older, pod_references, read_claim
+from afflux.kube.volumes.needs import IN_USE, Blocked, Owner, VolumeNeeds, find_needs
+from afflux.kube.volumes.supply import Supply, Volume, read_volume
+
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+StorageObject = (
+    objects.PersistentVolumeClaim
+    | objects.PersistentVolume
+    | objects.StorageClass
+    | objects.CSINode
+    | objects.CSIDriver
+    | objects.CSIStorageCapacity
+    | objects.Pod
+)
+_NOBODY = frozenset[str]()
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """A pod that uses claims; `rank` is its place among those that wait for the same one."""
+
+    references: tuple[Reference, ...]
+    node: str
+    rank: tuple[int, str, str]
+
+
+class Storage:
+    """What is known of storage, and what it means for each pod."""
+
+    def __init__(self) -> None:
+        self.supply = Supply()
+        self._csi_nodes: dict[str, objects.CSINode] = {}
+        self._attachments = Attachments()
+        self._pods: dict[str, _User] = {}
+        self._users: dict[str, dict[str, None]] = {}
+
+    def set(self, stated: StorageObject) -> frozenset[str]:
+        """An object is there or has changed; returns the pods whose needs may have, too.
+
+        An InputError names a field that is wrong; the object is then as it was before. A change of
+        a CSINode changes its machine and no pod. Claims and volumes that are older than what is
+        known already are left alone: what a write has returned may be ahead of what is watched.
+        """
+        match stated:
+            case objects.Pod():
+                return self._set_pod(stated)
+            case objects.PersistentVolumeClaim():
+                return self._set_claim(read_claim(stated))
+            case objects.PersistentVolume():
+                return self._set_volume(read_volume(stated))
+            case objects.CSINode():
+                self._csi_nodes[stated.metadata.name or ""] = stated
+                return _NOBODY
+            case objects.StorageClass():
+                self.supply.set_class(stated)
+            case objects.CSIDriver():
+                self.supply.set_driver(stated)
+            case objects.CSIStorageCapacity():
+                self.supply.set_space(stated)
+        return self._waiting()
+
+    def remove(self, stated: StorageObject) -> frozenset[str]:
+        """An object is gone; returns the pods whose needs may have changed."""
+        name = stated.metadata.name or ""
+        match stated:
+            case objects.Pod():
+                return self.remove_pod(task_id(stated)) - {task_id(stated)}
+            case objects.PersistentVolumeClaim():
+                key = f"{stated.metadata.namespace or 'default'}/{name}"
+                self.supply.remove_claim(key)
+                return self._users_of(key)
+            case objects.PersistentVolume():
+                before = self.supply.volumes.get(name)
+                self.supply.remove_volume(name)
+                return self._users_of(before.claim if before else "") | self._waiting()
+            case objects.CSINode():
+                self._csi_nodes.pop(name, None)
+                return _NOBODY
+            case objects.StorageClass():
+                self.supply.remove_class(name)
+            case objects.CSIDriver():
+                self.supply.remove_driver(name)
+            case objects.CSIStorageCapacity():
+                self.supply.remove_space(stated)
+        return self._waiting()
+
+    def csi_node(self, name: str) -> objects.CSINode | None:
+        """What the drivers of a node say about it."""
+        return self._csi_nodes.get(name)
+
+    def needs(self, pod: objects.Pod) -> VolumeNeeds | Blocked:
+        """What the claims of a pod mean: where it may go and what it attaches, or why it waits.
+
+        A pod that has its node only counts what it adds to the volumes attached there; it must
+        have been set.
+        """
+        references = pod_references(pod)
+        if not references:
+            return VolumeNeeds()
+        if pod.spec.node_name:
+            return VolumeNeeds(attached=self._attachments.of(task_id(pod)))
+        owner = Owner(
+            pod.metadata.namespace or "default", pod.metadata.name or "", pod.metadata.uid or ""
+        )
+        found = find_needs(owner, references, self.supply)
+        if isinstance(found, VolumeNeeds) and self._is_behind(pod, references):
+            return Blocked(IN_USE)
+        return found
+
+    def choose(
+        self, pod: objects.Pod, node: str, labels: Mapping[str, str]
+    ) -> tuple[Choice, ...] | Blocked:
+        """Volumes for the claims of a pod that goes to this node; nothing is assumed by asking."""
+        return choose_volumes(pod_references(pod), node, labels, self.supply)
+
+    def assume(self, choices: tuple[Choice, ...]) -> frozenset[str]:
+        """What was chosen is about to be written; returns the pods whose needs may have changed."""
+        for choice in choices:
+            self.supply.assume(choice.claim, choice.volume, choice.node)
+        return self._waiting() if choices else _NOBODY
+
+    def forget(self, choices: tuple[Choice, ...]) -> frozenset[str]:
+        """It will not be written after all; returns the pods whose needs may have changed."""
+        for choice in choices:
+            self.supply.forget(choice.claim)
+        return self._waiting() if choices else _NOBODY
+
+    def patches(self, choices: tuple[Choice, ...]) -> list[Patch]:
+        """What has to be written for these choices, in order."""
+        return patches(choices, self.supply)
+
+    def progress(self, choices: tuple[Choice, ...], labels: Mapping[str, str]) -> bool | Blocked:
+        """Whether the claims are bound: yes, not yet, or never."""
+        return binding_progress(choices, labels, self.supply)
+
+    def _set_claim(self, claim: Claim) -> frozenset[str]:
+        known = self.supply.claims.get(claim.key)
+        if known is not None and is_older(claim.version, known.version):
+            return _NOBODY
+        self.supply.set_claim(claim)
+        return _NOBODY if claim == known else self._users_of(claim.key)
+
+    def _set_volume(self, volume: Volume) -> frozenset[str]:
+        known = self.supply.volumes.get(volume.name)
+        if known is not None and is_older(volume.version, known.version):
+            return _NOBODY
+        self.supply.set_volume(volume)
+        return _NOBODY if volume == known else self._users_of(volume.claim) | self._waiting()
+
+    # --- Pods
+
+    def _set_pod(self, pod: objects.Pod) -> frozenset[str]:
+        identity = task_id(pod)
+        ended = pod.status is not None and pod.status.phase in _ENDED
+        references = () if ended else pod_references(pod)
+        if not references:
+            return self.remove_pod(identity) if identity in self._pods else _NOBODY
+        node = pod.spec.node_name or ""
+        user = _User(references, node, _rank(pod))
+        changed: frozenset[str] = _NOBODY
+        if self._pods.get(identity) != user:
+            changed = self.remove_pod(identity)
+            self._pods[identity] = user
+            for reference in references:
+                self._users.setdefault(reference.claim, {})[identity] = None
+            changed |= {identity} | self._rivals(references)
+        if node:
+            changed |= self._attachments.use(identity, node, self._handles(references))
+        return changed
+
+    def remove_pod(self, identity: str) -> frozenset[str]:
+        user = self._pods.pop(identity, None)
+        if user is None:
+            return _NOBODY
+        for reference in user.references:
+            users = self._users[reference.claim]
+            del users[identity]
+            if not users:
+                del self._users[reference.claim]
+        return self._rivals(user.references) | self._attachments.leave(identity)
+
+    def _users_of(self, claim: str) -> frozenset[str]:
+        """The pods that use a claim, what they attach being counted again."""
+        changed = set(self._users.get(claim, ()))
+        for identity in tuple(changed):
+            user = self._pods[identity]
+            if user.node:
+                handles = self._handles(user.references)
+                changed |= self._attachments.use(identity, user.node, handles)
+        return frozenset(changed)
+
+    def _waiting(self) -> frozenset[str]:
+        return frozenset(identity for identity, user in self._pods.items() if not user.node)
+
+    def _handles(self, references: tuple[Reference, ...]) -> list[Handle]:
+        claims = (self.supply.claims.get(reference.claim) for reference in references)
+        handles = (self.supply.attachment(claim) for claim in claims if claim is not None)
+        return [handle for handle in handles if handle is not None]
+
+    def _rivals(self, references: tuple[Reference, ...]) -> frozenset[str]:
+        """The other users of claims that only one pod at a time may have."""
+        return frozenset(
+            identity
+            for reference in references
+            if self._is_for_one(reference)
+            for identity in self._users.get(reference.claim, ())
+        )
+
+    def _is_for_one(self, reference: Reference) -> bool:
+        claim = self.supply.claims.get(reference.claim)
+        return claim is not None and READ_WRITE_ONCE_POD in claim.modes
+
+    def _is_behind(self, pod: objects.Pod, references: tuple[Reference, ...]) -> bool:
+        """Whether a claim for one pod has a user that runs or has waited for longer."""
+        identity, rank = task_id(pod), _rank(pod)
+        return any(
+            self._pods[other].rank < rank
+            for reference in references
+            if self._is_for_one(reference)
+            for other in self._users.get(reference.claim, ())
+            if other != identity
+        )
+
+
+def _rank(pod: objects.Pod) -> tuple[int, str, str]:
+    """Who goes first where only one can: who runs, then who waits for longest, then the gated."""
+    turn = 0 if pod.spec.node_name else 2 if pod.spec.scheduling_gates else 1
+    return turn, pod.metadata.creation_timestamp or "", task_id(pod)
+
+
+def task_id(pod: objects.Pod) -> str:
+    """The id of a pod's task: its uid, or its name where it has none yet."""
+    name = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name or ''}"
+    return pod.metadata.uid or name
