@@ -6,8 +6,8 @@ from installation import CHART, NAMESPACE, install, may
 from testbed import ControlPlane, Manifest
 
 from afflux.config import read_configuration
-from afflux.kube.following import always_there, maybe_there
-from afflux.kube.mirror import Mirror
+from afflux.kube.live.following import always_there, maybe_there
+from afflux.kube.live.mirror import Mirror
 
 STATIC_POD = CHART.parents[1] / "deploy" / "static-pod"
 USER = f"system:serviceaccount:{NAMESPACE}:afflux"

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from afflux.cycle.loop import Cycle
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
-from afflux.kube.binding import Binding
-from afflux.kube.conditions import Conditions
-from afflux.kube.following import always_there, follow_all, maybe_there
-from afflux.kube.leasing import Lease, Term
-from afflux.kube.mirror import Mirror
-from afflux.kube.preparing import Preparing
-from afflux.kube.recording import Recorder
-from afflux.kube.reporting import Reporting
-from afflux.kube.scheduling import Scheduling
+from afflux.kube.live.binding import Binding
+from afflux.kube.live.conditions import Conditions
+from afflux.kube.live.following import always_there, follow_all, maybe_there
+from afflux.kube.live.leasing import Lease, Term
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.preparing import Preparing
+from afflux.kube.live.recording import Recorder
+from afflux.kube.live.reporting import Reporting
+from afflux.kube.live.scheduling import Scheduling
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog

@@ -16,10 +16,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from afflux.cycle.events import GroupReady
 from afflux.cycle.loop import Cycle
-from afflux.kube.binding import Binding
-from afflux.kube.mirror import Mirror
-from afflux.kube.reporting import Reporting
-from afflux.kube.shelves import Shelf
+from afflux.kube.live.binding import Binding
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.reporting import Reporting
+from afflux.kube.live.shelves import Shelf
 from afflux.plan.rounds import Round
 from afflux.web.metrics import Metrics
 from afflux.web.watchdog import Watchdog

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.mirror import Mirror
+from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
 
 FIRST_PAUSE_SECONDS = 0.1

@@ -17,8 +17,8 @@ from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.watching import Collection, follow
-from afflux.kube.mirror import Mirror
-from afflux.kube.shelves import Shelf
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.shelves import Shelf
 
 _STORAGE = "/apis/storage.k8s.io/v1"
 # Pods that have ended use nothing: they are left out on the server.
