@@ -8,6 +8,7 @@ import pytest
 from afflux.cluster.state import State
 from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.placement import Placement
+from afflux.model.places import Places
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape
@@ -192,6 +193,19 @@ def test_a_port_is_given_once_unless_the_addresses_differ():
     refused(State([machine("m")]), [twice], placed(twice), taken)
     other = group("other", on("10.0.0.2"))
     check_plan(state, [other], placed(other))
+
+
+def test_every_place_has_to_include_the_machine():
+    def places(why: str, *zones: str) -> Places:
+        return Places(why, tuple(Term((Requirement("zone", "In", (z,)),)) for z in zones))
+
+    state = State([machine("m", labels={"zone": "a"})])
+    near = group("g", shape(places=(places("far", "b", "a"), places("farther", "a"))))
+    check_plan(state, [near], placed(near))
+    away = group("g", shape(places=(places("far", "b", "a"), places("farther", "b"))))
+    refused(state, [away], placed(away), "g.0 on m: farther")
+    nowhere = group("g", shape(places=(places("nowhere"),)))
+    refused(state, [nowhere], placed(nowhere), "g.0 on m: nowhere")
 
 
 def test_a_limit_on_attached_volumes_holds_where_it_is_stated():

@@ -13,6 +13,7 @@ from afflux.cycle.events import GroupReady, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.kube.inventory import Inventory, load
 from afflux.model.errors import InputError
+from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Shape, Task
 from afflux.plan.explain import Verdicts, verdicts
@@ -23,6 +24,21 @@ VERSION = 1
 Waiting = Sequence[tuple[str, str]]
 
 
+<<<<<<< HEAD
+=======
+class _Nowhere:
+    """A dry run: placements are only printed."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._volumes = inventory.volumes
+        self._labels = {machine.name: machine.labels for machine in inventory.machines}
+
+    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
+        """All of them succeed that find their volumes there."""
+        return [p for p in placements if not self._volumes.take(p, self._labels[p.machine])]
+
+
+>>>>>>> refs/heads/constraints
 def run(options: PlaceOptions) -> int:
     """Read, place, print."""
     settings = chosen_settings(options)
@@ -32,17 +48,33 @@ def run(options: PlaceOptions) -> int:
     inventory = load([read_source(path) for path in options.files])
     _say_notes(inventory)
     state = State(inventory.machines)
+<<<<<<< HEAD
     cycle = Cycle(state, app.scheduler(settings, state))
+=======
+    cycle = Cycle(state, app.scheduler(settings, state), _Nowhere(inventory))
+>>>>>>> refs/heads/constraints
     cycle.run([TaskRuns(task, machine) for task, machine in inventory.running])
 
     before = _all_verdicts(cycle, inventory) if options.explain else None
-    outcome = cycle.run([GroupReady(group) for group in inventory.groups])
+    placements = _place(cycle, inventory)
     waiting = _waiting(cycle, inventory)
     if options.output == "json":
-        _print_json(outcome.placements, waiting, before)
+        _print_json(placements, waiting, before)
     else:
-        _print_tables(outcome.placements, waiting, before or {})
+        _print_tables(placements, waiting, before or {})
     return 0
+
+
+def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
+    """Everything that finds a place; more than one round if some wanted the same volumes."""
+    placements: list[Placement] = []
+    groups: Sequence[Group] = inventory.groups
+    while groups:
+        outcome = cycle.run([GroupReady(group) for group in groups])
+        failed = {placement.task.id for placement in outcome.failed}
+        placements += [p for p in outcome.placements if p.task.id not in failed]
+        groups = inventory.volumes.look_again(cycle.queue) if failed else ()
+    return placements
 
 
 def _say_notes(inventory: Inventory) -> None:
