@@ -4,17 +4,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from sys import intern
 
-import msgspec
-
 from afflux.kube import objects
-from afflux.kube.complaints import field_complaint
-from afflux.model.errors import InputError
+from afflux.kube.volumes.contents import image_reference
 from afflux.model.images import SMALLEST_BYTES, Images, normalised
 from afflux.model.machine import Machine
 from afflux.model.resources import LARGEST_AMOUNT
 
 _NO_IMAGES: Mapping[str, int] = {}
-_image_volume = msgspec.json.Decoder(objects.ImageVolume | None)
 
 
 def machine_images(status: objects.NodeStatus) -> Mapping[str, int]:
@@ -83,14 +79,8 @@ def _names(spec: objects.PodSpec) -> Iterator[str]:
     for container in spec.init_containers or ():
         yield container.image or ""
     for index, volume in enumerate(spec.volumes or ()):
-        if "image" in volume:
-            try:
-                stated = _image_volume.decode(volume["image"])
-            except msgspec.ValidationError as error:
-                problem = field_complaint(error, bytes(volume["image"]))
-                raise InputError(f"spec.volumes[{index}].image: {problem}") from None
-            if stated is not None:
-                yield stated.reference or ""
+        if (image := image_reference(volume, index)) is not None:
+            yield image
 
 
 _normalised = lru_cache(maxsize=4096)(normalised)
