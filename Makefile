@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint rust pytest bench bench-solver fmt setup setup-dev tools clean
+.PHONY: help demo testbed test quick lint rust pytest bench bench-solver fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -19,15 +19,18 @@ demo: setup ## Simulate a day of mixed work under three schedulers and write a r
 	@$(RUN)/afflux simulate synthetic:mixed --compare cpu-memory load-spreading pod-by-pod \
 	    --report out/demo.html
 
+testbed: setup-dev ## A real control plane on loopback to play with, until Ctrl-C
+	@$(RUN)/python -m testbed
+
 test: lint rust pytest ## Every check: lints, types, walls, Rust and Python tests
 
 quick: setup-dev ## The inner loop: lints and the fast tests
-	$(RUN)/ruff check --quiet src tests bench
+	$(RUN)/ruff check --quiet src tests bench testbed
 	$(RUN)/pytest -n auto -m "not slow"
 
 lint: setup-dev ## Ruff, basedpyright (strict), import-linter, rustfmt, clippy
-	$(RUN)/ruff check src tests bench
-	$(RUN)/ruff format --check src tests bench
+	$(RUN)/ruff check src tests bench testbed
+	$(RUN)/ruff format --check src tests bench testbed
 	$(RUN)/basedpyright
 	$(RUN)/lint-imports
 	cargo fmt --all --check
@@ -37,6 +40,7 @@ rust: setup-dev ## Tests of the Rust crates
 	cargo test --workspace --exclude afflux-py --locked --release --quiet
 
 pytest: setup-dev ## Tests in Python
+	@$(RUN)/python -m testbed --build
 	$(RUN)/pytest -n auto
 
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
@@ -46,8 +50,8 @@ bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of 
 	$(RUN)/python -m bench.solver --large --json docs/benchmarks/solver.json --plot docs/pictures/solver.svg
 
 fmt: setup-dev ## Format everything
-	$(RUN)/ruff check --fix --quiet src tests bench
-	$(RUN)/ruff format src tests bench
+	$(RUN)/ruff check --fix --quiet src tests bench testbed
+	$(RUN)/ruff format src tests bench testbed
 	cargo fmt --all
 
 setup: tools $(UV) ## Create .venv and build the optimiser

@@ -1,7 +1,6 @@
 """One cold cycle: 1,000 empty machines, 10,000 waiting tasks of 50 classes."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,6 @@ from afflux.cycle.optimising import Optimising
 from afflux.cycle.ports import Scheduler
 from afflux.model.group import Group
 from afflux.model.machine import Machine
-from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 from afflux.policies.cpu_memory import CpuMemory
@@ -80,20 +78,15 @@ def measure(
                 if name == "pod-by-pod"
                 else Optimising(state, flow, constraints(), [Weighted(CpuMemory())])
             )
-            cycle = Cycle(state, scheduler, _Nowhere())
+            cycle = Cycle(state, scheduler)
             began = time.perf_counter()
             outcome = cycle.run([GroupReady(group) for group in groups])
             seconds = time.perf_counter() - began
             plan = outcome.round
+            assert plan is not None
             found.append(
                 ColdCycle(
                     name, load, seconds, len(plan.placements), task_count, plan.solves, plan.gap
                 )
             )
     return found
-
-
-class _Nowhere:
-    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
-        del placements
-        return ()

@@ -1,10 +1,20 @@
 """The only place where the parts are put together."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from afflux.admit.strategies import find_strategy
 from afflux.cluster.state import State
-from afflux.config import DEFAULT_STRATEGY, PolicySettings, Settings, parse_spec
+from afflux.config import (
+    DEFAULT_STRATEGY,
+    Configuration,
+    PolicySettings,
+    Settings,
+    effective,
+    parse_spec,
+)
+from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
 from afflux.cycle.ports import Scheduler
 from afflux.model.errors import InputError
@@ -13,25 +23,93 @@ from afflux.policies.registry import constraints, make_policy
 from afflux.sim.pod_by_pod import PodByPod
 from afflux.sim.replay import Contestant
 
+if TYPE_CHECKING:
+    from afflux.kube.running import Options
+
 POD_BY_POD = "pod-by-pod"
 
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
     """A scheduler with these settings over this cluster."""
+    strategy = find_strategy(settings.strategy, settings.origin)
+    return Optimising(state, strategy, constraints(), _policies(settings))
+
+
+def run_in_kubernetes(
+    configuration: Configuration, kubeconfig: str | None, context: str | None
+) -> str | None:
+    """Schedule a live cluster until stopped; why it had to end, None if it was told to."""
+    # Not needed by simulations, which should start quickly.
+    import uvloop
+
+    from afflux.kube.api.in_cluster import in_cluster
+    from afflux.kube.api.kubeconfig import read_kubeconfig
+    from afflux.kube.leasing import LostLeaseError
+    from afflux.kube.running import run
+
+    settings = configuration.settings
+    state = State()
+    optimising = Optimising(
+        state,
+        find_strategy(settings.strategy, settings.origin),
+        constraints(),
+        {each.scheduler_name: _policies(each.settings) for each in configuration.profiles},
+    )
+    path = kubeconfig or configuration.client_connection.kubeconfig or None
+    connection = in_cluster() if path is None and context is None else None
+    if connection is None:
+        connection = read_kubeconfig(path, context)
+    door = run(connection, Cycle(state, optimising), _door_options(configuration))
+    lost: BaseException | None = None
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(door)
+    except* LostLeaseError as group:
+        lost = group.exceptions[0]
+    return str(lost) if lost else None
+
+
+def _door_options(configuration: Configuration) -> "Options":
+    from afflux.kube.running import Election, Options, Served
+
+    election, serving = configuration.leader_election, configuration.serving
+    return Options(
+        scheduler_names=tuple(each.scheduler_name for each in configuration.profiles),
+        election=Election(
+            namespace=election.resource_namespace,
+            name=election.resource_name,
+            lease_seconds=election.lease_duration.seconds,
+            renew_seconds=election.renew_deadline.seconds,
+            retry_seconds=election.retry_period.seconds,
+        )
+        if election.leader_elect
+        else None,
+        served=Served(
+            address=serving.bind_address,
+            port=serving.port,
+            cert_file=serving.cert_file,
+            key_file=serving.key_file,
+            stuck_seconds=serving.stuck_after.seconds,
+        ),
+        qps=configuration.client_connection.qps,
+        burst=configuration.client_connection.burst,
+        parallelism=configuration.binding.parallelism,
+        request_seconds=configuration.binding.timeout.seconds,
+        volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        configuration=effective(configuration),
+    )
+
+
+def _policies(settings: Settings) -> list[Weighted]:
     if any(policy.name == POD_BY_POD for policy in settings.policies):
         raise InputError(
             f"{settings.origin}: {POD_BY_POD} is not a policy; expected it alone, without a"
             " strategy, as something to simulate"
         )
-    return Optimising(
-        state,
-        find_strategy(settings.strategy, settings.origin),
-        constraints(),
-        [
-            Weighted(make_policy(policy.name, policy.args, settings.origin), policy.weight)
-            for policy in settings.policies
-        ],
-    )
+    return [
+        Weighted(make_policy(policy.name, policy.args, settings.origin), policy.weight)
+        for policy in settings.policies
+    ]
 
 
 def contestant(settings: Settings, name: str | None = None) -> Contestant:

@@ -1,11 +1,14 @@
-"""The cycle: what happened goes in, placements come out, what failed waits again in its place."""
+"""The cycle: what happened goes in, placements come out, what failed waits again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from afflux.cluster.state import State
+from afflux.cycle import optimising
 from afflux.cycle.events import (
+    Event,
     GroupReady,
     GroupWithdrawn,
     MachineGone,
@@ -22,18 +25,6 @@ from afflux.policies.policy import Policy
 from oracles.building import by_machine, group, machine, scheduler, shape, task
 
 
-class Hands:
-    """A binder that remembers what it was given and fails for those it is told to."""
-
-    def __init__(self, fails: Callable[[Placement], bool] = lambda _: False) -> None:
-        self.fails = fails
-        self.calls: list[tuple[Placement, ...]] = []
-
-    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
-        self.calls.append(tuple(placements))
-        return [placement for placement in placements if self.fails(placement)]
-
-
 class Stubborn:
     """A scheduler that always answers the same."""
 
@@ -46,9 +37,9 @@ class Stubborn:
         return self._answer
 
 
-def cycle_of(*machines, hands: Hands | None = None) -> Cycle:
+def cycle_of(*machines) -> Cycle:
     state = State(machines)
-    return Cycle(state, scheduler(state), hands or Hands())
+    return Cycle(state, scheduler(state))
 
 
 def ready(*groups: Group) -> list[GroupReady]:
@@ -110,74 +101,62 @@ def test_a_confirmed_placement_keeps_its_devices():
     assert cycle.state.free_devices[0] == before
 
 
-def test_nobody_binds_when_there_is_nothing_to_bind():
-    hands = Hands()
-    cycle_of(hands=hands).run(ready(group("a", shape())))
-    assert hands.calls == []
+def test_what_fails_to_bind_waits_again():
+    cycle = cycle_of(machine("m", cpu=1, devices=1))
+    waiting = group("a", shape(cpu=1, count=1, milli=300))
+    cycle.run(ready(waiting))
+    outcome = cycle.run([TaskEnded("a.0"), GroupReady(waiting)])
+    assert by_machine(outcome.placements) == {"m": ["a.0"]}
+    assert cycle.state.view().free[0, 0] == 0
+    assert cycle.state.free_devices[0] == (700,)
 
 
-def test_what_fails_to_bind_is_forgotten_and_waits_again():
-    hands = Hands(lambda placement: True)
-    cycle = cycle_of(machine("m", cpu=1, devices=1), hands=hands)
-    outcome = cycle.run(ready(group("a", shape(cpu=1, count=1, milli=300))))
-    assert outcome.failed == outcome.placements
-    assert cycle.state.where("a.0") is None
-    assert cycle.state.view().free[0, 0] == 1
-    assert cycle.state.free_devices[0] == (1000,)
-    hands.fails = lambda placement: False
-    assert by_machine(cycle.run([]).placements) == {"m": ["a.0"]}
-
-
-def test_what_fails_to_bind_keeps_its_place_among_equals():
-    hands = Hands(lambda placement: placement.task.name == "a.0")
-    cycle = cycle_of(machine("m", cpu=1), hands=hands)
-    cycle.run(ready(*(group(name, shape(cpu=1)) for name in "abc")))
-    assert [waiting.name for waiting in cycle.queue] == ["a", "b", "c"]
-    hands.fails = lambda placement: False
-    assert by_machine(cycle.run([]).placements) == {"m": ["a.0"]}
-
-
-def test_the_rest_of_a_half_bound_gang_waits_in_its_place():
-    hands = Hands(lambda placement: placement.task.name in ("gang.1", "gang.2"))
-    cycle = cycle_of(*(machine(f"m{i}", cpu=1) for i in range(3)), hands=hands)
+def test_the_rest_of_a_half_bound_gang_is_placed_beside_the_others():
+    cycle = cycle_of(*(machine(f"m{i}", cpu=1) for i in range(3)))
     gang = group("gang", *[shape(cpu=1)] * 3)
-    outcome = cycle.run(ready(gang, group("other", shape(cpu=1))))
-    assert sorted(p.task.name for p in outcome.failed) == ["gang.1", "gang.2"]
+    other = group("other", shape(cpu=1))
+    cycle.run(ready(gang, other))
+    rest = replace(gang, tasks=gang.tasks[1:])
+    outcome = cycle.run([TaskEnded("gang.1"), TaskEnded("gang.2"), GroupReady(rest)])
+    assert len(outcome.placements) == 2
     assert cycle.state.where("gang.0") is not None
-    assert [(w.name, [t.name for t in w.tasks]) for w in cycle.queue] == [
-        ("gang", ["gang.1", "gang.2"]),
-        ("other", ["other.0"]),
-    ]
-    hands.fails = lambda placement: False
-    placed = cycle.run([]).placements
-    assert sorted(p.task.name for p in placed) == ["gang.1", "gang.2"]
 
 
-def test_hundreds_of_failures_at_once_keep_their_order():
-    hands = Hands(lambda placement: True)
-    cycle = cycle_of(machine("m", cpu=1000, pods=1000), hands=hands)
-    names = [f"g{i:03}" for i in range(300)]
-    cycle.run(ready(*(group(name, shape(cpu=1)) for name in names)))
-    assert [waiting.name for waiting in cycle.queue] == names
-    assert cycle.state.view().free[0, 0] == 1000
+@pytest.mark.parametrize(
+    ("event", "decides"),
+    [
+        (TaskEnded("nobody"), False),
+        (TaskRuns(task("foreign", shape(cpu=1)), "m"), False),
+        (MachineGone("m"), False),
+        (MachineSet(machine("m", cpu=1)), False),
+        (GroupWithdrawn("unknown"), False),
+        (MachineSet(machine("m", cpu=2)), True),
+        (GroupWithdrawn("big"), True),
+        (GroupReady(group("new", shape(cpu=9))), True),
+    ],
+    ids=str,
+)
+def test_only_what_may_help_somebody_is_decided_about(event: Event, decides: bool):
+    cycle = cycle_of(machine("m", cpu=1))
+    assert cycle.run(ready(group("big", shape(cpu=5)))).round is not None
+    assert cycle.run([]).round is None
+    assert (cycle.run([event]).round is not None) == decides
 
 
 def test_a_plan_that_does_not_pass_is_not_carried_out():
     state = State([machine("m", cpu=1)])
     waiting = group("a", shape(cpu=2))
     answer = Round((Placement(waiting.tasks[0], "m"),), (waiting,), 0, 0, 0)
-    hands = Hands()
-    cycle = Cycle(state, Stubborn(answer), hands)
+    cycle = Cycle(state, Stubborn(answer))
     with pytest.raises(PlanError, match="Insufficient cpu"):
         cycle.run(ready(waiting))
-    assert hands.calls == []
     assert state.where("a.0") is None
     assert [w.name for w in cycle.queue] == ["a"]
 
 
 def test_a_group_that_is_said_to_be_placed_without_a_placement_is_not_lost():
     waiting = group("a", shape(cpu=1))
-    cycle = Cycle(State([machine("m", cpu=1)]), Stubborn(Round((), (waiting,), 0, 0, 0)), Hands())
+    cycle = Cycle(State([machine("m", cpu=1)]), Stubborn(Round((), (waiting,), 0, 0, 0)))
     with pytest.raises(PlanError, match="group a"):
         cycle.run(ready(waiting))
     assert [w.name for w in cycle.queue] == ["a"]
@@ -207,3 +186,26 @@ def test_a_blocked_group_waits_until_it_is_reported_without_what_held_it():
     held = Group("g", (task("g.0", shape(cpu=1), "spec.x: not supported"),))
     assert cycle.run([GroupReady(held)]).placements == ()
     assert by_machine(cycle.run(ready(group("g", shape(cpu=1)))).placements) == {"m": ["g.0"]}
+
+
+def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
+    machines = [machine(f"m{i}", cpu=40, memory=9999, pods=100) for i in range(5)]
+    groups = [group(f"g{i:03}", shape(cpu=1, memory=i)) for i in range(60)]
+    groups += [group("gang", *(shape(cpu=1, memory=i) for i in range(70, 90)))]
+    at_once = cycle_of(*machines).run(ready(*groups))
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 7)
+    cycle = cycle_of(*machines)
+    in_parts = cycle.run(ready(*groups))
+    assert len(in_parts.placements) == len(at_once.placements) == 80
+    assert in_parts.round.solves > at_once.round.solves
+    assert sum(cycle.state.view().running) == 80
+    assert cycle.run([]).placements == ()
+
+
+def test_rounds_in_parts_keep_the_order_of_the_queue(monkeypatch):
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 1)
+    cycle = cycle_of(machine("m", cpu=3, memory=99))
+    outcome = cycle.run(ready(*(group(f"g{i}", shape(cpu=1, memory=i)) for i in range(9))))
+    assert sorted(p.task.name for p in outcome.placements) == ["g0.0", "g1.0", "g2.0"]

@@ -42,7 +42,7 @@ def test_words_for_what_lacks():
 
 
 def test_one_machine_may_count_for_several_reasons():
-    assert reason.summary([["Insufficient cpu", "Insufficient memory"], ["Insufficient cpu"]]) == (
+    assert reason.summary(2, {"Insufficient cpu": 2, "Insufficient memory": 1}) == (
         "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu."
     )
-    assert reason.summary([]) == "no nodes available to schedule pods"
+    assert reason.summary(0, {}) == "no nodes available to schedule pods"

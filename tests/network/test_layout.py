@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ortools.graph.python import min_cost_flow
 
+from afflux.network import layout
 from afflux.network.layout import Offer, Source, route
 
 
@@ -165,3 +166,24 @@ def test_without_machines_everything_waits():
     routed = route([Source(0, np.array([7, 5]))], Offer(empty, empty, none, none, none))
     assert routed.units.shape == (1, 0)
     assert routed.cost == 12
+
+
+def test_few_units_among_many_machines_cost_what_they_would_with_every_arc(monkeypatch):
+    rng = np.random.default_rng(5)
+    for _ in range(100):
+        classes, machines = int(rng.integers(1, 4)), int(rng.integers(8, 30))
+        offer = Offer(
+            room=rng.integers(0, 3, (classes, machines)),
+            cost=rng.integers(0, 6, (classes, machines)),
+            slot_cost=rng.integers(0, 4, machines),
+            slope=rng.integers(0, 3, machines),
+            slots=rng.integers(1, 4, machines),
+        )
+        sources = [
+            Source(number, np.full(int(rng.integers(1, 4)), int(rng.integers(3, 12))))
+            for number in range(classes)
+        ]
+        few = route(sources, offer)
+        with monkeypatch.context() as all_arcs:
+            all_arcs.setattr(layout, "_worthwhile", lambda capacity, *_: capacity)
+            assert few.cost == route(sources, offer).cost

@@ -40,11 +40,6 @@ QUICK_BATCHES = 6
 CLUSTERS_PER_BATCH = 100
 
 
-class Binder:
-    def bind(self, placements):
-        return ()
-
-
 class Story:
     """One cluster through several rounds, told to the cycle and to the naive world alike."""
 
@@ -59,7 +54,7 @@ class Story:
         scheduler = Optimising(
             state, strategy, constraints(), policies[: self.rng.randint(1, len(policies))]
         )
-        self.cycle = Cycle(state, scheduler, Binder())
+        self.cycle = Cycle(state, scheduler)
         self._foreign = 0
 
     def opening(self) -> list[Event]:
@@ -100,7 +95,7 @@ class Story:
             key=lambda g: (-g.priority, g.ready_seconds, self.arrived[g.name]),
         )
         outcome = self.cycle.run(events)
-        self.last_placed = [group.name for group in outcome.round.placed]
+        self.last_placed = [group.name for group in outcome.round.placed] if outcome.round else []
         wrong = broken_rules(self.world, self.waiting.values(), outcome.placements)
         assert not wrong
         placed = {placement.task.id for placement in outcome.placements}

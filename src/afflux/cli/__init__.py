@@ -1,11 +1,11 @@
-"""The command line: afflux simulate, place, solve.
+"""The command line: afflux run, simulate, place, solve.
 
 `arguments` says what can be typed, each subcommand has a file, `terminal` and `files` are what they
 share. What a subcommand needs is imported when it runs, so that `afflux --help` and a wrong
 argument answer at once. Not here: anything that another program could not do through `app`.
 
-Exit codes: 0 done, 1 the answer could not be written, 2 input that cannot be used, 3 a problem
-without a solution, 130 interrupted.
+Exit codes: 0 done, 1 the answer could not be written or leadership was lost, 2 input that cannot be
+used, 3 a problem without a solution, 130 interrupted.
 """
 
 import io
@@ -14,7 +14,14 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from afflux.cli.arguments import Options, PlaceOptions, SimulateOptions, SolveOptions, parse
+from afflux.cli.arguments import (
+    Options,
+    PlaceOptions,
+    RunOptions,
+    SimulateOptions,
+    SolveOptions,
+    parse,
+)
 from afflux.cli.terminal import complain
 from afflux.model.errors import InputError
 
@@ -54,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Options) -> int:
     match options:
+        case RunOptions():
+            from afflux.cli.run import run as schedule
+
+            return schedule(options)
         case SimulateOptions():
             from afflux.cli.simulate import run as simulate
 

@@ -42,6 +42,19 @@ class PlaceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """afflux run."""
+
+    command: ClassVar = "run"
+    config: str | None
+    kubeconfig: str | None
+    context: str | None
+    print_config: bool
+    log_format: str
+    log_level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SolveOptions:
     """afflux solve."""
 
@@ -50,9 +63,11 @@ class SolveOptions:
     json: bool
 
 
-Options = SimulateOptions | PlaceOptions | SolveOptions
+Options = RunOptions | SimulateOptions | PlaceOptions | SolveOptions
 
-_COMMANDS = {kind.command: kind for kind in (SimulateOptions, PlaceOptions, SolveOptions)}
+_COMMANDS = {
+    kind.command: kind for kind in (RunOptions, SimulateOptions, PlaceOptions, SolveOptions)
+}
 
 
 def parse(arguments: Sequence[str] | None) -> Options:
@@ -90,6 +105,7 @@ def _parser() -> _Parser:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     for name, add_arguments, summary in (
+        ("run", _run, "schedule the pods of a cluster"),
         ("simulate", _simulate, "replay a workload under one or more schedulers"),
         ("place", _place, "place the pending pods of a cluster, as a dry run"),
         ("solve", _solve, "solve a minimum-cost-flow problem in DIMACS format"),
@@ -97,6 +113,26 @@ def _parser() -> _Parser:
         # No abbreviations: a script that uses one would break when the next option is added.
         add_arguments(commands.add_parser(name, help=summary, allow_abbrev=False))
     return parser
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Schedule the pods of a cluster that ask for one of the configured schedulers by name "
+        "(schedulerName: afflux by default), until stopped. In a pod, its service account is used; "
+        "elsewhere a kubeconfig."
+    )
+    parser.add_argument("--config", metavar="FILE", help="an AffluxConfiguration")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="how to reach the cluster (else $KUBECONFIG)"
+    )
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print what is in effect, and do nothing"
+    )
+    parser.add_argument("--log-format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--log-level", choices=["debug", "info", "warning", "error"], default="info"
+    )
 
 
 def _simulate(parser: argparse.ArgumentParser) -> None:

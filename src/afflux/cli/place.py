@@ -24,6 +24,8 @@ VERSION = 1
 Waiting = Sequence[tuple[str, str]]
 
 
+<<<<<<< HEAD
+=======
 class _Nowhere:
     """A dry run: placements are only printed."""
 
@@ -36,6 +38,7 @@ class _Nowhere:
         return [p for p in placements if not self._volumes.take(p, self._labels[p.machine])]
 
 
+>>>>>>> refs/heads/constraints
 def run(options: PlaceOptions) -> int:
     """Read, place, print."""
     settings = chosen_settings(options)
@@ -45,7 +48,11 @@ def run(options: PlaceOptions) -> int:
     inventory = load([read_source(path) for path in options.files])
     _say_notes(inventory)
     state = State(inventory.machines)
+<<<<<<< HEAD
+    cycle = Cycle(state, app.scheduler(settings, state))
+=======
     cycle = Cycle(state, app.scheduler(settings, state), _Nowhere(inventory))
+>>>>>>> refs/heads/constraints
     cycle.run([TaskRuns(task, machine) for task, machine in inventory.running])
 
     before = _all_verdicts(cycle, inventory) if options.explain else None

@@ -1,5 +1,5 @@
 """The cycle: the way of the data from what happened to what is done about it.
 
-`loop` is the nine steps, `events` what can happen, `ports` what a door has to provide.
+`loop` is the nine steps, `events` what can happen, `ports` what a scheduler answers.
 Not here: any policy or search; nor a clock, a network, a database.
 """

@@ -38,7 +38,7 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class GroupReady:
-    """A group has all its members and waits."""
+    """A group has all its members and waits; told again, it is replaced in its place."""
 
     group: Group
 

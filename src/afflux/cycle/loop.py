@@ -1,11 +1,11 @@
-"""One cycle: what happened is observed, who waits is placed, what was decided is carried out.
+"""One cycle: what happened is observed, who waits is placed, what was decided is handed on.
 
 Read this first. The doors (Kubernetes, simulation, files) differ only in where events come from
 and where placements go; everything between is the same.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from afflux.cluster.state import State
 from afflux.cycle.events import (
@@ -17,8 +17,7 @@ from afflux.cycle.events import (
     TaskEnded,
     TaskRuns,
 )
-from afflux.cycle.ports import Binder, Scheduler
-from afflux.model.group import Group
+from afflux.cycle.ports import Scheduler
 from afflux.model.placement import Placement
 from afflux.model.task import Shape
 from afflux.plan.check import check_complete, check_plan
@@ -30,21 +29,25 @@ from afflux.queue.waiting import Queue
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cycle did: what was placed, what failed to bind, and the plan's own figures."""
+    """What a cycle decided; the round is None if there was nothing to decide about."""
 
-    placements: tuple[Placement, ...]
-    failed: tuple[Placement, ...]
-    round: Round
+    placements: tuple[Placement, ...] = ()
+    round: Round | None = None
 
 
 class Cycle:
-    """A cluster, a queue, a scheduler, and the hands that carry out its plans."""
+    """A cluster, a queue and a scheduler.
 
-    def __init__(self, state: State, scheduler: Scheduler, binder: Binder) -> None:
+    Placements are assumed at once: nobody else is given the same place. The door carries them out
+    and reports, as events, what became of them: a placement that failed is a task that ended, and
+    its group is ready again.
+    """
+
+    def __init__(self, state: State, scheduler: Scheduler) -> None:
         self.state = state
         self.queue = Queue()
         self._scheduler = scheduler
-        self._binder = binder
+        self._news = False
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """What may refuse a machine to a class, in the order in which it is asked."""
@@ -55,49 +58,45 @@ class Cycle:
         # 1. observe, 2. gather
         for event in events:
             self._observe(event)
+        if not self._news:
+            return Outcome()
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         decided = self._scheduler.decide(self.state, self.queue.considered())
         check_plan(self.state, decided.placed, decided.placements, self.policies_of)
         check_complete(decided.placed, decided.placements)
-        # 8. commit: assumed first, so that nobody is given the same place; what fails waits again
+        # 8. commit
+        self._news = False
         for placement in decided.placements:
             self.state.place(placement.task, placement.machine, placement.devices)
-        failed = tuple(self._binder.bind(decided.placements)) if decided.placements else ()
-        self._forget(failed, decided.placed)
-        return Outcome(decided.placements, failed, decided)
+        self.queue.discard_all(group.name for group in decided.placed)
+        return Outcome(decided.placements, decided)
 
     def explain(self) -> dict[str, str]:
         """9. For every waiting task, by id, one sentence that says why."""
         return why_waiting(self.state, self.policies_of, self.queue)
 
     def _observe(self, event: Event) -> None:
+        """Take notice. News is what may help somebody who waits: a group, room, one ahead gone."""
         match event:
             case MachineSet(machine):
+                version = self.state.version
                 self.state.set_machine(machine)
+                self._news |= self.state.version > version
             case MachineGone(name) if name in self.state.rows:
                 self.state.remove_machine(name)
             case TaskRuns(task, machine) if machine in self.state.rows:
+                moved = self.state.where(task.id) not in (None, machine)
                 self.state.place(task, machine)
+                self._news |= moved
             case TaskEnded(task_id):
+                self._news |= self.state.where(task_id) is not None
                 self.state.remove(task_id)
             case GroupReady(group):
                 self.queue.add(group)
+                self._news = True
             case GroupWithdrawn(name):
+                self._news |= name in self.queue
                 self.queue.discard(name)
             case MachineGone() | TaskRuns():
                 # Reports cross on the way; about an unknown machine there is nothing to do.
                 pass
-
-    def _forget(self, failed: Iterable[Placement], placed: Iterable[Group]) -> None:
-        """Groups leave the queue; members that were not bound keep their group's place there."""
-        lost = {placement.task.id for placement in failed}
-        bound: list[str] = []
-        for group in placed:
-            again = tuple(task for task in group.tasks if task.id in lost)
-            if again:
-                self.queue.add(replace(group, tasks=again))
-            else:
-                bound.append(group.name)
-        self.queue.discard_all(bound)
-        for task_id in lost:
-            self.state.remove(task_id)

@@ -1,22 +1,13 @@
-"""What a door provides and what a scheduler answers."""
+"""What a scheduler answers."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
-from afflux.model.placement import Placement
 from afflux.model.task import Shape
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
-
-
-class Binder(Protocol):
-    """Carries placements out."""
-
-    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
-        """Do it; returns those that failed."""
-        ...
 
 
 class Scheduler(Protocol):

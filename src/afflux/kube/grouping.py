@@ -97,6 +97,15 @@ def groups(members: Iterable[Member], pod_groups: PodGroups) -> tuple[list[Group
     return ready, waiting
 
 
+def claimed_group(pod: objects.Pod) -> str | None:
+    """The namespace/name of the group this pod names, None if it names none or more than one."""
+    try:
+        claim = _claim(pod, PodGroups(), sized=False)
+    except _UnclearError:
+        return None
+    return claim.group if claim else None
+
+
 def _sort(
     members: Iterable[Member], pod_groups: PodGroups
 ) -> tuple[list[Member], dict[str, list[tuple[Member, _Claim]]], Counter[str], list[Waiting]]:

@@ -46,6 +46,7 @@ class Metadata(Fields, frozen=True, gc=False):
     namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None
+    generation: Int64 | None = None
     generate_name: str | None = None
     labels: Labels | None = None
     annotations: Labels | None = None

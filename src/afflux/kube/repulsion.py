@@ -16,6 +16,12 @@ _OWN_NAME_LABEL = "kubernetes.io/metadata.name"
 Labels = Mapping[str, str]
 
 
+def repels(pod: objects.Pod) -> bool:
+    """Whether this pod, once it runs, keeps others away."""
+    affinity = pod.spec.affinity
+    return bool(affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required)
+
+
 class Repulsion:
     """Required anti-affinity of running pods, each different term once."""
 

@@ -1,7 +1,6 @@
 """Why a task cannot go to a machine, in the words that kube-scheduler's users know."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from afflux.model.implied import is_attachment, is_port
 from afflux.model.resources import PODS
@@ -33,14 +32,9 @@ def driver_missing(driver: str) -> str:
     return f"{driver} CSI driver is not installed on the node"
 
 
-def summary(reasons_by_machine: Iterable[Iterable[str]]) -> str:
+def summary(machines: int, counts: Mapping[str, int]) -> str:
     """One sentence for all machines: `0/5 nodes are available: 3 Insufficient cpu, ...`."""
-    total = 0
-    counts: Counter[str] = Counter()
-    for reasons in reasons_by_machine:
-        total += 1
-        counts.update(reasons)
-    if total == 0:
+    if machines == 0:
         return NO_MACHINES
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return f"0/{total} nodes are available: {listed}."
+    return f"0/{machines} nodes are available: {listed}."

@@ -38,6 +38,10 @@ class Shape:
     def __hash__(self) -> int:
         return self._hash
 
+    def takes_as(self, other: "Shape") -> bool:
+        """Whether both take the same of a machine."""
+        return self.requests == other.requests and self.devices == other.devices
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

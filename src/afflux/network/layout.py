@@ -55,7 +55,7 @@ def route(sources: list[Source], offer: Offer) -> Routed:
     demand = np.zeros(len(offer.room), np.int64)
     for source in sources:
         demand[source.class_index] += len(source.waiting)
-    capacity = np.minimum(offer.room, demand[:, None])
+    capacity = _worthwhile(np.minimum(offer.room, demand[:, None]), offer, int(demand.sum()))
     classes, machines = np.nonzero(capacity)
     used, machine_node = np.unique(machines, return_inverse=True)
 
@@ -94,6 +94,20 @@ def route(sources: list[Source], offer: Offer) -> Routed:
     units = np.zeros_like(offer.room)
     units[classes, machines] = solution.flow[placing : placing + len(classes)]
     return Routed(units, solution.cost)
+
+
+def _worthwhile(capacity: Table, offer: Offer, units: int) -> Table:
+    """Leave each class the machines that can be in an optimum: as many as there are units in all.
+
+    Were a unit elsewhere, one of these would be empty, have room for it, and cost no more.
+    """
+    if units >= capacity.shape[1]:
+        return capacity
+    price = np.where(capacity > 0, offer.cost + offer.slot_cost, np.iinfo(np.int64).max)
+    cheapest = np.argpartition(price, units - 1, axis=1)[:, :units]
+    kept = np.zeros_like(capacity)
+    np.put_along_axis(kept, cheapest, np.take_along_axis(capacity, cheapest, axis=1), axis=1)
+    return kept
 
 
 class _Arcs:

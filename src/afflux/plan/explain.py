@@ -88,9 +88,27 @@ def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stag
     return drivers, binding, zones
 
 
+def _summary(state: State, policies_of: PoliciesOf, shape: Shape) -> tuple[int, str]:
+    """How many machines would take the task, and what speaks against the others."""
+    left = state.view().present
+    total = int(left.sum())
+    counts: dict[str, int] = {}
+    for stage in _stages(state, policies_of, shape):
+        refused: dict[str, BoolColumn] = {}
+        for why, column in stage:
+            refused[why] = refused[why] | column if why in refused else column
+        for why, column in refused.items():
+            if against := int((column & left).sum()):
+                counts[why] = counts.get(why, 0) + against
+        for column in refused.values():
+            left = left & ~column
+    return int(left.sum()), reason.summary(total, counts)
+
+
 def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) -> dict[str, str]:
     """For each task of groups that were not placed, by id, the reason as things stand now."""
-    known: dict[Shape, tuple[int, int, str]] = {}
+    known: dict[Shape, tuple[int, str]] = {}
+    total = int(state.view().present.sum())
     answers: dict[str, str] = {}
     for group in groups:
         blocked = next((task.blocked for task in group.tasks if task.blocked), None)
@@ -99,10 +117,8 @@ def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) 
                 answers[task.id] = blocked
                 continue
             if task.shape not in known:
-                against = verdicts(state, policies_of, task.shape)
-                open_to = sum(not reasons for reasons in against.values())
-                known[task.shape] = (open_to, len(against), reason.summary(against.values()))
-            open_to, total, sentence = known[task.shape]
+                known[task.shape] = _summary(state, policies_of, task.shape)
+            open_to, sentence = known[task.shape]
             if open_to and group.is_gang:
                 sentence = (
                     f"0/{total} nodes are available: group {group.name} needs room for all "

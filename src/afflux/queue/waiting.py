@@ -25,6 +25,9 @@ class Queue:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._blocked)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._waiting or name in self._blocked
+
     def __iter__(self) -> Iterator[Group]:
         """All waiting groups: those that are considered in queue order, then the others."""
         yield from self._groups

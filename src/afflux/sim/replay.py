@@ -71,7 +71,7 @@ class _Replay:
         self._interval = interval_seconds
         self._progress = progress
         state = State(workload.machines)
-        self._cycle = Cycle(state, contestant.make(state), self)
+        self._cycle = Cycle(state, contestant.make(state))
         self._now = 0.0
         self._lives = [_Life(i, s, {}) for i, s in enumerate(workload.submissions)]
         self._owner = {t.id: life for life in self._lives for t in life.submission.group.tasks}
@@ -86,6 +86,7 @@ class _Replay:
             began = time.perf_counter()
             outcome = self._cycle.run(events)
             seconds = time.perf_counter() - began
+            self._start(outcome.placements)
             if self._waiting:
                 placed = len(outcome.placements)
                 self._timings.append(CycleTiming(now, seconds, self._waiting, placed))
@@ -98,7 +99,7 @@ class _Replay:
             ended_at=self._now,
         )
 
-    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
+    def _start(self, placements: Sequence[Placement]) -> None:
         """Placements take effect at once; a group works from when all its members are placed."""
         for placement in placements:
             life = self._owner[placement.task.id]
@@ -108,7 +109,6 @@ class _Replay:
                 if life.submission.run_seconds is not None:
                     life.end = self._now + life.submission.run_seconds
                     heapq.heappush(self._ends, (life.end, life.number))
-        return ()
 
     def _batches(self) -> Iterator[tuple[float, list[Event]]]:
         """What happens until the scheduler runs next, and when that is."""

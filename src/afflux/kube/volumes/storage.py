@@ -84,7 +84,7 @@ class Storage:
         name = stated.metadata.name or ""
         match stated:
             case objects.Pod():
-                return self._remove_pod(task_id(stated)) - {task_id(stated)}
+                return self.remove_pod(task_id(stated)) - {task_id(stated)}
             case objects.PersistentVolumeClaim():
                 key = f"{stated.metadata.namespace or 'default'}/{name}"
                 self.supply.remove_claim(key)
@@ -174,12 +174,12 @@ class Storage:
         ended = pod.status is not None and pod.status.phase in _ENDED
         references = () if ended else pod_references(pod)
         if not references:
-            return self._remove_pod(identity) if identity in self._pods else _NOBODY
+            return self.remove_pod(identity) if identity in self._pods else _NOBODY
         node = pod.spec.node_name or ""
         user = _User(references, node, _rank(pod))
         changed: frozenset[str] = _NOBODY
         if self._pods.get(identity) != user:
-            changed = self._remove_pod(identity)
+            changed = self.remove_pod(identity)
             self._pods[identity] = user
             for reference in references:
                 self._users.setdefault(reference.claim, {})[identity] = None
@@ -188,7 +188,7 @@ class Storage:
             changed |= self._attachments.use(identity, node, self._handles(references))
         return changed
 
-    def _remove_pod(self, identity: str) -> frozenset[str]:
+    def remove_pod(self, identity: str) -> frozenset[str]:
         user = self._pods.pop(identity, None)
         if user is None:
             return _NOBODY

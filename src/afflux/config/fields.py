@@ -1,0 +1,90 @@
+"""The fields of a configuration file, with their defaults. docs/configuration.md explains each."""
+
+import msgspec
+
+from afflux.config.durations import Duration, seconds
+
+API_VERSION = "afflux.dev/v1alpha1"
+KIND = "AffluxConfiguration"
+
+DEFAULT_POLICY = "cpu-memory"
+DEFAULT_STRATEGY = "flow"
+DEFAULT_SCHEDULER_NAME = "afflux"
+
+
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A mapping in the file: names in camel case, none that is not known."""
+
+
+class PolicySettings(Fields, frozen=True):
+    """One policy: its name, how much it counts, its arguments."""
+
+    name: str
+    weight: int = 1
+    args: dict[str, object] = {}
+
+
+class ProfileFields(Fields, frozen=True):
+    """The pods with this schedulerName are placed by these policies."""
+
+    scheduler_name: str | None = None
+    policies: tuple[PolicySettings, ...] | None = None
+
+
+class LeaderElection(Fields, frozen=True):
+    """Which replica acts."""
+
+    leader_elect: bool = True
+    lease_duration: Duration = seconds(15)
+    renew_deadline: Duration = seconds(10)
+    retry_period: Duration = seconds(2)
+    resource_name: str = "afflux"
+    # The same for everybody, as for kube-scheduler. The pod's own namespace would be another one
+    # for a replica that runs outside the cluster: two leases, two leaders.
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(Fields, frozen=True):
+    """The way to the API server."""
+
+    kubeconfig: str = ""
+    qps: float = 0.0
+    burst: int = 0
+
+
+class Serving(Fields, frozen=True):
+    """Where health, metrics and the effective configuration are shown."""
+
+    bind_address: str = "0.0.0.0"  # noqa: S104  kubelet and Prometheus come from outside
+    port: int = 10251
+    cert_file: str = ""
+    key_file: str = ""
+    stuck_after: Duration = seconds(300)
+
+
+class Binding(Fields, frozen=True):
+    """How decisions are carried out."""
+
+    parallelism: int = 64
+    timeout: Duration = seconds(30)
+
+
+class Volumes(Fields, frozen=True):
+    """How long a pod may wait for its volumes once its node is decided."""
+
+    bind_timeout_seconds: int = 600
+
+
+class File(Fields, frozen=True):
+    """A configuration file."""
+
+    api_version: str
+    kind: str
+    strategy: str = DEFAULT_STRATEGY
+    policies: tuple[PolicySettings, ...] = (PolicySettings(DEFAULT_POLICY),)
+    profiles: tuple[ProfileFields, ...] = (ProfileFields(DEFAULT_SCHEDULER_NAME),)
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    serving: Serving = Serving()
+    binding: Binding = Binding()
+    volumes: Volumes = Volumes()

@@ -1,0 +1,230 @@
+"""Bindings: what the cycle decided is carried out, a few dozen at a time.
+
+A binding names the pod's uid, so that a pod of the same name that was made anew is never bound by
+mistake, and the API server refuses a second binding of the same pod. So a binding whose answer
+was lost can be sent again, to the same node, until there is an answer: meanwhile the pod keeps its
+place. Only what certainly did not happen is given up.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Literal, Protocol
+
+from afflux.kube import objects
+from afflux.kube.api.client import Api
+from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.mirror import Mirror
+from afflux.model.placement import Placement
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+# A server that keeps answering with errors of its own is asked so often for one pod in a row.
+MOST_FAILURES = 6
+# A pod whose binding was refused waits, longer each time.
+FIRST_REFUSAL_SECONDS = 1.0
+LONGEST_REFUSAL_SECONDS = 60.0
+
+
+class Preparing(Protocol):
+    """What has to be done for a pod on its node before it is bound."""
+
+    def concerns(self, pod: objects.Pod) -> bool:
+        """Whether there is anything to do for this pod."""
+        ...
+
+    async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
+        """Do it; why it is impossible, None if it is done."""
+        ...
+
+
+class Listener(Protocol):
+    """Who wants to know how bindings end."""
+
+    def bound(self, placement: Placement, seconds: float) -> None:
+        """The pod has its node."""
+        ...
+
+    def not_bound(self, placement: Placement, seconds: float) -> None:
+        """The binding was refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What became of one request."""
+
+    verdict: Literal["bound", "refused", "conflict", "busy", "failed", "lost"]
+    why: str | None = None
+    pause_seconds: float = 0.0
+
+
+class Binding:
+    """Workers that bind; `may_bind` is asked before every request, so that only a leader does."""
+
+    def __init__(
+        self,
+        api: Api,
+        mirror: Mirror,
+        listener: Listener,
+        *,
+        may_bind: Callable[[], bool],
+        parallelism: int,
+        preparing: Preparing,
+    ) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._listener = listener
+        self._may_bind = may_bind
+        self._preparing = preparing
+        self._parallelism = parallelism
+        self._waiting: deque[Placement] = deque()
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+        self.in_flight = 0
+
+    def start(self, placements: Sequence[Placement]) -> None:
+        """Bind these, in this order, as soon as there are hands free."""
+        if placements:
+            self._waiting.extend(placements)
+            self._emptied.clear()
+            self._filled.set()
+
+    @property
+    def backlog(self) -> int:
+        """How many wait for a free hand."""
+        return len(self._waiting)
+
+    async def caught_up(self) -> None:
+        """Wait until every binding has at least been sent."""
+        await self._emptied.wait()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._parallelism):
+                workers.create_task(self._work(workers))
+
+    async def _work(self, workers: asyncio.TaskGroup) -> None:
+        while True:
+            while not self._waiting:
+                self._filled.clear()
+                self._emptied.set()
+                await self._filled.wait()
+            placement = self._waiting.popleft()
+            pod = self._mirror.pending(placement.task)
+            if pod is not None and self._preparing.concerns(pod):
+                # Disks may take minutes to be made; nobody else waits for that.
+                workers.create_task(self._prepare_and_bind(pod, placement))
+            else:
+                await self._bind(placement)
+
+    async def _prepare_and_bind(self, pod: objects.Pod, placement: Placement) -> None:
+        began = monotonic()
+        why = await self._preparing.prepare(pod, placement)
+        if why is None:
+            await self._bind(placement)
+        else:
+            self._refused(placement, why, monotonic() - began)
+
+    async def _bind(self, placement: Placement) -> None:
+        """One placement, until its outcome is known."""
+        self.in_flight += 1
+        began = monotonic()
+        try:
+            why = await self._outcome(placement)
+        finally:
+            self.in_flight -= 1
+        if why is None:
+            self._listener.bound(placement, monotonic() - began)
+        elif why:
+            self._refused(placement, why, monotonic() - began)
+        else:
+            # The pod was deleted, bound by somebody else, or its node has gone: normal life.
+            self._mirror.unplaced(placement)
+
+    async def _outcome(self, placement: Placement) -> str | None:
+        """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
+        pause = FIRST_PAUSE_SECONDS
+        uncertain, failures, why = False, 0, ""
+        while failures < MOST_FAILURES:
+            if self._mirror.node_of(placement.task) == placement.machine:
+                return None
+            if not self._may_bind() or not (uncertain or self._is_sensible(placement)):
+                return ""
+            reply = await self._send(placement)
+            if reply.verdict in {"bound", "refused"}:
+                return reply.why
+            why = reply.why or ""
+            if reply.verdict == "conflict":
+                break
+            # An answer that was lost, or an error of the server's own, may hide a success.
+            uncertain |= reply.verdict in {"lost", "failed"}
+            failures += reply.verdict == "failed"
+            await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        node = await self._read_back(placement)
+        if node is None:
+            return why
+        return None if node == placement.machine else ""
+
+    async def _send(self, placement: Placement) -> _Reply:
+        space, _, name = placement.task.name.partition("/")
+        path = f"/api/v1/namespaces/{space}/pods/{name}/binding"
+        try:
+            await self._api.send("POST", path, _binding(name, placement))
+        except UnreachableError as error:
+            return _Reply("lost" if error.sent else "busy")
+        except ApiError as error:
+            why = f"binding to {placement.machine} was refused: {error.message}"
+            if error.is_conflict or error.is_missing:
+                return _Reply("conflict", why)
+            if error.is_busy:
+                return _Reply("busy", why, error.retry_after_seconds or 0.0)
+            return _Reply("failed" if error.status >= 500 else "refused", why)
+        return _Reply("bound")
+
+    def _is_sensible(self, placement: Placement) -> bool:
+        """Whether pod and node are still there and waiting for each other."""
+        return (
+            self._mirror.pending(placement.task) is not None
+            and self._mirror.nodes.get(placement.machine) is not None
+        )
+
+    async def _read_back(self, placement: Placement) -> str | None:
+        """The node on which the API server says the pod is, empty if the pod is gone."""
+        space, _, name = placement.task.name.partition("/")
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                pod = await self._api.get(f"/api/v1/namespaces/{space}/pods/{name}", objects.Pod)
+            except ApiError as error:
+                if error.is_missing:
+                    return ""
+            except UnreachableError:
+                pass
+            else:
+                return pod.spec.node_name if pod.metadata.uid == placement.task.id else ""
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _refused(self, placement: Placement, why: str, seconds: float) -> None:
+        self._listener.not_bound(placement, seconds)
+        times = self._mirror.refusals(placement.task.name)
+        pause = min(LONGEST_REFUSAL_SECONDS, FIRST_REFUSAL_SECONDS * 2 ** min(times, 20))
+        self._mirror.unplaced(placement, f"{why}; trying again after {pause:.0f} s")
+        loop = asyncio.get_running_loop()
+        loop.call_later(pause, self._mirror.try_again, placement.task.name)
+
+
+def _binding(name: str, placement: Placement) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "uid": placement.task.id},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.machine},
+    }

@@ -1,0 +1,289 @@
+"""The mirror: what the API server says about the cluster, told to the cycle as events.
+
+Watches fill the shelves; `drain` looks at every object that has changed since the last time and
+says what that means for machines, running tasks and groups. It also knows what the watches cannot:
+which pods have been assumed on a machine, and which have to wait because a binding was refused.
+
+Pure: no clock, no network. Whoever owns it calls it from one thread.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
+from afflux.kube import objects
+from afflux.kube.decoding import Surroundings, created_seconds, is_finished, machine, task
+from afflux.kube.disks import Disks
+from afflux.kube.gathering import Gathering
+from afflux.kube.grouping import Member, PodGroups, claimed_group
+from afflux.kube.images import ImageCensus
+from afflux.kube.queueing import KeyedQueue
+from afflux.kube.repulsion import Repulsion, repels
+from afflux.kube.shelves import Key, Shelf, name_of
+from afflux.model.errors import InputError
+from afflux.model.placement import Placement
+from afflux.model.resources import resources
+from afflux.model.task import Shape, Task
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A pod as the cycle knows it: its task, the node it is on, and whether only we say so."""
+
+    task: Task
+    node: str | None = None
+    assumed: bool = False
+
+
+class Mirror:
+    """The objects of a cluster, for the scheduler of these names."""
+
+    def __init__(self, scheduler_names: Collection[str]) -> None:
+        self.changes: KeyedQueue[Key] = KeyedQueue()
+        self.nodes: Shelf[objects.Node] = Shelf("node", self.changes)
+        self.pods: Shelf[objects.Pod] = Shelf("pod", self.changes)
+        self.namespaces: Shelf[objects.Namespace] = Shelf("namespace", self.changes)
+        self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
+        self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
+        self.disks = Disks(self.changes)
+        self.gathering = Gathering()
+        self._scheduler_names = frozenset(scheduler_names)
+        self._images = ImageCensus()
+        self._around = Surroundings(self._images, self._scheduler_names, self.disks.storage)
+        self._machines: set[str] = set()
+        self._tracked: dict[str, Tracked] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._refused: dict[str, str] = {}
+        self._refusals: dict[str, int] = {}
+        self._repelling: dict[str, objects.Pod] = {}
+        self._repulsion = Repulsion((), {})
+        self._repulsion_stale = False
+        self._events: list[Event] = []
+
+    # --- What the scheduler does
+
+    def assume(self, placements: Sequence[Placement]) -> None:
+        """These pods have a place from now on, whatever the watch still says."""
+        for placement in placements:
+            name, before = placement.task.name, self._tracked.get(placement.task.name)
+            pod = self.pods.get(name)
+            if before is None or pod is None or before.task.id != placement.task.id:
+                continue
+            self._track(name, Tracked(before.task, placement.machine, assumed=True))
+            # Its place in the queue is kept among the groups until the watch confirms it.
+            self.gathering.set(_member(pod, before.task, running=True))
+
+    def unplaced(self, placement: Placement, refusal: str | None = None) -> None:
+        """A placement came to nothing. With a refusal the pod waits until it is tried again."""
+        name = placement.task.name
+        known = self._tracked.get(name)
+        if known is not None and known.assumed and known.task.id == placement.task.id:
+            self._track(name, Tracked(known.task))
+            self._events.append(TaskEnded(known.task.id))
+            if refusal is not None:
+                self._refused[name] = refusal
+                self._refusals[name] = self.refusals(name) + 1
+        self.changes.put(("pod", name))
+
+    def try_again(self, name: str) -> None:
+        """The time that a refused pod had to wait is over."""
+        if self._refused.pop(name, None) is not None:
+            self.changes.put(("pod", name))
+
+    def refusals(self, name: str) -> int:
+        """How often in a row the binding of this pod was refused."""
+        return self._refusals.get(name, 0)
+
+    def pending(self, task: Task) -> objects.Pod | None:
+        """The pod of this task, if it is there and has no node."""
+        pod = self.pods.get(task.name)
+        if pod is None or pod.metadata.uid != task.id or pod.spec.node_name:
+            return None
+        return pod
+
+    def node_of(self, task: Task) -> str | None:
+        """The node on which the API server says this pod is."""
+        pod = self.pods.get(task.name)
+        return pod.spec.node_name if pod is not None and pod.metadata.uid == task.id else None
+
+    # --- What the watches say
+
+    def drain(self) -> list[Event]:
+        """What has happened since the last time."""
+        changed: dict[str, list[str]] = {}
+        for kind, name in self.changes.take():
+            changed.setdefault(kind, []).append(name)
+        self._look_at_groups(changed)
+        by_disks = self.disks.look_again(changed)
+        for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
+            self._look_at_node(name)
+        self._repulsion_stale |= bool("namespace" in changed and self._repelling)
+        waiting = dict.fromkeys((*changed.get("pod", ()), *by_disks))
+        while waiting:
+            name = next(iter(waiting))
+            del waiting[name]
+            waiting.update(dict.fromkeys(self._look_at_pod(name)))
+        if self._repulsion_stale:
+            self._renew_repulsion()
+        events = self._events + self.gathering.drain()
+        self._events = []
+        return events
+
+    def _look_at_groups(self, changed: dict[str, list[str]]) -> None:
+        names = changed.get("member group", []) + changed.get("native group", [])
+        if names:
+            self.gathering.pod_groups = PodGroups(
+                {name_of(group): group for group in self.member_groups},
+                {name_of(group): group for group in self.native_groups},
+            )
+        for name in names:
+            self.gathering.touch(name)
+
+    def _look_at_node(self, name: str) -> None:
+        node = self.nodes.get(name)
+        if node is None:
+            if name in self._machines:
+                self._machines.remove(name)
+                self._images.remove(name)
+                self._events.append(MachineGone(name))
+                self._repulsion_stale |= self._has_repelling(name)
+            return
+        try:
+            found = machine(node, self.disks.csi_nodes.get(name))
+        except InputError as error:
+            _log.error("node %s cannot be used: %s", name, error)
+            return
+        self._events.append(MachineSet(found))
+        self._images.set(found)
+        if name not in self._machines:
+            self._machines.add(name)
+            self._repulsion_stale |= self._has_repelling(name)
+            for pod in self._on_node.get(name, ()):
+                self._events.append(TaskRuns(self._tracked[pod].task, name))
+
+    def _look_at_pod(self, name: str) -> list[str]:
+        """Look at one pod; the names of others that have to be looked at because of it."""
+        pod, known = self.pods.get(name), self._tracked.get(name)
+        if pod is not None and is_finished(pod):
+            pod = None
+        concerned: list[str] = []
+        if known is not None and (pod is None or pod.metadata.uid != known.task.id):
+            concerned = self._leave(name)
+            self._clear_refusals(name)
+            known = None
+        if pod is None:
+            return concerned
+        if pod.spec.node_name:
+            concerned += self.disks.set_pod(name, pod)
+            self._runs(name, pod, pod.spec.node_name, known)
+        elif known is not None and known.assumed:
+            # The watch is behind what we know; whether the binding succeeds decides.
+            pass
+        elif pod.metadata.deletion_timestamp or not self._is_ours(pod):
+            if known is not None:
+                concerned += self._leave(name)
+        else:
+            concerned += self.disks.set_pod(name, pod)
+            self._waits(name, pod)
+        return concerned
+
+    def _runs(self, name: str, pod: objects.Pod, node: str, known: Tracked | None) -> None:
+        try:
+            found = task(pod, self._around)
+        except InputError as error:
+            _log.error("pod %s is on %s and cannot be counted: %s", name, node, error)
+            return
+        if known != Tracked(found, node):
+            if known is None or known.node != node or known.task != found:
+                self._events.append(TaskRuns(found, node))
+            self._track(name, Tracked(found, node))
+        if name not in self._repelling and repels(pod):
+            self._repelling[name] = pod
+            self._repulsion_stale = True
+        self._clear_refusals(name)
+        self._join(pod, found, running=True)
+
+    def _waits(self, name: str, pod: objects.Pod) -> None:
+        found = self._pending_task(name, pod)
+        self._track(name, Tracked(found))
+        self._join(pod, found, running=False)
+
+    def _pending_task(self, name: str, pod: objects.Pod) -> Task:
+        try:
+            found = task(pod, self._around)
+        except InputError as error:
+            shape = Shape(requests=resources({}))
+            return Task(pod.metadata.uid or name, name, shape, blocked=str(error))
+        why = self._refused.get(name) or self._repulsion.against(pod)
+        return replace(found, blocked=why) if why and not found.blocked else found
+
+    def _join(self, pod: objects.Pod, found: Task, *, running: bool) -> None:
+        """Tell the groups; a running pod that names none is of no interest to them."""
+        if running and (claimed_group(pod) is None or pod.metadata.deletion_timestamp):
+            self.gathering.remove(found.id)
+            return
+        self.gathering.set(_member(pod, found, running=running))
+
+    def _leave(self, name: str) -> list[str]:
+        """The pod is over, or no business of ours; the names of others this concerns."""
+        known = self._tracked[name]
+        self._track(name, None)
+        self._repulsion_stale |= self._repelling.pop(name, None) is not None
+        self.gathering.remove(known.task.id)
+        if known.node is not None:
+            self._events.append(TaskEnded(known.task.id))
+        return self.disks.remove_pod(known.task.id)
+
+    def _clear_refusals(self, name: str) -> None:
+        self._refused.pop(name, None)
+        self._refusals.pop(name, None)
+
+    def _track(self, name: str, now: Tracked | None) -> None:
+        before = self._tracked.pop(name, None)
+        if before is not None and before.node is not None:
+            self._on_node[before.node].pop(name, None)
+        if now is not None:
+            self._tracked[name] = now
+            if now.node is not None:
+                self._on_node.setdefault(now.node, {})[name] = None
+
+    def _renew_repulsion(self) -> None:
+        """Running pods that keep others away came or went: everybody who waits is looked at."""
+        self._repulsion = Repulsion(
+            (
+                (name, pod)
+                for name, pod in self._repelling.items()
+                if self._tracked[name].node in self._machines
+            ),
+            {name_of(space): space.metadata.labels or {} for space in self.namespaces},
+        )
+        self._repulsion_stale = False
+        for name, known in list(self._tracked.items()):
+            if known.node is None:
+                self._look_at_pod(name)
+
+    def _has_repelling(self, node: str) -> bool:
+        return any(name in self._repelling for name in self._on_node.get(node, ()))
+
+    def _is_ours(self, pod: objects.Pod) -> bool:
+        return scheduler_of(pod) in self._scheduler_names
+
+
+def _member(pod: objects.Pod, found: Task, *, running: bool) -> Member:
+    return Member(
+        task=found,
+        pod=pod,
+        running=running,
+        priority=pod.spec.priority or 0,
+        created_seconds=created_seconds(pod),
+    )
+
+
+def scheduler_of(pod: objects.Pod) -> str:
+    """The scheduler that the pod asks for."""
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER

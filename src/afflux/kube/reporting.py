@@ -1,0 +1,181 @@
+"""Reports: users hear what became of their pods, operators see the figures.
+
+A pod that is bound gets its event at once. Why a pod waits is said as an event and a condition
+when the words have changed; how often they may change is up to those who write them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from afflux.kube import objects
+from afflux.kube.conditions import Condition, Conditions, scheduler_error, unschedulable
+from afflux.kube.grouping import claimed_group
+from afflux.kube.mirror import Mirror, scheduler_of
+from afflux.kube.recording import Recorder
+from afflux.kube.references import PodRef
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.model.task import Task
+from afflux.web.metrics import Metrics, Queue, Started
+
+
+@dataclass(slots=True)
+class _Wait:
+    """One pod that waits: since when, and what was said last."""
+
+    task: Task
+    ready_at: float
+    ready_round: int
+    attempts: int = 1
+    said: str = ""
+
+
+class Reporting:
+    """What the scheduler says to the users of the cluster."""
+
+    def __init__(
+        self, mirror: Mirror, recorder: Recorder, conditions: Conditions, metrics: Metrics
+    ) -> None:
+        self._mirror = mirror
+        self._recorder = recorder
+        self._conditions = conditions
+        self._metrics = metrics
+        self._waits: dict[str, _Wait] = {}
+        self._rounds = 0
+        self._kept = 0
+        self._last_seconds = 0.0
+
+    # --- From the loop
+
+    def ready(self, groups: Iterable[Group]) -> None:
+        """These groups may be placed from now on."""
+        for group in groups:
+            for task in group.tasks:
+                self._wait_of(task)
+
+    def held_back(self, held: Iterable[tuple[Task, str]]) -> None:
+        """These pods may not even be considered, and why."""
+        for task, why in held:
+            self._tell(self._wait_of(task), why)
+
+    def decided(self, seconds: float, reasons: Mapping[str, str]) -> None:
+        """A cycle took so long; why those wait, by task id, whom it could not place."""
+        self._rounds += 1
+        self._last_seconds = seconds
+        by_profile: dict[str, int] = {}
+        for task_id, why in reasons.items():
+            wait = self._waits.get(task_id)
+            if wait is not None:
+                profile = wait.task.shape.profile
+                by_profile[profile] = by_profile.get(profile, 0) + 1
+                self._tell(wait, why)
+        for profile, count in by_profile.items():
+            self._metrics.failed("unschedulable", profile, [seconds] * count)
+        if len(self._waits) > 2 * self._kept + 1000:
+            self._forget_the_gone()
+
+    def placed(self, placements: Iterable[Placement]) -> None:
+        """A cycle has found places for these."""
+        for placement in placements:
+            wait = self._waits.get(placement.task.id)
+            if wait is not None:
+                wait.attempts = self._rounds - wait.ready_round + 1
+
+    def count_pending(self) -> None:
+        """Bring the figures of those who wait up to date."""
+        counts: Counter[Queue] = Counter()
+        for wait in self._waits.values():
+            pod = self._mirror.pending(wait.task)
+            if pod is not None:
+                counts[self._queue_of(wait, pod)] += 1
+        self._metrics.pending(counts)
+
+    def _queue_of(self, wait: _Wait, pod: objects.Pod) -> Queue:
+        if wait.task.id not in self._mirror.gathering.held_back:
+            return "unschedulable" if wait.said else "active"
+        if pod.spec.scheduling_gates:
+            return "gated"
+        if self._mirror.refusals(wait.task.name):
+            return "backoff"
+        return "unschedulable" if claimed_group(pod) is None else "incomplete"
+
+    def _wait_of(self, task: Task) -> _Wait:
+        wait = self._waits.get(task.id)
+        if wait is None:
+            wait = self._waits[task.id] = _Wait(task, monotonic(), self._rounds)
+            self._metrics.queued("active", "UnscheduledPodAdd")
+        wait.task = task
+        return wait
+
+    def _forget_the_gone(self) -> None:
+        self._waits = {
+            task_id: wait
+            for task_id, wait in self._waits.items()
+            if self._mirror.pending(wait.task) is not None
+        }
+        self._kept = len(self._waits)
+
+    # --- From the bindings
+
+    def bound(self, placement: Placement, seconds: float) -> None:
+        """The pod has its node."""
+        task = placement.task
+        wait = self._waits.pop(task.id, None)
+        pod = self._mirror.pods.get(task.name)
+        if pod is not None and pod.metadata.uid == task.id:
+            self._conditions.forget(_ref(pod))
+            self._recorder.scheduled(_ref(pod), placement.machine, scheduler_of(pod))
+        now = monotonic()
+        self._metrics.scheduled(
+            task.shape.profile,
+            [
+                Started(
+                    attempt_seconds=self._last_seconds + seconds,
+                    attempts=wait.attempts if wait else 1,
+                    since_ready_seconds=now - wait.ready_at if wait else seconds,
+                )
+            ],
+        )
+
+    def not_bound(self, placement: Placement, seconds: float) -> None:
+        """The pod has not got its node. Why, it is told when the mirror has looked at it again."""
+        self._metrics.failed("error", placement.task.shape.profile, [self._last_seconds + seconds])
+
+    # --- Saying it
+
+    def _tell(self, wait: _Wait, why: str) -> None:
+        pod = self._mirror.pending(wait.task)
+        # The API server itself says so of pods with gates.
+        if why == wait.said or pod is None or pod.spec.scheduling_gates:
+            return
+        wait.said = why
+        self._recorder.failed(_ref(pod), why, scheduler_of(pod))
+        refused = self._mirror.refusals(wait.task.name) > 0
+        self._conditions.write(
+            _ref(pod),
+            scheduler_error(why) if refused else unschedulable(why),
+            _seen(pod),
+            generation=pod.metadata.generation or 0,
+        )
+
+
+def _seen(pod: objects.Pod) -> Condition | None:
+    """The condition that the pod has."""
+    for condition in (pod.status and pod.status.conditions) or ():
+        if condition.type == "PodScheduled":
+            return Condition(
+                condition.status or "", condition.reason or "", condition.message or ""
+            )
+    return None
+
+
+def _ref(pod: objects.Pod) -> PodRef:
+    metadata = pod.metadata
+    return PodRef(
+        metadata.namespace or "",
+        metadata.name or "",
+        metadata.uid or "",
+        metadata.resource_version or "",
+    )

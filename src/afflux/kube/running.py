@@ -1,0 +1,192 @@
+"""The process: watches, election, loop and pages, from start to end.
+
+Every replica follows the cluster, so that the next leader knows everything when its turn comes.
+Only the leader decides and binds. A leader that loses its lease ends, as kube-scheduler does:
+whoever starts it again starts from what the API server says.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from afflux.cycle.loop import Cycle
+from afflux.kube.api.client import Api
+from afflux.kube.api.connection import Connection
+from afflux.kube.binding import Binding
+from afflux.kube.conditions import Conditions
+from afflux.kube.following import always_there, follow_all, maybe_there
+from afflux.kube.leasing import Lease, Term
+from afflux.kube.mirror import Mirror
+from afflux.kube.preparing import Preparing
+from afflux.kube.recording import Recorder
+from afflux.kube.reporting import Reporting
+from afflux.kube.scheduling import Scheduling
+from afflux.web.metrics import Metrics
+from afflux.web.serving import Check, Pages
+from afflux.web.watchdog import Watchdog
+
+# Beside the bindings: watches, events, conditions, volumes.
+OTHER_CONNECTIONS = 32
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The Lease by which the leader is found, and its times."""
+
+    namespace: str
+    name: str
+    lease_seconds: float = 15.0
+    renew_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the pages are served."""
+
+    address: str
+    port: int
+    cert_file: str = ""
+    key_file: str = ""
+    stuck_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the process runs. Without an `election` it leads from the start."""
+
+    scheduler_names: tuple[str, ...]
+    election: Election | None
+    served: Served
+    qps: float = 0.0
+    burst: int = 0
+    parallelism: int = 64
+    request_seconds: float = 30.0
+    volume_seconds: float = 600.0
+    configuration: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+async def run(connection: Connection, cycle: Cycle, options: Options) -> None:
+    """Schedule until told to stop; a LostLeaseError if the lease is lost."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, stop.set)
+    async with (
+        Api(
+            connection,
+            qps=options.qps,
+            burst=options.burst,
+            connections=options.parallelism + OTHER_CONNECTIONS,
+            timeout_seconds=options.request_seconds,
+        ) as api,
+        # A renewal must not queue behind a thousand bindings.
+        Api(connection, connections=2, timeout_seconds=options.request_seconds) as lease_api,
+    ):
+        door = _Door(api, lease_api, cycle, options)
+        work = asyncio.create_task(door.run())
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not work.done():
+            _log.info("stopping")
+            work.cancel()
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not stop.is_set():
+                raise
+
+
+class _Door:
+    """The parts of one process, made for each other."""
+
+    def __init__(self, api: Api, lease_api: Api, cycle: Cycle, options: Options) -> None:
+        self._api = api
+        self._cycle = cycle
+        self._options = options
+        self._metrics = Metrics()
+        self._mirror = Mirror(options.scheduler_names)
+        self._watchdog = Watchdog(options.served.stuck_seconds)
+        name = options.scheduler_names[0]
+        self._recorder = Recorder(api, self._metrics, name)
+        self._conditions = Conditions(api, self._metrics)
+        self._reporting = Reporting(self._mirror, self._recorder, self._conditions, self._metrics)
+        self._lease = options.election and Lease(
+            lease_api,
+            namespace=options.election.namespace,
+            name=options.election.name,
+            metrics=self._metrics,
+            lease_seconds=options.election.lease_seconds,
+            renew_seconds=options.election.renew_seconds,
+            retry_seconds=options.election.retry_seconds,
+        )
+        self._needed = [each.shelf for each in always_there(self._mirror)]
+        self._needed += [each.shelf for each in maybe_there(self._mirror)]
+        # Of each kind, how many changes and lists have been counted; the first list is no relist.
+        self._counted: dict[str, tuple[int, int]] = {}
+
+    async def run(self) -> None:
+        served = self._options.served
+        pages = Pages(
+            self._metrics.registry,
+            live={"cycle": self._watchdog.complaint, **self._lease_check()},
+            ready={"watches": self._unfilled},
+            configuration=self._options.configuration,
+            before_metrics=self._bring_up_to_date,
+        )
+        async with pages:
+            await pages.start(served.address, served.port, served.cert_file, served.key_file)
+            try:
+                async with asyncio.TaskGroup() as beside:
+                    watches = beside.create_task(follow_all(self._api, self._mirror))
+                    await (self._lease.lead(self._work) if self._lease else self._work(None))
+                    watches.cancel()
+            finally:
+                await self._recorder.close()
+                await self._conditions.close()
+
+    async def _work(self, term: Term | None) -> None:
+        """What a leader does."""
+        preparing = Preparing(self._api, self._mirror, self._options.volume_seconds)
+        binding = Binding(
+            self._api,
+            self._mirror,
+            self._reporting,
+            may_bind=term.is_valid if term else lambda: True,
+            parallelism=self._options.parallelism,
+            preparing=preparing,
+        )
+        scheduling = Scheduling(
+            self._mirror,
+            self._cycle,
+            binding,
+            self._reporting,
+            metrics=self._metrics,
+            watchdog=self._watchdog,
+        )
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(binding.run())
+            parts.create_task(scheduling.run(self._needed))
+
+    def _lease_check(self) -> dict[str, Check]:
+        return {"leaderElection": self._lease.complaint} if self._lease else {}
+
+    def _unfilled(self) -> str | None:
+        """What has not been seen yet."""
+        kinds = [shelf.kind for shelf in self._needed if not shelf.filled.is_set()]
+        return f"not listed yet: {', '.join(kinds)}" if kinds else None
+
+    def _bring_up_to_date(self) -> None:
+        """Figures that nobody needs more often than they are read."""
+        self._reporting.count_pending()
+        for shelf in self._needed:
+            seen, lists = self._counted.get(shelf.kind, (0, 1))
+            self._metrics.watched(shelf.kind, shelf.seen - seen)
+            for _ in range(lists, shelf.lists):
+                self._metrics.relisted(shelf.kind)
+            self._counted[shelf.kind] = shelf.seen, max(1, shelf.lists)

@@ -1,0 +1,126 @@
+"""The loop: cycles back to back while there is work, asleep when there is none.
+
+The cycle itself runs in a thread of its own, so that watches are read, bindings sent and the lease
+renewed while it thinks. Everything else happens in the event loop: the mirror is looked at before
+a cycle and told of its placements after it, never during one.
+"""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
+from typing import Any, ParamSpec, TypeVar
+
+from afflux.cycle.events import GroupReady
+from afflux.cycle.loop import Cycle
+from afflux.kube.binding import Binding
+from afflux.kube.mirror import Mirror
+from afflux.kube.reporting import Reporting
+from afflux.kube.shelves import Shelf
+from afflux.plan.rounds import Round
+from afflux.web.metrics import Metrics
+from afflux.web.watchdog import Watchdog
+
+# While bindings wait to be sent, deciding about more would only lengthen their queue: newcomers
+# are gathered for so long at most.
+LONGEST_GATHERING_SECONDS = 0.1
+# A cycle that placed nobody is followed by a rest as long as itself, at most this: room that comes
+# free bit by bit while thousands wait must not keep a core busy for nothing.
+LONGEST_REST_SECONDS = 1.0
+# After a defect of the planner, or of a policy, so long until the next attempt.
+PAUSE_AFTER_ERROR_SECONDS = 5.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
+
+
+class Scheduling:
+    """One cluster's cycles."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        cycle: Cycle,
+        binding: Binding,
+        reporting: Reporting,
+        *,
+        metrics: Metrics,
+        watchdog: Watchdog,
+    ) -> None:
+        self._mirror = mirror
+        self._cycle = cycle
+        self._binding = binding
+        self._reporting = reporting
+        self._metrics = metrics
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
+        self._watchdog = watchdog
+        self._rest_seconds = 0.0
+
+    async def run(self, needed: Sequence[Shelf[Any]]) -> None:
+        """Work until cancelled; the first cycle waits until these shelves are filled."""
+        for shelf in needed:
+            await shelf.filled.wait()
+        # What was there at the start stays: nothing of it is garbage, and looking costs time.
+        gc.collect()
+        gc.freeze()
+        while True:
+            await self._mirror.changes.wait()
+            await self._gather()
+            await self._once()
+
+    async def _gather(self) -> None:
+        if self._rest_seconds:
+            await asyncio.sleep(self._rest_seconds)
+        if self._binding.backlog:
+            try:
+                async with asyncio.timeout(LONGEST_GATHERING_SECONDS):
+                    await self._binding.caught_up()
+            except TimeoutError:
+                pass
+
+    async def _once(self) -> None:
+        events = self._mirror.drain()
+        self._reporting.held_back(self._mirror.gathering.take_held_back())
+        self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
+        began = monotonic()
+        self._watchdog.begin()
+        try:
+            outcome = await self._in_thread(self._cycle.run, events)
+            self._mirror.assume(outcome.placements)
+            self._reporting.placed(outcome.placements)
+            self._binding.start(outcome.placements)
+            self._rest_seconds = 0.0
+            if outcome.round is not None:
+                reasons = await self._in_thread(self._cycle.explain)
+                self._account(outcome.round, monotonic() - began, reasons)
+        except Exception:
+            # The cluster is as it was; only the plan is lost. It is made anew.
+            _log.exception("a cycle failed; the next one is in %s s", PAUSE_AFTER_ERROR_SECONDS)
+            self._metrics.failed("error", "", [monotonic() - began])
+            await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
+            self._mirror.changes.put(("cycle", ""))
+        finally:
+            self._watchdog.end()
+
+    def _account(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
+        """Figures, and reasons for those who still wait."""
+        self._metrics.cycled(
+            seconds,
+            considered=len(decided.placed) + len(self._cycle.queue),
+            placed=len(decided.placed),
+            solves=decided.solves,
+            gap=decided.gap,
+        )
+        self._metrics.decided(seconds, max(1, len(decided.placements)))
+        self._reporting.decided(seconds, reasons)
+        if not decided.placed:
+            self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
+
+    async def _in_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(work, *args, **kwargs))

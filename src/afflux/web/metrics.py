@@ -1,0 +1,297 @@
+"""The figures of a running scheduler, with kube-scheduler's names, labels and buckets where it has
+the same figure, so that its dashboards and alerts go on working; the rest starts with `afflux_`.
+
+The methods say what happened; what that means for which metric is decided here. They are cheap
+and never fail, and those that happen once per pod take many pods at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from afflux.web.families import counters, exponential, gauges, histograms
+
+Result = Literal["scheduled", "unschedulable", "error"]
+Queue = Literal["active", "backoff", "unschedulable", "gated", "incomplete"]
+Phase = Literal[
+    "observe", "gather", "admit", "price", "connect", "solve", "plan", "commit", "explain"
+]
+BindResult = Literal["bound", "conflict", "gone", "refused", "unknown"]
+WriteResult = Literal["written", "unchanged", "gone", "failed"]
+
+QUEUES: tuple[Queue, ...] = ("active", "backoff", "unschedulable", "gated", "incomplete")
+
+# Attempts from here on share a label, or a pod that waits for days would make one a minute.
+_MANY_ATTEMPTS = 15
+
+_MILLISECONDS_UP = exponential(0.001, 2, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A pod that was bound: how long the last attempt took, how many there were, and how long it
+    took from the first time it could have been scheduled."""
+
+    attempt_seconds: float
+    attempts: int
+    since_ready_seconds: float
+
+
+class Metrics:
+    """All figures of one process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        gauges(registry, "afflux_build_info", "Which afflux this is; always 1.", ["version"]).of(
+            version("afflux")
+        ).put(1)
+
+        # As in kube-scheduler
+        self._attempts = counters(
+            registry,
+            "scheduler_schedule_attempts_total",
+            "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could"
+            " not be scheduled, while 'error' means an internal scheduler problem.",
+            ["result", "profile"],
+        )
+        self._attempt_seconds = histograms(
+            registry,
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
+            _MILLISECONDS_UP,
+            ["result", "profile"],
+        )
+        self._algorithm_seconds = histograms(
+            registry,
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Scheduling algorithm latency in seconds",
+            _MILLISECONDS_UP,
+        ).of()
+        self._pending = gauges(
+            registry,
+            "scheduler_pending_pods",
+            "Number of pending pods, by the queue type. 'active' are considered in the next cycle;"
+            " 'backoff' wait after an error; 'unschedulable' were tried in vain and wait for a"
+            " change; 'gated' have scheduling gates; 'incomplete' wait for their group.",
+            ["queue"],
+        )
+        for queue in QUEUES:
+            self._pending.of(queue)
+        self._incoming = counters(
+            registry,
+            "scheduler_queue_incoming_pods_total",
+            "Number of pods added to scheduling queues by event and queue type.",
+            ["queue", "event"],
+        )
+        self._attempts_needed = histograms(
+            registry,
+            "scheduler_pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod.",
+            exponential(1, 2, 5),
+        ).of()
+        self._ready_seconds = histograms(
+            registry,
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "E2e latency for a pod being scheduled, from the time the pod enters the scheduling"
+            " queue and might involve multiple scheduling attempts.",
+            exponential(0.01, 2, 20),
+            ["attempts"],
+        )
+        self._preemption_attempts = counters(
+            registry,
+            "scheduler_preemption_attempts_total",
+            "Total preemption attempts in the cluster till now",
+        ).of()
+        self._preemption_victims = histograms(
+            registry,
+            "scheduler_preemption_victims",
+            "Number of selected preemption victims",
+            exponential(1, 2, 7),
+        ).of()
+        self._leads = gauges(
+            registry,
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup,"
+            " 1 indicates master. 'name' is the string used to identify the lease. Please make"
+            " sure to group by name.",
+            ["name"],
+        )
+        self._slow_renewals = counters(
+            registry,
+            "leader_election_slowpath_total",
+            "Total number of slow path exercised in renewing leader leases. 'name' is the string"
+            " used to identify the lease. Please make sure to group by name.",
+            ["name"],
+        )
+
+        # Ours
+        self._cycle_seconds = histograms(
+            registry,
+            "afflux_cycle_duration_seconds",
+            "One cycle, from the first event taken to the last placement handed to the binder.",
+            _MILLISECONDS_UP,
+        ).of()
+        self._phase_seconds = histograms(
+            registry,
+            "afflux_cycle_phase_duration_seconds",
+            "One phase of a cycle.",
+            exponential(0.0001, 2, 18),
+            ["phase"],
+        )
+        self._groups = gauges(
+            registry,
+            "afflux_cycle_groups",
+            "Groups in the last cycle that had any: considered, and placed of them.",
+            ["state"],
+        )
+        self._solves = counters(
+            registry, "afflux_solver_solves_total", "Flow networks solved."
+        ).of()
+        self._gap = gauges(
+            registry,
+            "afflux_plan_gap_ratio",
+            "How much dearer the last plan is than what no plan can undercut, as a share of it;"
+            " NaN if unknown.",
+        ).of()
+        self._bind_seconds = histograms(
+            registry,
+            "afflux_bind_duration_seconds",
+            "One bind, from the first request to the answer, retries included.",
+            _MILLISECONDS_UP,
+            ["result"],
+        )
+        self._binds_in_flight = gauges(
+            registry, "afflux_binds_in_flight", "Binds sent and not answered yet."
+        ).of()
+        self._watch_events = counters(
+            registry, "afflux_watch_events_total", "Events that watches brought.", ["kind"]
+        )
+        self._relists = counters(
+            registry, "afflux_relists_total", "Lists after the first one of a watch.", ["kind"]
+        )
+        self._events = counters(
+            registry,
+            "afflux_events_total",
+            "Kubernetes Events, by what became of them; unchanged: nothing new to say.",
+            ["result"],
+        )
+        self._events_dropped = counters(
+            registry,
+            "afflux_events_dropped_total",
+            "Kubernetes Events given up because the API server could not keep up.",
+        ).of()
+        self._conditions = counters(
+            registry,
+            "afflux_conditions_total",
+            "Pod conditions, by what became of them; unchanged: nothing new to say.",
+            ["result"],
+        )
+        self._conditions_dropped = counters(
+            registry,
+            "afflux_conditions_dropped_total",
+            "Pod conditions given up because the API server could not keep up.",
+        ).of()
+
+    # --- Cycles
+
+    def decided(self, seconds: float, pods: int = 1) -> None:
+        """The cycle decided about so many pods at once; each of them waited that long for it."""
+        self._algorithm_seconds.observe(seconds, pods)
+
+    def failed(self, result: Result, profile: str, seconds: Sequence[float]) -> None:
+        """Attempts that did not end with a bound pod, each with how long it took."""
+        self._attempts.of(result, profile).add(len(seconds))
+        self._attempt_seconds.of(result, profile).observe_all(seconds)
+
+    def scheduled(self, profile: str, pods: Sequence[Started]) -> None:
+        """Pods that were bound."""
+        self._attempts.of("scheduled", profile).add(len(pods))
+        self._attempt_seconds.of("scheduled", profile).observe_all(
+            [pod.attempt_seconds for pod in pods]
+        )
+        by_attempts: dict[int, list[float]] = {}
+        for pod in pods:
+            by_attempts.setdefault(pod.attempts, []).append(pod.since_ready_seconds)
+        for attempts, seconds in by_attempts.items():
+            self._attempts_needed.observe(attempts, len(seconds))
+            label = str(attempts) if attempts < _MANY_ATTEMPTS else f"{_MANY_ATTEMPTS}+"
+            self._ready_seconds.of(label).observe_all(seconds)
+
+    def pending(self, counts: Mapping[Queue, int]) -> None:
+        """How many pods wait in each queue; a queue that is not named has none."""
+        for queue in QUEUES:
+            self._pending.of(queue).put(counts.get(queue, 0))
+
+    def queued(self, queue: Queue, event: str, pods: int = 1) -> None:
+        """Pods that came into a queue, and the event that brought them, as `UnscheduledPodAdd`."""
+        self._incoming.of(queue, event).add(pods)
+
+    def preempted(self, victims: int) -> None:
+        """One preemption, with so many victims."""
+        self._preemption_attempts.add()
+        self._preemption_victims.observe(victims)
+
+    def cycled(
+        self, seconds: float, considered: int, placed: int, solves: int, gap: float | None
+    ) -> None:
+        """A cycle that had groups to look at."""
+        self._cycle_seconds.observe(seconds)
+        self._groups.of("considered").put(considered)
+        self._groups.of("placed").put(placed)
+        self._solves.add(solves)
+        self._gap.put(float("nan") if gap is None else gap)
+
+    def phase(self, phase: Phase, seconds: float) -> None:
+        """One phase of a cycle took so long."""
+        self._phase_seconds.of(phase).observe(seconds)
+
+    # --- Towards the API server
+
+    def bind_sent(self, pods: int = 1) -> None:
+        """Binds were sent."""
+        self._binds_in_flight.add(pods)
+
+    def bind_answered(self, result: BindResult, seconds: float) -> None:
+        """One of them was answered, or given up."""
+        self._binds_in_flight.add(-1)
+        self._bind_seconds.of(result).observe(seconds)
+
+    def watched(self, kind: str, events: int = 1) -> None:
+        """A watch brought events."""
+        self._watch_events.of(kind).add(events)
+
+    def relisted(self, kind: str) -> None:
+        """A watch could not go on and the list was read again."""
+        self._relists.of(kind).add()
+
+    def event(self, result: WriteResult) -> None:
+        """What became of a Kubernetes Event."""
+        self._events.of(result).add()
+
+    def event_dropped(self) -> None:
+        """A Kubernetes Event found no place in the queue, or was there at the end of time."""
+        self._events_dropped.add()
+
+    def condition(self, result: WriteResult) -> None:
+        """What became of a condition of a pod."""
+        self._conditions.of(result).add()
+
+    def condition_dropped(self) -> None:
+        """A condition found no place in the queue, or was there at the end of time."""
+        self._conditions_dropped.add()
+
+    # --- Leading
+
+    def leads(self, lease: str, leading: bool) -> None:
+        """Whether this process holds the lease."""
+        self._leads.of(lease).put(float(leading))
+
+    def renewed_slowly(self, lease: str) -> None:
+        """A renewal had to read the lease first, since somebody had changed it."""
+        self._slow_renewals.of(lease).add()

@@ -1,0 +1,241 @@
+"""The pages of a running process: /livez, /readyz, /healthz, /metrics and /configz.
+
+They answer as those of the Kubernetes components do: `ok`, a list of checks with `?verbose`, 500
+with the names of the checks that fail. Why they fail is on the check's own page, as /livez/cycle.
+Everything is read-only, and nobody is asked who they are: nothing secret may be shown here.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from afflux.model.errors import InputError
+
+# What is wrong, in a few words; None if all is well.
+Check = Callable[[], str | None]
+
+CONFIGURATION_KEY = "afflux.dev"
+
+RELOAD_SECONDS = 60.0
+
+_SHUTDOWN_SECONDS = 5.0
+_PLAIN = "text/plain"
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+_log = logging.getLogger(__name__)
+
+
+class Pages:
+    """A server of these pages.
+
+    `live` fails if only a restart helps, `ready` as long as this replica should not be counted on;
+    one that waits to become the leader can be counted on. /healthz, which is older than the two,
+    is the same as /livez. `configuration` is what is in effect. `before_metrics` brings figures up
+    to date that are only worth it when somebody looks.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        live: Mapping[str, Check],
+        ready: Mapping[str, Check],
+        configuration: Mapping[str, object],
+        before_metrics: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._registry = registry
+        self._before_metrics = before_metrics
+        self._configuration = msgspec.json.encode({CONFIGURATION_KEY: configuration})
+        app = web.Application(middlewares=[_kindly])
+        for name, checks in (("livez", live), ("readyz", ready), ("healthz", live)):
+            _add_health(app, name, {"ping": lambda: None, **checks})
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/configz", self._configz)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
+        self._reloading: asyncio.Task[None] | None = None
+        # Where it listens, once it does.
+        self.port = 0
+
+    async def start(
+        self,
+        address: str,
+        port: int,
+        cert_file: str = "",
+        key_file: str = "",
+        *,
+        reload_seconds: float = RELOAD_SECONDS,
+    ) -> None:
+        """Listen; port 0 is any free one. With a certificate and its key, only HTTPS."""
+        context = None
+        if cert_file:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            _load(context, cert_file, key_file)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, address, port, ssl_context=context).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise InputError(
+                f"serving.port: {port} on {address}: {error.strerror or error};"
+                " expected an address of this machine and a free port"
+            ) from None
+        self.port = self._runner.addresses[0][1]
+        if context is not None:
+            self._reloading = asyncio.create_task(
+                _reload(context, cert_file, key_file, reload_seconds)
+            )
+        _log.info("serving health and metrics on %s, port %d", address, self.port)
+
+    async def close(self) -> None:
+        """Finish what is being answered, and listen no longer."""
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.wait({self._reloading})
+        await self._runner.cleanup()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self._before_metrics()
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        response = web.Response(
+            body=encode(self._registry), headers={**_HEADERS, "Content-Type": content_type}
+        )
+        response.enable_compression()
+        return response
+
+    async def _configz(self, _: web.Request) -> web.Response:
+        return web.Response(
+            body=self._configuration, content_type="application/json", headers=_HEADERS
+        )
+
+
+def _add_health(app: web.Application, name: str, checks: Mapping[str, Check]) -> None:
+    """The page with all checks, and one page for each."""
+
+    async def all_checks(request: web.Request) -> web.Response:
+        excluded = set(request.query.getall("exclude", []))
+        lines: list[str] = []
+        failed: list[str] = []
+        for check, look in checks.items():
+            if check in excluded:
+                lines.append(f"[+]{check} excluded: ok")
+            elif (complaint := _complaint(look)) is None:
+                lines.append(f"[+]{check} ok")
+            else:
+                lines.append(f"[-]{check} failed: reason withheld")
+                failed.append(f"{check}: {complaint}")
+        if unknown := sorted(excluded - set(checks)):
+            names = ",".join(f'"{each}"' for each in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            _log.warning("%s check failed: %s", name, "; ".join(failed))
+            return _text(500, "\n".join([*lines, f"{name} check failed\n"]))
+        if "verbose" not in request.query:
+            return _text(200, "ok")
+        return _text(200, "\n".join([*lines, f"{name} check passed\n"]))
+
+    async def one_check(request: web.Request) -> web.Response:
+        look = checks.get(request.match_info["check"])
+        if look is None:
+            known = ", ".join(checks)
+            return _text(404, f"{request.path}: no such check, expected one of {known}\n")
+        complaint = _complaint(look)
+        if complaint is None:
+            return _text(200, "ok")
+        return _text(500, f"internal server error: {complaint}\n")
+
+    app.router.add_get(f"/{name}", all_checks)
+    app.router.add_get(f"/{name}/{{check}}", one_check)
+
+
+def _complaint(look: Check) -> str | None:
+    """A check that breaks is a check that fails."""
+    try:
+        return look()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@web.middleware
+async def _kindly(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answers for those who ask for what is not there."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        return _text(
+            404,
+            f"{request.path}: no such page, expected one of"
+            " /livez, /readyz, /healthz, /metrics, /configz\n",
+        )
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        response = _text(405, f"{request.path}: {request.method}, expected one of {allowed}\n")
+        response.headers["Allow"] = allowed
+        return response
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=text, content_type=_PLAIN, headers=_HEADERS)
+
+
+def _load(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
+    try:
+        context.load_cert_chain(cert_file, key_file)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(
+            f"serving.certFile: {cert_file!r:.200}, keyFile: {key_file!r:.200}: {why};"
+            " expected a PEM certificate chain and its private key"
+        ) from None
+
+
+async def _reload(context: ssl.SSLContext, cert_file: str, key_file: str, seconds: float) -> None:
+    """Certificates are replaced while we run; new connections get the new one."""
+    loaded = await asyncio.to_thread(_stamp, cert_file, key_file)
+    while True:
+        await asyncio.sleep(seconds)
+        stamp = await asyncio.to_thread(_stamp, cert_file, key_file)
+        if stamp == loaded:
+            continue
+        try:
+            # First into one that nobody uses: a pair that does not match would spoil it.
+            _load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), cert_file, key_file)
+            _load(context, cert_file, key_file)
+        except InputError as error:
+            # Perhaps one of the two has not been replaced yet: the next look will tell.
+            _log.warning("the old certificate stays: %s", error)
+        else:
+            loaded = stamp
+
+
+def _stamp(*files: str) -> tuple[int, ...]:
+    stamps: list[int] = []
+    for file in files:
+        try:
+            stamps.append(Path(file).stat().st_mtime_ns)
+        except OSError:
+            stamps.append(0)
+    return tuple(stamps)

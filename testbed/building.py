@@ -1,0 +1,110 @@
+"""Building the programs of the testbed, once, into a cache outside the tree.
+
+The folder's name is a hash of everything that decides what comes out: a new version, a changed
+source or another compiler builds anew, and what was built stays as it is.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.toolchain import BuildError, Go, environment, find_go, needed_version
+
+HERE = Path(__file__).parent
+KUBERNETES_VERSION = "v1.37.1"
+FLAGS = (
+    "-trimpath",
+    "-buildvcs=false",
+    f"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where the programs are."""
+
+    directory: Path
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.directory / name)
+
+
+def build() -> Binaries:
+    """The control plane's programs, kubectl and the fake machines."""
+    sources = sorted((HERE / "machines").glob("*.go"))
+    # The last element of etcd's path is `server`, and so Go names it.
+    return _build(HERE, sources, ["tool", "./machines"], {"server": "etcd"})
+
+
+def build_helm() -> Path:
+    """helm: a module of its own, so that its dependencies do not move those of Kubernetes."""
+    return _build(HERE / "helm", [], ["tool"], {}).directory / "helm"
+
+
+def cache_directory() -> Path:
+    """Where built programs are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "afflux" / "testbed"
+
+
+def _build(
+    module: Path, sources: Sequence[Path], packages: Sequence[str], names: dict[str, str]
+) -> Binaries:
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _lock(cache / "lock"):
+        go = find_go(needed_version(module / "go.mod"), cache)
+        target = cache / _digest([module / "go.mod", module / "go.sum", *sources], go)
+        if not target.exists():
+            _compile(module, packages, names, go, target)
+    return Binaries(target)
+
+
+def _compile(
+    module: Path, packages: Sequence[str], names: dict[str, str], go: Go, target: Path
+) -> None:
+    what = module.relative_to(HERE.parent)
+    print(f"building {what} (once, several minutes) with Go {go.version} ...", file=sys.stderr)
+    began = time.monotonic()
+    partial = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    built = subprocess.run(
+        [go.path, "build", *FLAGS, "-o", f"{partial}/", *packages],
+        cwd=module,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if built.returncode != 0:
+        raise BuildError(f"go build in {module} failed:\n{built.stderr[-4000:]}")
+    for old, new in names.items():
+        (partial / old).rename(partial / new)
+    partial.rename(target)
+    print(f"built {what} in {time.monotonic() - began:.0f} s: {target}", file=sys.stderr)
+
+
+def _digest(files: Sequence[Path], go: Go) -> str:
+    digest = hashlib.sha256()
+    for text in (go.version, *FLAGS):
+        digest.update(text.encode() + b"\0")
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _lock(path: Path) -> Generator[None]:
+    """Whoever comes second waits, and finds everything built."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// runSeconds says how long a pod's containers run before they end well.
+	runSeconds = "testbed.afflux.dev/run-seconds"
+	byNode     = "node"
+	// A volume that is not there yet is looked for again after this time.
+	volumePatience = 200 * time.Millisecond
+)
+
+// kubelets moves the pods of all nodes: one queue of pods, keyed, so that a pod is in one hand.
+type kubelets struct {
+	client kubernetes.Interface
+	pods   cache.SharedIndexInformer
+	nodes  corelisters.NodeLister
+	claims corelisters.PersistentVolumeClaimLister
+	queue  workqueue.TypedRateLimitingInterface[string]
+	// When a pod began to run, by uid: its status says so too, but only in whole seconds.
+	began sync.Map
+}
+
+func newKubelets(
+	client kubernetes.Interface, podInformers, others informers.SharedInformerFactory,
+) (*kubelets, error) {
+	machines := &kubelets{
+		client: client,
+		pods:   podInformers.Core().V1().Pods().Informer(),
+		nodes:  others.Core().V1().Nodes().Lister(),
+		claims: others.Core().V1().PersistentVolumeClaims().Lister(),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](
+				50*time.Millisecond, 5*time.Second)),
+	}
+	if err := machines.pods.AddIndexers(cache.Indexers{byNode: func(object any) ([]string, error) {
+		return []string{object.(*v1.Pod).Spec.NodeName}, nil
+	}}); err != nil {
+		return nil, err
+	}
+	_, err := machines.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { machines.enqueue(object) },
+		UpdateFunc: func(_, object any) { machines.enqueue(object) },
+		DeleteFunc: func(object any) {
+			if pod, ok := object.(*v1.Pod); ok {
+				machines.began.Delete(pod.UID)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// A pod can be bound to a node that comes (back) later: it starts then.
+	_, err = others.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			waiting, _ := machines.pods.GetIndexer().ByIndex(byNode, object.(*v1.Node).Name)
+			for _, pod := range waiting {
+				machines.enqueue(pod)
+			}
+		},
+	})
+	return machines, err
+}
+
+func (k *kubelets) enqueue(object any) {
+	if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
+		k.queue.Add(key)
+	}
+}
+
+func (k *kubelets) work(ctx context.Context) {
+	go func() { <-ctx.Done(); k.queue.ShutDown() }()
+	for {
+		key, closing := k.queue.Get()
+		if closing {
+			return
+		}
+		again, err := k.move(ctx, key)
+		switch {
+		case err == nil || apierrors.IsNotFound(err):
+			k.queue.Forget(key)
+		default:
+			if !apierrors.IsConflict(err) {
+				log.Printf("pod %s: %v", key, err)
+			}
+			k.queue.AddRateLimited(key)
+		}
+		if err == nil && again > 0 {
+			k.queue.AddAfter(key, again)
+		}
+		k.queue.Done(key)
+	}
+}
+
+// move takes a pod one step further, and says after what time it wants to be looked at again.
+func (k *kubelets) move(ctx context.Context, key string) (time.Duration, error) {
+	object, exists, err := k.pods.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return 0, err
+	}
+	pod := object.(*v1.Pod)
+	node, err := k.nodes.Get(pod.Spec.NodeName)
+	if err != nil {
+		return 0, nil // no machine, no kubelet: the pod waits, or its garbage is collected
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return 0, k.remove(ctx, pod)
+	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+		return 0, nil
+	case pod.Status.Phase == v1.PodRunning:
+		return k.watchOver(ctx, pod)
+	case !k.mounted(pod):
+		return volumePatience, nil
+	default:
+		return k.start(ctx, pod, node)
+	}
+}
+
+// remove finishes a deletion as a kubelet does whose containers obey at once.
+func (k *kubelets) remove(ctx context.Context, pod *v1.Pod) error {
+	if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
+		return nil // already done; what is left are finalizers
+	}
+	now := int64(0)
+	return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now,
+		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
+	})
+}
+
+// mounted says whether every claim of the pod has its volume.
+func (k *kubelets) mounted(pod *v1.Pod) bool {
+	for _, volume := range pod.Spec.Volumes {
+		name := ""
+		switch {
+		case volume.PersistentVolumeClaim != nil:
+			name = volume.PersistentVolumeClaim.ClaimName
+		case volume.Ephemeral != nil:
+			name = pod.Name + "-" + volume.Name
+		default:
+			continue
+		}
+		claim, err := k.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
+		if err != nil || claim.Status.Phase != v1.ClaimBound {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *kubelets) start(
+	ctx context.Context, pod *v1.Pod, node *v1.Node,
+) (time.Duration, error) {
+	now := time.Now()
+	if err := k.patch(ctx, pod, running(pod, node, metav1.NewTime(now))); err != nil {
+		return 0, err
+	}
+	k.began.Store(pod.UID, now)
+	due, _, limited := k.due(pod, now)
+	if !limited {
+		return 0, nil
+	}
+	return time.Until(due), nil
+}
+
+// watchOver ends a pod whose time is up.
+func (k *kubelets) watchOver(ctx context.Context, pod *v1.Pod) (time.Duration, error) {
+	began := pod.CreationTimestamp.Time
+	if stored, ok := k.began.Load(pod.UID); ok {
+		began = stored.(time.Time)
+	} else if pod.Status.StartTime != nil {
+		began = pod.Status.StartTime.Time
+	}
+	due, late, limited := k.due(pod, began)
+	if !limited {
+		return 0, nil
+	}
+	if left := time.Until(due); left > 0 {
+		return left, nil
+	}
+	return 0, k.patch(ctx, pod, ended(pod, metav1.Now(), late))
+}
+
+// due says when a pod ends, and whether its deadline is what ends it.
+func (k *kubelets) due(pod *v1.Pod, began time.Time) (due time.Time, late, limited bool) {
+	if text, ok := pod.Annotations[runSeconds]; ok {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err == nil && seconds >= 0 {
+			due, limited = began.Add(time.Duration(seconds*float64(time.Second))), true
+		} else {
+			log.Printf("pod %s/%s: annotation %s is %q, want seconds, a number of at least 0",
+				pod.Namespace, pod.Name, runSeconds, text)
+		}
+	}
+	if pod.Spec.ActiveDeadlineSeconds != nil {
+		deadline := began.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
+		if !limited || deadline.Before(due) {
+			due, late, limited = deadline, true, true
+		}
+	}
+	return due, late, limited
+}
+
+func (k *kubelets) patch(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   status,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = k.client.CoreV1().Pods(pod.Namespace).Patch(
+		ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
+}

@@ -1,0 +1,103 @@
+"""docs/configuration.md tells the truth: every field, its type, its default."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args, get_origin
+
+import msgspec
+import pytest
+
+from afflux.config import read_configuration
+from afflux.config.durations import Duration
+from afflux.config.fields import Fields, File
+from afflux.config.spelling import field_types, mapping_in
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+ROW = re.compile(r"\| `(?P<field>[^`]+)` \| (?P<type>[^|]+?) \| (?P<default>[^|]*?) ?\| .+ \|")
+WORDS = {
+    str: "string",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    Duration: "duration",
+}
+
+# Defaults that depend on other fields, or that are short for something longer.
+IN_WORDS = {
+    "policies": "`[{name: cpu-memory}]`",
+    "profiles": "`[{schedulerName: afflux}]`",
+    "profiles[].schedulerName": "`afflux`",
+    "profiles[].policies": "the top-level `policies`",
+}
+
+
+def type_word(annotation: object) -> str:
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    if get_origin(annotation) is tuple:
+        return "list"
+    if get_origin(annotation) is dict:
+        return "mapping"
+    if members:
+        return type_word(members[0])
+    assert isinstance(annotation, type)
+    return WORDS[annotation]
+
+
+def fields(mapping: type[Fields], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Path, type and default of every field that holds a value."""
+    details = {field.encode_name: field for field in msgspec.structs.fields(mapping)}
+    for name, annotation in field_types(mapping):
+        path = f"{prefix}{name}"
+        inner = mapping_in(annotation)
+        if inner is not None and annotation is inner:
+            yield from fields(inner, f"{path}.")
+            continue
+        field = details[name]
+        default = "" if field.required else shown(default_of(field))
+        yield path, type_word(annotation), IN_WORDS.get(path, default)
+        if inner is not None:
+            yield from fields(inner, f"{path}[].")
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> object:
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    assert callable(field.default_factory)
+    return field.default_factory()
+
+
+def shown(value: object) -> str:
+    match value:
+        case bool():
+            text = str(value).lower()
+        case "":
+            text = '""'
+        case float():
+            text = f"{value:g}"
+        case _:
+            text = str(value)
+    return f"`{text}`"
+
+
+def test_the_page_lists_every_field_with_its_type_and_default() -> None:
+    listed = [
+        (row["field"], row["type"], row["default"])
+        for line in PAGE.read_text().splitlines()
+        if (row := ROW.fullmatch(line))
+    ]
+    assert listed == list(fields(File))
+
+
+def test_the_example_on_the_page_can_be_read(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(block)
+        assert read_configuration(str(path)).profiles
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", PAGE.read_text()))
+def test_links_lead_somewhere(link: str) -> None:
+    assert (PAGE.parent / link).exists()

@@ -1,0 +1,35 @@
+"""One control plane for all tests of this folder, which one worker runs (see ../conftest.py)."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # testbed is not part of the package
+
+from testbed import ControlPlane
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here waits for real programs."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd, API server, controller manager, fake machines: started once."""
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane) -> ControlPlane:
+    """The same, with everything running and nothing in it."""
+    control_plane.revive()
+    control_plane.delete_everything()
+    return control_plane

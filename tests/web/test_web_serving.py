@@ -1,0 +1,297 @@
+"""The pages of a running process, as kubelet, Prometheus and people ask for them."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import trustme
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from afflux.config import default_configuration, effective
+from afflux.model.errors import InputError
+from afflux.web.metrics import Metrics
+from afflux.web.serving import Check, Pages
+from afflux.web.watchdog import Watchdog
+
+
+def pages(
+    live: Mapping[str, Check] | None = None, ready: Mapping[str, Check] | None = None
+) -> Pages:
+    return Pages(
+        Metrics().registry,
+        live=live or {},
+        ready=ready or {},
+        configuration=effective(default_configuration()),
+    )
+
+
+class Asking:
+    """Somebody who asks a server."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self.session, self.url = session, url
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with self.session.get(self.url + path, headers=headers) as response:
+            return response.status, await response.text()
+
+
+@asynccontextmanager
+async def asking(served: Pages) -> AsyncIterator[Asking]:
+    async with served:
+        await served.start("127.0.0.1", 0)
+        async with aiohttp.ClientSession() as session:
+            yield Asking(session, f"http://127.0.0.1:{served.port}")
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+# --- Health
+
+
+@pytest.mark.parametrize("page", ["livez", "readyz", "healthz"])
+def test_all_is_well(page: str) -> None:
+    async def test() -> None:
+        checks = {"cycle": lambda: None}
+        async with asking(pages(checks, checks)) as ask:
+            assert await ask.get(f"/{page}") == (200, "ok")
+            assert await ask.get(f"/{page}?verbose") == (
+                200,
+                f"[+]ping ok\n[+]cycle ok\n{page} check passed\n",
+            )
+            assert await ask.get(f"/{page}/ping") == (200, "ok")
+            assert await ask.get(f"/{page}/cycle") == (200, "ok")
+
+    run(test)
+
+
+def test_a_failing_check_is_named_and_its_own_page_says_why() -> None:
+    async def test() -> None:
+        ready: dict[str, Check] = {"watches": lambda: "3 of 9 not synced", "leader": lambda: None}
+        async with asking(pages(ready=ready)) as ask:
+            assert await ask.get("/readyz") == (
+                500,
+                "[+]ping ok\n[-]watches failed: reason withheld\n[+]leader ok\n"
+                "readyz check failed\n",
+            )
+            assert await ask.get("/readyz/watches") == (
+                500,
+                "internal server error: 3 of 9 not synced\n",
+            )
+            # To be alive is something else.
+            assert await ask.get("/livez") == (200, "ok")
+
+    run(test)
+
+
+def test_a_check_can_be_left_out() -> None:
+    async def test() -> None:
+        async with asking(pages(live={"cycle": lambda: "stuck"})) as ask:
+            assert await ask.get("/livez?exclude=cycle") == (200, "ok")
+            assert await ask.get("/livez?exclude=cycle&exclude=no&verbose") == (
+                200,
+                "[+]ping ok\n[+]cycle excluded: ok\n"
+                'warn: some health checks cannot be excluded: no matches for "no"\n'
+                "livez check passed\n",
+            )
+
+    run(test)
+
+
+def test_checks_are_looked_at_anew_each_time() -> None:
+    async def test() -> None:
+        synced = False
+        async with asking(pages(ready={"watches": lambda: None if synced else "no"})) as ask:
+            assert (await ask.get("/readyz"))[0] == 500
+            synced = True
+            assert (await ask.get("/readyz"))[0] == 200
+
+    run(test)
+
+
+def test_a_check_that_breaks_is_a_check_that_fails() -> None:
+    def broken() -> str | None:
+        raise ZeroDivisionError("by nought")
+
+    async def test() -> None:
+        async with asking(pages(live={"cycle": broken})) as ask:
+            assert (await ask.get("/livez"))[0] == 500
+            assert "ZeroDivisionError: by nought" in (await ask.get("/livez/cycle"))[1]
+
+    run(test)
+
+
+def test_a_loop_that_is_stuck_is_not_alive() -> None:
+    async def test() -> None:
+        watchdog = Watchdog(stuck_after_seconds=0.1)
+        async with asking(pages(live={"cycle": watchdog.complaint})) as ask:
+            # Before the first cycle, and between two, there is nothing to wait for.
+            await asyncio.sleep(0.15)
+            assert (await ask.get("/livez"))[0] == 200
+            watchdog.begin()
+            await asyncio.sleep(0.15)
+            assert (await ask.get("/livez"))[0] == 500
+            assert "a cycle has been running for 0 s" in (await ask.get("/livez/cycle"))[1]
+            watchdog.end()
+            assert (await ask.get("/livez"))[0] == 200
+
+    run(test)
+
+
+def test_a_long_cycle_is_not_a_stuck_one() -> None:
+    watchdog = Watchdog(stuck_after_seconds=300)
+    watchdog.begin()
+    assert watchdog.complaint() is None
+
+
+# --- Metrics and configuration
+
+
+def test_prometheus_gets_the_format_that_it_asks_for() -> None:
+    async def test() -> None:
+        async with asking(pages()) as ask:
+            url = f"{ask.url}/metrics"
+            async with ask.session.get(url) as response:
+                assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+                names = {f.name for f in text_string_to_metric_families(await response.text())}
+                assert "process_resident_memory_bytes" in names
+            accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+            async with ask.session.get(url, headers=accept) as response:
+                assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+                text = await response.text()
+                assert text.endswith("# EOF\n")
+                assert "scheduler_preemption_attempts" in {f.name for f in parse_openmetrics(text)}
+            async with ask.session.get(url, headers={"Accept-Encoding": "gzip"}) as response:
+                assert response.headers["Content-Encoding"] == "gzip"
+
+    run(test)
+
+
+def test_the_configuration_in_effect_is_shown() -> None:
+    async def test() -> None:
+        async with asking(pages()) as ask:
+            status, text = await ask.get("/configz")
+            shown = json.loads(text)
+            assert status == 200
+            assert shown == {"afflux.dev": effective(default_configuration())}
+            assert shown["afflux.dev"]["leaderElection"]["leaseDuration"] == "15s"
+
+    run(test)
+
+
+# --- Those who ask for something else
+
+
+@pytest.mark.parametrize("path", ["/", "/metric", "/livez/no", "/livez/ping/more", "/..%2f"])
+def test_what_is_not_there_is_not_found(path: str) -> None:
+    async def test() -> None:
+        async with asking(pages()) as ask:
+            status, text = await ask.get(path)
+            assert status == 404
+            assert "expected one of" in text
+
+    run(test)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_everything_is_read_only(method: str) -> None:
+    async def test() -> None:
+        async with asking(pages()) as ask:
+            url = f"{ask.url}/configz"
+            async with ask.session.request(method, url, data=b"{}") as response:
+                assert response.status == 405
+                assert response.headers["Allow"] == "GET, HEAD"
+                assert await response.text() == f"/configz: {method}, expected one of GET, HEAD\n"
+            async with ask.session.head(url) as response:
+                assert response.status == 200
+
+    run(test)
+
+
+def test_an_address_that_cannot_be_used_is_refused() -> None:
+    async def test() -> None:
+        async with asking(pages()) as ask:
+            port = int(ask.url.rsplit(":", 1)[1])
+            with pytest.raises(
+                InputError, match=rf"serving\.port: {port} on 127\.0\.0\.1: .*in use"
+            ):
+                await pages().start("127.0.0.1", port)
+
+    run(test)
+
+
+# --- HTTPS
+
+
+def write_certificate(folder: Path, authority: trustme.CA) -> tuple[str, str]:
+    issued = authority.issue_cert("127.0.0.1")
+    cert, key = folder / "tls.crt", folder / "tls.key"
+    issued.cert_chain_pems[0].write_to_path(str(cert))
+    issued.private_key_pem.write_to_path(str(key))
+    return str(cert), str(key)
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+async def answer(url: str, context: ssl.SSLContext) -> Any:
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+        session.get(url) as response,
+    ):
+        return await response.text()
+
+
+def test_with_a_certificate_it_speaks_https_and_takes_a_new_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        old, new = trustme.CA(), trustme.CA()
+        async with pages() as served:
+            await served.start(
+                "127.0.0.1", 0, *write_certificate(tmp_path, old), reload_seconds=0.05
+            )
+            url = f"https://127.0.0.1:{served.port}/livez"
+            assert await answer(url, trusting(old)) == "ok"
+            with pytest.raises(aiohttp.ClientSSLError):
+                await answer(url, trusting(new))
+            # Half of a new pair: the old one stays.
+            (tmp_path / "tls.crt").write_text("not yet")
+            await asyncio.sleep(0.3)
+            assert await answer(url, trusting(old)) == "ok"
+            write_certificate(tmp_path, new)
+            for _ in range(200):
+                try:
+                    assert await answer(url, trusting(new)) == "ok"
+                    break
+                except aiohttp.ClientSSLError:
+                    await asyncio.sleep(0.05)
+            else:
+                pytest.fail("the new certificate was not taken")
+
+    run(test)
+
+
+@pytest.mark.parametrize("content", [None, "nonsense"])
+def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None) -> None:
+    async def test() -> None:
+        if content is not None:
+            (tmp_path / "c").write_text(content)
+        with pytest.raises(InputError, match=r"serving\.certFile: .*expected a PEM certificate"):
+            await pages().start("127.0.0.1", 0, str(tmp_path / "c"), str(tmp_path / "c"))
+
+    run(test)
