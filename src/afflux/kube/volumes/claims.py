@@ -60,8 +60,11 @@ class Claim:
 
 def pod_references(pod: objects.Pod) -> tuple[Reference, ...]:
     """The claims of a pod in the order of its volumes, each once; nothing for most pods."""
-    volumes = pod.spec.volumes
-    if not volumes or not any("persistentVolumeClaim" in v or "ephemeral" in v for v in volumes):
+    volumes = pod.spec.volumes or ()
+    for volume in volumes:
+        if "persistentVolumeClaim" in volume or "ephemeral" in volume:
+            break
+    else:
         return ()
     namespace = pod.metadata.namespace or "default"
     found: dict[Reference, None] = {}
