@@ -97,7 +97,9 @@ class Scheduling:
             self._binding.start(outcome.placements)
             self._rest_seconds = 0.0
             if outcome.round is not None:
-                reasons = await self._in_thread("explain", self._cycle.explain)
+                reasons: Mapping[str, str] = {}
+                if len(self._cycle.queue):
+                    reasons = await self._in_thread("explain", self._cycle.explain)
                 self._account(outcome.round, monotonic() - began, reasons)
         except Exception:
             # The cluster is as it was; only the plan is lost. It is made anew.
