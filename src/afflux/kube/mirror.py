@@ -71,12 +71,15 @@ class Mirror:
         """These pods have a place from now on, whatever the watch still says."""
         for placement in placements:
             name, before = placement.task.name, self._tracked.get(placement.task.name)
-            pod = self.pods.get(name)
-            if before is None or pod is None or before.task.id != placement.task.id:
+            if before is None or before.task.id != placement.task.id:
+                self._events.append(TaskEnded(placement.task.id))
                 continue
+            # Also if it was deleted meanwhile: who looks at that next gives the place back.
             self._track(name, Tracked(before.task, placement.machine, assumed=True))
-            # Its place in the queue is kept among the groups until the watch confirms it.
-            self.gathering.set(_member(pod, before.task, running=True))
+            pod = self.pods.get(name)
+            if pod is not None:
+                # Its place in the queue is kept among the groups until the watch confirms it.
+                self.gathering.set(_member(pod, before.task, running=True))
 
     def unplaced(self, placement: Placement, refusal: str | None = None) -> None:
         """A placement came to nothing. With a refusal the pod waits until it is tried again."""
