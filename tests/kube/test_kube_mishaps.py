@@ -2,7 +2,7 @@
 
 from test_kube_mirror import Server, kinds, node, placement, pod
 
-from afflux.cycle.events import TaskEnded
+from afflux.cycle.events import MachineGone, TaskEnded
 
 
 def test_a_pod_that_is_deleted_while_a_cycle_places_it_gives_its_place_back():
@@ -18,3 +18,17 @@ def test_a_pod_that_is_deleted_while_a_cycle_places_it_gives_its_place_back():
     assert kinds(server.drain()).count(TaskEnded) == 1
     assert server.cycle.state.where("u") is None
     assert server.cycle.state.view().used("cpu").tolist()[0] == 0
+
+
+def test_a_node_that_cannot_be_used_any_more_is_gone_until_it_can():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", nodeName="n"))
+    server.drain()
+    # More processors than can be counted.
+    server.put(node("n", cpu="1e30"))
+    assert kinds(server.drain()) == [MachineGone]
+    assert list(server.cycle.state.machines()) == []
+    server.put(node("n"))
+    server.drain()
+    assert server.cycle.state.where("u") == "n"

@@ -22,6 +22,7 @@ from afflux.kube.queueing import KeyedQueue
 from afflux.kube.repulsion import Repulsion, repels
 from afflux.kube.shelves import Key, Shelf, name_of
 from afflux.model.errors import InputError
+from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
@@ -149,17 +150,13 @@ class Mirror:
 
     def _look_at_node(self, name: str) -> None:
         node = self.nodes.get(name)
-        if node is None:
+        found = self._usable(node) if node is not None else None
+        if found is None:
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
                 self._events.append(MachineGone(name))
                 self._repulsion_stale |= self._has_repelling(name)
-            return
-        try:
-            found = machine(node, self.disks.csi_nodes.get(name))
-        except InputError as error:
-            _log.error("node %s cannot be used: %s", name, error)
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
@@ -168,6 +165,15 @@ class Mirror:
             self._repulsion_stale |= self._has_repelling(name)
             for pod in self._on_node.get(name, ()):
                 self._events.append(TaskRuns(self._tracked[pod].task, name))
+
+    def _usable(self, node: objects.Node) -> Machine | None:
+        """The machine; None if it makes no sense, which is as good as none."""
+        name = node.metadata.name or ""
+        try:
+            return machine(node, self.disks.csi_nodes.get(name))
+        except InputError as error:
+            _log.error("node %s cannot be used: %s", name, error)
+            return None
 
     def _look_at_pod(self, name: str) -> list[str]:
         """Look at one pod; the names of others that have to be looked at because of it."""
