@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
 from testbed import ControlPlane, Manifest, build_helm
 from testbed.components import SCHEDULER
 from testbed.processes import Keeper, Program, Running, tail
 
+AFFLUX, PEER, NULL, NULL_EVENTS = "afflux", "kube-scheduler", "null", "null-events"
+NULL_LEASE = "kube-system/null"
 CHART = Path(__file__).parents[2] / "charts" / "afflux"
 NAMESPACE = "afflux-system"
 READY_SECONDS = 120.0
@@ -74,7 +75,7 @@ def afflux(site: Site) -> Generator[int]:
     command = [sys.executable, "-m", "afflux.cli", "run"]
     command += ["--kubeconfig", str(kubeconfig), "--config", str(file)]
     ready = f"http://127.0.0.1:{port}/readyz"
-    with _process(plane, Program("afflux", command, ready, plane.log("afflux"))) as process:
+    with _process(plane, Program(AFFLUX, command, ready, plane.log(AFFLUX))) as process:
         process.wait_ready(ssl.create_default_context(), READY_SECONDS)
         yield process.pid
 
@@ -116,15 +117,13 @@ def _null(name: str, *flags: str) -> Callable[[Site], Generator[int]]:
     return running
 
 
-NULL_LEASE = "kube-system/null"
-NULL = "null"
 CONTESTANTS = {
     each.name: each
     for each in (
-        Contestant("afflux", f"{NAMESPACE}/afflux", afflux),
-        Contestant("kube-scheduler", "kube-system/kube-scheduler", kube_scheduler),
+        Contestant(AFFLUX, f"{NAMESPACE}/afflux", afflux),
+        Contestant(PEER, "kube-system/kube-scheduler", kube_scheduler),
         Contestant(NULL, NULL_LEASE, _null(NULL)),
-        Contestant("null-events", NULL_LEASE, _null("null-events", "--events")),
+        Contestant(NULL_EVENTS, NULL_LEASE, _null(NULL_EVENTS, "--events")),
     )
 }
 

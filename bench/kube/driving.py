@@ -30,7 +30,8 @@ class Driver:
             )
         self._log = log
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None  # asked for above
+        assert stdin is not None
+        assert stdout is not None
         self._stdin: IO[str] = stdin
         self._stdout: IO[str] = stdout
 

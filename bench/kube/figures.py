@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import cast
 
 import msgspec
 
@@ -227,6 +228,7 @@ def from_dict(kept: object) -> Run:
 def _rounded(value: object) -> object:
     if isinstance(value, float):
         return round(value, 5)
-    if isinstance(value, Mapping):
-        return {name: _rounded(part) for name, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        parts = cast("dict[str, object]", value)
+        return {name: _rounded(part) for name, part in parts.items()}
     return value

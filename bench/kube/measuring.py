@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from testbed import ControlPlane, build_load, components, verdict
+from testbed.processes import cpu_seconds, tail
+
 from bench.kube.contestants import Contestant, Site
 from bench.kube.driving import Driver, Progress
 from bench.kube.figures import (
@@ -25,8 +28,6 @@ from bench.kube.figures import (
     waits,
 )
 from bench.kube.plans import Plan, as_json, complaints
-from testbed import ControlPlane, build_load, components, verdict
-from testbed.processes import cpu_seconds, tail
 
 # What a scheduler needs of the controllers: service accounts. The others would only take
 # processor time from whoever is being measured, differently from run to run.
@@ -36,10 +37,10 @@ WARM_PODS = 64
 # If so long no pod got a machine, the others will not get one either: longer than the pause after
 # which kube-scheduler tries a pod again (10 s).
 QUIET_SECONDS = 12.0
-# A process that used less than this part of a processor for so long has nothing to do.
+# Processes that used less than this part of a processor twice in a row have nothing to do.
 IDLE_SHARE = 0.05
-IDLE_SECONDS = 0.5
-MOST_IDLE_WAITS = 40
+IDLE_SECONDS = 0.4
+MOST_IDLE_WAITS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +171,13 @@ def _parts(plane: ControlPlane, pid: int, driver: Driver) -> dict[str, int]:
 
 def _settle(parts: dict[str, int]) -> None:
     """Wait until these processes have nothing to do; not for ever, they may be restless."""
-    before = _usage(parts)
+    before, idle = _usage(parts), 0
     for _ in range(MOST_IDLE_WAITS):
         time.sleep(IDLE_SECONDS)
         now = _usage(parts)
-        if all(used < IDLE_SHARE * IDLE_SECONDS for used in now.since(before).values()):
+        busy = any(used > IDLE_SHARE * IDLE_SECONDS for used in now.since(before).values())
+        idle = 0 if busy else idle + 1
+        if idle == 2:
             return
         before = now
 
@@ -198,5 +201,3 @@ def _peak_bytes(pid: int) -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return 0
-
-

@@ -88,7 +88,8 @@ def deal(
                 f"pod {number} of {len(names)}, of class {class_name}, finds no room on "
                 f"{len(machines)} machines; expected fewer pods or more machines"
             )
-        free[found.name] = [have - asked for have, asked in zip(free[found.name], need, strict=True)]
+        left = zip(free[found.name], need, strict=True)
+        free[found.name] = [have - asked for have, asked in left]
         pods.append(Pod(f"pod-{number:05d}", class_name, found.name))
     return pods
 
@@ -160,7 +161,11 @@ def _node_manifest(machine: Machine, index: int) -> Manifest:
 
 def _pod_manifest(one: PodClass) -> Manifest:
     requests = {"cpu": f"{one.cpu_milli}m", "memory": f"{one.memory_mib}Mi"}
-    container = {"name": "main", "image": "registry.example/app:1", "resources": {"requests": requests}}
+    container = {
+        "name": "main",
+        "image": "registry.example/app:1",
+        "resources": {"requests": requests},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

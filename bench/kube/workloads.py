@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from bench.kube.figures import MODES, STREAM
 from bench.kube.plans import Machine, Plan, Pod, PodClass, deal
 
 ZONE = "topology.kubernetes.io/zone"
@@ -35,8 +36,8 @@ class Workload:
     pods: int
     plan: Callable[[int, int, Random], Plan]
     about: str
-    backlog: bool = True
-    """Whether it also makes sense for all pods to be there before the scheduler begins."""
+    modes: Sequence[str] = (STREAM,)
+    """In which ways it is measured if nothing else is asked for."""
 
 
 def plain(machines: int, pods: int, rng: Random) -> Plan:
@@ -225,10 +226,10 @@ def _by_name(machine: Machine) -> str:
 WORKLOADS = {
     each.name: each
     for each in (
-        Workload("plain", 10_000, plain, "pods that are all alike"),
+        Workload("plain", 10_000, plain, "pods that are all alike", MODES),
         Workload("mixed", 5_000, mixed, "pods of 25 sizes"),
         Workload("constrained", 5_000, constrained, "pods with node affinity and taints"),
-        Workload("burst", 2_000, burst, "a burst on a nearly full cluster"),
-        Workload("trickle", 400, trickle, "20 plain pods a second", backlog=False),
+        Workload("burst", 2_000, burst, "a burst on a nearly full cluster", MODES),
+        Workload("trickle", 400, trickle, "20 plain pods a second"),
     )
 }
