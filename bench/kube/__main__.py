@@ -52,7 +52,7 @@ def main() -> int:
     about = _machine()
     print(about, file=sys.stderr)
     runs = _run(blanks, plans, options.seed, options.json, about)
-    found = middles(runs)
+    found = report.ordered(middles(runs))
     print(table(report.HEADER, report.rows(found)))
     print(f"\n{report.EXPLAINED}\n")
     if lines := report.shares(found):

@@ -65,7 +65,7 @@ def rewritten(page: str, machine: str, runs: Sequence[Run]) -> str:
 
 def section(machine: str, runs: Sequence[Run]) -> str:
     """The section alone."""
-    found = middles(runs)
+    found = report.ordered(middles(runs))
     wrong = sum(bool(run.complaints) for run in runs)
     failed = f"; {wrong} of {len(runs)} runs failed" if wrong else ", and all was well"
     parts = [_INTRODUCTION.format(machine=machine, failed=failed)]

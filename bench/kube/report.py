@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.kube.contestants import AFFLUX, NULL, PEER
+from bench.kube.contestants import AFFLUX, CONTESTANTS, NULL, PEER
 from bench.kube.figures import API_SERVER, SCHEDULER, Key, Middle, share
 
 HEADER = (
@@ -49,6 +49,13 @@ class Goal:
     def cheap(self) -> bool:
         """With less CPU than the peer."""
         return self.cpu_of_peer is not None and self.cpu_of_peer < 1.0
+
+
+def ordered(found: Mapping[Key, Middle]) -> dict[Key, Middle]:
+    """Cases as they came, and in each of them the contestants in one order, whoever began."""
+    cases = list(dict.fromkeys(key[:3] for key in found))
+    names = list(CONTESTANTS)
+    return dict(sorted(found.items(), key=lambda i: (cases.index(i[0][:3]), names.index(i[0][3]))))
 
 
 def rows(found: Mapping[Key, Middle]) -> list[list[str]]:
