@@ -91,7 +91,7 @@ def _not_ready(status: objects.NodeStatus, taints: tuple[Taint, ...]) -> tuple[T
 def is_closed(node: objects.Node, tolerated: tuple[Toleration, ...]) -> bool:
     """Whether the node lets nobody in who tolerates no more than this.
 
-    The short answer for a decision that was made a moment ago: cordoned, tainted or not ready since.
+    For a decision that was made a moment ago: was it cordoned or tainted since, is it not ready?
     """
     spec, status = node.spec or objects.NodeSpec(), node.status or objects.NodeStatus()
     try:
