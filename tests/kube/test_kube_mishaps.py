@@ -1,8 +1,11 @@
 """The mirror when the world changes at the wrong moment: no place is lost, nothing piles up."""
 
-from test_kube_mirror import Server, kinds, node, placement, pod
+import pytest
+from test_kube_mirror import Server, decoded, kinds, node, placement, pod
 
 from afflux.cycle.events import MachineGone, TaskEnded
+from afflux.kube.decoding import is_closed
+from afflux.model.taints import Toleration
 
 
 def test_a_pod_that_is_deleted_while_a_cycle_places_it_gives_its_place_back():
@@ -32,3 +35,29 @@ def test_a_node_that_cannot_be_used_any_more_is_gone_until_it_can():
     server.put(node("n"))
     server.drain()
     assert server.cycle.state.where("u") == "n"
+
+
+CORDON = Toleration("node.kubernetes.io/unschedulable", "Exists")
+TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
+SOFT = {"key": "k", "value": "v", "effect": "PreferNoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ready", "tolerated", "closed"),
+    [
+        ({}, "True", (), False),
+        ({"unschedulable": True}, "True", (), True),
+        ({"unschedulable": True}, "True", (CORDON,), False),
+        ({"taints": [TAINT]}, "True", (), True),
+        ({"taints": [TAINT]}, "True", (Toleration("k", "Equal", "v"),), False),
+        ({"taints": [SOFT]}, "True", (), False),
+        ({"taints": [TAINT | {"effect": "Something"}]}, "True", (), True),
+        ({}, "False", (), True),
+        ({}, "Unknown", (), True),
+        ({}, "Unknown", (Toleration("", "Exists"),), False),
+    ],
+)
+def test_who_is_let_in_by_a_node_that_has_changed(spec, ready, tolerated, closed):
+    manifest = node("n", **spec)
+    manifest["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    assert is_closed(decoded(manifest), tolerated) is closed

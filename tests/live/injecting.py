@@ -44,6 +44,11 @@ def binds(call: Call) -> bool:
     return call.method == "POST" and call.path.endswith("/binding")
 
 
+def leases(call: Call) -> bool:
+    """Everything that has to do with elections."""
+    return "/leases" in call.path
+
+
 def watches(*plurals: str) -> Chosen:
     """Watches of these kinds, of all if none is named."""
     return lambda call: call.watch and (not plurals or call.path.endswith(plurals))

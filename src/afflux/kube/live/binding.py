@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.decoding import is_closed
 from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
 from afflux.web.metrics import Metrics
@@ -153,7 +154,8 @@ class Binding:
             self._metrics.bind_answered("refused", seconds)
             self._refused(placement, why, seconds)
         else:
-            # The pod was deleted, bound by somebody else, or its node has gone: normal life.
+            # The pod was deleted or bound by somebody else, its node has gone or was cordoned:
+            # normal life.
             self._metrics.bind_answered("overtaken", seconds)
             self._mirror.unplaced(placement)
 
@@ -199,10 +201,12 @@ class Binding:
         return _Reply("bound")
 
     def _is_sensible(self, placement: Placement) -> bool:
-        """Whether pod and node are still there and waiting for each other."""
+        """Whether pod and node are still there, and the node still lets the pod in."""
+        node = self._mirror.nodes.get(placement.machine)
         return (
             self._mirror.pending(placement.task) is not None
-            and self._mirror.nodes.get(placement.machine) is not None
+            and node is not None
+            and not is_closed(node, placement.task.shape.tolerations)
         )
 
     async def _read_back(self, placement: Placement) -> str | None:
