@@ -1,7 +1,7 @@
 """Durations as people of Kubernetes write them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afflux.config.durations import Duration, parse_duration, seconds
@@ -58,6 +58,7 @@ def test_they_are_written_short(nanoseconds: int, text: str) -> None:
     assert str(Duration(nanoseconds)) == text
 
 
+@settings(deadline=None)
 @given(st.integers(0, (1 << 63) - 1))
 def test_what_is_written_reads_back(nanoseconds: int) -> None:
     assert parse_duration(str(Duration(nanoseconds))) == nanoseconds

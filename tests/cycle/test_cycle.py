@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from afflux.cluster.state import State
+from afflux.cycle import optimising
 from afflux.cycle.events import (
     Event,
     GroupReady,
@@ -185,3 +186,26 @@ def test_a_blocked_group_waits_until_it_is_reported_without_what_held_it():
     held = Group("g", (task("g.0", shape(cpu=1), "spec.x: not supported"),))
     assert cycle.run([GroupReady(held)]).placements == ()
     assert by_machine(cycle.run(ready(group("g", shape(cpu=1)))).placements) == {"m": ["g.0"]}
+
+
+def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
+    machines = [machine(f"m{i}", cpu=40, memory=9999, pods=100) for i in range(5)]
+    groups = [group(f"g{i:03}", shape(cpu=1, memory=i)) for i in range(60)]
+    groups += [group("gang", *(shape(cpu=1, memory=i) for i in range(70, 90)))]
+    at_once = cycle_of(*machines).run(ready(*groups))
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 7)
+    cycle = cycle_of(*machines)
+    in_parts = cycle.run(ready(*groups))
+    assert len(in_parts.placements) == len(at_once.placements) == 80
+    assert in_parts.round.solves > at_once.round.solves
+    assert sum(cycle.state.view().running) == 80
+    assert cycle.run([]).placements == ()
+
+
+def test_rounds_in_parts_keep_the_order_of_the_queue(monkeypatch):
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 1)
+    cycle = cycle_of(machine("m", cpu=3, memory=99))
+    outcome = cycle.run(ready(*(group(f"g{i}", shape(cpu=1, memory=i)) for i in range(9))))
+    assert sorted(p.task.name for p in outcome.placements) == ["g0.0", "g1.0", "g2.0"]

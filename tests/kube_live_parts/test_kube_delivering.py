@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_api import run, until
 
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.delivering import Deliveries, insist, shortened
+from afflux.kube.live.delivering import Deliveries, insist, shortened
 
 
 class Office:
@@ -239,6 +239,7 @@ def test_long_text_is_cut_between_characters(text: str, most: int, wanted: str) 
     assert shortened(text, most) == wanted
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(4, 40))
 def test_cut_text_fits_and_is_text(text: str, most: int) -> None:
     cut = shortened(text, most)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from small_api import Fault, Request, SmallApi, run, serving, until
 
-from afflux.kube.leasing import Lease, LostLeaseError, Term, now_seconds
+from afflux.kube.live.leasing import Lease, LostLeaseError, Term, now_seconds
 from afflux.web.metrics import Metrics
 
 SHORT = {"lease_seconds": 1.0, "renew_seconds": 0.6}
@@ -302,21 +302,24 @@ def test_a_leader_that_sees_another_holder_stops_at_once() -> None:
 
 def test_work_that_does_not_stop_may_not_act_and_is_complained_of() -> None:
     async def test() -> None:
-        release = asyncio.Event()
+        release, cancelled = asyncio.Event(), asyncio.Event()
         seen: list[Term] = []
 
         async def stubborn(term: Term) -> None:
             seen.append(term)
             while not release.is_set():
-                with suppress(asyncio.CancelledError):
+                try:
                     await release.wait()
+                except asyncio.CancelledError:
+                    cancelled.set()
 
         async with serving() as server:
             one = lease(server, "one", **SHORT)
             task = asyncio.create_task(one.lead(stubborn))
             await until(lambda: bool(seen))
             server.fault = lambda _: Fault(status=500)
-            await until(lambda: not seen[0].is_valid())
+            await cancelled.wait()
+            assert not seen[0].is_valid()
             assert one.complaint() is None
             one._renewed_at -= 60
             assert one.complaint() == (

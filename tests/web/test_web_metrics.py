@@ -4,7 +4,7 @@ import math
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
@@ -50,7 +50,7 @@ def busy() -> Metrics:
     metrics.queued("active", "UnscheduledPodAdd", 4)
     metrics.preempted(3)
     metrics.cycled(0.5, considered=4, placed=3, solves=2, gap=0.25)
-    metrics.phase("solve", 0.01)
+    metrics.phase("decide", 0.01)
     metrics.bind_sent(2)
     metrics.bind_answered("bound", 0.02)
     metrics.watched("pods", 5)
@@ -152,6 +152,7 @@ def test_a_gap_that_is_unknown_is_no_number() -> None:
 # --- Families
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1e6, allow_nan=False), max_size=100), st.sampled_from([0.001, 1.0, 7.3])
 )
