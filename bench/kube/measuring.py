@@ -104,6 +104,8 @@ def _run(
     _settle({SCHEDULER: parts[SCHEDULER]})
     after = _usage(parts)
     seen = Seen(**driver.tell("report", "pods"))
+    # The API server closes connections that were idle for long; a new one is not.
+    plane.api.close()
     where = {pod.name: name for pod, name in zip(plan.pods, seen.nodes, strict=True) if name}
     bound = [when for when in seen.bound if when >= 0]
     waited = waits(seen, began if blank.mode == BACKLOG else None)

@@ -38,9 +38,9 @@ def test_every_pod_may_run_where_the_null_binder_will_put_it(name: str, nodes: i
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_seed_always_draws_the_same(name: str):
-    one, same, other = (as_json(plan_of(name, 60, seed), 4, 2) for seed in (1, 1, 2))
-    assert one == same
-    assert one != other
+    one, same, other = (plan_of(name, 60, seed) for seed in (1, 1, 2))
+    assert (one.machines, one.pods, one.fill) == (same.machines, same.pods, same.fill)
+    assert one.pods != other.pods
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
