@@ -196,7 +196,8 @@ class Binding:
             if error.is_conflict or error.is_missing:
                 return _Reply("conflict", why)
             if error.is_busy:
-                return _Reply("busy", why, error.retry_after_seconds or 0.0)
+                verdict = "lost" if error.may_have_happened else "busy"
+                return _Reply(verdict, why, error.retry_after_seconds or 0.0)
             return _Reply("failed" if error.status >= 500 else "refused", why)
         return _Reply("bound")
 
