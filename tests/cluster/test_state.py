@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.errors import InputError
-from afflux.model.resources import LARGEST_AMOUNT
 from afflux.model.task import Task
 from oracles.building import machine, shape, task
 from oracles.random_clusters import Generator
@@ -174,13 +172,14 @@ def test_more_machines_than_were_reserved_for():
     assert state.view().capacity("cpu").tolist() == list(range(300))
 
 
-def test_what_adds_up_to_more_than_64_bits_is_refused_and_changes_nothing():
-    state = State([machine("m", memory=LARGEST_AMOUNT)])
-    large = shape(memory=LARGEST_AMOUNT)
-    fitting = (2**63 - 1) // LARGEST_AMOUNT
-    for i in range(fitting):
-        state.place(task(f"t{i}", large), "m")
-    with pytest.raises(InputError, match="m: what its tasks ask for adds up to more"):
-        state.place(task("one more", large), "m")
-    assert state.running[0] == fitting
-    assert state.view().used("memory").tolist() == [fitting * LARGEST_AMOUNT]
+def test_absurd_requests_fill_a_machine_and_nothing_else():
+    state = State([machine("m", cpu=10, pods=9999)])
+    huge = shape(cpu=2**53)
+    for number in range(1200):
+        state.place(task(f"t{number}", huge), "m")
+    state.place(task("small", shape(cpu=1)), "m")
+    assert state.view().free[0, 0] < 0
+    for number in range(1200):
+        state.remove(f"t{number}")
+    state.remove("small")
+    assert state.view().free[0, 0] == 10

@@ -1,11 +1,14 @@
 """Constraints arrive in the model, in one spelling, or hold the pod back by name."""
 
+import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from manifests import inventory, node, only_task, pod, reasons
 
+from afflux.kube import decoding, objects
 from afflux.model.errors import InputError
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
@@ -194,8 +197,8 @@ def test_a_constraint_that_is_not_enforced_holds_the_pod_back(
 @pytest.mark.parametrize(
     "kind",
     [
-        "persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi",
-        "rbd", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume", "novelVolume",
+        "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd", "azureDisk", "azureFile",
+        "cinder", "vsphereVolume", "portworxVolume", "novelVolume",
     ],
 )  # fmt: skip
 def test_volumes_that_depend_on_the_node_hold_the_pod_back(kind: str) -> None:
@@ -203,6 +206,13 @@ def test_volumes_that_depend_on_the_node_hold_the_pod_back(kind: str) -> None:
     assert reasons(pod(volumes=volumes)) == {
         "default/web": f"spec.volumes[1].{kind} is not supported yet"
     }
+
+
+@pytest.mark.parametrize("kind", ["persistentVolumeClaim", "ephemeral"])
+def test_claims_hold_the_pod_back_where_nothing_is_known_of_storage(kind: str) -> None:
+    manifest = json.dumps(pod(volumes=[{"name": "data", kind: {}}]))
+    claiming = msgspec.json.decode(manifest, type=objects.Pod)
+    assert decoding.task(claiming).blocked == f"spec.volumes[0].{kind} is not supported yet"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # testbed is not part of the package
 
+from scheduler import Schedulers, install_rights
 from testbed import ControlPlane
 
 HERE = Path(__file__).parent
@@ -33,3 +34,16 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     control_plane.revive()
     control_plane.delete_everything()
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def rights(control_plane: ControlPlane) -> Path:
+    """The kubeconfig of afflux's service account, which outlives the emptying of the cluster."""
+    return install_rights(control_plane)
+
+
+@pytest.fixture
+def schedulers(cluster: ControlPlane, rights: Path, tmp_path: Path) -> Iterator[Schedulers]:
+    """afflux as installed, as many replicas as the test starts; ended with the test."""
+    with Schedulers(cluster, rights, tmp_path) as made:
+        yield made

@@ -20,7 +20,6 @@ RELEASE = "afflux"
 
 # Left out when it is installed for real: nobody here could run the pods.
 RUNS_PODS = "Deployment"
-# What outlives the namespace of a release.
 RIGHTS = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 
 
@@ -37,10 +36,7 @@ def install(
     grants with these values; rights that an earlier installation of this release left are gone.
     """
     manifests = [each for each in render(namespace, release, **values) if _applies(each)]
-    for kind in RIGHTS:
-        control_plane.kubectl(
-            "delete", kind, "-A", f"--selector=app.kubernetes.io/instance={release}"
-        )
+    revoke(control_plane, release)
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=_namespace(namespace))
     control_plane.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", input=_listed(manifests)
@@ -58,6 +54,14 @@ def install(
                 f"the rights of {role['kind']} {role['metadata']['name']}",
             )
     return control_plane.service_account_kubeconfig(namespace, name)
+
+
+def revoke(control_plane: ControlPlane, release: str = RELEASE) -> None:
+    """Take back what an installation granted: roles outlive the namespace that asked for them."""
+    for kind in RIGHTS:
+        control_plane.kubectl(
+            "delete", kind, "-A", f"--selector=app.kubernetes.io/instance={release}"
+        )
 
 
 def may(control_plane: ControlPlane, user: str, **attributes: str) -> bool:

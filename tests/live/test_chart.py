@@ -1,15 +1,388 @@
-"""The chart on a real API server: what it grants, what it configures, what the server accepts."""
+"""The chart: what it renders, what it grants, and what a real API server makes of it."""
 
-from installation import install
-from testbed import ControlPlane
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from installation import CHART, NAMESPACE, configuration, helm, install, render, revoke
+from testbed import ApiError, ControlPlane, Manifest
+
+from afflux.cli.arguments import RunOptions, parse
+from afflux.config import default_configuration, effective, read_configuration
+
+ROOT = CHART.parents[1]
+STATIC_POD = ROOT / "deploy" / "static-pod"
+
+EVERYTHING: dict[str, Any] = {
+    "config": {
+        "strategy": "fcfs",
+        "policies": [{"name": "cpu-memory", "weight": 2, "args": {"omega": 1000}}],
+        "profiles": [
+            {"schedulerName": "batch"},
+            {"schedulerName": "web", "policies": [{"name": "load-spreading"}]},
+        ],
+        "leaderElection": {
+            "leaseDuration": "1m30s",
+            "resourceName": "batch",
+            "resourceNamespace": NAMESPACE,
+        },
+        "clientConnection": {"qps": 0.5, "burst": 10},
+        "serving": {
+            "port": 9000,
+            "certFile": "/etc/tls/tls.crt",
+            "keyFile": "/etc/tls/tls.key",
+        },
+        "binding": {"parallelism": 8, "timeout": "500ms"},
+        "volumes": {"bindTimeoutSeconds": 12_345_678},
+    },
+    "replicas": 3,
+    "image": {"repository": "images.example:5000/afflux", "digest": f"sha256:{'a' * 64}"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "serviceAccount": {"annotations": {"example.org/who": "batch"}},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]
+            }
+        }
+    },
+    "podAnnotations": {"example.org/a": "b"},
+    "podLabels": {"example.org/c": "d"},
+    "logging": {"format": "json", "level": "debug"},
+    "extraArgs": ["--context", "here"],
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+    "extraVolumes": [{"name": "tls", "secret": {"secretName": "afflux-tls"}}],
+    "extraVolumeMounts": [{"name": "tls", "mountPath": "/etc/tls", "readOnly": True}],
+    "podDisruptionBudget": {"minAvailable": "50%"},
+    "service": {"annotations": {"example.org/e": "f"}},
+    "serviceMonitor": {
+        "enabled": True,
+        "labels": {"release": "prometheus"},
+        "interval": "30s",
+        "tlsConfig": {"insecureSkipVerify": True},
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "from": [{"namespaceSelector": {"matchLabels": {"example.org/g": "h"}}}],
+        "extraEgress": [{"ports": [{"port": 3128, "protocol": "TCP"}]}],
+    },
+}
+SETTINGS = pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 
 
-def test_the_service_account_has_the_rights_of_the_chart_and_no_more(cluster: ControlPlane) -> None:
-    config = install(cluster)
-    can = ("--kubeconfig", str(config), "auth", "can-i")
-    assert (
-        cluster.kubectl(*can, "create", "pods", "--subresource=binding", check=False).strip()
-        == "yes"
+def of_kind(manifests: list[Manifest], kind: str) -> Manifest:
+    (found,) = (each for each in manifests if each["kind"] == kind)
+    return found
+
+
+def listed(*manifests: Manifest) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+
+
+def pod_of(deployment: Manifest, namespace: str) -> Manifest:
+    """A pod as the Deployment would make it."""
+    template = deployment["spec"]["template"]
+    metadata = {"name": "afflux-0", "namespace": namespace} | template["metadata"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+# --- What is rendered
+
+
+@SETTINGS
+def test_helm_finds_nothing_to_complain_about(values: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(values))
+    assert "1 chart(s) linted, 0 chart(s) failed" in helm(
+        "lint", "--strict", str(CHART), "--values", str(file)
     )
-    assert cluster.kubectl(*can, "delete", "pods", check=False).strip() == "no"
-    config = install(cluster, config={"leaderElection": {"resourceName": "other"}})
+
+
+def test_the_versions_of_chart_image_and_package_agree() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == version
+    assert f"\nARG VERSION={version}\n" in (ROOT / "Dockerfile").read_text()
+    assert f"image: afflux:{version}\n" in (STATIC_POD / "afflux.yaml").read_text()
+
+
+def test_the_image_is_built_by_the_same_uv_and_from_files_that_are_not_ignored() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    (uv,) = (line.split("uv==")[1] for line in lines if "uv==" in line)
+    assert f"\nUV_VERSION := {uv}\n" in (ROOT / "Makefile").read_text()
+    copied = [
+        source
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for source in line.split()[1:-1]
+    ]
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "pyproject.toml" in copied
+    for source in copied:
+        assert (ROOT / source).exists()
+        assert f"!{source}" in allowed
+
+
+def test_by_default_there_is_what_a_cluster_needs_and_no_more() -> None:
+    manifests = render()
+    assert sorted(each["kind"] for each in manifests) == [
+        "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "PodDisruptionBudget",
+        "Role", "RoleBinding", "Service", "ServiceAccount",
+    ]  # fmt: skip
+    for manifest in manifests:
+        labels = manifest["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "afflux"
+        assert labels["app.kubernetes.io/instance"] == "afflux"
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+    spec = of_kind(manifests, "Deployment")["spec"]
+    assert spec["replicas"] == 2
+    pod = spec["template"]["spec"]
+    assert pod["schedulerName"] == "default-scheduler"
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+
+
+def test_what_is_switched_on_is_there() -> None:
+    manifests = render(**EVERYTHING)
+    assert {each["kind"] for each in manifests} > {"ServiceMonitor", "NetworkPolicy"}
+    pod = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    options = parse(container["args"])
+    assert isinstance(options, RunOptions)
+    assert options.config == f"{container['volumeMounts'][0]['mountPath']}/config.yaml"
+    assert container["image"] == f"images.example:5000/afflux@sha256:{'a' * 64}"
+    assert container["args"][-4:] == [
+        "--log-format=json", "--log-level=debug", "--context", "here"
+    ]  # fmt: skip
+    assert container["ports"][0]["containerPort"] == 9000
+    assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert "topologySpreadConstraints" not in pod
+    (endpoint,) = of_kind(manifests, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    lease = of_kind(manifests, "Role")
+    assert lease["metadata"]["namespace"] == NAMESPACE
+    assert lease["rules"][0]["resourceNames"] == ["batch"]
+
+
+def test_one_replica_without_election_needs_no_lease_and_can_be_drained() -> None:
+    manifests = render(replicas=1, config={"leaderElection": {"leaderElect": False}})
+    kinds = {each["kind"] for each in manifests}
+    assert not kinds & {"Role", "RoleBinding", "PodDisruptionBudget"}
+    update = of_kind(manifests, "Deployment")["spec"]["strategy"]["rollingUpdate"]
+    assert update == {"maxSurge": 0, "maxUnavailable": 1}  # never two at once
+
+
+def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
+    def template(**values: Any) -> Manifest:
+        return of_kind(render(**values), "Deployment")["spec"]["template"]
+
+    before = template()
+    assert template(replicas=5, podDisruptionBudget={"enabled": False}) == before
+    after = template(config={"strategy": "fcfs"})
+    assert after["metadata"]["annotations"] != before["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"replica": 3}, "additional properties 'replica' not allowed"),
+        ({"image": {"registry": "x"}}, "additional properties 'registry' not allowed"),
+        ({"image": {"digest": "latest"}}, "'latest' does not match pattern"),
+        ({"config": {"profile": []}}, "additional properties 'profile' not allowed"),
+        ({"config": {"serving": {"port": 0}}}, "minimum: got 0, want 1"),
+        ({"config": {"binding": {"timeout": "5"}}}, "'5' does not match pattern"),
+        ({"config": {"leaderElection": {"leaderElect": False}}}, "all of them would act"),
+        ({"schedulerName": "afflux"}, "afflux is served by afflux itself"),
+        (
+            {"config": {"profiles": [{"schedulerName": "default-scheduler"}]}},
+            "default-scheduler is served by afflux itself",
+        ),
+        ({"serviceAccount": {"create": False}}, "serviceAccount.name: missing"),
+        (
+            {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}},
+            "serviceMonitor.enabled: true without service.enabled",
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, str) else json.dumps(value),
+)
+def test_what_cannot_work_is_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(RuntimeError, match="helm template") as refusal:
+        render(**values)
+    assert words in str(refusal.value)
+
+
+# --- The configuration
+
+
+def test_without_values_afflux_is_configured_as_without_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render()))
+    assert effective(read_configuration(str(file))) == effective(default_configuration())
+
+
+@pytest.mark.parametrize("values", [EVERYTHING, {"config": {"serving": None}}, {"config": None}])
+def test_afflux_reads_what_the_chart_writes(values: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render(**values)))
+    read = effective(read_configuration(str(file)))
+    assert _contains(read, _without_nulls(values["config"] or {}))
+
+
+def test_the_schema_knows_the_fields_of_a_configuration_and_no_others() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert _fields(effective(default_configuration())) == set(
+        _named(schema["properties"]["config"], schema["definitions"])
+    )
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    match part:
+        case dict():
+            return all(_contains(whole[key], inner) for key, inner in part.items())
+        case list() | tuple():
+            return all(_contains(a, b) for a, b in zip(whole, part, strict=True))
+        case _:
+            return whole == part
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: inner for key, inner in value.items() if inner is not None}
+
+
+def _fields(value: Any, path: str = "") -> set[str]:
+    match value:
+        case dict() if not path.endswith(".args"):
+            found = {f"{path}.{key}" for key in value}
+            return found.union(*(_fields(inner, f"{path}.{key}") for key, inner in value.items()))
+        case list() | tuple():
+            return set().union(*(_fields(inner, path) for inner in value))
+        case _:
+            return set()
+
+
+def _named(schema: dict[str, Any], definitions: dict[str, Any], path: str = "") -> Iterator[str]:
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    if "items" in schema:
+        yield from _named(schema["items"], definitions, path)
+    for key, inner in schema.get("properties", {}).items():
+        yield f"{path}.{key}"
+        yield from _named(inner, definitions, f"{path}.{key}")
+
+
+# --- The API server
+
+
+@SETTINGS
+def test_the_api_server_accepts_everything(cluster: ControlPlane, values: dict[str, Any]) -> None:
+    cluster.create_namespace(NAMESPACE)
+    # Its CRD is the Prometheus operator's, who is not here.
+    manifests = [each for each in render(**values) if each["kind"] != "ServiceMonitor"]
+    answer = cluster.kubectl(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-",
+        input=listed(*manifests),
+    )  # fmt: skip
+    assert len(answer.splitlines()) == len(manifests)
+
+
+def test_the_pods_pass_the_strictest_standard(cluster: ControlPlane) -> None:
+    cluster.create_namespace("strict")
+    cluster.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+    install(cluster, "strict")
+    pod = pod_of(of_kind(render("strict"), "Deployment"), "strict")
+    path = "/api/v1/namespaces/strict/pods"
+    cluster.api.create(f"{path}?dryRun=All", pod)
+    pod["spec"]["containers"][0]["securityContext"].pop("capabilities")
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        cluster.api.create(f"{path}?dryRun=All", pod)
+
+
+def test_the_static_pod_and_its_configuration_are_accepted(cluster: ControlPlane) -> None:
+    cluster.kubectl(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict",
+        "-f", str(STATIC_POD / "afflux.yaml"),
+    )  # fmt: skip
+    pod = yaml.safe_load((STATIC_POD / "afflux.yaml").read_text())
+    settings = read_configuration(str(STATIC_POD / "config.yaml"))
+    assert "default-scheduler" in {profile.scheduler_name for profile in settings.profiles}
+    (container,) = pod["spec"]["containers"]
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert settings.client_connection.kubeconfig in mounted
+    assert container["livenessProbe"]["httpGet"]["port"] == settings.serving.port
+
+
+def test_a_whole_namespace_can_be_given_to_afflux(cluster: ControlPlane) -> None:
+    policy = ("--server-side", "-f", str(ROOT / "deploy" / "namespaces.yaml"))
+    cluster.create_namespace("given")
+    cluster.create_namespace("kept")
+    cluster.kubectl("label", "namespace", "given", "afflux.dev/scheduler=afflux")
+
+    def scheduler(namespace: str, **spec: str) -> str:
+        """Who would place a new pod there."""
+        pod: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "new"},
+            "spec": {"containers": [{"name": "main", "image": "testbed.invalid/nothing"}], **spec},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        return cluster.api.create(path, pod)["spec"]["schedulerName"]
+
+    cluster.kubectl("apply", *policy)
+    try:
+        cluster.wait_until(lambda: scheduler("given") == "afflux", "the policy to be in force")
+        assert scheduler("given", schedulerName="another") == "another"
+        assert scheduler("kept") == "default-scheduler"
+    finally:
+        cluster.kubectl("delete", "-f", policy[-1])
+
+
+def test_it_is_installed_spread_upgraded_and_removed(cluster: ControlPlane, tmp_path: Path) -> None:
+    cluster.create_nodes(3)
+    cluster.start_scheduler()
+    revoke(cluster)  # helm takes over nothing that it has not made itself
+    connection = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", NAMESPACE)
+    wait = ("--wait", "--timeout", "120s")
+
+    def running() -> list[Manifest]:
+        return [
+            pod
+            for pod in cluster.pods(NAMESPACE)
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    helm("install", "afflux", str(CHART), *connection, "--create-namespace", *wait)
+    first = running()
+    assert len(first) == len({pod["spec"]["nodeName"] for pod in first}) == 2
+    assert all(pod["spec"]["priority"] == 2_000_000_000 for pod in first)
+
+    # One of the two may be evicted, but not both.
+    budget = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/afflux"
+    cluster.wait_until(
+        lambda: cluster.api.get(budget)["status"].get("disruptionsAllowed") == 1,
+        "the budget to know its pods",
+    )
+
+    values = tmp_path / "values.yaml"
+    values.write_text(json.dumps({"config": {"strategy": "fcfs"}}))
+    helm("upgrade", "afflux", str(CHART), *connection, "--values", str(values), *wait)
+    cluster.wait_until(lambda: len(running()) == 2, "two pods to be left")
+    assert not {pod["metadata"]["uid"] for pod in running()} & {
+        pod["metadata"]["uid"] for pod in first
+    }
+
+    helm("uninstall", "afflux", *connection, *wait)
+    cluster.wait_until(lambda: not cluster.pods(NAMESPACE), "the pods to go")
+    left = cluster.kubectl(
+        "get", "clusterroles,clusterrolebindings,roles,rolebindings,configmaps,services,pdb,sa",
+        "-A", "-l", "app.kubernetes.io/instance=afflux", "-o", "name",
+    )  # fmt: skip
+    assert left == ""

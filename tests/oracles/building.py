@@ -22,18 +22,14 @@ SHAPE_FIELDS = {"affinity", "tolerations", "images", "places", "profile"}
 
 def machine(name: str = "m", *, devices: int = 0, pods: int = 110, **fields: object) -> Machine:
     """Amounts by keyword, and the fields of a machine by theirs."""
-    known = {
-        k: fields.pop(k) for k in ("labels", "taints", "unschedulable", "images") if k in fields
-    }
+    known = {key: fields.pop(key) for key in MACHINE_FIELDS & fields.keys()}
     capacity = {name.replace("_", "-"): amount for name, amount in fields.items()}
     return Machine(name, resources(capacity | {"pods": pods}), devices, **known)
 
 
 def shape(*, count: int = 0, milli: int = 1000, **fields: object) -> Shape:
     """Amounts by keyword; `count` devices of which it takes `milli` each."""
-    known = {
-        k: fields.pop(k) for k in ("affinity", "tolerations", "images", "profile") if k in fields
-    }
+    known = {key: fields.pop(key) for key in SHAPE_FIELDS & fields.keys()}
     requests = {name.replace("_", "-"): amount for name, amount in fields.items()}
     devices = DeviceRequest(count, milli) if count else None
     return Shape(resources({"pods": 1} | requests), devices, **known)

@@ -8,6 +8,7 @@ from afflux.admit.strategies import fcfs
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.implied import HostPort, attachments, port_requests
+from afflux.model.places import Places
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.plan.explain import verdicts, why_waiting
@@ -94,6 +95,39 @@ def test_a_full_attachment_limit_is_named_after_the_other_resources():
         "m": ("Insufficient cpu",),
         "n": (),
     }
+
+
+def test_volumes_come_last_those_of_binding_together_and_zones_after_them():
+    def places(why: str, label: str) -> Places:
+        return Places(why, (Term((Requirement(label, "Exists"),)),))
+
+    wanted = shape(
+        places=(
+            places(reason.VOLUME_SPACE, "space"),
+            places(reason.VOLUME_ZONE, "zone"),
+            places(reason.VOLUME_MISSING, "made"),
+            places(reason.VOLUME_AFFINITY, "near"),
+            places(reason.driver_missing("x"), "driver"),
+        ),
+        **{attachments("x"): 2},
+    )
+    rows = {
+        "none": (set(), 0, (reason.driver_missing("x"),)),
+        "full": ({"driver"}, 1, (reason.ATTACHMENTS,)),
+        "far": ({"driver"}, 2, (reason.VOLUME_AFFINITY, reason.VOLUME_MISSING)),
+        "tight": ({"driver", "near", "made"}, 2, (reason.VOLUME_SPACE,)),
+        "zoned": ({"driver", "near", "made", "space"}, 2, (reason.VOLUME_ZONE,)),
+        "good": ({"driver", "near", "made", "space", "zone"}, 2, ()),
+    }
+    state = State(
+        [
+            machine(name, labels=dict.fromkeys(labels, ""), **{attachments("x"): limit})
+            for name, (labels, limit, _) in rows.items()
+        ]
+    )
+    assert against(state, wanted) == {name: found for name, (_, _, found) in rows.items()}
+    poor = State([machine("m", pods=0)])
+    assert against(poor, wanted) == {"m": ("Too many pods",)}
 
 
 def test_what_is_not_asked_for_never_lacks():

@@ -1,6 +1,7 @@
 """afflux place: one cycle over the objects of a cluster, as a dry run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from afflux import app
 from afflux.cli.arguments import PlaceOptions
@@ -9,7 +10,7 @@ from afflux.cli.settings import chosen_settings
 from afflux.cli.tables import table
 from afflux.cli.terminal import complain, plain, to_json
 from afflux.cluster.state import State
-from afflux.cycle.events import GroupReady, TaskRuns
+from afflux.cycle.events import Event, GroupReady, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.kube.inventory import Inventory, load
 from afflux.model.errors import InputError
@@ -36,13 +37,35 @@ def run(options: PlaceOptions) -> int:
     cycle.run([TaskRuns(task, machine) for task, machine in inventory.running])
 
     before = _all_verdicts(cycle, inventory) if options.explain else None
-    outcome = cycle.run([GroupReady(group) for group in inventory.groups])
+    placements = _place(cycle, inventory)
     waiting = _waiting(cycle, inventory)
     if options.output == "json":
-        _print_json(outcome.placements, waiting, before)
+        _print_json(placements, waiting, before)
     else:
-        _print_tables(outcome.placements, waiting, before or {})
+        _print_tables(placements, waiting, before or {})
     return 0
+
+
+def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
+    """Everything that finds a place; more than one round if some wanted the same volumes."""
+    labels = {machine.name: machine.labels for machine in inventory.machines}
+    placements: list[Placement] = []
+    events: list[Event] = [GroupReady(group) for group in inventory.groups]
+    while events:
+        outcome = cycle.run(events)
+        lost: set[str] = set()
+        for placement in outcome.placements:
+            if inventory.volumes.take(placement, labels[placement.machine]):
+                placements.append(placement)
+            else:
+                lost.add(placement.task.id)
+        for task_id in lost:
+            cycle.state.remove(task_id)
+        for group in outcome.round.placed if outcome.round else ():
+            if rest := tuple(task for task in group.tasks if task.id in lost):
+                cycle.queue.add(replace(group, tasks=rest))
+        events = [GroupReady(group) for group in inventory.volumes.look_again(cycle.queue)]
+    return placements
 
 
 def _say_notes(inventory: Inventory) -> None:

@@ -5,7 +5,7 @@ bring them up to date for the few rows that changed.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,26 @@ from afflux.cluster.images import ImageColumns
 from afflux.cluster.labels import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.model.devices import choose_devices, take_devices
-from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.task import Shape, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a running task holds: its row, its shape, its devices."""
+    """What a running task holds: its row, its shape, its devices.
+
+    `counted` is as much of the shape as could be counted: absurd requests of thousands of tasks add
+    up to more than 64 bits hold, and their machine is full long before.
+    """
 
     task: Task
     row: int
     devices: tuple[int, ...]
+    counted: Shape
+
+
+# Where counting ends: half of what 64 bits hold.
+_CEILING = 1 << 62
 
 
 class State:
@@ -146,12 +154,10 @@ class State:
         same = held is not None and held.row == row and held.task.shape.takes_as(task.shape)
         if held is not None and same and devices in (None, held.devices):
             # A placement that was assumed is confirmed: nothing has changed there.
-            self._held[task.id] = Held(task, row, held.devices)
+            self._held[task.id] = replace(held, task=task)
             return
         self._sweep()
         requests = self.requests(task.shape)  # may add a column to what is used
-        if int((self.used[row] + requests).min()) < 0:
-            raise InputError(f"{machine}: what its tasks ask for adds up to more than 64 bits hold")
         if held is not None:
             same = held.row == row and held.task.shape.devices == task.shape.devices
             if devices is None and same:
@@ -165,9 +171,13 @@ class State:
             self.free_devices[row] = take_devices(
                 self.free_devices[row], devices, task.shape.devices.milli
             )
+        counted = task.shape
+        if bool((self.used[row] > _CEILING - requests).any()):
+            counted = self._countable(row, task.shape)
+            requests = self.requests(counted)
         self.used[row] += requests
         self.running[row] += 1
-        self._held[task.id] = Held(task, row, devices)
+        self._held[task.id] = Held(task, row, devices, counted)
         self._touch(row)
 
     def remove(self, task_id: str) -> None:
@@ -179,9 +189,20 @@ class State:
             self.free_devices[held.row] = take_devices(
                 self.free_devices[held.row], held.devices, -held.task.shape.devices.milli
             )
-        self.used[held.row] -= self.requests(held.task.shape)
+        self.used[held.row] -= self.requests(held.counted)
         self.running[held.row] -= 1
         self._touch(held.row)
+
+    def _countable(self, row: int, shape: Shape) -> Shape:
+        """The shape with no more requests than can be counted on this machine."""
+        names, used = self.resource_names, self.used[row]
+        return replace(
+            shape,
+            requests=tuple(
+                (name, min(amount, _CEILING - int(used[names.index(name)])))
+                for name, amount in shape.requests
+            ),
+        )
 
     def where(self, task_id: str) -> str | None:
         """The name of the machine a task occupies."""
@@ -217,5 +238,5 @@ class State:
             for held in self._held.values():
                 if held.row == row and lost.intersection(held.devices):
                     kept = tuple(i for i in held.devices if i not in lost)
-                    self._held[held.task.id] = Held(held.task, row, kept)
+                    self._held[held.task.id] = replace(held, devices=kept)
         self.free_devices[row] = free[: machine.devices] + machine.free_devices()[len(free) :]

@@ -22,7 +22,14 @@ from afflux.model.machine import Machine
 from afflux.model.places import Places, driver_label
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
-from afflux.model.taints import NOT_READY_KEY, UNREACHABLE_KEY, Taint, Toleration
+from afflux.model.taints import (
+    NOT_READY_KEY,
+    UNREACHABLE_KEY,
+    UNSCHEDULABLE_KEY,
+    Taint,
+    Toleration,
+    untolerated,
+)
 from afflux.model.task import Shape, Task
 
 _RFC3339 = re.compile(
@@ -79,6 +86,22 @@ def _not_ready(status: objects.NodeStatus, taints: tuple[Taint, ...]) -> tuple[T
     taint = Taint(NOT_READY_KEY if ready == "False" else UNREACHABLE_KEY, "NoSchedule")
     known = any(t.key == taint.key and t.effect == taint.effect for t in taints)
     return () if known else (taint,)
+
+
+def is_closed(node: objects.Node, tolerated: tuple[Toleration, ...]) -> bool:
+    """Whether the node lets nobody in who tolerates no more than this.
+
+    For a decision that was made a moment ago: was it cordoned or tainted since, is it not ready?
+    """
+    spec, status = node.spec or objects.NodeSpec(), node.status or objects.NodeStatus()
+    try:
+        taints = tuple(_taint(t, "spec.taints") for t in spec.taints or ())
+    except InputError:
+        return True
+    taints += _not_ready(status, taints)
+    if spec.unschedulable:
+        taints = (*taints, Taint(UNSCHEDULABLE_KEY, "NoSchedule"))
+    return any(t.effect != "PreferNoSchedule" for t in untolerated(taints, tolerated))
 
 
 def _taint(stated: objects.Taint, path: str) -> Taint:

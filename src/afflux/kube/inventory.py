@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from afflux.kube import objects
 from afflux.kube.decoding import (
@@ -17,9 +17,13 @@ from afflux.kube.grouping import Member, PodGroups, Waiting, groups
 from afflux.kube.images import ImageCensus
 from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion
+from afflux.kube.volumes.claims import pod_references
+from afflux.kube.volumes.needs import Blocked
+from afflux.kube.volumes.storage import Storage, StorageObject
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.machine import Machine
+from afflux.model.placement import Placement
 from afflux.model.resources import PODS, amount_of
 from afflux.model.task import Task
 
@@ -44,23 +48,24 @@ class Inventory:
     waiting: tuple[Waiting, ...]
     ignored: Counter[str]
     notes: tuple[str, ...]
+    volumes: "ClaimedVolumes" = field(compare=False, repr=False)
 
 
 def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
     """The inventory of these (file name, content) pairs; an InputError for unusable input."""
     contents = read(sources)
-    machines = {name: _machine(node) for name, node in contents.of(objects.Node).items()}
-    notes = _slotless(machines.values())
-
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
     _refuse_shared_uids(alive)
+    storage = _storage(contents, alive)
+    machines = {name: _machine(node, storage) for name, node in contents.of(objects.Node).items()}
+    notes = _slotless(machines.values())
     members: list[Member] = []
     running: list[tuple[Task, str]] = []
     keeping_away: list[tuple[str, objects.Pod]] = []
     homeless: list[str] = []
     leaving: list[str] = []
     priorities = _Priorities(contents)
-    around = Surroundings(images=ImageCensus(machines.values()))
+    around = Surroundings(images=ImageCensus(machines.values()), storage=storage)
     for pod in alive:
         node = pod.value.spec.node_name or ""
         if not node and pod.value.metadata.deletion_timestamp:
@@ -92,7 +97,61 @@ def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
         waiting=tuple(waiting),
         ignored=contents.ignored,
         notes=tuple(notes),
+        volumes=ClaimedVolumes(around, {m.task.id: m.pod for m in members if not m.running}),
     )
+
+
+class ClaimedVolumes:
+    """Volumes that pending pods get as they are placed one after the other."""
+
+    def __init__(self, around: Surroundings, pending: Mapping[str, objects.Pod]) -> None:
+        self._around = around
+        self._claiming = {id_: pod for id_, pod in pending.items() if pod_references(pod)}
+
+    def take(self, placement: Placement, labels: Mapping[str, str]) -> bool:
+        """Whether the pod finds volumes for all its claims on a machine with these labels.
+
+        Those that it gets are no longer to be had.
+        """
+        pod, storage = self._claiming.get(placement.task.id), self._around.storage
+        if pod is None or storage is None:
+            return True
+        choices = storage.choose(pod, placement.machine, labels)
+        if isinstance(choices, Blocked):
+            return False
+        storage.assume(choices)
+        return True
+
+    def look_again(self, waiting: Iterable[Group]) -> list[Group]:
+        """Those of the groups that ask for something else, now that some volumes are taken."""
+        changed: list[Group] = []
+        for group in waiting:
+            tasks = tuple(
+                task(self._claiming[t.id], self._around) if t.id in self._claiming else t
+                for t in group.tasks
+            )
+            if tasks != group.tasks:
+                changed.append(replace(group, tasks=tasks))
+        return changed
+
+
+def _storage(contents: Contents, pods: Iterable[Found[objects.Pod]]) -> Storage:
+    storage = Storage()
+    found: list[Found[StorageObject]] = [
+        *contents.of(objects.StorageClass).values(),
+        *contents.of(objects.CSIDriver).values(),
+        *contents.of(objects.CSINode).values(),
+        *contents.of(objects.CSIStorageCapacity).values(),
+        *contents.of(objects.PersistentVolume).values(),
+        *contents.of(objects.PersistentVolumeClaim).values(),
+        *(pod for pod in pods if pod.value.spec.volumes),
+    ]
+    for each in found:
+        try:
+            storage.set(each.value)
+        except InputError as error:
+            raise each.error(error) from None
+    return storage
 
 
 class _Priorities:
@@ -111,9 +170,9 @@ class _Priorities:
         return self._default
 
 
-def _machine(node: Found[objects.Node]) -> Machine:
+def _machine(node: Found[objects.Node], storage: Storage) -> Machine:
     try:
-        return machine(node.value)
+        return machine(node.value, storage.csi_node(node.name))
     except InputError as error:
         raise node.error(error) from None
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
 from afflux.kube import objects
 from afflux.kube.decoding import Surroundings, created_seconds, is_finished, machine, task
-from afflux.kube.disks import Disks
-from afflux.kube.gathering import Gathering
 from afflux.kube.grouping import Member, PodGroups, claimed_group
 from afflux.kube.images import ImageCensus
-from afflux.kube.queueing import KeyedQueue
+from afflux.kube.live.disks import Disks
+from afflux.kube.live.gathering import Gathering
+from afflux.kube.live.queueing import KeyedQueue
+from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.repulsion import Repulsion, repels
-from afflux.kube.shelves import Key, Shelf, name_of
 from afflux.model.errors import InputError
+from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
@@ -71,12 +72,15 @@ class Mirror:
         """These pods have a place from now on, whatever the watch still says."""
         for placement in placements:
             name, before = placement.task.name, self._tracked.get(placement.task.name)
-            pod = self.pods.get(name)
-            if before is None or pod is None or before.task.id != placement.task.id:
+            if before is None or before.task.id != placement.task.id:
+                self._events.append(TaskEnded(placement.task.id))
                 continue
+            # Also if it was deleted meanwhile: who looks at that next gives the place back.
             self._track(name, Tracked(before.task, placement.machine, assumed=True))
-            # Its place in the queue is kept among the groups until the watch confirms it.
-            self.gathering.set(_member(pod, before.task, running=True))
+            pod = self.pods.get(name)
+            if pod is not None:
+                # Its place in the queue is kept among the groups until the watch confirms it.
+                self.gathering.set(_member(pod, before.task, running=True))
 
     def unplaced(self, placement: Placement, refusal: str | None = None) -> None:
         """A placement came to nothing. With a refusal the pod waits until it is tried again."""
@@ -146,17 +150,13 @@ class Mirror:
 
     def _look_at_node(self, name: str) -> None:
         node = self.nodes.get(name)
-        if node is None:
+        found = self._usable(node) if node is not None else None
+        if found is None:
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
                 self._events.append(MachineGone(name))
                 self._repulsion_stale |= self._has_repelling(name)
-            return
-        try:
-            found = machine(node, self.disks.csi_nodes.get(name))
-        except InputError as error:
-            _log.error("node %s cannot be used: %s", name, error)
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
@@ -165,6 +165,15 @@ class Mirror:
             self._repulsion_stale |= self._has_repelling(name)
             for pod in self._on_node.get(name, ()):
                 self._events.append(TaskRuns(self._tracked[pod].task, name))
+
+    def _usable(self, node: objects.Node) -> Machine | None:
+        """The machine; None if it makes no sense, which is as good as none."""
+        name = node.metadata.name or ""
+        try:
+            return machine(node, self.disks.csi_nodes.get(name))
+        except InputError as error:
+            _log.error("node %s cannot be used: %s", name, error)
+            return None
 
     def _look_at_pod(self, name: str) -> list[str]:
         """Look at one pod; the names of others that have to be looked at because of it."""

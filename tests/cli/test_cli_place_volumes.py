@@ -1,0 +1,142 @@
+"""afflux place honours host ports and volumes as the cluster would."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import Manifest, gang, node, pod, write
+from console import Afflux
+
+NO_VOLUMES = "node(s) didn't find available persistent volumes to bind"
+PORTS = "node(s) didn't have free ports for the requested pod ports"
+BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
+
+
+@pytest.fixture
+def place(afflux: Afflux, tmp_path: Path) -> Callable[..., tuple[dict[str, str], dict[str, str]]]:
+    """Where each pod goes and why the others wait."""
+
+    def call(*items: Manifest) -> tuple[dict[str, str], dict[str, str]]:
+        file = write(tmp_path / "cluster.json", *items)
+        answer = json.loads(afflux("place", file, "-o", "json").out)
+        placed = {entry["pod"]: entry["node"] for entry in answer["placements"]}
+        return placed, {entry["pod"]: entry["reason"] for entry in answer["waiting"]}
+
+    return call
+
+
+def storage(kind: str, name: str, version: str = "v1", **fields: Any) -> Manifest:
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+def local_class() -> Manifest:
+    return storage(
+        "StorageClass",
+        "local",
+        "storage.k8s.io/v1",
+        provisioner="kubernetes.io/no-provisioner",
+        volumeBindingMode="WaitForFirstConsumer",
+    )
+
+
+def claim(name: str, volume: str = "") -> Manifest:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    metadata: dict[str, Any] = {"namespace": "shop", "uid": f"uid-{name}"}
+    if volume:
+        spec["volumeName"] = volume
+        metadata["annotations"] = BOUND
+    return storage("PersistentVolumeClaim", name, metadata=metadata, spec=spec)
+
+
+def disk(name: str, host: str, handle: str = "") -> Manifest:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
+    terms = [{"matchExpressions": [expression]}]
+    spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "capacity": {"storage": "1Gi"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+    }
+    if handle:
+        spec["csi"] = {"driver": "disk.example.com", "volumeHandle": handle}
+    return storage("PersistentVolume", name, spec=spec, status={"phase": "Available"})
+
+
+def hosts(*names: str) -> list[Manifest]:
+    return [node(name, labels={"kubernetes.io/hostname": name}) for name in names]
+
+
+def using(name: str, *claims: str, **spec: Any) -> Manifest:
+    volumes = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": each}}
+        for number, each in enumerate(claims)
+    ]
+    return pod(name, volumes=volumes, **spec)
+
+
+def on_port(name: str, **port: Any) -> Manifest:
+    return pod(name, containers=[{"name": "main", "ports": [{"containerPort": 80, **port}]}])
+
+
+def test_a_port_is_given_once_per_node(place: Callable[..., Any]) -> None:
+    pods = [on_port(f"web-{n}", hostPort=80) for n in range(3)]
+    local = on_port("local", hostPort=80, hostIP="10.0.0.1")
+    other = on_port("other", hostPort=80, protocol="UDP")
+    placed, waiting = place(*hosts("n1", "n2"), *pods, local, other)
+    taken = [placed[name] for name in placed if "web" in name or "local" in name]
+    assert len(taken) == len(set(taken)) == 2
+    assert "shop/other" in placed
+    assert set(waiting.values()) == {f"0/2 nodes are available: 2 {PORTS}."}
+
+
+def test_pods_that_want_the_same_disks_get_one_each(place: Callable[..., Any]) -> None:
+    pods = [using(f"p{n}", f"c{n}") for n in range(4)]
+    claims = [claim(f"c{n}") for n in range(4)]
+    disks = [disk("d1", "n1"), disk("d2", "n2"), disk("d3", "n2")]
+    placed, waiting = place(*hosts("n1", "n2", "n3"), local_class(), *claims, *disks, *pods)
+    assert sorted(placed.values()) == ["n1", "n2", "n2"]
+    assert list(waiting.values()) == [f"0/3 nodes are available: 3 {NO_VOLUMES}."]
+
+
+def test_a_gang_whose_members_share_a_disk_pool(place: Callable[..., Any]) -> None:
+    members = [
+        m | {"spec": m["spec"] | {"volumes": using("x", f"c{n}")["spec"]["volumes"]}}
+        for n, m in enumerate(gang("g", 2))
+    ]
+    claims = [claim(f"c{n}") for n in range(2)]
+    disks = [disk("d1", "n1"), disk("d2", "n2")]
+    placed, waiting = place(*hosts("n1", "n2"), local_class(), *claims, *disks, *members)
+    assert sorted(placed.values()) == ["n1", "n2"]
+    assert waiting == {}
+
+
+def test_a_bound_volume_draws_the_pod_to_its_node(place: Callable[..., Any]) -> None:
+    bound = claim("c", "d")
+    placed, waiting = place(*hosts("n1", "n2"), bound, disk("d", "n2"), using("p", "c"))
+    assert (placed, waiting) == ({"shop/p": "n2"}, {})
+    _, waiting = place(*hosts("n1"), bound, disk("d", "n2"), using("p", "c"))
+    conflict = "node(s) didn't match PersistentVolume's node affinity"
+    assert waiting == {"shop/p": f"0/1 nodes are available: 1 {conflict}."}
+    _, waiting = place(*hosts("n1"), using("p", "c"))
+    assert waiting == {"shop/p": 'persistentvolumeclaim "c" not found'}
+
+
+def test_the_limit_of_a_driver_holds(place: Callable[..., Any]) -> None:
+    drivers = [{"name": "disk.example.com", "nodeID": "n1", "allocatable": {"count": 2}}]
+    limit = storage("CSINode", "n1", "storage.k8s.io/v1", spec={"drivers": drivers})
+    bound = [claim(f"c{n}", f"d{n}") for n in range(3)]
+    disks = [disk(f"d{n}", "n1", f"handle-{n}") for n in range(3)]
+    # Two that run share a volume: it is attached once.
+    running = [using(f"r{n}", "c0", on="n1") for n in range(2)]
+    pods = [using("p1", "c1"), using("p2", "c2")]
+    placed, waiting = place(*hosts("n1"), limit, *bound, *disks, *running, *pods)
+    assert len(placed) == 1
+    exceeded = "node(s) exceed max volume count"
+    assert list(waiting.values()) == [f"0/1 nodes are available: 1 {exceeded}."]

@@ -1,0 +1,260 @@
+"""A pod has its node: which volumes its claims get, what is written, and when it is done."""
+
+from typing import Any
+
+import pytest
+from storage_objects import (
+    BOUND,
+    SELECTED,
+    allowed,
+    claim,
+    claiming,
+    driver,
+    needs,
+    space,
+    storage,
+    storage_class,
+    typed,
+    volume,
+)
+
+from afflux.kube.volumes.choosing import Choice, Patch
+from afflux.kube.volumes.needs import Blocked, VolumeNeeds
+from afflux.kube.volumes.storage import Storage
+from afflux.model import reason
+
+LATER = storage_class()
+DYNAMIC = storage_class(provisioner="disk.example.com")
+ON_A = {"on": [{"zone": ["a"]}]}
+
+
+def choose(found: Storage, manifest: Any, node: str = "n1", **labels: str) -> Any:
+    return found.choose(typed(manifest), node, labels)
+
+
+def test_the_smallest_volume_that_fits_is_taken_and_is_then_nobody_elses() -> None:
+    pods = [claiming(name, f"c-{name}") for name in "pqr"]
+    sizes = {"large": 9, "medium": 5, "small": 2}
+    found = storage(
+        LATER,
+        *(claim(f"c-{name}", gib=2) for name in "pqr"),
+        *(volume(name, gib=gib, **ON_A) for name, gib in sizes.items()),
+        *pods,
+    )
+    taken = []
+    for pod in pods:
+        choices = choose(found, pod, zone="a")
+        assert choices == (Choice(f"default/c-{pod['metadata']['name']}", choices[0].volume, "n1"),)
+        taken.append(choices[0].volume)
+        found.assume(choices)
+    assert taken == ["small", "medium", "large"]
+
+
+def test_without_a_volume_within_reach_one_is_made_or_the_reason_is_said() -> None:
+    pod, wanted = claiming("p", "c"), claim("c", gib=2)
+    for made, expected in (
+        (LATER, Blocked(reason.VOLUME_MISSING)),
+        (DYNAMIC, (Choice("default/c", None, "n1"),)),
+        (
+            storage_class(provisioner="x", allowedTopologies=allowed(zone="a")),
+            Blocked(reason.VOLUME_MISSING),
+        ),
+    ):
+        found = storage(made, wanted, volume("v", gib=2, **ON_A), pod)
+        assert choose(found, pod, zone="b") == expected
+    tight = storage(DYNAMIC, wanted, driver(storageCapacity=True), space("s", capacity="1Gi"), pod)
+    assert choose(tight, pod, zone="b") == Blocked(reason.VOLUME_SPACE)
+
+
+def test_what_was_chosen_for_another_pod_binds_those_that_share_the_claim() -> None:
+    pods = claiming("p", "c"), claiming("q", "c")
+    fixed = storage(LATER, claim("c"), volume("v", **ON_A), volume("w", on=[{"zone": ["b"]}]))
+    fixed.assume(choose(fixed, pods[0], zone="a"))
+    assert choose(fixed, pods[1], "n2", zone="b") == Blocked(reason.VOLUME_MISSING)
+    assert choose(fixed, pods[1], "n3", zone="a") == (Choice("default/c", "v", "n3"),)
+    made = storage(DYNAMIC, claim("c"))
+    made.assume(choose(made, pods[0], "n1"))
+    assert choose(made, pods[1], "n2") == Blocked(reason.VOLUME_MISSING)
+    assert choose(made, pods[1], "n1") == (Choice("default/c", None, "n1"),)
+
+
+def test_a_bound_claim_needs_no_choice_and_no_wrong_node() -> None:
+    pod = claiming("p", "c")
+    found = storage(claim("c", volume="v"), volume("v", **ON_A))
+    assert choose(found, pod, zone="a") == ()
+    assert choose(found, pod, zone="b") == Blocked(reason.VOLUME_AFFINITY)
+    assert choose(storage(), pod) == Blocked('persistentvolumeclaim "c" not found')
+
+
+# --- What is written
+
+
+def test_the_two_writes() -> None:
+    pod = claiming("p", "c", "d")
+    versioned = {"metadata": {"resourceVersion": "7", "namespace": "default", "uid": "u"}}
+    found = storage(
+        DYNAMIC,
+        claim("c", gib=1, metadata=versioned["metadata"] | {"name": "c", "annotations": {}}),
+        claim("d", gib=5, metadata=versioned["metadata"] | {"name": "d", "annotations": {}}),
+        volume("v", gib=1, metadata={"name": "v", "resourceVersion": "9"}),
+    )
+    choices = choose(found, pod)
+    assert found.patches(choices) == [
+        Patch(
+            "persistentvolumes",
+            None,
+            "v",
+            {
+                "metadata": {
+                    "resourceVersion": "9",
+                    "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
+                },
+                "spec": {
+                    "claimRef": {
+                        "apiVersion": "v1",
+                        "kind": "PersistentVolumeClaim",
+                        "namespace": "default",
+                        "name": "c",
+                        "uid": "u",
+                        "resourceVersion": "7",
+                    }
+                },
+            },
+        ),
+        Patch(
+            "persistentvolumeclaims",
+            "default",
+            "d",
+            {"metadata": {"resourceVersion": "7", "annotations": {SELECTED: "n1"}}},
+        ),
+    ]
+
+
+def test_what_is_written_already_is_not_written_again() -> None:
+    pod = claiming("p", "c", "d")
+    held = {"namespace": "default", "name": "c", "uid": "uid-c"}
+    found = storage(DYNAMIC, claim("c"), claim("d", node="n1"), volume("v", claimRef=held))
+    assert found.patches(choose(found, pod)) == []
+
+
+def test_a_volume_that_its_owner_promised_is_not_said_to_be_given_by_a_controller() -> None:
+    promised = volume("v", claimRef={"namespace": "default", "name": "c"})
+    found = storage(LATER, claim("c"), promised)
+    (patch,) = found.patches(choose(found, claiming("p", "c")))
+    assert "annotations" not in patch.body["metadata"]
+    assert patch.body["spec"]["claimRef"]["uid"] == "uid-c"
+
+
+# --- What becomes of it
+
+
+def test_a_given_volume_is_done_when_its_claim_is_bound() -> None:
+    found = storage(LATER, claim("c"), volume("v", **ON_A))
+    choices = choose(found, claiming("p", "c"), zone="a")
+    found.assume(choices)
+    assert found.progress(choices, {"zone": "a"}) is False
+    held = {"claimRef": {"namespace": "default", "name": "c", "uid": "uid-c"}}
+    found.set(typed(volume("v", **ON_A, **held)))
+    assert found.progress(choices, {"zone": "a"}) is False
+    found.set(typed(claim("c", volume="v")))
+    assert found.progress(choices, {"zone": "a"}) is True
+    assert found.progress(choices, {"zone": "b"}) == Blocked(
+        "pv 'v' node affinity doesn't match node 'n1'"
+    )
+
+
+def test_a_given_volume_that_is_taken_back_is_no_longer_waited_for() -> None:
+    found = storage(LATER, claim("c"), volume("v"))
+    choices = choose(found, claiming("p", "c"))
+    found.assume(choices)
+    held = {"claimRef": {"namespace": "default", "name": "c", "uid": "uid-c"}}
+    found.set(typed(volume("v", **held)))
+    found.set(typed(volume("v")))
+    assert found.progress(choices, {}) == Blocked("ClaimRef got reset for pv 'v'")
+
+
+def test_a_made_volume_is_done_when_it_is_bound_and_failed_when_the_node_is_unset() -> None:
+    found = storage(DYNAMIC, claim("c"))
+    choices = choose(found, claiming("p", "c"))
+    found.assume(choices)
+    assert found.progress(choices, {}) is False
+    found.set(typed(claim("c", node="n1")))
+    assert found.progress(choices, {}) is False
+    found.set(typed(claim("c", node="n1", volumeName="new")))
+    assert found.progress(choices, {}) is False
+    found.set(typed(volume("new")))
+    found.set(typed(claim("c", node="n1", volume="new")))
+    assert found.progress(choices, {}) is True
+    found.set(typed(claim("c")))
+    assert found.progress(choices, {}) == Blocked("provisioning failed for PVC 'c'")
+
+
+def test_an_assumption_ends_when_it_is_forgotten() -> None:
+    pods = claiming("p", "c"), claiming("q", "d")
+    found = storage(LATER, claim("c"), claim("d"), volume("v"), *pods)
+    choices = choose(found, pods[0])
+    assert found.assume(choices) == {"uid-p", "uid-q"}
+    assert isinstance(choose(found, pods[1]), Blocked)
+    assert found.forget(choices) == {"uid-p", "uid-q"}
+    assert choose(found, pods[1]) == (Choice("default/d", "v", "n1"),)
+
+
+@pytest.mark.parametrize("kind", ["claim", "volume"])
+def test_older_news_do_not_undo_what_a_write_returned(kind: str) -> None:
+    make = {"claim": claim, "volume": volume}[kind]
+    news = {"claim": {"node": "n1"}, "volume": {"status": {"phase": "Released"}}}[kind]
+
+    def at(version: str, **fields: Any) -> Any:
+        metadata = {"resourceVersion": version}
+        stated = make("x", **fields)
+        stated["metadata"] |= metadata
+        return typed(stated)
+
+    found = Storage()
+    found.set(at("12", **news))
+    found.set(at("9"))
+    known = found.supply.claims["default/x"] if kind == "claim" else found.supply.volumes["x"]
+    assert known.version == "12"
+    found.set(at("100"))
+    known = found.supply.claims["default/x"] if kind == "claim" else found.supply.volumes["x"]
+    assert known.version == "100"
+
+
+# --- Who has to be looked at again
+
+
+def test_a_change_names_the_pods_it_may_matter_to() -> None:
+    pods = [claiming("p", "c"), claiming("q", "d"), claiming("r", "c", nodeName="n1")]
+    found = storage(*pods, claiming("plain"))
+    assert found.set(typed(claim("c"))) == {"uid-p", "uid-r"}
+    assert found.set(typed(claim("c"))) == set()
+    assert found.set(typed(claim("other"))) == set()
+    assert found.set(typed(LATER)) == {"uid-p", "uid-q"}
+    assert found.set(typed(volume("v"))) == {"uid-p", "uid-q"}
+    held = {"claimRef": {"namespace": "default", "name": "c", "uid": "uid-c"}}
+    assert found.set(typed(volume("v", **held))) == {"uid-p", "uid-q", "uid-r"}
+    assert found.remove(typed(claim("c"))) == {"uid-p", "uid-r"}
+    assert found.remove(typed(pods[1])) == set()
+    assert found.set(typed(driver())) == {"uid-p"}
+    assert found.set(typed(claiming("p", "c", status={"phase": "Failed"}))) == set()
+    assert found.set(typed(driver())) == set()
+
+
+def test_the_next_pod_is_named_when_a_claim_for_one_becomes_free() -> None:
+    alone = claim("c", volume="v", accessModes=["ReadWriteOncePod"])
+    running, waiting = claiming("p", "c", nodeName="n1"), claiming("q", "c")
+    found = storage(alone, volume("v"), running, waiting)
+    assert isinstance(found.needs(typed(waiting)), Blocked)
+    assert found.remove(typed(running)) == {"uid-q"}
+    assert isinstance(found.needs(typed(waiting)), VolumeNeeds)
+
+
+def test_objects_that_are_gone_are_as_if_they_had_never_been() -> None:
+    pod = claiming("p", "c")
+    objects = [LATER, claim("c"), volume("v"), driver(), space("s"), pod]
+    found = storage(*objects)
+    for each in objects:
+        found.remove(typed(each))
+    assert found.needs(typed(pod)) == needs(pod)
+    found.set(typed(claim("c", metadata={"annotations": {BOUND: "yes"}}, volumeName="v")))
+    assert found.needs(typed(pod)) == Blocked('persistentvolume "v" not found')

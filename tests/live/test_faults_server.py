@@ -1,0 +1,92 @@
+"""The API server goes away, cuts the watches, forgets what it said: in mid-burst, for real or by a
+proxy. Afterwards every pod has one place, and no place has two pods.
+"""
+
+import pytest
+from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many
+from injecting import GONE, Answer, Cut, Proxy, lists, watches
+from scheduler import PATIENT, Scheduler, Schedulers
+from testbed import ControlPlane, verdict
+
+SLOTS = NODES * PER_NODE
+
+
+def test_the_api_server_is_killed(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    create_nodes(cluster)
+    afflux = schedulers.start(leaderElection=PATIENT)
+    burst = Burst(cluster, many(SLOTS))
+    burst.wait_bound(SLOTS // 4)
+    cluster.restart("kube-apiserver")
+    burst.wait_all()
+    verdict.assert_sound(cluster, burst.names)
+    afflux.assert_well()
+
+
+def test_watches_are_cut_again_and_again(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    create_nodes(cluster)
+    with Proxy(cluster) as proxy:
+        rule = proxy.inject(Cut(lines=20), watches("pods", "nodes"), share=0.9)
+        afflux = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
+        burst = Burst(cluster, many(SLOTS))
+        for share in (0.2, 0.4, 0.6):
+            burst.wait_bound(int(share * SLOTS))
+            proxy.cut_watches()
+        burst.wait_all()
+        assert rule.hits > 5
+        verdict.assert_sound(cluster, burst.names)
+        afflux.assert_well()
+
+
+@pytest.mark.parametrize("way", ["status", "event", "for real"])
+def test_a_version_is_too_old(cluster: ControlPlane, schedulers: Schedulers, way: str) -> None:
+    """While nothing can be watched or listed, much changes; then the last version is refused."""
+    machines = create_nodes(cluster)
+    cordoned, busy = machines[:5], machines[5:]
+    with Proxy(cluster) as proxy:
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, leaderElection=PATIENT)
+        before = Burst(cluster, many(SLOTS // 2, "before"))
+        before.wait_all()
+
+        before_blindness = {kind: relists(afflux, kind) for kind in ("pod", "node")}
+        proxy.inject(Answer(503), watches("pods", "nodes"))
+        proxy.inject(Answer(503), lists("pods", "nodes"))
+        proxy.cut_watches()
+        gone = before.names[: SLOTS // 8]
+        cluster.api.each(lambda name: delete_pod(cluster, name), gone)
+        for name in cordoned:
+            cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+        full, free = create_nodes(cluster, 2, prefix="late")
+        theirs = many(PER_NODE, "theirs", scheduler="somebody")
+        cluster.create_pods(theirs)
+        for pod in theirs:
+            cluster.bind(pod["metadata"]["name"], full)
+        if way == "for real":
+            # A new server knows nothing of what was before it.
+            cluster.restart("kube-apiserver")
+        proxy.calm()
+        if way != "for real":
+            fault = GONE if way == "event" else Answer(410, "Expired")
+            for kind in ("pods", "nodes"):
+                proxy.inject(fault, watches(kind), times=1)
+        for kind, count in before_blindness.items():
+            afflux.wait_until(
+                lambda kind=kind, count=count: relists(afflux, kind) > count,
+                f"a new list of {kind}s",
+            )
+        assert proxy.expired or way != "for real"
+
+        on_busy = [pod for pod in cluster.pods() if pod["spec"].get("nodeName") in busy]
+        after = Burst(cluster, many((len(busy) + 1) * PER_NODE - len(on_busy), "after"))
+        after.wait_all()
+        expected = [*set(before.names).difference(gone), *after.names]
+        sound = verdict.assert_sound(cluster, expected)
+        late = {each.node for each in sound.bindings if f"default/{each.pod}" in after.names}
+        assert late.isdisjoint({*cordoned, full})
+        assert free in late
+        afflux.assert_well()
+
+
+def relists(afflux: Scheduler, kind: str) -> float:
+    """How often it has listed this kind after the first time."""
+    return afflux.metric("afflux_relists_total", f'kind="{kind}"')
