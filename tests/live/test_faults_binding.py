@@ -6,7 +6,7 @@ import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, gang, many, names, wait_bound
 from injecting import Answer, Fault, Proxy, Swallow, binds, lists, watches
 from scheduler import Schedulers
-from testbed import ControlPlane, verdict
+from testbed import ControlPlane, Manifest, verdict
 
 SLOTS = NODES * PER_NODE
 
@@ -39,6 +39,34 @@ def test_binds_fail(cluster: ControlPlane, schedulers: Schedulers, kind: str) ->
         assert all(rule.hits for rule in rules)
         verdict.assert_sound(cluster, burst.names)
         afflux.assert_well()
+
+
+@pytest.mark.parametrize(
+    "fault", [Swallow(done=False, hang=True), Answer(500, "InternalError")], ids=["hang", "fail"]
+)
+def test_binds_that_never_succeed_are_in_nobodys_way(
+    cluster: ControlPlane, schedulers: Schedulers, fault: Fault
+) -> None:
+    """As if an admission webhook of one team were broken: more binds fail than there are hands."""
+    create_nodes(cluster, 10)
+    with Proxy(cluster) as proxy:
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, binding={"parallelism": 4})
+        rule = proxy.inject(fault, lambda call: binds(call) and "/poison-" in call.path)
+        poison = many(16, "poison")
+        cluster.create_pods(poison)
+        afflux.wait_until(lambda: rule.hits >= 4, "the first binds to fail")
+        burst = Burst(cluster, many(10 * PER_NODE - len(poison)))
+        burst.wait_all()
+        assert all("nodeName" not in pod["spec"] for pod in cluster.pods() if is_poison(pod))
+        proxy.calm()
+        wait_bound(cluster, names(poison))
+        verdict.assert_sound(cluster, [*burst.names, *names(poison)])
+        afflux.assert_well()
+
+
+def is_poison(pod: Manifest) -> bool:
+    return pod["metadata"]["name"].startswith("poison-")
 
 
 def test_binds_of_pods_that_are_not_there_any_more(

@@ -55,10 +55,11 @@ def test_it_starts_while_the_server_is_in_trouble(
         )
         burst = Burst(cluster, many(3 * PER_NODE))
         began = time.monotonic()
-        afflux = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, leaderElection=PATIENT)
         burst.wait_all()
         assert time.monotonic() - began < 45
-        assert all(rule.hits == rule.times for rule in [*rules, discovery])
+        assert all(rule.hits for rule in [*rules, discovery])
         verdict.assert_sound(cluster, burst.names)
         afflux.assert_well()
 
