@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo testbed test quick lint rust pytest bench bench-solver fmt setup setup-dev tools clean
+.PHONY: help demo testbed test quick lint rust pytest bench bench-solver bench-kube fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -48,6 +48,10 @@ bench: setup-dev ## Cycle time, quality against the exact optimum, replay of ope
 
 bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of churn (an hour)
 	$(RUN)/python -m bench.solver --large --json docs/benchmarks/solver.json --plot docs/pictures/solver.svg
+
+bench-kube: setup-dev ## afflux and kube-scheduler on a real API server (40 minutes, a quiet machine)
+	$(RUN)/python -m bench.kube --json docs/benchmarks/kube.json --plot docs/pictures/kube.svg
+	$(RUN)/python -m bench.kube --write-docs docs/benchmarks/kube.json
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

@@ -6,7 +6,7 @@ of afflux. The testbed never imports the package it is there to test.
 """
 
 from testbed.api import Api, ApiError, Manifest
-from testbed.building import BuildError, build, build_helm
+from testbed.building import BuildError, build, build_helm, build_load
 from testbed.control_plane import ControlPlane
 from testbed.processes import StartError
 
@@ -19,4 +19,5 @@ __all__ = [
     "StartError",
     "build",
     "build_helm",
+    "build_load",
 ]

@@ -24,7 +24,7 @@ from afflux.sim.pod_by_pod import PodByPod
 from afflux.sim.replay import Contestant
 
 if TYPE_CHECKING:
-    from afflux.kube.running import Options
+    from afflux.kube.live.running import Options
 
 POD_BY_POD = "pod-by-pod"
 
@@ -44,8 +44,8 @@ def run_in_kubernetes(
 
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
-    from afflux.kube.leasing import LostLeaseError
-    from afflux.kube.running import run
+    from afflux.kube.live.leasing import LostLeaseError
+    from afflux.kube.live.running import run
 
     settings = configuration.settings
     state = State()
@@ -70,7 +70,7 @@ def run_in_kubernetes(
 
 
 def _door_options(configuration: Configuration) -> "Options":
-    from afflux.kube.running import Election, Options, Served
+    from afflux.kube.live.running import Election, Options, Served
 
     election, serving = configuration.leader_election, configuration.serving
     return Options(

@@ -11,7 +11,7 @@ from afflux.cycle.events import GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.kube import objects
 from afflux.kube.inventory import load
-from afflux.kube.mirror import Mirror
+from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
 from afflux.plan.rounds import Round
 

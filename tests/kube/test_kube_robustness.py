@@ -8,6 +8,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from manifests import Manifest, as_list, native_group, node, pod, pod_group
+from storage_objects import (
+    allowed,
+    claim,
+    claiming,
+    csi_node,
+    driver,
+    space,
+    storage_class,
+    volume,
+)
 
 from afflux.kube.inventory import Inventory, load
 from afflux.model.errors import InputError
@@ -17,7 +27,13 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 
 RICH: list[Manifest] = [
-    node("n1", labels={"zone": "a"}, spec={"taints": [{"key": "t", "effect": "NoExecute"}]}),
+    node(
+        "n1",
+        labels={"zone": "a"},
+        spec={"taints": [{"key": "t", "effect": "NoExecute"}]},
+        conditions=[{"type": "Ready", "status": "False"}],
+        images=[{"names": ["app:1"], "sizeBytes": 10**9}],
+    ),
     pod(
         "up",
         nodeName="n1",
@@ -48,10 +64,20 @@ RICH: list[Manifest] = [
         },
         nodeSelector={"zone": "a"},
         tolerations=[{"key": "t", "operator": "Exists"}],
-        initContainers=[{"name": "i", "restartPolicy": "Always", "ports": [{"hostPort": 0}]}],
+        initContainers=[
+            {
+                "name": "i",
+                "image": "app:1",
+                "restartPolicy": "Always",
+                "ports": [{"hostPort": 7, "protocol": "UDP", "hostIP": "10.0.0.1"}],
+            }
+        ],
         overhead={"cpu": "10m"},
         resources={"limits": {"memory": "1Gi"}},
-        volumes=[{"name": "v", "emptyDir": {}}],
+        volumes=[
+            {"name": "v", "emptyDir": {}},
+            {"name": "i", "image": {"reference": "app:1"}},
+        ],
         activeDeadlineSeconds=60,
         priorityClassName="high",
         schedulingGates=[],
@@ -68,6 +94,16 @@ RICH: list[Manifest] = [
     },
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": {}}},
     {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}},
+    claiming("claiming", "later", "bound", ephemeral=("tmp",)),
+    claiming("attached", "bound", nodeName="n1"),
+    claim("later", selector={"matchExpressions": [TERM["matchExpressions"][0]]}),
+    claim("bound", volume="v"),
+    volume("v", on=[{"zone": ["a"]}], claimRef={"namespace": "default", "name": "bound"}),
+    volume("w", on=[{"zone": ["a"]}], labels={"topology.kubernetes.io/zone": "a__b"}),
+    storage_class(provisioner="disk.example.com", allowedTopologies=allowed(zone="a")),
+    driver(storageCapacity=True, preventPodSchedulingIfMissing=True),
+    csi_node("n1", disk_example_com=3),
+    space("s", nodeTopology={"matchLabels": {"zone": "a"}}, capacity="9Gi"),
 ]
 
 values = st.recursive(

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from small_api import Fault, Request, SmallApi, run, serving, until
 
-from afflux.kube.conditions import (
+from afflux.kube.live.conditions import (
     Condition,
     Conditions,
     gated,
     scheduler_error,
     unschedulable,
 )
-from afflux.kube.references import PodRef
+from afflux.kube.live.references import PodRef
 from afflux.web.metrics import Metrics
 
 PATH = "/api/v1/namespaces/prod/pods/web-0"

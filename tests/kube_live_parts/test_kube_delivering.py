@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_api import run, until
 
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.delivering import Deliveries, insist, shortened
+from afflux.kube.live.delivering import Deliveries, insist, shortened
 
 
 class Office:

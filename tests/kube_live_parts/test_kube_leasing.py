@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from small_api import Fault, Request, SmallApi, run, serving, until
 
-from afflux.kube.leasing import Lease, LostLeaseError, Term, now_seconds
+from afflux.kube.live.leasing import Lease, LostLeaseError, Term, now_seconds
 from afflux.web.metrics import Metrics
 
 SHORT = {"lease_seconds": 1.0, "renew_seconds": 0.6}

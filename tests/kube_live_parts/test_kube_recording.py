@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_api import Fault, SmallApi, run, serving, until
 
-from afflux.kube.recording import LEADER_ELECTION, Recorder, event_name
-from afflux.kube.references import ObjectRef, PodRef
+from afflux.kube.live.recording import LEADER_ELECTION, Recorder, event_name
+from afflux.kube.live.references import ObjectRef, PodRef
 from afflux.web.metrics import Metrics
 
 POD = PodRef("prod", "web-0", "uid-web-0", "41")

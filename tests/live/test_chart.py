@@ -11,6 +11,7 @@ import yaml
 from installation import CHART, NAMESPACE, configuration, helm, install, render, revoke
 from testbed import ApiError, ControlPlane, Manifest
 
+from afflux.cli.arguments import RunOptions, parse
 from afflux.config import default_configuration, effective, read_configuration
 
 ROOT = CHART.parents[1]
@@ -53,6 +54,7 @@ EVERYTHING: dict[str, Any] = {
     },
     "podAnnotations": {"example.org/a": "b"},
     "podLabels": {"example.org/c": "d"},
+    "logging": {"format": "json", "level": "debug"},
     "extraArgs": ["--context", "here"],
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
     "extraVolumes": [{"name": "tls", "secret": {"secretName": "afflux-tls"}}],
@@ -153,8 +155,13 @@ def test_what_is_switched_on_is_there() -> None:
     assert {each["kind"] for each in manifests} > {"ServiceMonitor", "NetworkPolicy"}
     pod = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
+    options = parse(container["args"])
+    assert isinstance(options, RunOptions)
+    assert options.config == f"{container['volumeMounts'][0]['mountPath']}/config.yaml"
     assert container["image"] == f"images.example:5000/afflux@sha256:{'a' * 64}"
-    assert container["args"][-2:] == ["--context", "here"]
+    assert container["args"][-4:] == [
+        "--log-format=json", "--log-level=debug", "--context", "here"
+    ]  # fmt: skip
     assert container["ports"][0]["containerPort"] == 9000
     assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert "topologySpreadConstraints" not in pod
@@ -310,6 +317,32 @@ def test_the_static_pod_and_its_configuration_are_accepted(cluster: ControlPlane
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert settings.client_connection.kubeconfig in mounted
     assert container["livenessProbe"]["httpGet"]["port"] == settings.serving.port
+
+
+def test_a_whole_namespace_can_be_given_to_afflux(cluster: ControlPlane) -> None:
+    policy = ("--server-side", "-f", str(ROOT / "deploy" / "namespaces.yaml"))
+    cluster.create_namespace("given")
+    cluster.create_namespace("kept")
+    cluster.kubectl("label", "namespace", "given", "afflux.dev/scheduler=afflux")
+
+    def scheduler(namespace: str, **spec: str) -> str:
+        """Who would place a new pod there."""
+        pod: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "new"},
+            "spec": {"containers": [{"name": "main", "image": "testbed.invalid/nothing"}], **spec},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        return cluster.api.create(path, pod)["spec"]["schedulerName"]
+
+    cluster.kubectl("apply", *policy)
+    try:
+        cluster.wait_until(lambda: scheduler("given") == "afflux", "the policy to be in force")
+        assert scheduler("given", schedulerName="another") == "another"
+        assert scheduler("kept") == "default-scheduler"
+    finally:
+        cluster.kubectl("delete", "-f", policy[-1])
 
 
 def test_it_is_installed_spread_upgraded_and_removed(cluster: ControlPlane, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from testbed import ControlPlane
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
 from afflux.kube.api.kubeconfig import read_kubeconfig
-from afflux.kube.conditions import Condition, Conditions, gated, unschedulable
-from afflux.kube.leasing import Lease, LostLeaseError, Term
-from afflux.kube.recording import LEADER_ELECTION, Recorder
-from afflux.kube.references import ObjectRef, PodRef
+from afflux.kube.live.conditions import Condition, Conditions, gated, unschedulable
+from afflux.kube.live.leasing import Lease, LostLeaseError, Term
+from afflux.kube.live.recording import LEADER_ELECTION, Recorder
+from afflux.kube.live.references import ObjectRef, PodRef
 from afflux.web.metrics import Metrics
 
 RULES = {

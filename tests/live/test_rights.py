@@ -6,8 +6,8 @@ from installation import CHART, NAMESPACE, install, may
 from testbed import ControlPlane, Manifest
 
 from afflux.config import read_configuration
-from afflux.kube.following import always_there, maybe_there
-from afflux.kube.mirror import Mirror
+from afflux.kube.live.following import always_there, maybe_there
+from afflux.kube.live.mirror import Mirror
 
 STATIC_POD = CHART.parents[1] / "deploy" / "static-pod"
 USER = f"system:serviceaccount:{NAMESPACE}:afflux"
@@ -141,10 +141,16 @@ def test_of_all_leases_it_may_have_its_own(cluster: ControlPlane) -> None:
     assert not allowed("create", "", NAMESPACE)
 
 
+def kind_of(path: str) -> tuple[str, str]:
+    """Group and plural of a collection: /api/v1/pods, /apis/storage.k8s.io/v1/csinodes."""
+    _, root, *parts = path.split("/")
+    return ("" if root == "api" else parts[0], parts[-1])
+
+
 def test_everything_that_afflux_follows_can_be_listed_and_watched(cluster: ControlPlane) -> None:
     install(cluster)
     mirror = Mirror(["afflux"])
-    kinds = [("", each.collection.path.rpartition("/")[2]) for each in always_there(mirror)]
+    kinds = [kind_of(each.collection.path) for each in always_there(mirror)]
     kinds += [(each.group, each.plural) for each in maybe_there(mirror)]
     assert ("", "pods") in kinds
     for (group, resource), verb in product(kinds, ("list", "watch")):

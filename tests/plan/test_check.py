@@ -1,20 +1,25 @@
 """The checker refuses, for each rule, a plan that breaks it and nothing else."""
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 
 from afflux.cluster.state import State
+from afflux.model.devices import choose_devices
 from afflux.model.implied import HostPort, attachments, port_requests
 from afflux.model.placement import Placement
 from afflux.model.places import Places
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape
+from afflux.network.pricing import Pricing
 from afflux.plan.check import PlanError, check_plan
 from afflux.policies.policy import Policy
+from afflux.policies.registry import constraints
 from oracles.building import group, machine, shape, task
+from oracles.random_clusters import Generator
 
 
 def placed(of, name: str = "m", devices: tuple[int, ...] = ()) -> list[Placement]:
@@ -214,3 +219,28 @@ def test_a_limit_on_attached_volumes_holds_where_it_is_stated():
     limited = State([machine("m", **volume)])
     refused(limited, [pair], placed(pair), r"m: node\(s\) exceed max volume count")
     check_plan(State([machine("m")]), [pair], placed(pair))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_checker_and_the_columns_agree_on_every_machine(seed: int):
+    rng = Random(f"checker {seed}")
+    generator = Generator(rng)
+    generator.constrained = generator.with_ports = generator.with_volumes = True
+    state = State(generator.machines())
+    for number in range(rng.randint(0, 12)):
+        state.place(task(f"r{number}", generator.shape()), rng.choice(list(state.rows)))
+    pricing = Pricing(state, constraints(), [])
+    for number in range(12):
+        one = group(f"g{number}", generator.shape())
+        (member,) = one.tasks
+        room = pricing.prices(member.shape).room
+        for name, row in state.rows.items():
+            wanted = member.shape.devices
+            free = state.free_devices[row]
+            devices = (choose_devices(free, wanted) if wanted else ()) or ()
+            try:
+                check_plan(state, [one], [Placement(member, name, devices)], pricing.policies_of)
+                passed = True
+            except PlanError:
+                passed = False
+            assert passed == (room[row] > 0), (seed, number, name)

@@ -50,7 +50,7 @@ def busy() -> Metrics:
     metrics.queued("active", "UnscheduledPodAdd", 4)
     metrics.preempted(3)
     metrics.cycled(0.5, considered=4, placed=3, solves=2, gap=0.25)
-    metrics.phase("solve", 0.01)
+    metrics.phase("decide", 0.01)
     metrics.bind_sent(2)
     metrics.bind_answered("bound", 0.02)
     metrics.watched("pods", 5)

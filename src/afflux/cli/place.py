@@ -1,6 +1,7 @@
 """afflux place: one cycle over the objects of a cluster, as a dry run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from afflux import app
 from afflux.cli.arguments import PlaceOptions
@@ -9,11 +10,10 @@ from afflux.cli.settings import chosen_settings
 from afflux.cli.tables import table
 from afflux.cli.terminal import complain, plain, to_json
 from afflux.cluster.state import State
-from afflux.cycle.events import GroupReady, TaskRuns
+from afflux.cycle.events import Event, GroupReady, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.kube.inventory import Inventory, load
 from afflux.model.errors import InputError
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Shape, Task
 from afflux.plan.explain import Verdicts, verdicts
@@ -24,21 +24,6 @@ VERSION = 1
 Waiting = Sequence[tuple[str, str]]
 
 
-<<<<<<< HEAD
-=======
-class _Nowhere:
-    """A dry run: placements are only printed."""
-
-    def __init__(self, inventory: Inventory) -> None:
-        self._volumes = inventory.volumes
-        self._labels = {machine.name: machine.labels for machine in inventory.machines}
-
-    def bind(self, placements: Sequence[Placement]) -> Sequence[Placement]:
-        """All of them succeed that find their volumes there."""
-        return [p for p in placements if not self._volumes.take(p, self._labels[p.machine])]
-
-
->>>>>>> refs/heads/constraints
 def run(options: PlaceOptions) -> int:
     """Read, place, print."""
     settings = chosen_settings(options)
@@ -48,11 +33,7 @@ def run(options: PlaceOptions) -> int:
     inventory = load([read_source(path) for path in options.files])
     _say_notes(inventory)
     state = State(inventory.machines)
-<<<<<<< HEAD
     cycle = Cycle(state, app.scheduler(settings, state))
-=======
-    cycle = Cycle(state, app.scheduler(settings, state), _Nowhere(inventory))
->>>>>>> refs/heads/constraints
     cycle.run([TaskRuns(task, machine) for task, machine in inventory.running])
 
     before = _all_verdicts(cycle, inventory) if options.explain else None
@@ -67,13 +48,23 @@ def run(options: PlaceOptions) -> int:
 
 def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
     """Everything that finds a place; more than one round if some wanted the same volumes."""
+    labels = {machine.name: machine.labels for machine in inventory.machines}
     placements: list[Placement] = []
-    groups: Sequence[Group] = inventory.groups
-    while groups:
-        outcome = cycle.run([GroupReady(group) for group in groups])
-        failed = {placement.task.id for placement in outcome.failed}
-        placements += [p for p in outcome.placements if p.task.id not in failed]
-        groups = inventory.volumes.look_again(cycle.queue) if failed else ()
+    events: list[Event] = [GroupReady(group) for group in inventory.groups]
+    while events:
+        outcome = cycle.run(events)
+        lost: set[str] = set()
+        for placement in outcome.placements:
+            if inventory.volumes.take(placement, labels[placement.machine]):
+                placements.append(placement)
+            else:
+                lost.add(placement.task.id)
+        for task_id in lost:
+            cycle.state.remove(task_id)
+        for group in outcome.round.placed if outcome.round else ():
+            if rest := tuple(task for task in group.tasks if task.id in lost):
+                cycle.queue.add(replace(group, tasks=rest))
+        events = [GroupReady(group) for group in inventory.volumes.look_again(cycle.queue)]
     return placements
 
 

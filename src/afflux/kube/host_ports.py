@@ -19,15 +19,13 @@ _EVERY_ADDRESS = frozenset({None, "", "0.0.0.0"})  # noqa: S104 - a value to com
 
 def host_port_requests(spec: objects.PodSpec) -> dict[str, int]:
     """What the pod's host ports add to what it asks for; nothing for most pods."""
-    ports: list[HostPort] | None = None
-    for container in spec.containers or ():
-        if container.ports:
-            ports = list(_host_ports(spec))
-            break
-    else:
-        if spec.init_containers:
-            ports = list(_host_ports(spec))
-    return port_requests(ports) if ports else {}
+    if not spec.init_containers and not spec.host_network:
+        for container in spec.containers or ():
+            for stated in container.ports or ():
+                if stated.host_port:
+                    return port_requests(_host_ports(spec))
+        return {}
+    return port_requests(_host_ports(spec))
 
 
 def _host_ports(spec: objects.PodSpec) -> Iterator[HostPort]:

@@ -1,20 +1,16 @@
 """Container images: what nodes have, what pods use, and which of them can tell machines apart."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from sys import intern
 
-import msgspec
-
 from afflux.kube import objects
-from afflux.kube.complaints import field_complaint
-from afflux.model.errors import InputError
+from afflux.kube.volumes.contents import image_reference
 from afflux.model.images import SMALLEST_BYTES, Images, normalised
 from afflux.model.machine import Machine
 from afflux.model.resources import LARGEST_AMOUNT
 
 _NO_IMAGES: Mapping[str, int] = {}
-_image_volume = msgspec.json.Decoder(objects.ImageVolume | None)
 
 
 def machine_images(status: objects.NodeStatus) -> Mapping[str, int]:
@@ -32,10 +28,14 @@ def machine_images(status: objects.NodeStatus) -> Mapping[str, int]:
 
 def pod_images(spec: objects.PodSpec, known: Container[str]) -> Images | None:
     """The images of a pod that are among the known; None if there are none."""
-    found = [name for image in _names(spec) if (name := _normalised(image)) in known]
-    if not found:
-        return None
-    return Images(tuple(sorted(found)), sum(1 for _ in _names(spec)))
+    used = [container.image or "" for container in spec.containers or ()]
+    if spec.init_containers:
+        used += [container.image or "" for container in spec.init_containers]
+    for index, volume in enumerate(spec.volumes or ()):
+        if "image" in volume and (image := image_reference(volume, index)) is not None:
+            used.append(image)
+    found = [name for image in used if (name := _normalised(image)) in known]
+    return Images(tuple(sorted(found)), len(used)) if found else None
 
 
 class ImageCensus:
@@ -47,13 +47,20 @@ class ImageCensus:
     def __init__(self, machines: Iterable[Machine] = ()) -> None:
         self._machines: dict[str, Mapping[str, int]] = {}
         self._found: dict[str, tuple[int, int]] = {}
+        # Which of them count; found out when somebody asks after a change.
+        self._telling: frozenset[str] | None = None
         for machine in machines:
             self.set(machine)
 
     def __contains__(self, name: object) -> bool:
-        count, size_bytes = self._found.get(name, (0, 0)) if isinstance(name, str) else (0, 0)
-        total = len(self._machines)
-        return 0 < count < total and size_bytes * count >= SMALLEST_BYTES * total
+        if self._telling is None:
+            total = len(self._machines)
+            self._telling = frozenset(
+                image
+                for image, (count, size_bytes) in self._found.items()
+                if count < total and size_bytes * count >= SMALLEST_BYTES * total
+            )
+        return name in self._telling
 
     def set(self, machine: Machine) -> None:
         """A machine is there, or has other images now."""
@@ -61,6 +68,7 @@ class ImageCensus:
         if before == machine.images:
             return
         self.remove(machine.name)
+        self._telling = None
         self._machines[machine.name] = machine.images
         for name, size_bytes in machine.images.items():
             count, largest = self._found.get(name, (0, 0))
@@ -68,29 +76,13 @@ class ImageCensus:
 
     def remove(self, machine: str) -> None:
         """A machine is gone."""
+        self._telling = None
         for name in self._machines.pop(machine, _NO_IMAGES):
             count, largest = self._found[name]
             if count > 1:
                 self._found[name] = (count - 1, largest)
             else:
                 del self._found[name]
-
-
-def _names(spec: objects.PodSpec) -> Iterator[str]:
-    """The image of every container, init container and image volume."""
-    for container in spec.containers or ():
-        yield container.image or ""
-    for container in spec.init_containers or ():
-        yield container.image or ""
-    for index, volume in enumerate(spec.volumes or ()):
-        if "image" in volume:
-            try:
-                stated = _image_volume.decode(volume["image"])
-            except msgspec.ValidationError as error:
-                problem = field_complaint(error, bytes(volume["image"]))
-                raise InputError(f"spec.volumes[{index}].image: {problem}") from None
-            if stated is not None:
-                yield stated.reference or ""
 
 
 _normalised = lru_cache(maxsize=4096)(normalised)

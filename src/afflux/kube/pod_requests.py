@@ -7,10 +7,11 @@ A container that is being resized counts with the largest of what it had, has an
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from afflux.kube import objects
 from afflux.kube.complaints import entry
-from afflux.kube.quantities import nano, to_amount
+from afflux.kube.quantities import Written, nano, to_amount
 from afflux.model.errors import InputError
 from afflux.model.resources import CPU, MEMORY, PODS, Resources, resources
 
@@ -18,17 +19,44 @@ Nanos = dict[str, int]
 _Statuses = Mapping[str | None, objects.ContainerStatus]
 
 _NO_STATUSES: _Statuses = {}
+_NO_RESOURCES = objects.ContainerResources()
 
 
 def requests(pod: objects.Pod) -> Resources:
     """The requests of the pod, its own slot included; an InputError names the field."""
-    total = _containers(pod)
-    if pod.spec.resources is not None:
-        total.update(_pod_level(pod.spec.resources, total))
-    if pod.spec.overhead:
-        _add(total, nanos(pod.spec.overhead, "spec.overhead"))
+    spec = pod.spec
+    if spec.containers and len(spec.containers) == 1 and _is_plain(spec):
+        stated = spec.containers[0].resources or _NO_RESOURCES
+        return _single(
+            tuple(stated.requests.items()) if stated.requests else (),
+            tuple(stated.limits.items()) if stated.limits else (),
+        )
+    return _in_all(_containers(pod), spec)
+
+
+def _in_all(total: Nanos, spec: objects.PodSpec) -> Resources:
+    if spec.resources is not None:
+        total.update(_pod_level(spec.resources, total))
+    if spec.overhead:
+        _add(total, nanos(spec.overhead, "spec.overhead"))
     total[PODS] = 10**9
     return in_units(total, "spec: sum of requests")
+
+
+def _is_plain(spec: objects.PodSpec) -> bool:
+    """Whether nothing but the containers decides, and no status can."""
+    return not (spec.init_containers or spec.node_name or spec.resources or spec.overhead)
+
+
+@lru_cache(maxsize=65536)
+def _single(
+    stated: tuple[tuple[str, Written], ...], limits: tuple[tuple[str, Written], ...]
+) -> Resources:
+    """A pod of one container, as most are: they repeat themselves by the thousand."""
+    wanted = objects.ContainerResources(dict(stated), dict(limits))
+    container = objects.Container(resources=wanted)
+    total = _container(container, "spec.containers[0]", _NO_STATUSES, False)
+    return _in_all(total, objects.PodSpec())
 
 
 def in_units(amounts: Nanos, path: str) -> Resources:

@@ -25,6 +25,7 @@ _FREE_VOLUMES = frozenset(
         "glusterfs",
         "hostPath",
         "image",
+        "name",  # no kind of volume, but in every one
         "nfs",
         "photonPersistentDisk",
         "projected",
@@ -34,7 +35,7 @@ _FREE_VOLUMES = frozenset(
         "storageos",
     }
 )
-_CLAIMS = frozenset({"ephemeral", "persistentVolumeClaim"})
+_WITH_CLAIMS = _FREE_VOLUMES | {"ephemeral", "persistentVolumeClaim"}
 _NULL = b"null"
 
 
@@ -47,7 +48,7 @@ def first_unsupported(spec: objects.PodSpec, *, claims: bool = False) -> str | N
         names = ", ".join(shown(gate.name or "") for gate in spec.scheduling_gates)
         plural = "s" if len(spec.scheduling_gates) > 1 else ""
         return f"spec.schedulingGates: waiting for gate{plural} {names} to be removed"
-    free = _FREE_VOLUMES | _CLAIMS if claims else _FREE_VOLUMES
+    free = _WITH_CLAIMS if claims else _FREE_VOLUMES
     field = next(_unsupported_fields(spec, free), None)
     return None if field is None else f"{field} is not supported yet"
 
@@ -81,6 +82,8 @@ def _declared_features(spec: objects.PodSpec) -> Iterator[str]:
 
 def _volumes(spec: objects.PodSpec, free: frozenset[str]) -> Iterator[str]:
     for index, volume in enumerate(spec.volumes or ()):
+        if volume.keys() <= free:
+            continue
         for kind, content in volume.items():
-            if kind != "name" and kind not in free and bytes(content) != _NULL:
+            if kind not in free and bytes(content) != _NULL:
                 yield f"spec.volumes[{index}].{kind if kind.isalnum() else shown(kind)}"

@@ -16,10 +16,8 @@ from afflux.web.families import counters, exponential, gauges, histograms
 
 Result = Literal["scheduled", "unschedulable", "error"]
 Queue = Literal["active", "backoff", "unschedulable", "gated", "incomplete"]
-Phase = Literal[
-    "observe", "gather", "admit", "price", "connect", "solve", "plan", "commit", "explain"
-]
-BindResult = Literal["bound", "conflict", "gone", "refused", "unknown"]
+Phase = Literal["observe", "decide", "explain"]
+BindResult = Literal["bound", "refused", "overtaken"]
 WriteResult = Literal["written", "unchanged", "gone", "failed"]
 
 QUEUES: tuple[Queue, ...] = ("active", "backoff", "unschedulable", "gated", "incomplete")

@@ -30,6 +30,8 @@ INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 _SHORTEST_LIFE_SECONDS = 1.0
 # So long after a failure everybody who asks is told the same.
 _FAILURE_SECONDS = 2.0
+# How long an ended program may keep its output open: something it started may have escaped.
+_END_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +145,23 @@ async def _run(program: Program) -> bytes:
         problem = f"still running after {program.timeout_seconds:g} seconds, ended"
         raise program.error(problem) from None
     finally:
-        _end(process, group=not interactive)
+        if process.returncode is None:
+            await _end(process, group=not interactive)
     if process.returncode != 0:
         raise program.error(f"exit code {process.returncode}, expected 0; see what it printed")
     return printed
 
 
-def _end(process: Process, *, group: bool) -> None:
-    if process.returncode is not None:
-        return
+async def _end(process: Process, *, group: bool) -> None:
+    """End a program that still runs, and let the event loop notice."""
     with suppress(ProcessLookupError):
         if group:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            await process.communicate()
 
 
 def _is_interactive(program: Program) -> bool:

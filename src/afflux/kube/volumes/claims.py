@@ -1,25 +1,17 @@
 """The claims of a pod, and what each of them asks for."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-import msgspec
 
 from afflux.kube import objects
-from afflux.kube.complaints import field_complaint
 from afflux.kube.quantities import storage_bytes
+from afflux.kube.volumes.contents import claim_name, ephemeral_name
 from afflux.model.errors import InputError
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
-T = TypeVar("T")
-
 _STORAGE = "storage"
-_NULL = b"null"
-_claim_volume = msgspec.json.Decoder(objects.ClaimVolume)
-_text = msgspec.json.Decoder(str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +60,18 @@ class Claim:
 
 def pod_references(pod: objects.Pod) -> tuple[Reference, ...]:
     """The claims of a pod in the order of its volumes, each once; nothing for most pods."""
-    volumes = pod.spec.volumes
-    if not volumes or not any("persistentVolumeClaim" in v or "ephemeral" in v for v in volumes):
+    volumes = pod.spec.volumes or ()
+    for volume in volumes:
+        if "persistentVolumeClaim" in volume or "ephemeral" in volume:
+            break
+    else:
         return ()
     namespace = pod.metadata.namespace or "default"
     found: dict[Reference, None] = {}
     for index, volume in enumerate(volumes):
-        stated = volume.get("persistentVolumeClaim")
-        if stated is not None and bytes(stated) != _NULL:
-            path = f"spec.volumes[{index}].persistentVolumeClaim"
-            name = _decoded(_claim_volume, stated, path).claim_name
-            found[Reference(f"{namespace}/{name or ''}")] = None
-            continue
-        stated = volume.get("ephemeral")
-        if stated is not None and bytes(stated) != _NULL:
-            name = _decoded(_text, volume.get("name", b'""'), f"spec.volumes[{index}].name")
+        if (name := claim_name(volume, index)) is not None:
+            found[Reference(f"{namespace}/{name}")] = None
+        elif (name := ephemeral_name(volume, index)) is not None:
             found[Reference(f"{namespace}/{pod.metadata.name or ''}-{name}", True)] = None
     return tuple(found)
 
@@ -122,10 +111,3 @@ def _size(written: objects.Written, path: str) -> int:
         return storage_bytes(written)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-
-
-def _decoded(decoder: "msgspec.json.Decoder[T]", raw: msgspec.Raw | bytes, path: str) -> T:
-    try:
-        return decoder.decode(raw)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {field_complaint(error, bytes(raw))}") from None

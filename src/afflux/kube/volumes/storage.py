@@ -33,6 +33,7 @@ StorageObject = (
     | objects.Pod
 )
 _NOBODY = frozenset[str]()
+_NO_NEEDS = VolumeNeeds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class Storage:
         """
         references = pod_references(pod)
         if not references:
-            return VolumeNeeds()
+            return _NO_NEEDS
         if pod.spec.node_name:
             return VolumeNeeds(attached=self._attachments.of(task_id(pod)))
         owner = Owner(
@@ -189,6 +190,7 @@ class Storage:
         return changed
 
     def remove_pod(self, identity: str) -> frozenset[str]:
+        """The pod of this task is over; returns the pods whose needs may have changed."""
         user = self._pods.pop(identity, None)
         if user is None:
             return _NOBODY

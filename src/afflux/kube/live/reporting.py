@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from time import monotonic
 
 from afflux.kube import objects
-from afflux.kube.conditions import Condition, Conditions, scheduler_error, unschedulable
 from afflux.kube.grouping import claimed_group
-from afflux.kube.mirror import Mirror, scheduler_of
-from afflux.kube.recording import Recorder
-from afflux.kube.references import PodRef
+from afflux.kube.live.conditions import Condition, Conditions, scheduler_error, unschedulable
+from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.recording import Recorder
+from afflux.kube.live.references import PodRef
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task

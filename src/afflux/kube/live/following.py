@@ -18,8 +18,8 @@ from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.pacing import Backoff
 from afflux.kube.api.watching import Collection, follow
-from afflux.kube.mirror import Mirror
-from afflux.kube.shelves import Shelf
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.shelves import Shelf
 
 _STORAGE = "/apis/storage.k8s.io/v1"
 # Pods that have ended use nothing: they are left out on the server.
@@ -118,8 +118,7 @@ async def _follow_when_there(api: Api, kind: Optional) -> None:
             await asyncio.sleep(wait_seconds)
             continue
         if path is not None:
-            collection = Collection(path, kind.item)
-            await follow(api, collection, kind.shelf, on_error=_told(kind.shelf.kind))
+            await follow(api, Collection(path, kind.item), kind.shelf, on_error=_excused(kind))
         kind.shelf.filled.set()
         backoff.reset()
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
@@ -155,6 +154,18 @@ async def _find(api: Api, kind: Optional) -> str | None:
         if not error.is_missing:
             raise
     return None
+
+
+def _excused(kind: Optional) -> Callable[[Exception, float], None]:
+    """Nobody waits for a kind that we may not read; the pods that need it will say so."""
+    told = _told(kind.shelf.kind)
+
+    def tell(error: Exception, wait_seconds: float) -> None:
+        told(error, wait_seconds)
+        if isinstance(error, ApiError) and (error.is_refused or error.is_missing):
+            kind.shelf.filled.set()
+
+    return tell
 
 
 def _told(kind: str) -> Callable[[Exception, float], None]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
 from afflux.kube import objects
 from afflux.kube.decoding import Surroundings, created_seconds, is_finished, machine, task
-from afflux.kube.disks import Disks
-from afflux.kube.gathering import Gathering
 from afflux.kube.grouping import Member, PodGroups, claimed_group
 from afflux.kube.images import ImageCensus
-from afflux.kube.queueing import KeyedQueue
+from afflux.kube.live.disks import Disks
+from afflux.kube.live.gathering import Gathering
+from afflux.kube.live.queueing import KeyedQueue
+from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.repulsion import Repulsion, repels
-from afflux.kube.shelves import Key, Shelf, name_of
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement

@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from afflux.cycle.loop import Cycle
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
-from afflux.kube.binding import Binding
-from afflux.kube.conditions import Conditions
-from afflux.kube.following import always_there, follow_all, maybe_there
-from afflux.kube.leasing import Lease, Term
-from afflux.kube.mirror import Mirror
-from afflux.kube.preparing import Preparing
-from afflux.kube.recording import Recorder
-from afflux.kube.reporting import Reporting
-from afflux.kube.scheduling import Scheduling
+from afflux.kube.live.binding import Binding
+from afflux.kube.live.conditions import Conditions
+from afflux.kube.live.following import always_there, follow_all, maybe_there
+from afflux.kube.live.leasing import Lease, Term
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.preparing import Preparing
+from afflux.kube.live.recording import LEADER_ELECTION, Recorder
+from afflux.kube.live.references import ObjectRef
+from afflux.kube.live.reporting import Reporting
+from afflux.kube.live.scheduling import Scheduling
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog
@@ -124,6 +125,7 @@ class _Door:
             lease_seconds=options.election.lease_seconds,
             renew_seconds=options.election.renew_seconds,
             retry_seconds=options.election.retry_seconds,
+            announce=self._announce,
         )
         self._needed = [each.shelf for each in always_there(self._mirror)]
         self._needed += [each.shelf for each in maybe_there(self._mirror)]
@@ -157,6 +159,7 @@ class _Door:
             self._api,
             self._mirror,
             self._reporting,
+            metrics=self._metrics,
             may_bind=term.is_valid if term else lambda: True,
             parallelism=self._options.parallelism,
             preparing=preparing,
@@ -172,6 +175,13 @@ class _Door:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(binding.run())
             parts.create_task(scheduling.run(self._needed))
+
+    def _announce(self, what: str) -> None:
+        """Say on the Lease who leads, as other components do."""
+        election = self._options.election
+        if election is not None and self._lease is not None:
+            lease = ObjectRef("coordination.k8s.io/v1", "Lease", election.namespace, election.name)
+            self._recorder.event(LEADER_ELECTION, lease, f"{self._lease.identity} {what}")
 
     def _lease_check(self) -> dict[str, Check]:
         return {"leaderElection": self._lease.complaint} if self._lease else {}

@@ -16,12 +16,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from afflux.cycle.events import GroupReady
 from afflux.cycle.loop import Cycle
-from afflux.kube.binding import Binding
-from afflux.kube.mirror import Mirror
-from afflux.kube.reporting import Reporting
-from afflux.kube.shelves import Shelf
+from afflux.kube.live.binding import Binding
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.reporting import Reporting
+from afflux.kube.live.shelves import Shelf
 from afflux.plan.rounds import Round
-from afflux.web.metrics import Metrics
+from afflux.web.metrics import Metrics, Phase
 from afflux.web.watchdog import Watchdog
 
 # While bindings wait to be sent, deciding about more would only lengthen their queue: newcomers
@@ -84,19 +84,22 @@ class Scheduling:
                 pass
 
     async def _once(self) -> None:
+        began = monotonic()
         events = self._mirror.drain()
+        self._metrics.phase("observe", monotonic() - began)
         self._reporting.held_back(self._mirror.gathering.take_held_back())
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
-        began = monotonic()
         self._watchdog.begin()
         try:
-            outcome = await self._in_thread(self._cycle.run, events)
+            outcome = await self._in_thread("decide", self._cycle.run, events)
             self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
             self._binding.start(outcome.placements)
             self._rest_seconds = 0.0
             if outcome.round is not None:
-                reasons = await self._in_thread(self._cycle.explain)
+                reasons: Mapping[str, str] = {}
+                if len(self._cycle.queue):
+                    reasons = await self._in_thread("explain", self._cycle.explain)
                 self._account(outcome.round, monotonic() - began, reasons)
         except Exception:
             # The cluster is as it was; only the plan is lost. It is made anew.
@@ -121,6 +124,11 @@ class Scheduling:
         if not decided.placed:
             self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
 
-    async def _in_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _in_thread(
+        self, phase: Phase, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        began = monotonic()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(work, *args, **kwargs))
+        answer = await loop.run_in_executor(self._thread, partial(work, *args, **kwargs))
+        self._metrics.phase(phase, monotonic() - began)
+        return answer

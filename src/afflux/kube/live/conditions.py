@@ -17,8 +17,8 @@ import msgspec
 
 from afflux.kube.api.client import STRATEGIC_MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.delivering import Deliveries, insist, shortened
-from afflux.kube.references import PodRef
+from afflux.kube.live.delivering import Deliveries, insist, shortened
+from afflux.kube.live.references import PodRef
 from afflux.web.metrics import Metrics, WriteResult
 
 LONGEST_MESSAGE = 4096

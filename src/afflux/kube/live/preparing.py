@@ -11,7 +11,7 @@ import asyncio
 from afflux.kube import objects
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.mirror import Mirror
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.volumes.choosing import Choice, claim_patch, volume_patch
 from afflux.kube.volumes.claims import Claim, pod_references
 from afflux.kube.volumes.needs import Blocked

@@ -18,8 +18,9 @@ from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.decoding import is_closed
-from afflux.kube.mirror import Mirror
+from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
+from afflux.web.metrics import Metrics
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
@@ -64,7 +65,8 @@ class _Reply:
 
 
 class Binding:
-    """Workers that bind; `may_bind` is asked before every request, so that only a leader does."""
+    """Binds, `parallelism` at once; `may_bind` is asked before every request, so that only a leader
+    does."""
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Binding:
         mirror: Mirror,
         listener: Listener,
         *,
+        metrics: Metrics,
         may_bind: Callable[[], bool],
         parallelism: int,
         preparing: Preparing,
@@ -79,21 +82,33 @@ class Binding:
         self._api = api
         self._mirror = mirror
         self._listener = listener
+        self._metrics = metrics
         self._may_bind = may_bind
         self._preparing = preparing
         self._parallelism = parallelism
         self._waiting: deque[Placement] = deque()
-        self._filled = asyncio.Event()
-        self._emptied = asyncio.Event()
-        self._emptied.set()
-        self.in_flight = 0
+        self._hands: asyncio.TaskGroup | None = None
+        self._busy_hands = 0
+        self._caught_up = asyncio.Event()
+        self._caught_up.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as hands:
+            self._hands = hands
+            self.start(())
+            await asyncio.Event().wait()
 
     def start(self, placements: Sequence[Placement]) -> None:
         """Bind these, in this order, as soon as there are hands free."""
-        if placements:
-            self._waiting.extend(placements)
-            self._emptied.clear()
-            self._filled.set()
+        self._waiting.extend(placements)
+        if self._waiting:
+            self._caught_up.clear()
+        if self._hands is not None:
+            free = self._parallelism - self._busy_hands
+            for _ in range(min(free, len(self._waiting))):
+                self._busy_hands += 1
+                self._hands.create_task(self._work(self._hands))
 
     @property
     def backlog(self) -> int:
@@ -102,27 +117,21 @@ class Binding:
 
     async def caught_up(self) -> None:
         """Wait until every binding has at least been sent."""
-        await self._emptied.wait()
+        await self._caught_up.wait()
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(self._parallelism):
-                workers.create_task(self._work(workers))
-
-    async def _work(self, workers: asyncio.TaskGroup) -> None:
-        while True:
-            while not self._waiting:
-                self._filled.clear()
-                self._emptied.set()
-                await self._filled.wait()
+    async def _work(self, hands: asyncio.TaskGroup) -> None:
+        """Bind one after the other until none is left."""
+        while self._waiting:
             placement = self._waiting.popleft()
+            if not self._waiting:
+                self._caught_up.set()
             pod = self._mirror.pending(placement.task)
             if pod is not None and self._preparing.concerns(pod):
                 # Disks may take minutes to be made; nobody else waits for that.
-                workers.create_task(self._prepare_and_bind(pod, placement))
+                hands.create_task(self._prepare_and_bind(pod, placement))
             else:
                 await self._bind(placement)
+        self._busy_hands -= 1
 
     async def _prepare_and_bind(self, pod: objects.Pod, placement: Placement) -> None:
         began = monotonic()
@@ -134,19 +143,20 @@ class Binding:
 
     async def _bind(self, placement: Placement) -> None:
         """One placement, until its outcome is known."""
-        self.in_flight += 1
+        self._metrics.bind_sent()
         began = monotonic()
-        try:
-            why = await self._outcome(placement)
-        finally:
-            self.in_flight -= 1
+        why = await self._outcome(placement)
+        seconds = monotonic() - began
         if why is None:
-            self._listener.bound(placement, monotonic() - began)
+            self._metrics.bind_answered("bound", seconds)
+            self._listener.bound(placement, seconds)
         elif why:
-            self._refused(placement, why, monotonic() - began)
+            self._metrics.bind_answered("refused", seconds)
+            self._refused(placement, why, seconds)
         else:
             # The pod was deleted or bound by somebody else, its node has gone or was cordoned:
             # normal life.
+            self._metrics.bind_answered("overtaken", seconds)
             self._mirror.unplaced(placement)
 
     async def _outcome(self, placement: Placement) -> str | None:
@@ -186,7 +196,8 @@ class Binding:
             if error.is_conflict or error.is_missing:
                 return _Reply("conflict", why)
             if error.is_busy:
-                return _Reply("busy", why, error.retry_after_seconds or 0.0)
+                verdict = "lost" if error.may_have_happened else "busy"
+                return _Reply(verdict, why, error.retry_after_seconds or 0.0)
             return _Reply("failed" if error.status >= 500 else "refused", why)
         return _Reply("bound")
 

@@ -21,8 +21,8 @@ import msgspec
 
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.delivering import Deliveries, insist, shortened
-from afflux.kube.references import ObjectRef, PodRef, of_pod
+from afflux.kube.live.delivering import Deliveries, insist, shortened
+from afflux.kube.live.references import ObjectRef, PodRef, of_pod
 from afflux.web.metrics import Metrics
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 from afflux.kube import objects
-from afflux.kube.queueing import KeyedQueue
+from afflux.kube.live.queueing import KeyedQueue
 
 T = TypeVar("T", bound=objects.Object)
 

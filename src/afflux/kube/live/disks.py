@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from afflux.kube import objects
-from afflux.kube.queueing import KeyedQueue
-from afflux.kube.shelves import Key, Shelf, name_of
+from afflux.kube.live.queueing import KeyedQueue
+from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.volumes.choosing import Choice
 from afflux.kube.volumes.needs import Blocked
 from afflux.kube.volumes.storage import Storage, StorageObject, task_id

@@ -1,0 +1,205 @@
+"""One run: a fresh control plane, machines, a scheduler, the work; and the truth read back.
+
+Nothing is left of one run when the next begins: no pods, no history in etcd, no heap in the API
+server. What a scheduler sees and what it has to share the processors with is the same for all.
+"""
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from testbed import ControlPlane, build_load, components, verdict
+from testbed.processes import cpu_seconds, tail
+
+from bench.kube.contestants import Contestant, Site
+from bench.kube.driving import Driver, Progress
+from bench.kube.figures import (
+    API_SERVER,
+    BACKLOG,
+    ETCD,
+    LOAD,
+    SCHEDULER,
+    STREAM,
+    Run,
+    Seen,
+    imbalance,
+    quantile,
+    waits,
+)
+from bench.kube.plans import Plan, as_json, complaints
+
+# What a scheduler needs of the controllers: service accounts. The others would only take
+# processor time from whoever is being measured, differently from run to run.
+CONTROLLERS = "serviceaccount-controller"
+CREATORS = 16
+WARM_PODS = 64
+# If so long no pod got a machine, the others will not get one either: longer than the pause after
+# which kube-scheduler tries a pod again (10 s).
+QUIET_SECONDS = 12.0
+# Processes that used less than this part of a processor twice in a row have nothing to do.
+IDLE_SHARE = 0.05
+IDLE_SECONDS = 0.4
+MOST_IDLE_WAITS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds used so far: of each process, and of the whole machine."""
+
+    at: float
+    parts: dict[str, float]
+    machine: float
+
+    def since(self, before: "Usage") -> dict[str, float]:
+        """What each process has used in between."""
+        return {name: used - before.parts[name] for name, used in self.parts.items()}
+
+    def stolen(self, before: "Usage") -> float:
+        """What processes that are not ours have used in between, by what there was."""
+        ours = sum(self.since(before).values())
+        there = (self.at - before.at) * _processors()
+        return max(0.0, self.machine - before.machine - ours) / there if there > 0 else 0.0
+
+
+def measure(
+    blank: Run, plan: Plan, contestant: Contestant, progress: Progress | None = None
+) -> Run:
+    """Fill in a blank run: its nodes, workload, mode and scheduler say what to do."""
+    load = build_load()
+    options = components.Options(audit=False, controllers=CONTROLLERS)
+    with ControlPlane(options=options, machines=False) as plane:
+        file = plane.directory / "plan.json"
+        file.write_text(as_json(plan, WARM_PODS, CREATORS))
+        with Driver(load, plane.kubeconfig, file, plane.log("load")) as driver:
+            driver.tell("nodes")
+            if plan.fill:
+                driver.tell("create", "fill")
+            if blank.mode == BACKLOG:
+                driver.tell("hold", contestant.lease)
+            with contextmanager(contestant.running)(Site(plane, file, load)) as pid:
+                parts = _parts(plane, pid, driver)
+                if blank.mode == STREAM:
+                    _warm_up(driver, plane, contestant)
+                _settle(parts)
+                return _run(blank, plan, plane, driver, parts, progress)
+
+
+def _run(
+    blank: Run,
+    plan: Plan,
+    plane: ControlPlane,
+    driver: Driver,
+    parts: dict[str, int],
+    progress: Progress | None,
+) -> Run:
+    before = _usage(parts)
+    created = driver.tell("create", "pods", progress=progress)
+    # In a stream the scheduler works from the first creation on, in a backlog from when it leads.
+    began: float = created["began"]
+    if blank.mode == BACKLOG:
+        began = driver.tell("release")["ended"]
+    driver.tell("await", "pods", str(QUIET_SECONDS), progress=progress)
+    busy = _usage(parts)
+    _settle({SCHEDULER: parts[SCHEDULER]})
+    after = _usage(parts)
+    seen = Seen(**driver.tell("report", "pods"))
+    # The API server closes connections that were idle for long; a new one is not.
+    plane.api.close()
+    where = {pod.name: name for pod, name in zip(plan.pods, seen.nodes, strict=True) if name}
+    bound = [when for when in seen.bound if when >= 0]
+    waited = waits(seen, began if blank.mode == BACKLOG else None)
+    return replace(
+        blank,
+        placed=len(bound),
+        seconds=max(bound, default=began) - began,
+        first_seconds=min(bound, default=began) - began,
+        create_seconds=created["ended"] - created["began"],
+        p50_seconds=quantile(waited, 0.5),
+        p99_seconds=quantile(waited, 0.99),
+        cpu_seconds=after.since(before),
+        peak_bytes=_peak_bytes(parts[SCHEDULER]),
+        events=_events(plane),
+        imbalance=imbalance(plan, where),
+        stolen=busy.stolen(before),
+        complaints=_wrong(plan, plane, where),
+    )
+
+
+def _warm_up(driver: Driver, plane: ControlPlane, contestant: Contestant) -> None:
+    """A few pods, so that everybody has connections, caches and its code in memory."""
+    driver.tell("create", "warm")
+    driver.tell("await", "warm", "60")
+    if -1 in driver.tell("report", "warm")["bound"]:
+        raise RuntimeError(
+            f"{contestant.name} did not place the pods that warm it up within 60 s; "
+            f"the end of its log:\n{tail(plane.log(contestant.name))}"
+        )
+    driver.tell("delete", "warm")
+
+
+def _wrong(plan: Plan, plane: ControlPlane, where: dict[str, str]) -> list[str]:
+    """Machines over capacity, by the API server's view; pods where they may not be."""
+    pods = plane.pods("default")
+    told = {
+        name: node
+        for pod in pods
+        if (node := pod["spec"].get("nodeName")) and (name := pod["metadata"]["name"])
+    }
+    found = verdict.over_capacity(plane.nodes(), pods)
+    found += [
+        f"pod {name} was seen on {node}, the API server says {told.get(name, 'nowhere')}"
+        for name, node in where.items()
+        if told.get(name) != node
+    ]
+    return found + complaints(plan, where)
+
+
+def _events(plane: ControlPlane) -> int:
+    """How many there are, without reading them."""
+    page = plane.api.get("/apis/events.k8s.io/v1/events", limit=1)
+    return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
+
+
+def _parts(plane: ControlPlane, pid: int, driver: Driver) -> dict[str, int]:
+    return {
+        SCHEDULER: pid,
+        API_SERVER: plane.pid(components.API_SERVER),
+        ETCD: plane.pid(components.ETCD),
+        LOAD: driver.pid,
+        components.CONTROLLER_MANAGER: plane.pid(components.CONTROLLER_MANAGER),
+    }
+
+
+def _settle(parts: dict[str, int]) -> None:
+    """Wait until these processes have nothing to do; not for ever, they may be restless."""
+    before, idle = _usage(parts), 0
+    for _ in range(MOST_IDLE_WAITS):
+        time.sleep(IDLE_SECONDS)
+        now = _usage(parts)
+        busy = any(used > IDLE_SHARE * IDLE_SECONDS for used in now.since(before).values())
+        idle = 0 if busy else idle + 1
+        if idle == 2:
+            return
+        before = now
+
+
+def _usage(parts: dict[str, int]) -> Usage:
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    # user, nice, system, idle, iowait, irq, softirq, in hundredths of a second
+    machine = sum(int(fields[place]) for place in (0, 1, 2, 5, 6)) / 100
+    used = {name: cpu_seconds(pid) for name, pid in parts.items()}
+    return Usage(time.monotonic(), used, machine)
+
+
+def _processors() -> int:
+    lines = Path("/proc/stat").read_text().splitlines()
+    return sum(line.startswith("cpu") for line in lines) - 1
+
+
+def _peak_bytes(pid: int) -> int:
+    """The most memory that a process ever had in RAM."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0

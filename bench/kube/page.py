@@ -1,0 +1,148 @@
+"""The section of docs/benchmarks.md, written from the kept figures: no number is typed by hand."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from bench.kube import report
+from bench.kube.contestants import AFFLUX, NULL, PEER
+from bench.kube.figures import (
+    API_SERVER,
+    BACKLOG,
+    SCHEDULER,
+    STREAM,
+    Key,
+    Middle,
+    Run,
+    middles,
+    share,
+)
+from bench.kube.report import Goal
+
+BEGIN = "<!-- Written by `python -m bench.kube --write-docs docs/benchmarks/kube.json`. -->"
+END = "<!-- End of what it writes. -->"
+TRICKLE = "trickle"
+
+_INTRODUCTION = """\
+## On a real API server
+
+`make bench-kube`: afflux and kube-scheduler in turn on the [testbed](testbed.md), each as it is \
+shipped, with its own service account or certificate and no limit on its requests. {machine}; \
+etcd, API server, load generator and scheduler share the cores. Every run has a fresh control \
+plane; who begins changes from workload to workload. A Go program creates the pods and notes from \
+one watch when each appeared and when it had its node. The null binder binds each pod at once to \
+a machine chosen beforehand, at random among the valid ones, and does nothing else, not even \
+events: no scheduler can be faster on this machine. After every run the API server's view was \
+checked for machines over capacity and pods where they may not be{failed}. All figures: \
+[benchmarks/kube.json](benchmarks/kube.json).
+
+- *plain*: pods that are all alike; *mixed*: 25 sizes; *constrained*: node affinity, required and \
+preferred, taints and tolerations; *burst*: machines that are full but for a twentieth, cut so \
+that all pods fit if they are packed well; *trickle*: 20 plain pods a second.
+- *stream*: pods are created as fast as the API server takes them while the scheduler works, and \
+time counts from the first creation; *backlog*: all are there when the scheduler begins to lead, \
+and time counts from then.
+- CPU seconds are those of the scheduler's process, and of the API server's, for 1,000 pods \
+placed; memory is the process's peak. Imbalance is the standard deviation, and in brackets the \
+difference of the largest and the smallest, of the requested part of each machine in hundredths: \
+processors, then memory.
+
+![Speed and cost beside kube-scheduler](pictures/kube.svg)
+"""
+_HEADER = (
+    *("nodes", "workload", "scheduler", "placed", "pods/s", "of null", "p50 ms", "p99 ms"),
+    *("CPU s", "of peer", "API CPU s", "MiB", "imbalance"),
+)
+
+
+def rewritten(page: str, machine: str, runs: Sequence[Run]) -> str:
+    """The page with the section of these runs: in its old place, or at the end."""
+    text = f"{BEGIN}\n{section(machine, runs)}\n{END}\n"
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}\n", re.DOTALL)
+    if pattern.search(page):
+        return pattern.sub(lambda _: text, page, count=1)
+    return f"{page.rstrip()}\n\n{text}"
+
+
+def section(machine: str, runs: Sequence[Run]) -> str:
+    """The section alone."""
+    found = report.ordered(middles(runs))
+    wrong = sum(bool(run.complaints) for run in runs)
+    failed = f"; {wrong} of {len(runs)} runs failed" if wrong else ", and all was well"
+    parts = [_INTRODUCTION.format(machine=machine, failed=failed)]
+    for mode in (STREAM, BACKLOG):
+        lines = [
+            _line(key, one, found)
+            for key, one in sorted(found.items(), key=lambda item: item[0][0])
+            if key[2] == mode
+        ]
+        if lines:
+            parts.append(f"**{mode.capitalize()}**\n\n{_table(lines)}\n")
+    if judged := report.goals(found):
+        parts.append(_judgement(judged, found))
+    return "\n".join(parts)
+
+
+def _line(key: Key, one: Middle, found: Mapping[Key, Middle]) -> list[str]:
+    nodes, workload, mode, scheduler = key
+    null, peer = found.get((*key[:3], NULL)), found.get((*key[:3], PEER))
+    of_null = share(one.pods_per_second, null.pods_per_second) if null else None
+    of_peer = share(one.cpu_of(SCHEDULER), peer.cpu_of(SCHEDULER)) if peer else None
+    waits = mode == STREAM
+    balance = (
+        f"{report.percent(one.cpu_deviation)} ({report.percent(one.cpu_range)}), "
+        f"{report.percent(one.memory_deviation)} ({report.percent(one.memory_range)})"
+    )
+    return [
+        f"{nodes:,}",
+        workload,
+        scheduler,
+        "failed" if one.complaints else report.placed(one),
+        report.number(one.pods_per_second),
+        report.number(of_null, 2),
+        report.milliseconds(one.p50_seconds) if waits else "-",
+        report.milliseconds(one.p99_seconds) if waits else "-",
+        report.number(one.cpu_of(SCHEDULER), 2),
+        report.number(of_peer, 2) if scheduler == AFFLUX else "-",
+        report.number(one.cpu_of(API_SERVER), 2),
+        report.mebibytes(one.peak_bytes),
+        balance,
+    ]
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    rows = [_HEADER, ["---"] * len(_HEADER), *lines]
+    return "\n".join(
+        f"| {' | '.join('–' if cell == '-' else cell for cell in row)} |" for row in rows
+    )
+
+
+def _judgement(judged: Sequence[Goal], found: Mapping[Key, Middle]) -> str:
+    """What was to be reached, and where it was not: in words, from the same figures."""
+    races = [goal for goal in judged if goal.workload != TRICKLE]
+    slow = [goal for goal in races if not goal.fast]
+    dear = [goal for goal in judged if not goal.cheap]
+    lines = [
+        "What we want: at least as many pods per second as kube-scheduler or 90 % of the null "
+        "binder, with less CPU.",
+        f"The speed was reached in {len(races) - len(slow)} of {len(races)} cases"
+        + (f", not in {_cases(slow, 'of_peer', 'of its speed')}." if slow else "."),
+        f"Less CPU was used in {len(judged) - len(dear)} of {len(judged)}"
+        + (f", not in {_cases(dear, 'cpu_of_peer', 'of its CPU')}." if dear else "."),
+    ]
+    left = [
+        f"{scheduler} {one.pods - (one.placed or 0):,.0f} of {one.pods:,} "
+        f"({nodes:,} nodes, {workload}, {mode})"
+        for (nodes, workload, mode, scheduler), one in found.items()
+        if (one.placed or 0) < one.pods
+    ]
+    if left:
+        lines.append(f"Pods that found no place: {'; '.join(left)}.")
+    return " ".join(lines) + "\n"
+
+
+def _cases(goals: Sequence[Goal], figure: str, what: str) -> str:
+    return ", ".join(
+        f"{goal.workload} {goal.mode} at {goal.nodes:,} "
+        f"({report.number(getattr(goal, figure), 2)} {what})"
+        for goal in goals
+    )

@@ -1,0 +1,174 @@
+"""What is put on a cluster: machines, classes of pods, and pods with a machine that would do.
+
+Every pod comes with one machine on which it may run while all the others run on theirs. So every
+plan is known to be possible, and the null binder has valid bindings without any thought.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from testbed.api import Manifest
+from testbed.nodes import node
+
+# Drawn so often at random before all machines are looked at.
+TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node: what it has, and what pods look at."""
+
+    name: str
+    cpu_milli: int = 32_000
+    memory_mib: int = 128 * 1024
+    pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    taints: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodClass:
+    """Pods that differ in nothing but their names; `may_run` says on which machines."""
+
+    cpu_milli: int
+    memory_mib: int
+    spec: Mapping[str, object] = field(default_factory=dict[str, object])
+    may_run: Callable[[Machine], bool] = lambda _: True
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod, the name of its class, and a machine that would do."""
+
+    name: str
+    class_name: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of it. The pods of `fill` are born on their machines; `rate` is pods per second."""
+
+    machines: Sequence[Machine]
+    classes: Mapping[str, PodClass]
+    pods: Sequence[Pod]
+    fill: Sequence[Pod] = ()
+    rate: float = 0.0
+
+    def placed(self, where: Mapping[str, str]) -> list[tuple[Pod, str]]:
+        """Every pod that has a machine, with that machine; of the others nothing is known."""
+        born = [(pod, pod.machine) for pod in self.fill]
+        return born + [(pod, where[pod.name]) for pod in self.pods if where.get(pod.name)]
+
+
+def deal(
+    machines: Sequence[Machine],
+    classes: Mapping[str, PodClass],
+    names: Sequence[str],
+    rng: Random,
+) -> list[Pod]:
+    """Pods of these classes, in this order, on random machines that may have them and have room."""
+    free = {each.name: [each.cpu_milli, each.memory_mib, each.pods] for each in machines}
+    allowed = {
+        name: [each for each in machines if one.may_run(each)] for name, one in classes.items()
+    }
+    pods: list[Pod] = []
+    for number, class_name in enumerate(names):
+        need = (classes[class_name].cpu_milli, classes[class_name].memory_mib, 1)
+        candidates = allowed[class_name]
+        drawn = (rng.choice(candidates) for _ in range(TRIES if candidates else 0))
+        found = next((each for each in drawn if _fits(need, free[each.name])), None) or next(
+            (each for each in candidates if _fits(need, free[each.name])), None
+        )
+        if found is None:
+            raise ValueError(
+                f"pod {number} of {len(names)}, of class {class_name}, finds no room on "
+                f"{len(machines)} machines; expected fewer pods or more machines"
+            )
+        left = zip(free[found.name], need, strict=True)
+        free[found.name] = [have - asked for have, asked in left]
+        pods.append(Pod(f"pod-{number:05d}", class_name, found.name))
+    return pods
+
+
+def _fits(need: Sequence[int], free: Sequence[int]) -> bool:
+    return all(asked <= have for asked, have in zip(need, free, strict=True))
+
+
+def complaints(plan: Plan, where: Mapping[str, str]) -> list[str]:
+    """What is wrong with the machines that these pods got, by a reading of the plan alone."""
+    machines = {each.name: each for each in plan.machines}
+    used: Counter[tuple[str, str]] = Counter()
+    found: list[str] = []
+    for pod, name in plan.placed(where):
+        one = plan.classes[pod.class_name]
+        if not one.may_run(machines[name]):
+            found.append(f"pod {pod.name} of class {pod.class_name} may not run on {name}")
+        used[name, "cpu"] += one.cpu_milli
+        used[name, "memory"] += one.memory_mib
+        used[name, "pods"] += 1
+    for each in plan.machines:
+        room = {"cpu": each.cpu_milli, "memory": each.memory_mib, "pods": each.pods}
+        found += [
+            f"machine {each.name} is over its capacity: pods ask for {used[each.name, kind]} of "
+            f"{kind}, it has {amount}"
+            for kind, amount in room.items()
+            if used[each.name, kind] > amount
+        ]
+    return found
+
+
+def as_json(plan: Plan, warm: int, workers: int) -> str:
+    """For the load generator, with so many small pods to warm everything up."""
+    classes = {name: _pod_manifest(one) for name, one in plan.classes.items()}
+    classes["warm"] = _pod_manifest(PodClass(10, 16))
+    # The null binder needs a place for them too: there is room for something so small anywhere.
+    sets: dict[str, Manifest] = {
+        "pods": {"pods": _planned(plan.pods), "rate": plan.rate, "workers": workers},
+        "fill": {"pods": _planned(plan.fill), "workers": workers, "fixed": True},
+        "warm": {
+            "pods": _planned(
+                [
+                    Pod(f"warm-{n:03d}", "warm", plan.machines[n % len(plan.machines)].name)
+                    for n in range(warm)
+                ]
+            ),
+            "workers": workers,
+        },
+    }
+    nodes = [_node_manifest(each, index) for index, each in enumerate(plan.machines)]
+    return json.dumps({"nodes": nodes, "classes": classes, "sets": sets})
+
+
+def _planned(pods: Sequence[Pod]) -> list[Manifest]:
+    return [{"name": pod.name, "class": pod.class_name, "node": pod.machine} for pod in pods]
+
+
+def _node_manifest(machine: Machine, index: int) -> Manifest:
+    return node(
+        machine.name,
+        index=index,
+        cpu=f"{machine.cpu_milli}m",
+        memory=f"{machine.memory_mib}Mi",
+        pods=machine.pods,
+        labels=machine.labels,
+        taints=machine.taints,
+    )
+
+
+def _pod_manifest(one: PodClass) -> Manifest:
+    requests = {"cpu": f"{one.cpu_milli}m", "memory": f"{one.memory_mib}Mi"}
+    container = {
+        "name": "main",
+        "image": "registry.example/app:1",
+        "resources": {"requests": requests},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "default", "labels": {"app": "bench"}},
+        "spec": {"containers": [container], **one.spec},
+    }

@@ -1,0 +1,184 @@
+"""The runs as people read them: tables, what was to be reached, what went wrong."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.kube.contestants import AFFLUX, CONTESTANTS, NULL, PEER
+from bench.kube.figures import API_SERVER, SCHEDULER, Key, Middle, share
+
+HEADER = (
+    *("nodes", "workload", "mode", "scheduler", "placed", "pods/s", "p50 ms", "p99 ms"),
+    *("CPU s", "API CPU s", "MiB", "events", "cpu dev", "range", "mem dev", "range"),
+)
+SHARES_HEADER = (
+    *("nodes", "workload", "mode", "scheduler"),
+    *("pods/s", "p50", "p99", "CPU", "API CPU", "memory"),
+)
+EXPLAINED = """\
+stream: pods are created as fast as the API server takes them, while the scheduler works; from the
+first creation to the last binding. backlog: all pods are there when the scheduler begins to lead;
+from then on. p50, p99: from a pod's creation (backlog: from the beginning) to its binding. CPU s:
+of the scheduler's process, and of the API server's, for 1,000 pods placed. MiB: the scheduler's
+peak. dev, range: standard deviation, and most less least, of the requested part of each machine's
+processors and memory, in hundredths. null: random valid bindings without any thought, the ceiling;
+null-events posts events too, as every scheduler does."""
+
+CEILING = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One workload: whether afflux was fast enough, and cheap enough, beside the peer."""
+
+    nodes: int
+    workload: str
+    mode: str
+    of_peer: float | None
+    """Pods per second by the peer's."""
+    of_ceiling: float | None
+    """Pods per second by the null binder's."""
+    cpu_of_peer: float | None
+    """CPU seconds of the process by those of the peer's."""
+
+    @property
+    def fast(self) -> bool:
+        """At least as fast as the peer, or 90 % of the ceiling."""
+        return (self.of_peer or 0.0) >= 1.0 or (self.of_ceiling or 0.0) >= CEILING
+
+    @property
+    def cheap(self) -> bool:
+        """With less CPU than the peer."""
+        return self.cpu_of_peer is not None and self.cpu_of_peer < 1.0
+
+
+def ordered(found: Mapping[Key, Middle]) -> dict[Key, Middle]:
+    """Cases as they came, and in each of them the contestants in one order, whoever began."""
+    cases = list(dict.fromkeys(key[:3] for key in found))
+    names = list(CONTESTANTS)
+    return dict(sorted(found.items(), key=lambda i: (cases.index(i[0][:3]), names.index(i[0][3]))))
+
+
+def rows(found: Mapping[Key, Middle]) -> list[list[str]]:
+    """The table of figures, in the order of their keys."""
+    return [[*_names(key), *_figures(one)] for key, one in found.items()]
+
+
+def _names(key: Key) -> list[str]:
+    nodes, workload, mode, scheduler = key
+    return [f"{nodes:,}", workload, mode, scheduler]
+
+
+def _figures(one: Middle) -> list[str]:
+    return [
+        "FAILED" if one.complaints else placed(one),
+        number(one.pods_per_second),
+        milliseconds(one.p50_seconds),
+        milliseconds(one.p99_seconds),
+        number(one.cpu_of(SCHEDULER), 2),
+        number(one.cpu_of(API_SERVER), 2),
+        mebibytes(one.peak_bytes),
+        number(one.events),
+        percent(one.cpu_deviation),
+        percent(one.cpu_range),
+        percent(one.memory_deviation),
+        percent(one.memory_range),
+    ]
+
+
+def shares(found: Mapping[Key, Middle]) -> list[list[str]]:
+    """The same by the null binder's: of what the API server can take, and of what it costs."""
+    lines: list[list[str]] = []
+    for key, one in found.items():
+        ceiling = found.get((*key[:3], NULL))
+        if ceiling is None or key[3] == NULL:
+            continue
+        pairs = [
+            (one.pods_per_second, ceiling.pods_per_second),
+            (one.p50_seconds, ceiling.p50_seconds),
+            (one.p99_seconds, ceiling.p99_seconds),
+            (one.cpu_of(SCHEDULER), ceiling.cpu_of(SCHEDULER)),
+            (one.cpu_of(API_SERVER), ceiling.cpu_of(API_SERVER)),
+            (one.peak_bytes, ceiling.peak_bytes),
+        ]
+        lines.append([*_names(key), *(number(share(*pair), 2) for pair in pairs)])
+    return lines
+
+
+def goals(found: Mapping[Key, Middle]) -> list[Goal]:
+    """Of every workload that both afflux and the peer had."""
+    judged: list[Goal] = []
+    for (nodes, workload, mode, scheduler), ours in found.items():
+        peer = found.get((nodes, workload, mode, PEER))
+        ceiling = found.get((nodes, workload, mode, NULL))
+        if scheduler != AFFLUX or peer is None:
+            continue
+        judged.append(
+            Goal(
+                nodes,
+                workload,
+                mode,
+                share(ours.pods_per_second, peer.pods_per_second),
+                share(ours.pods_per_second, ceiling.pods_per_second) if ceiling else None,
+                share(ours.cpu_of(SCHEDULER), peer.cpu_of(SCHEDULER)),
+            )
+        )
+    return judged
+
+
+GOALS_HEADER = ("nodes", "workload", "mode", "of peer", "of ceiling", "", "CPU of peer", "")
+
+
+def goal_rows(judged: Sequence[Goal]) -> list[list[str]]:
+    """A line for each workload. At a trickle nobody is fast: there only the CPU counts."""
+    return [
+        [
+            *(f"{goal.nodes:,}", goal.workload, goal.mode),
+            *(number(goal.of_peer, 2), number(goal.of_ceiling, 2), _met(goal.fast)),
+            *(number(goal.cpu_of_peer, 2), _met(goal.cheap)),
+        ]
+        for goal in judged
+    ]
+
+
+def wrong(found: Mapping[Key, Middle], most: int = 10) -> list[str]:
+    """What went wrong, where."""
+    lines: list[str] = []
+    for key, one in found.items():
+        lines += [f"{', '.join(_names(key))}: {each}" for each in one.complaints[:most]]
+        if len(one.complaints) > most:
+            lines.append(f"{', '.join(_names(key))}: ... and {len(one.complaints) - most} more")
+    return lines
+
+
+def placed(one: Middle) -> str:
+    """How many, and of how many if some were left."""
+    there = one.placed or 0
+    return f"{there:,.0f}" if there == one.pods else f"{there:,.0f} of {one.pods:,}"
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """A figure, or a dash."""
+    return _shown(value, lambda known: f"{known:,.{digits}f}")
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Of seconds."""
+    return _shown(seconds, lambda known: f"{known * 1000:,.0f}")
+
+
+def mebibytes(size: float | None) -> str:
+    """Of bytes."""
+    return _shown(size, lambda known: f"{known / 2**20:,.0f}")
+
+
+def percent(value: float | None) -> str:
+    """Of a fraction, to a tenth."""
+    return _shown(value, lambda known: f"{known * 100:.1f}")
+
+
+def _shown(value: float | None, show: Callable[[float], str]) -> str:
+    return "-" if value is None else show(value)
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "NOT MET"
