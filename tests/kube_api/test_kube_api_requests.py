@@ -13,6 +13,8 @@ from api_server import answer, client_of, connection_to, refusal, run, serving, 
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 
+pytestmark = pytest.mark.usefixtures("_each_loop")
+
 
 class Version(msgspec.Struct):
     major: str

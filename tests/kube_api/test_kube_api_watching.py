@@ -17,6 +17,8 @@ from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.watching import Collection, UnreadableError, follow
 
+pytestmark = pytest.mark.usefixtures("_each_loop")
+
 PODS = Collection("/api/v1/pods", objects.Pod)
 Manifest = dict[str, Any]
 Script = Callable[["Stream", web.Request], Awaitable[None]]
@@ -397,12 +399,12 @@ def test_a_silent_watch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_watch_is_not_bound_by_the_timeout_of_requests() -> None:
     async def test() -> None:
         async def script(stream: Stream, request: web.Request) -> None:
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(2.5)
             await stream.say(event("ADDED", pod("a", 11)))
             await stream.stay()
 
         server = Server([page(10)], [script])
-        async with followed(server, timeout_seconds=0.4) as seen:
+        async with followed(server, timeout_seconds=2.0) as seen:
             await until(lambda: "a" in seen.now)
             assert seen.errors == []
 
