@@ -1,10 +1,11 @@
 """The mirror when the world changes at the wrong moment: no place is lost, nothing piles up."""
 
 import pytest
-from test_kube_mirror import Server, decoded, kinds, node, placement, pod
+from test_kube_mirror import Server, assumed, decoded, kinds, node, placement, pod
 
 from afflux.cycle.events import MachineGone, TaskEnded
 from afflux.kube.decoding import is_closed
+from afflux.kube.decoding import task as task_of
 from afflux.model.taints import Toleration
 
 
@@ -61,3 +62,32 @@ def test_who_is_let_in_by_a_node_that_has_changed(spec, ready, tolerated, closed
     manifest = node("n", **spec)
     manifest["status"]["conditions"] = [{"type": "Ready", "status": ready}]
     assert is_closed(decoded(manifest), tolerated) is closed
+
+
+def test_what_is_read_back_is_known_before_the_watch_says_it():
+    server, placed = assumed()
+    server.drain()
+    old = server.mirror.pods.get("default/p")
+    server.mirror.read_back(placed.task, None)
+    server.mirror.unplaced(placed)
+    server.drain()
+    assert list(server.cycle.queue) == []
+
+    server.put(pod("p", "second"))
+    server.cut["Pod"] = True
+    server.put(pod("p", "third"))
+    second = server.mirror.pods.get("default/p")
+    third = decoded(server.items["Pod"]["p"])
+    server.mirror.read_back(task_of(second), third)
+    # The watch catches up: old news about others of the same name.
+    server.mirror.pods.changed(second)
+    server.mirror.pods.deleted(second)
+    server.mirror.pods.deleted(old)
+    assert server.mirror.pods.get("default/p") is third
+
+
+def test_what_is_read_back_is_of_no_interest_if_the_watch_is_ahead():
+    server, placed = assumed()
+    server.put(pod("p", "second"))
+    server.mirror.read_back(placed.task, None)
+    assert server.mirror.pods.get("default/p").metadata.uid == "second"

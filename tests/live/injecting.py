@@ -44,6 +44,11 @@ def binds(call: Call) -> bool:
     return call.method == "POST" and call.path.endswith("/binding")
 
 
+def everything(call: Call) -> bool:
+    """Whatever is asked for."""
+    return True
+
+
 def leases(call: Call) -> bool:
     """Everything that has to do with elections."""
     return "/leases" in call.path

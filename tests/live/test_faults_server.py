@@ -2,9 +2,11 @@
 proxy. Afterwards every pod has one place, and no place has two pods.
 """
 
+import time
+
 import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many
-from injecting import GONE, Answer, Cut, Proxy, lists, watches
+from injecting import GONE, Answer, Cut, Proxy, Swallow, everything, lists, watches
 from scheduler import PATIENT, Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
@@ -33,6 +35,31 @@ def test_watches_are_cut_again_and_again(cluster: ControlPlane, schedulers: Sche
             proxy.cut_watches()
         burst.wait_all()
         assert rule.hits > 5
+        verdict.assert_sound(cluster, burst.names)
+        afflux.assert_well()
+
+
+def test_it_starts_while_the_server_is_in_trouble(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
+    """Half of what it asks for fails at first, whatever it is."""
+    create_nodes(cluster, 3)
+    with Proxy(cluster) as proxy:
+        rules = [
+            proxy.inject(fault, everything, share=0.5, times=12)
+            for fault in (Answer(500), Answer(503), Swallow(done=False))
+        ]
+        # What makes groups is looked for once, at the start.
+        discovery = proxy.inject(
+            Answer(500), lambda call: call.path.startswith("/apis/sched"), times=2
+        )
+        burst = Burst(cluster, many(3 * PER_NODE))
+        began = time.monotonic()
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, leaderElection=PATIENT)
+        burst.wait_all()
+        assert time.monotonic() - began < 45
+        assert all(rule.hits for rule in [*rules, discovery])
         verdict.assert_sound(cluster, burst.names)
         afflux.assert_well()
 

@@ -219,10 +219,12 @@ class Binding:
                 pod = await self._api.get(f"/api/v1/namespaces/{space}/pods/{name}", objects.Pod)
             except ApiError as error:
                 if error.is_missing:
+                    self._mirror.read_back(placement.task, None)
                     return ""
             except UnreachableError:
                 pass
             else:
+                self._mirror.read_back(placement.task, pod)
                 return pod.spec.node_name if pod.metadata.uid == placement.task.id else ""
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

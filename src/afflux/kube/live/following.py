@@ -16,6 +16,7 @@ import msgspec
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.api.pacing import Backoff
 from afflux.kube.api.watching import Collection, follow
 from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.shelves import Shelf
@@ -24,6 +25,7 @@ _STORAGE = "/apis/storage.k8s.io/v1"
 # Pods that have ended use nothing: they are left out on the server.
 _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_AGAIN_SECONDS = 60.0
+FIRST_WAIT_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -105,15 +107,20 @@ async def follow_all(api: Api, mirror: Mirror) -> None:
 
 
 async def _follow_when_there(api: Api, kind: Optional) -> None:
+    # Nothing is decided before the first look: a server in trouble is asked again soon.
+    backoff = Backoff(FIRST_WAIT_SECONDS, LOOK_AGAIN_SECONDS)
     while True:
         try:
             path = await _find(api, kind)
         except (ApiError, UnreachableError) as error:
-            _log.warning("%s.%s: %s", kind.plural, kind.group, error)
-        else:
-            if path is not None:
-                await follow(api, Collection(path, kind.item), kind.shelf, on_error=_excused(kind))
-            kind.shelf.filled.set()
+            wait_seconds = backoff.wait_seconds()
+            _told(kind.shelf.kind)(error, wait_seconds)
+            await asyncio.sleep(wait_seconds)
+            continue
+        if path is not None:
+            await follow(api, Collection(path, kind.item), kind.shelf, on_error=_excused(kind))
+        kind.shelf.filled.set()
+        backoff.reset()
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 

@@ -115,6 +115,19 @@ class Mirror:
         pod = self.pods.get(task.name)
         return pod.spec.node_name if pod is not None and pod.metadata.uid == task.id else None
 
+    def read_back(self, task: Task, pod: objects.Pod | None) -> None:
+        """What the API server says of this pod now, None if it is gone: the watch may be behind.
+
+        Without that a pod that waits no longer would be placed, and refused, again and again.
+        """
+        known = self.pods.get(task.name)
+        if known is None or known.metadata.uid != task.id:
+            return
+        if pod is None:
+            self.pods.deleted(known)
+        else:
+            self.pods.changed(pod)
+
     # --- What the watches say
 
     def drain(self) -> list[Event]:

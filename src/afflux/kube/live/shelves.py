@@ -58,7 +58,7 @@ class Shelf(Generic[T]):
         name = name_of(item)
         known = self._items.get(name)
         if known is not None and _is_older(item, known):
-            # What we wrote ourselves is known before the watch tells what came earlier.
+            # What we wrote or read ourselves is known before the watch tells what came earlier.
             return
         self._items[name] = item
         self.seen += 1
@@ -67,17 +67,16 @@ class Shelf(Generic[T]):
     def deleted(self, item: T) -> None:
         """An object is gone."""
         name = name_of(item)
+        known = self._items.get(name)
+        if known is not None and _is_older(item, known):
+            # One of the same name has been made since, and we know it already.
+            return
         self._items.pop(name, None)
         self.seen += 1
         self._changes.put((self.kind, name))
 
 
 def _is_older(item: objects.Object, known: objects.Object) -> bool:
-    """Whether one state of an object was before another; versions are numbers that only rise."""
+    """Whether one state of a name was before another; versions are numbers that only rise."""
     one, other = item.metadata.resource_version or "", known.metadata.resource_version or ""
-    return (
-        item.metadata.uid == known.metadata.uid
-        and one.isdecimal()
-        and other.isdecimal()
-        and int(one) < int(other)
-    )
+    return one.isdecimal() and other.isdecimal() and int(one) < int(other)
