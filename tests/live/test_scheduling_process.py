@@ -223,7 +223,9 @@ def test_a_server_that_cannot_be_reached_is_tried_again(
     file = tmp_path / "kubeconfig"
     file.write_text(re.sub(r"https://127\.0\.0\.1:\d+", f"https://127.0.0.1:{port}", text))
     process = schedulers.make(file).start(ready=False)
-    process.wait_until(lambda: bool(process.said("(trying again|not listed yet)")), "a complaint")
+    process.wait_until(
+        lambda: bool(process.said("(node watch: .*; trying again in)")), "a complaint"
+    )
     assert process.alive
     process.wait_until(lambda: process.ask("livez") == (True, "ok"), "being alive")
     ready, why = process.ask("readyz")
