@@ -214,6 +214,36 @@ def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, tmp_path: Pa
     assert f"serving.port: {port}" in done.stderr.splitlines()[-1]
 
 
+# --- Ways to the cluster
+
+
+def test_a_certificate_opens_the_door(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    schedulers.make(cluster.kubeconfig).start().assert_well()
+
+
+def test_a_credential_plugin_opens_the_door(
+    cluster: ControlPlane, schedulers: Schedulers, tmp_path: Path
+) -> None:
+    written = yaml.safe_load(schedulers.kubeconfig.read_text())
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": written["users"][0]["user"]["token"]},
+    }
+    (tmp_path / "credential.json").write_text(json.dumps(credential))
+    written["users"][0]["user"] = {
+        "exec": {
+            "apiVersion": credential["apiVersion"],
+            "command": "cat",
+            "args": [str(tmp_path / "credential.json")],
+            "interactiveMode": "Never",
+        }
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(written))
+    schedulers.make(file).start().assert_well()
+
+
 def test_a_server_that_cannot_be_reached_is_tried_again(
     cluster: ControlPlane, schedulers: Schedulers, tmp_path: Path
 ) -> None:
