@@ -91,3 +91,21 @@ def test_what_is_read_back_is_of_no_interest_if_the_watch_is_ahead():
     server.put(pod("p", "second"))
     server.mirror.read_back(placed.task, None)
     assert server.mirror.pods.get("default/p").metadata.uid == "second"
+
+
+def test_who_has_never_looked_need_not_know_what_is_gone():
+    server = Server()
+    server.put(node("n"))
+    for number in range(100):
+        server.put(pod(f"p{number}", f"u{number}"))
+        server.delete("Pod", f"p{number}")
+    assert len(server.mirror.changes) == 1
+    server.put(pod("p", "u"))
+    server.cut["Pod"] = True
+    server.delete("Pod", "p")
+    server.relist("Pod")
+    assert len(server.mirror.changes) == 1
+    server.put(pod("p", "u"))
+    server.drain()
+    server.delete("Pod", "p")
+    assert len(server.mirror.changes) == 1
