@@ -109,3 +109,24 @@ def test_who_has_never_looked_need_not_know_what_is_gone():
     server.drain()
     server.delete("Pod", "p")
     assert len(server.mirror.changes) == 1
+
+
+def test_nothing_is_remembered_of_refused_pods_and_nodes_that_are_gone():
+    server, placed = assumed()
+    server.drain()
+    server.mirror.unplaced(placed, "no")
+    server.drain()
+    going = pod("p", "u")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    server.put(going)
+    server.drain()
+    server.delete("Pod", "p")
+    server.put(pod("q", "other", nodeName="n"))
+    server.drain()
+    server.delete("Pod", "q")
+    server.delete("Node", "n")
+    server.drain()
+    # Another pod of that name starts afresh.
+    assert server.mirror.refusals("default/p") == 0
+    assert server.mirror._refused == {}
+    assert server.mirror._on_node == {}
