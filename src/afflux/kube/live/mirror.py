@@ -196,7 +196,6 @@ class Mirror:
         concerned: list[str] = []
         if known is not None and (pod is None or pod.metadata.uid != known.task.id):
             concerned = self._leave(name)
-            self._clear_refusals(name)
             known = None
         if pod is None:
             return concerned
@@ -255,6 +254,7 @@ class Mirror:
         """The pod is over, or no business of ours; the names of others this concerns."""
         known = self._tracked[name]
         self._track(name, None)
+        self._clear_refusals(name)
         self._repulsion_stale |= self._repelling.pop(name, None) is not None
         self.gathering.remove(known.task.id)
         if known.node is not None:
@@ -268,7 +268,10 @@ class Mirror:
     def _track(self, name: str, now: Tracked | None) -> None:
         before = self._tracked.pop(name, None)
         if before is not None and before.node is not None:
-            self._on_node[before.node].pop(name, None)
+            there = self._on_node[before.node]
+            del there[name]
+            if not there:
+                del self._on_node[before.node]
         if now is not None:
             self._tracked[name] = now
             if now.node is not None:
