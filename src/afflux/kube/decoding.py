@@ -13,7 +13,7 @@ from afflux.kube.images import machine_images, pod_images
 from afflux.kube.node_affinity import UnusableError, node_affinity, tolerations
 from afflux.kube.pod_requests import in_units, nanos, requests
 from afflux.kube.unsupported import first_unsupported
-from afflux.kube.volumes.needs import IN_USE, Blocked
+from afflux.kube.volumes.needs import Blocked
 from afflux.kube.volumes.storage import Storage
 from afflux.model.errors import InputError
 from afflux.model.images import Images
@@ -151,10 +151,7 @@ def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
     asked, places = requests(pod), ()
     if spec.volumes and around.storage is not None:
         needs = around.storage.needs(pod)
-        if isinstance(needs, Blocked) and needs.reason == IN_USE:
-            # As for kube-scheduler: against every node that nothing else speaks against.
-            places = (Places(IN_USE, ()),)
-        elif isinstance(needs, Blocked):
+        if isinstance(needs, Blocked):
             blocked = blocked or needs.reason
         else:
             places = needs.places
