@@ -122,7 +122,7 @@ def _run(
         events=_events(plane),
         imbalance=imbalance(plan, where),
         stolen=busy.stolen(before),
-        complaints=_wrong(plan, plane, where),
+        complaints=[*_ended(parts[SCHEDULER]), *_wrong(plan, plane, where)],
     )
 
 
@@ -136,6 +136,11 @@ def _warm_up(driver: Driver, plane: ControlPlane, contestant: Contestant) -> Non
             f"the end of its log:\n{tail(plane.log(contestant.name))}"
         )
     driver.tell("delete", "warm")
+
+
+def _ended(pid: int) -> list[str]:
+    """A process that is no more uses no memory; what it did not do is not its best."""
+    return [] if _peak_bytes(pid) else ["the scheduler's process ended before its work was done"]
 
 
 def _wrong(plan: Plan, plane: ControlPlane, where: dict[str, str]) -> list[str]:
