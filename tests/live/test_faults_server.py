@@ -13,12 +13,13 @@ from testbed import ControlPlane, verdict
 SLOTS = NODES * PER_NODE
 
 
-def test_the_api_server_is_killed(cluster: ControlPlane, schedulers: Schedulers) -> None:
+@pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
+def test_the_server_is_killed(cluster: ControlPlane, schedulers: Schedulers, part: str) -> None:
     create_nodes(cluster)
     afflux = schedulers.start()
     burst = Burst(cluster, many(SLOTS))
     burst.wait_bound(SLOTS // 4)
-    cluster.restart("kube-apiserver")
+    cluster.restart(part)
     burst.wait_all()
     verdict.assert_sound(cluster, burst.names)
     afflux.assert_well()
