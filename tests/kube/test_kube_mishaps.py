@@ -130,3 +130,15 @@ def test_nothing_is_remembered_of_refused_pods_and_nodes_that_are_gone():
     assert server.mirror.refusals("default/p") == 0
     assert server.mirror._refused == {}
     assert server.mirror._on_node == {}
+
+
+def test_a_running_pod_that_cannot_be_counted_takes_its_whole_machine():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", cpu="1e30", scheduler="another", nodeName="n"))
+    server.drain()
+    state = server.cycle.state
+    assert (state.view().capacity("pods") - state.view().used("pods"))[0] <= 0
+    server.delete("Pod", "p")
+    server.drain()
+    assert state.view().used("pods")[0] == 0

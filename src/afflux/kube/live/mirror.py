@@ -24,10 +24,12 @@ from afflux.kube.repulsion import Repulsion, repels
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
-from afflux.model.resources import resources
+from afflux.model.resources import LARGEST_AMOUNT, PODS, resources
 from afflux.model.task import Shape, Task
 
 DEFAULT_SCHEDULER = "default-scheduler"
+# No machine has room for more pods than this, and every pod takes one such place.
+WHOLE_MACHINE = Shape(requests=resources({PODS: LARGEST_AMOUNT}))
 
 _log = logging.getLogger(__name__)
 
@@ -217,8 +219,8 @@ class Mirror:
         try:
             found = task(pod, self._around)
         except InputError as error:
-            _log.error("pod %s is on %s and cannot be counted: %s", name, node, error)
-            return
+            _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, error)
+            found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
         if known != Tracked(found, node):
             if known is None or known.node != node or known.task != found:
                 self._events.append(TaskRuns(found, node))
