@@ -31,7 +31,7 @@ ZONES = ("a", "b", "c")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 TAINTS = ("dedicated", "drain", "slow")
 TAINT_VALUES = ("", "x", "7")
-ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")
+ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")  # noqa: S104 - of pods
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 LABELS = {
     "disk": ("ssd", "hdd"),
@@ -63,7 +63,9 @@ class Chance:
             found += [self._resident(f"{name}-{index}", name) for index in range(2)]
         found += [storage_class("disk"), storage_class("by-hand", "kubernetes.io/no-provisioner")]
         topology = {"key": ZONE, "values": [self._random.choice(ZONES)]}
-        found.append(storage_class("zonal", allowedTopologies=[{"matchLabelExpressions": [topology]}]))
+        found.append(
+            storage_class("zonal", allowedTopologies=[{"matchLabelExpressions": [topology]}])
+        )
         for index in range(3):
             here = labelled(expression(HOSTNAME, "In", self._random.choice(self.machines)))
             size = self._random.choice(("1Gi", "5Gi"))
@@ -95,6 +97,22 @@ class Chance:
         if self._often(0.3):
             spec["containers"][0]["ports"] = self._ports()
         return pod(name, scheduler="another", nodeName=machine, **spec)
+
+    def last(self) -> list[Manifest]:
+        """The last object of each kind, and a pod that needs them all.
+
+        Kinds are watched one by one: who places this pod has seen everything that came before.
+        """
+        name = "last"
+        self.machines.append(name)
+        here = labelled(expression(HOSTNAME, "In", name))
+        return [
+            storage_class(name, "kubernetes.io/no-provisioner"),
+            volume(name, name, terms=[here]),
+            claim(name, name),
+            node(name, cpu="200m", memory="1Gi"),
+            pod(name, volumes=mounting(name)),
+        ]
 
     # --- A pod that waits
 
@@ -146,7 +164,10 @@ class Chance:
         """One or two, never the same twice."""
         found: dict[tuple[int, str], Manifest] = {}
         for _ in range(self._random.randint(1, 2)):
-            number, protocol = self._random.choice((8080, 8081)), self._random.choice(("TCP", "UDP"))
+            number, protocol = (
+                self._random.choice((8080, 8081)),
+                self._random.choice(("TCP", "UDP")),
+            )
             found[number, protocol] = host_port(number, protocol, self._random.choice(ADDRESSES))
         return list(found.values())
 
@@ -156,7 +177,9 @@ class Chance:
             terms = [self._term() for _ in range(self._random.randint(1, 2))]
             found[REQUIRED] = {"nodeSelectorTerms": terms}
         if self._often(0.4):
-            found[PREFERRED] = [{"weight": self._random.randint(1, 100), "preference": self._term()}]
+            found[PREFERRED] = [
+                {"weight": self._random.randint(1, 100), "preference": self._term()}
+            ]
         return found
 
     def _term(self) -> Manifest:

@@ -191,6 +191,28 @@ def csi_node(name: str, limit: int | None = None, driver: str = DRIVER) -> Manif
     }
 
 
+def csi_driver(name: str, **spec: Any) -> Manifest:
+    """A driver, as it is known to the cluster."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": name},
+        "spec": {"attachRequired": False, **spec},
+    }
+
+
+def capacity(name: str, storage: str, size: str) -> Manifest:
+    """How much space for volumes of a class there is, on every machine."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": name, "namespace": "default"},
+        "storageClassName": storage,
+        "nodeTopology": {},
+        "capacity": size,
+    }
+
+
 def mounting(*claims: str) -> list[Manifest]:
     """The volumes of a pod that uses these claims."""
     return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
