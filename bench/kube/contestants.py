@@ -27,8 +27,8 @@ NULL_LEASE = "kube-system/null"
 CHART = Path(__file__).parents[2] / "charts" / "afflux"
 NAMESPACE = "afflux-system"
 READY_SECONDS = 120.0
-# Longer than the defaults of 15 s and 10 s: API server, etcd and scheduler share two cores here, and
-# nobody shall end because a renewal was late. The null binder has the same.
+# Longer than the defaults of 15 s and 10 s: all parts share two cores here, and
+# nobody shall end because a renewal was late. The null binder has the same times.
 LEASE = {"leaseDuration": "60s", "renewDeadline": "45s", "retryPeriod": "2s"}
 # Bindings that the null binder has on their way at the same time: as many as afflux.
 NULL_WORKERS = 64
