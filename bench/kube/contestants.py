@@ -58,7 +58,7 @@ def afflux(site: Site) -> Generator[int]:
     values = {
         "config": {
             "profiles": [{"schedulerName": "default-scheduler"}],
-            "leaderElection": {"resourceNamespace": NAMESPACE, **LEASE},
+            "leaderElection": LEASE,
         },
         # The chart refuses to let afflux wait for itself; its Deployment is left out anyway.
         "schedulerName": "another",
@@ -123,7 +123,7 @@ def _null(name: str, *flags: str) -> Callable[[Site], Generator[int]]:
 CONTESTANTS = {
     each.name: each
     for each in (
-        Contestant(AFFLUX, f"{NAMESPACE}/afflux", afflux),
+        Contestant(AFFLUX, "kube-system/afflux", afflux),
         Contestant(PEER, "kube-system/kube-scheduler", kube_scheduler),
         Contestant(NULL, NULL_LEASE, _null(NULL)),
         Contestant(NULL_EVENTS, NULL_LEASE, _null(NULL_EVENTS, "--events")),

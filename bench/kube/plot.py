@@ -86,7 +86,7 @@ def _workloads(found: Mapping[Key, Middle], row: _Row) -> list[str]:
 def _legend(width: float) -> list[str]:
     parts: list[str] = []
     for place, (name, style) in enumerate((*_BARS, (NULL, "ceiling"))):
-        x = width - 330 + place * 95
+        x = width - 330 + (0, 80, 210)[place]
         shape = _bar(x, 10, 10, 10, style) if style != "ceiling" else rule(x, 15, x + 12, 15, style)
         text = "null binder" if name == NULL else name
         parts += [shape, label(x + 16, 20, text, "s", "start")]
