@@ -91,3 +91,54 @@ def test_what_is_read_back_is_of_no_interest_if_the_watch_is_ahead():
     server.put(pod("p", "second"))
     server.mirror.read_back(placed.task, None)
     assert server.mirror.pods.get("default/p").metadata.uid == "second"
+
+
+def test_who_has_never_looked_need_not_know_what_is_gone():
+    server = Server()
+    server.put(node("n"))
+    for number in range(100):
+        server.put(pod(f"p{number}", f"u{number}"))
+        server.delete("Pod", f"p{number}")
+    assert len(server.mirror.changes) == 1
+    server.put(pod("p", "u"))
+    server.cut["Pod"] = True
+    server.delete("Pod", "p")
+    server.relist("Pod")
+    assert len(server.mirror.changes) == 1
+    server.put(pod("p", "u"))
+    server.drain()
+    server.delete("Pod", "p")
+    assert len(server.mirror.changes) == 1
+
+
+def test_nothing_is_remembered_of_refused_pods_and_nodes_that_are_gone():
+    server, placed = assumed()
+    server.drain()
+    server.mirror.unplaced(placed, "no")
+    server.drain()
+    going = pod("p", "u")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    server.put(going)
+    server.drain()
+    server.delete("Pod", "p")
+    server.put(pod("q", "other", nodeName="n"))
+    server.drain()
+    server.delete("Pod", "q")
+    server.delete("Node", "n")
+    server.drain()
+    # Another pod of that name starts afresh.
+    assert server.mirror.refusals("default/p") == 0
+    assert server.mirror._refused == {}
+    assert server.mirror._on_node == {}
+
+
+def test_a_running_pod_that_cannot_be_counted_takes_its_whole_machine():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", cpu="1e30", scheduler="another", nodeName="n"))
+    server.drain()
+    state = server.cycle.state
+    assert (state.view().capacity("pods") - state.view().used("pods"))[0] <= 0
+    server.delete("Pod", "p")
+    server.drain()
+    assert state.view().used("pods")[0] == 0

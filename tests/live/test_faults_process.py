@@ -2,11 +2,13 @@
 
 import signal
 import time
+from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 
 from bursts import NODES, PER_NODE, Burst, create_nodes, gang, many
 from injecting import Proxy, Swallow, leases
-from scheduler import Scheduler, Schedulers
+from scheduler import SHORT, Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
 SLOTS = NODES * PER_NODE
@@ -32,7 +34,7 @@ def test_it_is_killed_in_mid_bind_several_times(
 
 def test_the_leader_is_killed(cluster: ControlPlane, schedulers: Schedulers) -> None:
     create_nodes(cluster)
-    leader, other = two(schedulers)
+    leader, other = two(schedulers, SHORT)
     burst = Burst(cluster, many(SLOTS), per_second=60)
     burst.wait_bound(SLOTS // 4)
     leader.kill()
@@ -45,7 +47,7 @@ def test_the_leader_is_killed(cluster: ControlPlane, schedulers: Schedulers) -> 
 def test_the_leader_stops_and_hands_over(cluster: ControlPlane, schedulers: Schedulers) -> None:
     """Nobody waits for the lease to expire: that would take longer than this test may."""
     create_nodes(cluster)
-    leader, other = two(schedulers, leaseDuration="300s", renewDeadline="200s", retryPeriod="500ms")
+    leader, other = two(schedulers, {})
     burst = Burst(cluster, many(SLOTS), per_second=60)
     burst.wait_bound(SLOTS // 4)
     assert leader.stop() == 0
@@ -58,7 +60,7 @@ def test_the_leader_stops_and_hands_over(cluster: ControlPlane, schedulers: Sche
 def test_the_leader_sleeps_too_long(cluster: ControlPlane, schedulers: Schedulers) -> None:
     """Suspended, as a virtual machine is. When it wakes up, another one leads."""
     create_nodes(cluster)
-    leader, other = two(schedulers)
+    leader, other = two(schedulers, SHORT)
     burst = Burst(cluster, many(SLOTS), per_second=40)
     burst.wait_bound(SLOTS // 4)
     leader.signal(signal.SIGSTOP)
@@ -75,9 +77,7 @@ def test_the_leader_cannot_renew(cluster: ControlPlane, schedulers: Schedulers) 
     """Its binds would still come through; it has to stop before the other begins."""
     create_nodes(cluster)
     with Proxy(cluster) as proxy:
-        leader = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
-        leader.wait_until(lambda: schedulers.leader() is leader, "the first to lead")
-        other = schedulers.start()
+        leader, other = two(schedulers, SHORT, proxy.kubeconfig(schedulers.kubeconfig))
         burst = Burst(cluster, many(SLOTS), per_second=30)
         burst.wait_bound(SLOTS // 8)
         proxy.inject(Swallow(done=False, hang=True), leases)
@@ -93,9 +93,7 @@ def test_the_leader_cannot_renew(cluster: ControlPlane, schedulers: Schedulers) 
 def test_the_leader_is_cut_off(cluster: ControlPlane, schedulers: Schedulers) -> None:
     create_nodes(cluster)
     with Proxy(cluster) as proxy:
-        leader = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
-        leader.wait_until(lambda: schedulers.leader() is leader, "the first to lead")
-        other = schedulers.start()
+        leader, other = two(schedulers, SHORT, proxy.kubeconfig(schedulers.kubeconfig))
         burst = Burst(cluster, many(SLOTS), per_second=60)
         burst.wait_bound(SLOTS // 4)
         proxy.silence()
@@ -108,9 +106,11 @@ def test_the_leader_is_cut_off(cluster: ControlPlane, schedulers: Schedulers) ->
         other.assert_well()
 
 
-def two(schedulers: Schedulers, **times: str) -> tuple[Scheduler, Scheduler]:
+def two(
+    schedulers: Schedulers, times: Mapping[str, str], leaders_way: Path | None = None
+) -> tuple[Scheduler, Scheduler]:
     """A leader, and one that waits."""
-    leader = schedulers.start(leaderElection=times)
+    leader = schedulers.start(leaders_way, leaderElection=times)
     leader.wait_until(lambda: schedulers.leader() is leader, "the first to lead")
     return leader, schedulers.start(leaderElection=times)
 

@@ -7,18 +7,19 @@ import time
 import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many
 from injecting import GONE, Answer, Cut, Proxy, Swallow, everything, lists, watches
-from scheduler import PATIENT, Scheduler, Schedulers
+from scheduler import Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
 SLOTS = NODES * PER_NODE
 
 
-def test_the_api_server_is_killed(cluster: ControlPlane, schedulers: Schedulers) -> None:
+@pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
+def test_the_server_is_killed(cluster: ControlPlane, schedulers: Schedulers, part: str) -> None:
     create_nodes(cluster)
-    afflux = schedulers.start(leaderElection=PATIENT)
+    afflux = schedulers.start()
     burst = Burst(cluster, many(SLOTS))
     burst.wait_bound(SLOTS // 4)
-    cluster.restart("kube-apiserver")
+    cluster.restart(part)
     burst.wait_all()
     verdict.assert_sound(cluster, burst.names)
     afflux.assert_well()
@@ -56,7 +57,7 @@ def test_it_starts_while_the_server_is_in_trouble(
         burst = Burst(cluster, many(3 * PER_NODE))
         began = time.monotonic()
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
-        afflux = schedulers.start(by_proxy, leaderElection=PATIENT)
+        afflux = schedulers.start(by_proxy)
         burst.wait_all()
         assert time.monotonic() - began < 45
         assert all(rule.hits for rule in [*rules, discovery])
@@ -71,7 +72,7 @@ def test_a_version_is_too_old(cluster: ControlPlane, schedulers: Schedulers, way
     cordoned, busy = machines[:5], machines[5:]
     with Proxy(cluster) as proxy:
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
-        afflux = schedulers.start(by_proxy, leaderElection=PATIENT)
+        afflux = schedulers.start(by_proxy)
         before = Burst(cluster, many(SLOTS // 2, "before"))
         before.wait_all()
 

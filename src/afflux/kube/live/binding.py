@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal, Protocol
@@ -17,6 +18,7 @@ from typing import Literal, Protocol
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.api.pacing import LONGEST_PATIENCE_SECONDS
 from afflux.kube.decoding import is_closed
 from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
@@ -26,9 +28,15 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 # A server that keeps answering with errors of its own is asked so often for one pod in a row.
 MOST_FAILURES = 6
+# So many of those that failed once are tried again at the same time. They must not take all
+# connections: what hangs, hangs for long.
+MOST_AGAIN = 16
 # A pod whose binding was refused waits, longer each time.
 FIRST_REFUSAL_SECONDS = 1.0
 LONGEST_REFUSAL_SECONDS = 60.0
+
+
+_AT_ONCE = nullcontext()
 
 
 class Preparing(Protocol):
@@ -64,6 +72,13 @@ class _Reply:
     pause_seconds: float = 0.0
 
 
+@dataclass(slots=True)
+class _Hand:
+    """One of so many that bind at once, until it has to wait for one placement in particular."""
+
+    free: bool = True
+
+
 class Binding:
     """Binds, `parallelism` at once; `may_bind` is asked before every request, so that only a leader
     does."""
@@ -89,6 +104,7 @@ class Binding:
         self._waiting: deque[Placement] = deque()
         self._hands: asyncio.TaskGroup | None = None
         self._busy_hands = 0
+        self._again = asyncio.Semaphore(MOST_AGAIN)
         self._caught_up = asyncio.Event()
         self._caught_up.set()
 
@@ -120,8 +136,9 @@ class Binding:
         await self._caught_up.wait()
 
     async def _work(self, hands: asyncio.TaskGroup) -> None:
-        """Bind one after the other until none is left."""
-        while self._waiting:
+        """Bind one after the other until none is left, or one has to be waited for."""
+        hand = _Hand()
+        while self._waiting and hand.free:
             placement = self._waiting.popleft()
             if not self._waiting:
                 self._caught_up.set()
@@ -130,22 +147,30 @@ class Binding:
                 # Disks may take minutes to be made; nobody else waits for that.
                 hands.create_task(self._prepare_and_bind(pod, placement))
             else:
-                await self._bind(placement)
-        self._busy_hands -= 1
+                await self._bind(placement, hand)
+        if hand.free:
+            self._busy_hands -= 1
+
+    def _let_go(self, hand: _Hand) -> None:
+        """This one may take long: another hand does the rest."""
+        if hand.free:
+            hand.free = False
+            self._busy_hands -= 1
+            self.start(())
 
     async def _prepare_and_bind(self, pod: objects.Pod, placement: Placement) -> None:
         began = monotonic()
         why = await self._preparing.prepare(pod, placement)
         if why is None:
-            await self._bind(placement)
+            await self._bind(placement, _Hand(free=False))
         else:
             self._refused(placement, why, monotonic() - began)
 
-    async def _bind(self, placement: Placement) -> None:
+    async def _bind(self, placement: Placement, hand: _Hand) -> None:
         """One placement, until its outcome is known."""
         self._metrics.bind_sent()
         began = monotonic()
-        why = await self._outcome(placement)
+        why = await self._outcome(placement, hand)
         seconds = monotonic() - began
         if why is None:
             self._metrics.bind_answered("bound", seconds)
@@ -159,23 +184,27 @@ class Binding:
             self._metrics.bind_answered("overtaken", seconds)
             self._mirror.unplaced(placement)
 
-    async def _outcome(self, placement: Placement) -> str | None:
+    async def _outcome(self, placement: Placement, hand: _Hand) -> str | None:
         """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
         pause = FIRST_PAUSE_SECONDS
         uncertain, failures, why = False, 0, ""
         while failures < MOST_FAILURES:
-            if self._mirror.node_of(placement.task) == placement.machine:
-                return None
-            if not self._may_bind() or not (uncertain or self._is_sensible(placement)):
-                return ""
-            reply = await self._send(placement)
+            async with self._again if uncertain else _AT_ONCE:
+                if self._mirror.node_of(placement.task) == placement.machine:
+                    return None
+                if not self._may_bind() or not (uncertain or self._is_sensible(placement)):
+                    return ""
+                reply = await self._send(placement)
             if reply.verdict in {"bound", "refused"}:
                 return reply.why
             why = reply.why or ""
             if reply.verdict == "conflict":
                 break
-            # An answer that was lost, or an error of the server's own, may hide a success.
-            uncertain |= reply.verdict in {"lost", "failed"}
+            if reply.verdict in {"lost", "failed"}:
+                # An answer that was lost, or an error of the server's own, may hide a success. It
+                # may also be about this pod alone, and come again.
+                uncertain = True
+                self._let_go(hand)
             failures += reply.verdict == "failed"
             await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -197,7 +226,8 @@ class Binding:
                 return _Reply("conflict", why)
             if error.is_busy:
                 verdict = "lost" if error.may_have_happened else "busy"
-                return _Reply(verdict, why, error.retry_after_seconds or 0.0)
+                patience = min(error.retry_after_seconds or 0.0, LONGEST_PATIENCE_SECONDS)
+                return _Reply(verdict, why, patience)
             return _Reply("failed" if error.status >= 500 else "refused", why)
         return _Reply("bound")
 

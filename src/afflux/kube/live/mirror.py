@@ -24,10 +24,12 @@ from afflux.kube.repulsion import Repulsion, repels
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
-from afflux.model.resources import resources
+from afflux.model.resources import LARGEST_AMOUNT, PODS, resources
 from afflux.model.task import Shape, Task
 
 DEFAULT_SCHEDULER = "default-scheduler"
+# No machine has room for more pods than this, and every pod takes one such place.
+WHOLE_MACHINE = Shape(requests=resources({PODS: LARGEST_AMOUNT}))
 
 _log = logging.getLogger(__name__)
 
@@ -196,7 +198,6 @@ class Mirror:
         concerned: list[str] = []
         if known is not None and (pod is None or pod.metadata.uid != known.task.id):
             concerned = self._leave(name)
-            self._clear_refusals(name)
             known = None
         if pod is None:
             return concerned
@@ -218,8 +219,8 @@ class Mirror:
         try:
             found = task(pod, self._around)
         except InputError as error:
-            _log.error("pod %s is on %s and cannot be counted: %s", name, node, error)
-            return
+            _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, error)
+            found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
         if known != Tracked(found, node):
             if known is None or known.node != node or known.task != found:
                 self._events.append(TaskRuns(found, node))
@@ -255,6 +256,7 @@ class Mirror:
         """The pod is over, or no business of ours; the names of others this concerns."""
         known = self._tracked[name]
         self._track(name, None)
+        self._clear_refusals(name)
         self._repulsion_stale |= self._repelling.pop(name, None) is not None
         self.gathering.remove(known.task.id)
         if known.node is not None:
@@ -268,7 +270,10 @@ class Mirror:
     def _track(self, name: str, now: Tracked | None) -> None:
         before = self._tracked.pop(name, None)
         if before is not None and before.node is not None:
-            self._on_node[before.node].pop(name, None)
+            there = self._on_node[before.node]
+            del there[name]
+            if not there:
+                del self._on_node[before.node]
         if now is not None:
             self._tracked[name] = now
             if now.node is not None:

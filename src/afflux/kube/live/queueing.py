@@ -18,6 +18,7 @@ class KeyedQueue(Generic[K]):
     def __init__(self) -> None:
         self._waiting: dict[K, None] = {}
         self._filled = asyncio.Event()
+        self._taken = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -27,8 +28,19 @@ class KeyedQueue(Generic[K]):
         self._waiting[key] = None
         self._filled.set()
 
+    def put_gone(self, key: K) -> None:
+        """What this key stands for is gone: no news to those who have never taken anything.
+
+        A replica that waits for its turn would otherwise remember every pod there ever was.
+        """
+        if self._taken:
+            self.put(key)
+        else:
+            self._waiting.pop(key, None)
+
     def take(self) -> list[K]:
         """Everything that has changed since the last time, each key once."""
+        self._taken = True
         keys = list(self._waiting)
         self._waiting.clear()
         self._filled.clear()

@@ -49,7 +49,7 @@ class Shelf(Generic[T]):
             if known is None or known.metadata != item.metadata:
                 self._changes.put((self.kind, name))
         for name in before:
-            self._changes.put((self.kind, name))
+            self._changes.put_gone((self.kind, name))
         self.lists += 1
         self.filled.set()
 
@@ -73,7 +73,7 @@ class Shelf(Generic[T]):
             return
         self._items.pop(name, None)
         self.seen += 1
-        self._changes.put((self.kind, name))
+        self._changes.put_gone((self.kind, name))
 
 
 def _is_older(item: objects.Object, known: objects.Object) -> bool:

@@ -1,0 +1,138 @@
+"""Pods come and go for ever; what is remembered of them does not add up."""
+
+import asyncio
+import gc
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bursts import many, names, pod, wait_bound
+from scheduler import LEASE, NAMESPACE
+from testbed import ControlPlane
+
+from afflux.admit.strategies import find_strategy
+from afflux.cluster.state import State
+from afflux.cycle.loop import Cycle
+from afflux.cycle.optimising import Optimising
+from afflux.kube.api.client import Api
+from afflux.kube.api.kubeconfig import read_kubeconfig
+from afflux.kube.live import running
+from afflux.policies.policy import Weighted
+from afflux.policies.registry import constraints, make_policy
+
+WAVES = 4
+PLACEABLE = 450
+# Of pods that wait until they are deleted, fewer will do.
+UNPLACEABLE = 50
+# What may differ between two moments at which nothing happens: pages of NumPy, events on their way.
+SLACK = 60
+# These forget their oldest entries, but remember many.
+BOUNDED = ("._recorder._told", "._conditions._written", "._reporting._waits")
+
+OPTIONS = running.Options(
+    scheduler_names=("afflux",),
+    election=running.Election(NAMESPACE, LEASE, 60.0, 50.0, 0.5),
+    served=running.Served("127.0.0.1", 0),
+)
+
+
+def test_two_thousand_pods_leave_nothing_behind(cluster: ControlPlane, rights: Path) -> None:
+    """The parts of a process that leads, and of one that waits for its turn, seen from inside."""
+    cluster.create_nodes(20)
+    sizes = asyncio.run(_waves(cluster, rights))
+    gc.unfreeze()
+    first, last = sizes[0], sizes[-1]
+    assert len(first) > 100, "nothing was looked at"
+    grown = {
+        path: (first[path], size)
+        for path, size in last.items()
+        if size > first[path] + SLACK and not path.endswith(BOUNDED)
+    }
+    assert grown == {}
+
+
+async def _waves(cluster: ControlPlane, rights: Path) -> list[Counter[str]]:
+    sizes: list[Counter[str]] = []
+    async with (
+        asyncio.timeout(240),
+        _door(rights) as leader,
+        asyncio.TaskGroup() as group,
+        _door(rights) as other,
+    ):
+        tasks = [group.create_task(leader.run())]
+        await _until(lambda: leader._lease.holder == leader._lease.identity)
+        tasks.append(group.create_task(other.run()))
+        for wave in range(WAVES):
+            await asyncio.to_thread(_wave, cluster, wave)
+            for door in (leader, other):
+                await _until(lambda door=door: len(door._mirror.pods) == 0)
+            await _until(lambda: len(leader._mirror.changes) == 0)
+            await _until(lambda: len(leader._recorder._deliveries) == 0)
+            sizes.append(census(leader, "leader") + census(other, "other"))
+        for task in tasks:
+            task.cancel()
+    return sizes
+
+
+def _wave(cluster: ControlPlane, wave: int) -> None:
+    """Pods of many shapes are created, bound and deleted; some wait until they are deleted."""
+    placed = [
+        pod(f"wave-{wave}-{number}", f"{10 + (wave * 7 + number) % 90}m", labels={"n": str(number)})
+        for number in range(PLACEABLE)
+    ]
+    never = many(UNPLACEABLE, f"never-{wave}", cpu="9999")
+    cluster.create_pods([*placed, *never])
+    wait_bound(cluster, names(placed))
+    cluster.api.delete("/api/v1/namespaces/default/pods", gracePeriodSeconds=0)
+
+
+@asynccontextmanager
+async def _door(rights: Path) -> AsyncIterator[running._Door]:
+    state = State()
+    policies = {"afflux": [Weighted(make_policy("cpu-memory", {}, "test"), 1)]}
+    optimising = Optimising(state, find_strategy("flow", "test"), constraints(), policies)
+    connection = read_kubeconfig(str(rights))
+    async with Api(connection, connections=96) as api, Api(connection, connections=2) as lease_api:
+        yield running._Door(api, lease_api, Cycle(state, optimising), OPTIONS)
+
+
+async def _until(happened: Callable[[], bool]) -> None:
+    while not happened():
+        await asyncio.sleep(0.02)
+
+
+# --- Looking into it
+
+
+def census(root: object, name: str) -> Counter[str]:
+    """How much is in every container that can be reached from here, by the way to it."""
+    sizes: Counter[str] = Counter()
+    seen: set[int] = set()
+    waiting: list[tuple[str, object]] = [(name, root)]
+    while waiting:
+        path, thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.ndarray):
+            sizes[path] += thing.size
+        elif isinstance(thing, dict | list | tuple | set | frozenset | deque):
+            sizes[path] += len(thing)
+            inside = thing.values() if isinstance(thing, dict) else thing
+            waiting += [(f"{path}[]", each) for each in inside]
+        elif type(thing).__module__.startswith("afflux."):
+            waiting += [(f"{path}.{field}", value) for field, value in _fields(thing)]
+    return sizes
+
+
+def _fields(thing: object) -> Iterator[tuple[str, Any]]:
+    if type(thing).__module__ == "afflux.kube.objects":
+        return
+    yield from getattr(thing, "__dict__", {}).items()
+    for kind in type(thing).__mro__:
+        for field in getattr(kind, "__slots__", ()):
+            if hasattr(thing, field):
+                yield field, getattr(thing, field)

@@ -1,0 +1,72 @@
+"""Volumes are promised or made before a pod is bound: those writes fail too."""
+
+from bursts import Burst, create_nodes, pod
+from injecting import Answer, Call, Proxy, Swallow, binds
+from scheduler import Schedulers
+from testbed import ControlPlane, Manifest, verdict
+
+NODES = 8
+PODS = 32
+
+
+def test_writes_to_claims_fail_and_the_process_is_killed(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
+    create_nodes(cluster, NODES)
+    cluster.api.create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        {
+            "metadata": {"name": "disk"},
+            "provisioner": "testbed.afflux.dev/disk",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    )
+    # Every second pod has two.
+    claims = {f"writer-{n:02d}": [f"c-{n}-{k}" for k in range(1 + n % 2)] for n in range(PODS)}
+    cluster.api.each(
+        lambda name: create_claim(cluster, name), [each for of in claims.values() for each in of]
+    )
+    with Proxy(cluster) as proxy:
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, leaderElection={"leaderElect": False})
+        faults = [
+            Answer(409, "Conflict"),
+            Answer(500, "InternalError"),
+            Swallow(done=True),
+            Swallow(done=False),
+        ]
+        rules = [proxy.inject(fault, patches_of_claims, share=0.1) for fault in faults]
+        proxy.inject(Swallow(done=True), binds, share=0.2)
+        burst = Burst(cluster, [writer(name, each) for name, each in claims.items()])
+        burst.wait_bound(PODS // 4)
+        afflux.kill()
+        afflux.start()
+        burst.wait_all()
+        assert sum(rule.hits for rule in rules) > 3
+        cluster.wait_until(lambda: all(runs(each) for each in cluster.pods()), "all to run")
+        verdict.assert_sound(cluster, burst.names)
+        afflux.assert_well()
+
+
+def patches_of_claims(call: Call) -> bool:
+    return call.method == "PATCH" and "/persistentvolumeclaims/" in call.path
+
+
+def create_claim(cluster: ControlPlane, name: str) -> None:
+    spec = {
+        "storageClassName": "disk",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    cluster.api.create(path, {"metadata": {"name": name}, "spec": spec})
+
+
+def writer(name: str, claims: list[str]) -> Manifest:
+    """A pod that cannot run before it has its disks, on a machine that reaches them."""
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    return pod(name, volumes=volumes)
+
+
+def runs(pod: Manifest) -> bool:
+    return pod["status"]["phase"] == "Running"
