@@ -101,6 +101,10 @@ class Mirror:
         if self._refused.pop(name, None) is not None:
             self.changes.put(("pod", name))
 
+    def is_refused(self, name: str) -> bool:
+        """Whether this pod waits because a binding was refused, and for no other reason."""
+        return name in self._refused
+
     def refusals(self, name: str) -> int:
         """How often in a row the binding of this pod was refused."""
         return self._refusals.get(name, 0)

@@ -61,7 +61,7 @@ class Reporting:
         machines = len(self._mirror.nodes)
         for task, why in held:
             # A refused binding is about one node only.
-            general = machines and not self._mirror.refusals(task.name)
+            general = machines and not self._mirror.is_refused(task.name)
             self._tell(self._wait_of(task), reason.everywhere(machines, why) if general else why)
 
     def decided(self, seconds: float, reasons: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class Reporting:
             return "unschedulable" if wait.said else "active"
         if pod.spec.scheduling_gates:
             return "gated"
-        if self._mirror.refusals(wait.task.name):
+        if self._mirror.is_refused(wait.task.name):
             return "backoff"
         return "unschedulable" if claimed_group(pod) is None else "incomplete"
 
@@ -156,7 +156,7 @@ class Reporting:
             return
         wait.said = why
         self._recorder.failed(_ref(pod), why, scheduler_of(pod))
-        refused = self._mirror.refusals(wait.task.name) > 0
+        refused = self._mirror.is_refused(wait.task.name)
         self._conditions.write(
             _ref(pod),
             scheduler_error(why) if refused else unschedulable(why),
