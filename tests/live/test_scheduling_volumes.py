@@ -141,11 +141,30 @@ def test_two_pods_get_two_volumes_that_were_made_by_hand(cluster: ControlPlane) 
     assert volumes == {"disk-a", "disk-b"}
     for name in lucky:
         runs(cluster, name)
-    waits(cluster, unlucky, "5 node(s) didn't find available persistent volumes to bind")
+    words = "0/5 nodes are available: 5 node(s) didn't find available persistent volumes to bind."
+    assert waits(cluster, unlucky, words)["reason"] == "Unschedulable"
     # A third one is used as soon as it is there.
     create(cluster, volume("disk-c", "local", terms=at(HOSTNAME, nodes[0])))
     assert placed(cluster, unlucky) == {unlucky: nodes[0]}
     runs(cluster, unlucky)
+
+
+def test_pods_that_all_want_the_same_volume_first_get_one_each_without_delay(
+    cluster: ControlPlane, afflux: Scheduler
+) -> None:
+    # Each machine is a little busier than the one before: everybody wants to go to the first.
+    nodes = cluster.create_nodes(8)
+    create(cluster, storage_class("local", BY_HAND))
+    for number, node in enumerate(nodes):
+        create(cluster, volume(f"disk-{number}", "local", terms=at(HOSTNAME, node)))
+        busy = str(1 + 3 * number)
+        create(cluster, pod(f"busy-{number}", scheduler="another", cpu=busy, nodeName=node))
+    names = [f"p{number}" for number in range(len(nodes))]
+    create(cluster, *(claim(name, "local") for name in names))
+    cluster.create_pods([pod(name, cpu="10m", volumes=mounting(name)) for name in names])
+    assert set(placed(cluster, *names).values()) == set(nodes)
+    # Being overtaken by one of their own is no error, for which they would have to wait.
+    assert afflux.metric("scheduler_schedule_attempts_total", 'result="error"') == 0
 
 
 def test_one_pod_with_two_volumes_goes_where_it_finds_both(cluster: ControlPlane) -> None:

@@ -47,7 +47,7 @@ class Preparing(Protocol):
         ...
 
     async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
-        """Do it; why it is impossible, None if it is done."""
+        """Do it; why it is impossible, None if it is done; empty if others were faster."""
         ...
 
 
@@ -163,8 +163,10 @@ class Binding:
         why = await self._preparing.prepare(pod, placement)
         if why is None:
             await self._bind(placement, _Hand(free=False))
-        else:
+        elif why:
             self._refused(placement, why, monotonic() - began)
+        else:
+            self._mirror.unplaced(placement)
 
     async def _bind(self, placement: Placement, hand: _Hand) -> None:
         """One placement, until its outcome is known."""

@@ -19,6 +19,9 @@ from afflux.model.placement import Placement
 
 Choices = tuple[Choice, ...]
 
+# Of so many pods that found no volumes we remember it.
+_MOST_REMEMBERED = 10_000
+
 
 class Preparing:
     """What kube-scheduler does before it binds a pod with claims."""
@@ -28,20 +31,28 @@ class Preparing:
         self._mirror = mirror
         self._disks = mirror.disks
         self._timeout_seconds = timeout_seconds
+        # How often pods were given volumes; and how often when a pod last found none left.
+        self._given = 0
+        self._given_when_lost: dict[str, int] = {}
 
     def concerns(self, pod: objects.Pod) -> bool:
         """Whether the pod has claims."""
         return bool(pod.spec.volumes) and bool(pod_references(pod))
 
     async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
-        """Have every claim of the pod bound; why that is impossible, None if it is done."""
+        """Have every claim of the pod bound; why that is impossible, None if it is done.
+
+        Empty if node or volumes have gone since this was decided: then it is decided anew.
+        """
         node = self._mirror.nodes.get(placement.machine)
         if node is None:
-            return f"node {placement.machine} is gone"
+            return ""
         labels = node.metadata.labels or {}
         choices = self._disks.choose(pod, placement.machine, labels)
         if isinstance(choices, Blocked):
-            return choices.reason
+            return "" if self._lost_to_others(placement.task.id) else choices.reason
+        self._given += 1
+        self._given_when_lost.pop(placement.task.id, None)
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._write(choices) or await self._bound(choices, labels)
@@ -49,6 +60,19 @@ class Preparing:
             return f"its volumes were not bound within {self._timeout_seconds:g} s"
         finally:
             self._disks.forget(choices)
+
+    def _lost_to_others(self, task_id: str) -> bool:
+        """Whether volumes were given away since this pod last found none.
+
+        Pods that are decided together may be sent to the same few volumes. Each time one of them
+        gets some, so that the others can be decided about at once and in the end have theirs.
+        """
+        before = self._given_when_lost.get(task_id, -1)
+        if len(self._given_when_lost) > _MOST_REMEMBERED:
+            # Most of them were deleted meanwhile; the others are decided about once more.
+            self._given_when_lost.clear()
+        self._given_when_lost[task_id] = self._given
+        return self._given > before
 
     async def _write(self, choices: Choices) -> str | None:
         """Say what was chosen; why that failed, None if it did not."""
