@@ -21,7 +21,7 @@ from live_manifests import (
     toleration,
     with_ports,
 )
-from looking import count, create, delete, node_of, placed, set_status, waits
+from looking import count, create, delete, events_of, node_of, placed, set_status, waits
 from scheduler import Scheduler
 from sharing import emptied, shared
 from testbed import ControlPlane, Manifest, verdict
@@ -313,6 +313,7 @@ def test_a_gated_pod_waits_and_is_placed_as_soon_as_its_gates_are_gone(
     assert waits(cluster, "gated")["reason"] == "SchedulingGated"
     cluster.api.patch(path, {"spec": {"schedulingGates": None}})
     placed(cluster, "gated")
+    assert events_of(cluster, "gated", "FailedScheduling") == []
 
 
 # --- Images

@@ -129,6 +129,20 @@ def test_the_leader_is_seen_in_its_lease(control_plane: ControlPlane, afflux: Sc
     )
 
 
+def test_a_lease_that_somebody_deleted_is_made_again(
+    cluster: ControlPlane, afflux: Scheduler
+) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    cluster.api.delete(f"{path}/{LEASE}")
+    cluster.wait_until(
+        lambda: LEASE in {each["metadata"]["name"] for each in cluster.api.list(path)}, "the lease"
+    )
+    cluster.create_nodes(1)
+    create(cluster, pod("after"))
+    placed(cluster, "after")
+    afflux.assert_well()
+
+
 # --- Rest
 
 
