@@ -1,7 +1,7 @@
 """Back to an empty cluster, in the order in which things hold on to each other."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from testbed.api import Api, ApiError, Manifest
 
@@ -38,16 +38,15 @@ KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node
 PATIENCE_SECONDS = 120.0
 
 
-def delete_everything(api: Api) -> None:
-    """Delete what tests make, and wait until it is gone."""
+def delete_everything(api: Api, keep: Collection[str] = ()) -> None:
+    """Delete what tests make, and wait until it is gone; namespaces to keep stay as they are."""
     # First of all: in a namespace that is going, nobody can make anything new.
-    namespaces = [
-        name for item in api.list(NAMESPACES) if (name := _name(item)) not in KEPT_NAMESPACES
-    ]
+    kept = KEPT_NAMESPACES.union(keep)
+    namespaces = [name for item in api.list(NAMESPACES) if (name := _name(item)) not in kept]
     for name in namespaces:
         _delete(api, f"{NAMESPACES}/{name}")
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while left := _sweep(api):
+    while left := _sweep(api, keep):
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {PATIENCE_SECONDS:g} s there is still {', '.join(left[:9])}")
         time.sleep(0.05)
@@ -55,11 +54,15 @@ def delete_everything(api: Api) -> None:
         _finish(api, namespaces)
 
 
-def _sweep(api: Api) -> list[str]:
+def _sweep(api: Api, keep: Collection[str]) -> list[str]:
     """Delete what is there; what was found."""
     found: list[str] = []
     for path in PATHS:
-        items = [item for item in api.list(path) if not _kept(path, item)]
+        items = [
+            item
+            for item in api.list(path)
+            if not _kept(path, item) and item["metadata"].get("namespace") not in keep
+        ]
         found += [f"{path}/{_name(item)}" for item in items]
         for target in _targets(path, items):
             _delete(api, target)

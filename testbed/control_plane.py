@@ -6,7 +6,7 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -265,9 +265,12 @@ class ControlPlane:
         under = f"/namespaces/{namespace}" if namespace else ""
         return self.api.list(f"/apis/events.k8s.io/v1{under}/events", **selectors)
 
-    def delete_everything(self) -> None:
-        """Back to an empty cluster; what was bound before is not counted any more."""
-        delete_everything(self.api)
+    def delete_everything(self, keep: Collection[str] = ()) -> None:
+        """Back to an empty cluster; what was bound before is not counted any more.
+
+        Namespaces to keep stay as they are, with what is in them.
+        """
+        delete_everything(self.api, keep)
         log = self.components.audit_log
         self.audit_from = log.stat().st_size if log.exists() else 0
 

@@ -60,6 +60,11 @@ def main() -> int:
         print(table(report.SHARES_HEADER, lines), end="\n\n")
     if goals := report.goals(found):
         print(table(report.GOALS_HEADER, report.goal_rows(goals)), end="\n\n")
+    for nodes, p50, p99 in report.idle_delays(found):
+        print(
+            f"{nodes:,} nodes, at a trickle: {report.milliseconds(p50)} ms longer than the null "
+            f"binder, at the 99th percentile {report.milliseconds(p99)} ms"
+        )
     wrong = report.wrong(found)
     print(*wrong, sep="\n", end="\n" if wrong else "")
     if options.plot:

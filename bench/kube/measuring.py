@@ -122,7 +122,7 @@ def _run(
         events=_events(plane),
         imbalance=imbalance(plan, where),
         stolen=busy.stolen(before),
-        complaints=_wrong(plan, plane, where),
+        complaints=[*_ended(blank.scheduler, plane, parts), *_wrong(plan, plane, where)],
     )
 
 
@@ -136,6 +136,13 @@ def _warm_up(driver: Driver, plane: ControlPlane, contestant: Contestant) -> Non
             f"the end of its log:\n{tail(plane.log(contestant.name))}"
         )
     driver.tell("delete", "warm")
+
+
+def _ended(name: str, plane: ControlPlane, parts: dict[str, int]) -> list[str]:
+    """Whether the scheduler gave up in the middle; a process that is no more has no memory."""
+    if _peak_bytes(parts[SCHEDULER]):
+        return []
+    return [f"{name} ended before its work was done; the end of its log:\n{tail(plane.log(name))}"]
 
 
 def _wrong(plan: Plan, plane: ControlPlane, where: dict[str, str]) -> list[str]:

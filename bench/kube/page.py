@@ -17,10 +17,10 @@ from bench.kube.figures import (
     share,
 )
 from bench.kube.report import Goal
+from bench.kube.workloads import TRICKLE
 
 BEGIN = "<!-- Written by `python -m bench.kube --write-docs docs/benchmarks/kube.json`. -->"
 END = "<!-- End of what it writes. -->"
-TRICKLE = "trickle"
 
 _INTRODUCTION = """\
 ## On a real API server
@@ -128,6 +128,12 @@ def _judgement(judged: Sequence[Goal], found: Mapping[Key, Middle]) -> str:
         + (f", not in {_cases(slow, 'of_peer', 'of its speed')}." if slow else "."),
         f"Less CPU was used in {len(judged) - len(dear)} of {len(judged)}"
         + (f", not in {_cases(dear, 'cpu_of_peer', 'of its CPU')}." if dear else "."),
+    ]
+    lines += [
+        f"At a trickle, on {nodes:,} nodes, afflux took {report.milliseconds(p50)} ms longer than "
+        f"the null binder in the median and {report.milliseconds(p99)} ms longer at the 99th "
+        f"percentile; wanted are at most {report.milliseconds(report.IDLE_SECONDS)} in the median."
+        for nodes, p50, p99 in report.idle_delays(found)
     ]
     left = [
         f"{scheduler} {one.pods - (one.placed or 0):,.0f} of {one.pods:,} "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from afflux.sim.report.svg import Area, coordinate, label, path, rule
 from bench.kube.contestants import AFFLUX, NULL, PEER
 from bench.kube.figures import BACKLOG, SCHEDULER, STREAM, Key, Middle
+from bench.kube.workloads import TRICKLE
 
 _WIDTH, _HEIGHT, _GAP, _TOP = 460.0, 190.0, 16.0, 34.0
 _BARS = ((AFFLUX, "ours"), (PEER, "peer"))
@@ -32,7 +33,7 @@ class _Row:
 
 _ROWS = (
     # At a trickle everybody is as fast as the pods come.
-    _Row("pods per second, stream", STREAM, lambda one: one.pods_per_second, "trickle"),
+    _Row("pods per second, stream", STREAM, lambda one: one.pods_per_second, TRICKLE),
     _Row("pods per second, backlog", BACKLOG, lambda one: one.pods_per_second),
     _Row("CPU seconds for 1,000 pods, stream", STREAM, lambda one: one.cpu_of(SCHEDULER)),
 )
@@ -85,7 +86,7 @@ def _workloads(found: Mapping[Key, Middle], row: _Row) -> list[str]:
 def _legend(width: float) -> list[str]:
     parts: list[str] = []
     for place, (name, style) in enumerate((*_BARS, (NULL, "ceiling"))):
-        x = width - 330 + place * 95
+        x = width - 330 + (0, 80, 210)[place]
         shape = _bar(x, 10, 10, 10, style) if style != "ceiling" else rule(x, 15, x + 12, 15, style)
         text = "null binder" if name == NULL else name
         parts += [shape, label(x + 16, 20, text, "s", "start")]

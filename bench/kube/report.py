@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bench.kube.contestants import AFFLUX, CONTESTANTS, NULL, PEER
 from bench.kube.figures import API_SERVER, SCHEDULER, Key, Middle, share
+from bench.kube.workloads import TRICKLE
 
 HEADER = (
     *("nodes", "workload", "mode", "scheduler", "placed", "pods/s", "p50 ms", "p99 ms"),
@@ -24,6 +25,8 @@ processors and memory, in hundredths. null: random valid bindings without any th
 null-events posts events too, as every scheduler does."""
 
 CEILING = 0.9
+# Placing one pod in a quiet cluster may take so much longer than binding it takes anybody.
+IDLE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,20 @@ def goals(found: Mapping[Key, Middle]) -> list[Goal]:
             )
         )
     return judged
+
+
+def idle_delays(found: Mapping[Key, Middle]) -> list[tuple[int, float, float]]:
+    """At a trickle, how many seconds longer than the null binder: nodes, the median, the 99th."""
+    delays: list[tuple[int, float, float]] = []
+    for (nodes, workload, mode, scheduler), ours in found.items():
+        null = found.get((nodes, workload, mode, NULL))
+        if workload != TRICKLE or scheduler != AFFLUX or null is None:
+            continue
+        pairs = [(ours.p50_seconds, null.p50_seconds), (ours.p99_seconds, null.p99_seconds)]
+        known = [one - other for one, other in pairs if one is not None and other is not None]
+        if len(known) == 2:
+            delays.append((nodes, known[0], known[1]))
+    return delays
 
 
 GOALS_HEADER = ("nodes", "workload", "mode", "of peer", "of ceiling", "", "CPU of peer", "")

@@ -17,6 +17,8 @@ GENERATION = "example.com/generation"
 DEDICATED = "example.com/dedicated"
 OLD = "example.com/old"
 
+TRICKLE = "trickle"
+
 # How much of a nearly full cluster is free, and how much of that more than the burst needs.
 FREE = 0.05
 SLACK = 0.05
@@ -230,6 +232,6 @@ WORKLOADS = {
         Workload("mixed", 5_000, mixed, "pods of 25 sizes"),
         Workload("constrained", 5_000, constrained, "pods with node affinity and taints"),
         Workload("burst", 2_000, burst, "a burst on a nearly full cluster", MODES),
-        Workload("trickle", 400, trickle, "20 plain pods a second"),
+        Workload(TRICKLE, 400, trickle, "20 plain pods a second"),
     )
 }

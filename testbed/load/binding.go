@@ -131,7 +131,7 @@ func postSome(
 	}
 }
 
-// lead waits for the lease with the times that schedulers have by default.
+// lead waits for the lease. It is kept for long: a busy machine must not end the work half-way.
 func lead(
 	ctx context.Context, client kubernetes.Interface, name string, work func(context.Context),
 ) {
@@ -142,8 +142,8 @@ func lead(
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: controller},
 		},
-		LeaseDuration: 15 * time.Second,
-		RenewDeadline: 10 * time.Second,
+		LeaseDuration: 60 * time.Second,
+		RenewDeadline: 45 * time.Second,
 		RetryPeriod:   2 * time.Second,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: work,

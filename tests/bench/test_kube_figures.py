@@ -124,6 +124,17 @@ def test_goals_are_judged_beside_the_peer_and_below_the_ceiling():
     assert backlog.of_peer == pytest.approx(0.8)
 
 
+def test_the_delay_of_one_pod_is_what_the_null_binder_did_not_need():
+    trickle = [
+        a_run("afflux", 20, 1.0, workload="trickle", p50_seconds=0.030, p99_seconds=0.09),
+        a_run("null", 20, 0.1, workload="trickle", p50_seconds=0.010, p99_seconds=0.02),
+    ]
+    ((nodes, p50, p99),) = report.idle_delays(middles([*RUNS, *trickle]))
+    assert (nodes, p50, p99) == (1000, pytest.approx(0.02), pytest.approx(0.07))
+    text = page.section("a machine", [*trickle, *RUNS])
+    assert "afflux took 20 ms longer than the null binder in the median and 70 ms longer" in text
+
+
 def test_tables_have_a_cell_for_every_column():
     failed = Run(1000, "mixed", STREAM, "afflux", 100, complaints=["machine x is over capacity"])
     found = middles([*RUNS, failed])

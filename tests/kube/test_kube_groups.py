@@ -154,6 +154,10 @@ def test_members_that_contradict_each_other_all_wait() -> None:
             },
             "PodGroup default/g: spec.schedulingConstraints.topology is not supported yet",
         ),
+        (
+            {"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "all"},
+            "PodGroup default/g: spec.parentCompositePodGroupName is not supported yet",
+        ),
     ],
 )
 def test_a_pod_group_that_cannot_be_followed_holds_its_pods(

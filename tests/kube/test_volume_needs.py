@@ -133,10 +133,10 @@ def test_a_claim_for_one_pod_has_one_user_at_a_time() -> None:
     running = claiming("r", "c", nodeName="n1")
     ended = claiming("r", "c", nodeName="n1", status={"phase": "Succeeded"})
     gated = claiming("g", "c", schedulingGates=[{"name": "x"}])
-    assert blocked(first, alone, volume("v"), running) == words
-    assert blocked(later, alone, volume("v"), first) == words
+    assert against(first, alone, volume("v"), running, a=A) == {"a": {words}}
+    assert against(later, alone, volume("v"), first, a=A) == {"a": {words}}
     for others in ([alone, later], [alone, ended], [alone, gated], [shared, running]):
-        assert isinstance(needs(first, *others, volume("v")), VolumeNeeds)
+        assert against(first, *others, volume("v"), a=A) == {"a": set()}
 
 
 # --- Bound volumes

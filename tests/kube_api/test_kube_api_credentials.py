@@ -10,6 +10,7 @@ import trustme
 from aiohttp import web
 from api_server import (
     AUTHORITY,
+    AUTHORITY_PEM,
     OTHER_AUTHORITY,
     answer,
     client_of,
@@ -79,6 +80,15 @@ def test_unless_that_is_what_was_asked_for(fields: dict[str, Any]) -> None:
     run(test)
 
 
+def test_authorities_may_be_many_with_words_between_them() -> None:
+    async def test() -> None:
+        both = "# für alle\n".encode() + OTHER_AUTHORITY.cert_pem.bytes() + AUTHORITY_PEM
+        async with serving(fine, ca=both) as connection:
+            await ask(connection)
+
+    run(test)
+
+
 def test_an_authority_in_a_file_may_be_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +150,8 @@ def test_a_certificate_and_a_key_that_do_not_belong_together(tmp_path: Path) -> 
     [
         {"ca": b"junk"},
         {"ca": b"\xff"},
+        {"ca": b""},
+        {"ca": b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"},
         {"ca": Path("/nowhere/ca.crt")},
         {"client_certificate": b"junk", "client_key": b"junk"},
     ],

@@ -13,6 +13,8 @@ from api_server import answer, client_of, connection_to, refusal, run, serving, 
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 
+pytestmark = pytest.mark.usefixtures("_each_loop")
+
 
 class Version(msgspec.Struct):
     major: str
@@ -285,7 +287,7 @@ def test_nobody_listens() -> None:
             error = await caught(api, "POST")
             assert isinstance(error, UnreachableError)
             assert not error.sent
-            assert str(error).startswith(f"POST /x: cannot connect to 127.0.0.1:{port}: ")
+            assert str(error) == f"POST /x: cannot connect to 127.0.0.1:{port}: Connection refused"
 
     run(test)
 

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from api_server import answer, client_of, refusal, run, until
+from api_server import answer, client_of, refusal, run, serving, until
 
 from afflux.kube import objects
 from afflux.kube.api import watching
+from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.watching import Collection, UnreadableError, follow
+
+pytestmark = pytest.mark.usefixtures("_each_loop")
 
 PODS = Collection("/api/v1/pods", objects.Pod)
 Manifest = dict[str, Any]
@@ -232,6 +235,29 @@ def test_a_list_that_expires_in_the_middle_is_begun_again_in_one_piece() -> None
     run(test)
 
 
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_list_may_travel_compressed(compressed: bool) -> None:
+    async def test() -> None:
+        offered: list[str] = []
+
+        async def handle(request: web.Request) -> web.Response:
+            offered.append(request.headers["Accept-Encoding"])
+            response = answer(page(10, *(pod(f"p{n}", n) for n in range(2000))))
+            if "gzip" in offered[-1]:
+                response.enable_compression(web.ContentCoding.gzip)
+            return response
+
+        seen = Seen()
+        async with serving(handle, compressed=compressed) as connection, Api(connection) as api:
+            task = asyncio.create_task(follow(api, PODS, seen))
+            await until(lambda: len(seen.now) == 2000)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert offered[0] == ("gzip" if compressed else "identity")
+
+    run(test)
+
+
 def test_an_empty_list() -> None:
     async def test() -> None:
         nothing = {"kind": "PodList", "metadata": {"resourceVersion": "3"}, "items": None}
@@ -373,12 +399,12 @@ def test_a_silent_watch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_watch_is_not_bound_by_the_timeout_of_requests() -> None:
     async def test() -> None:
         async def script(stream: Stream, request: web.Request) -> None:
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(2.5)
             await stream.say(event("ADDED", pod("a", 11)))
             await stream.stay()
 
         server = Server([page(10)], [script])
-        async with followed(server, timeout_seconds=0.4) as seen:
+        async with followed(server, timeout_seconds=2.0) as seen:
             await until(lambda: "a" in seen.now)
             assert seen.errors == []
 
@@ -414,7 +440,19 @@ def test_what_is_gone_is_listed_again(
             assert isinstance(error, ApiError)
             assert error.is_gone
             assert error.message == "too old resource version"
+            assert seen.waits == [0.0]
         assert server.watched_from == ["10", "90"]
+
+    run(test)
+
+
+def test_a_server_that_forgets_everything_at_once_is_not_listed_without_end() -> None:
+    async def test() -> None:
+        server = Server([page(10)], [gone_as_event()])
+        async with followed(server) as seen:
+            await until(lambda: len(seen.waits) == 5)
+            assert seen.waits[0] == 0.0
+            assert all(wait >= 0.1 for wait in seen.waits[1:])
 
     run(test)
 

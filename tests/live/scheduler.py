@@ -211,18 +211,19 @@ class Schedulers:
             each.close()
         self._keeper.close()
 
-    def make(self, kubeconfig: Path | None = None, **sections: Mapping[str, Any]) -> Scheduler:
+    def make(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
         """One that is not started; sections of the configuration are added to the usual ones."""
         directory = self._directory / str(len(self._all))
         directory.mkdir()
         usual: dict[str, Any] = dict(CONFIGURATION)
         for name, section in sections.items():
-            usual[name] = {**usual.get(name, {}), **section}
+            added = isinstance(section, Mapping)
+            usual[name] = {**usual.get(name, {}), **section} if added else section
         made = Scheduler(kubeconfig or self.kubeconfig, directory, usual, self._keeper)
         self._all.append(made)
         return made
 
-    def start(self, kubeconfig: Path | None = None, **sections: Mapping[str, Any]) -> Scheduler:
+    def start(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
         """One that knows the cluster."""
         return self.make(kubeconfig, **sections).start()
 

@@ -45,6 +45,18 @@ def test_only_the_first_filter_that_refuses_is_named(fields, expected: str):
     assert against(state, EVERYTHING) == {"m": (expected,)}
 
 
+def test_machines_that_a_task_does_not_name_are_looked_at_no_further():
+    state = State([machine("m"), machine("n", taints=TAINTED), machine("o", labels={"zone": "a"})])
+    unnamed = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    by_name = Term(names=(Requirement("metadata.name", "In", ("m",)),))
+    asked = shape(cpu=99, affinity=NodeAffinity(required=(by_name,)))
+    assert against(state, asked) == {"m": ("Insufficient cpu",), "n": (unnamed,), "o": (unnamed,)}
+    # A term that names none may match any machine.
+    by_label = Term(labels=(Requirement("zone", "In", ("a",)),))
+    either = shape(affinity=NodeAffinity(required=(by_name, by_label)))
+    assert against(state, either) == {"m": (), "n": ("node(s) had untolerated taint(s)",), "o": ()}
+
+
 def test_every_resource_that_lacks_is_named_pods_first_then_cpu_memory_storage_others():
     state = State([machine("m", pods=0, labels={"zone": "a"})])
     asked = shape(

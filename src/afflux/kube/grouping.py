@@ -226,6 +226,10 @@ def _native_claim(group: str, pod_groups: PodGroups) -> _Claim | None:
         raise _UnclearError(
             f"PodGroup {group}: spec.schedulingConstraints.topology is not supported yet"
         )
+    if found.spec.parent_composite_pod_group_name:
+        raise _UnclearError(
+            f"PodGroup {group}: spec.parentCompositePodGroupName is not supported yet"
+        )
     policy = found.spec.scheduling_policy
     if policy.gang is not None:
         field_name = "spec.schedulingPolicy.gang.minCount"

@@ -300,6 +300,7 @@ class SchedulingConstraints(Fields, frozen=True, gc=False):
 class NativeGroupSpec(Fields, frozen=True, gc=False):
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
+    parent_composite_pod_group_name: str | None = None
 
 
 class NativeGroup(Object, frozen=True, gc=False):

@@ -8,6 +8,7 @@ from afflux.model.resources import PODS
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+NAMES = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 ATTACHMENTS = "node(s) exceed max volume count"
 VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
@@ -38,3 +39,8 @@ def summary(machines: int, counts: Mapping[str, int]) -> str:
         return NO_MACHINES
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     return f"0/{machines} nodes are available: {listed}."
+
+
+def everywhere(machines: int, why: str) -> str:
+    """One sentence for what no machine can help: `0/5 nodes are available: ...`."""
+    return f"0/{machines} nodes are available: {why}."

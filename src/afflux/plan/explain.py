@@ -1,8 +1,8 @@
 """Why a task waits: per machine, and in one sentence.
 
 Each machine is judged alone, as the cluster stands now, in the order in which kube-scheduler asks:
-the first constraint that refuses gives its reason; then host ports; then a reason for each resource
-that lacks; volumes last.
+machines that a task does not name, where it names some; the first constraint that refuses gives its
+reason; then host ports; then a reason for each resource that lacks; volumes last.
 """
 
 from collections.abc import Iterable
@@ -15,6 +15,7 @@ from afflux.model import reason
 from afflux.model.group import Group
 from afflux.model.implied import is_attachment, is_port
 from afflux.model.resources import PODS
+from afflux.model.selectors import Term
 from afflux.model.task import Shape
 from afflux.policies import fit
 from afflux.policies.policy import PoliciesOf
@@ -66,7 +67,19 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
         if not isinstance(policy, VolumePlaces)
     ]
     drivers, binding, zones = _volume_stages(shape, machines)
-    return [*refused, ports, resources, drivers, attachments, binding, zones]
+    named = _named_stage(shape, machines)
+    return [named, *refused, ports, resources, drivers, attachments, binding, zones]
+
+
+def _named_stage(shape: Shape, machines: Machines) -> Stage:
+    """Machines that no term names, if every term names some: nobody looks at those any further."""
+    named = np.zeros(len(machines), bool)
+    for term in shape.affinity.required or ():
+        names = tuple(each for each in term.names if each.operator == "In")
+        if not names:
+            return []
+        named |= machines.matching(Term(names=names))
+    return [(reason.NAMES, ~named)] if shape.affinity.required else []
 
 
 def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stage]:

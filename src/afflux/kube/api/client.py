@@ -35,7 +35,7 @@ class Api:
 
     `qps` and `burst` bound the requests that leave per second; 0 is no bound. At most
     `connections` requests are under way at once; the others queue, and the time they queue is not
-    part of their timeout. Watches do not count.
+    part of their timeout. Watches do not count. Paths are sent as they are given.
     """
 
     def __init__(

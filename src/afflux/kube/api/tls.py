@@ -76,14 +76,17 @@ def _content(pem: Pem | None, what: str, origin: str) -> bytes | None:
 
 def _make(connection: Connection, content: _Content) -> ssl.SSLContext:
     ca, certificate, key = content
+    field = f"{connection.origin}: certificate-authority"
+    # With nothing to load the library would trust the system's authorities: that is for those who
+    # name none, not for an empty file.
+    if ca is not None and b"-----BEGIN" not in ca:
+        raise InputError(f"{field}: no certificate in it; expected certificates in PEM form")
     try:
-        # Without cadata the system's authorities are loaded.
-        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
+        # Between the certificates anything may stand, in any language.
+        text = None if ca is None else ca.decode("ascii", errors="ignore")
+        context = ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:
-        raise InputError(
-            f"{connection.origin}: certificate-authority: {_why(error)}; expected certificates "
-            "in PEM form"
-        ) from None
+        raise InputError(f"{field}: {_why(error)}; expected certificates in PEM form") from None
     # As kubectl: any given certificate is an anchor, and the authorities of many clusters were
     # made without the extensions that the strict mode of newer Pythons asks for.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -3,11 +3,13 @@
 Everything that is particular to the HTTP library is here: its session, its settings, its errors.
 """
 
+import os
 import socket
-from dataclasses import dataclass
+import ssl
 from typing import Any
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -35,8 +37,7 @@ _SOCKET_OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """What is asked of the server; its text is its name in messages."""
 
     method: str
@@ -188,6 +189,10 @@ def cause(error: Exception) -> str:
 
 
 def _reason(error: OSError) -> str:
+    # The system's own words, not those of who called it; except where the number is of another
+    # kind.
+    if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
 
 

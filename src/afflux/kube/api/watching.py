@@ -79,21 +79,27 @@ async def follow(
 ) -> NoReturn:
     """Follow a collection until cancelled.
 
-    `on_error` is told what went wrong and in how many seconds it is tried again: 0 for an object
-    that could not be read and was skipped.
+    `on_error` is told what went wrong and in how many seconds it is tried again: 0 for a list that
+    begins at once, and for an object that could not be read and was skipped.
     """
     tell = on_error or _ignore
     following = _Following(api, collection, sink, tell)
     backoff = Backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
+    was_gone = False
     while True:
         try:
             await following.go_on()
             backoff.reset()
+            was_gone = False
         except (ApiError, UnreachableError) as error:
             if following.has_progressed:
                 backoff.reset()
             asked = error.retry_after_seconds if isinstance(error, ApiError) else None
-            wait_seconds = backoff.wait_seconds(asked)
+            is_gone = isinstance(error, ApiError) and error.is_gone
+            # A version that is gone is no trouble of the server's: the list can come at once.
+            # Unless that one is gone as soon as it is there.
+            wait_seconds = 0.0 if is_gone and not was_gone else backoff.wait_seconds(asked)
+            was_gone = is_gone
             tell(error, wait_seconds)
             await asyncio.sleep(wait_seconds)
 

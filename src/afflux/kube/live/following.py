@@ -81,7 +81,7 @@ def maybe_there(mirror: Mirror) -> list[Optional]:
         Optional(
             "scheduling.k8s.io",
             "podgroups",
-            ("v1", "v1beta1", "v1alpha2", "v1alpha1"),
+            ("v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
             objects.NativeGroup,
             mirror.native_groups,
         ),

@@ -15,6 +15,7 @@ from afflux.kube.live.conditions import Condition, Conditions, scheduler_error, 
 from afflux.kube.live.mirror import Mirror, scheduler_of
 from afflux.kube.live.recording import Recorder
 from afflux.kube.live.references import PodRef
+from afflux.model import reason
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task
@@ -57,8 +58,11 @@ class Reporting:
 
     def held_back(self, held: Iterable[tuple[Task, str]]) -> None:
         """These pods may not even be considered, and why."""
+        machines = len(self._mirror.nodes)
         for task, why in held:
-            self._tell(self._wait_of(task), why)
+            # A refused binding is about one node only.
+            general = machines and not self._mirror.refusals(task.name)
+            self._tell(self._wait_of(task), reason.everywhere(machines, why) if general else why)
 
     def decided(self, seconds: float, reasons: Mapping[str, str]) -> None:
         """A cycle took so long; why those wait, by task id, whom it could not place."""

@@ -5,7 +5,7 @@ Pods are known by the id of their task.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from afflux.kube import objects
 from afflux.kube.volumes.attaching import Attachments, Handle
@@ -19,6 +19,7 @@ from afflux.kube.volumes.choosing import (
 from afflux.kube.volumes.claims import Claim, Reference, is_older, pod_references, read_claim
 from afflux.kube.volumes.needs import IN_USE, Blocked, Owner, VolumeNeeds, find_needs
 from afflux.kube.volumes.supply import Supply, Volume, read_volume
+from afflux.model.places import Places
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -125,7 +126,8 @@ class Storage:
         )
         found = find_needs(owner, references, self.supply)
         if isinstance(found, VolumeNeeds) and self._is_behind(pod, references):
-            return Blocked(IN_USE)
+            # As for kube-scheduler: against every node that nothing else speaks against.
+            return replace(found, places=(*found.places, Places(IN_USE, ())))
         return found
 
     def choose(

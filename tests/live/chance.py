@@ -1,0 +1,266 @@
+"""Random small clusters and pods that try every field that decides where a pod may run."""
+
+import copy
+from random import Random
+
+from live_manifests import (
+    HOSTNAME,
+    ZONE,
+    claim,
+    container,
+    csi,
+    csi_node,
+    expression,
+    host_port,
+    labelled,
+    mounting,
+    pod,
+    storage_class,
+    taint,
+    toleration,
+    volume,
+)
+from testbed import Manifest
+from testbed.nodes import node
+
+GPU = "example.com/gpu"
+# Not that of the testbed's provisioner, whose volumes do not count before they are there.
+DRIVER = "attached.example.com"
+OVERHEAD = "heavy"
+ZONES = ("a", "b", "c")
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+TAINTS = ("dedicated", "drain", "slow")
+TAINT_VALUES = ("", "x", "7")
+ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")  # noqa: S104 - of pods
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+LABELS = {
+    "disk": ("ssd", "hdd"),
+    "size": ("1", "5", "9", "big"),
+    ZONE: ZONES,
+}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class Chance:
+    """Everything follows from the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._claims = 0
+        self.machines = [f"m{index}" for index in range(self._random.randint(4, 7))]
+
+    # --- The cluster
+
+    def cluster(self) -> list[Manifest]:
+        """Machines with their drivers and residents, storage classes and volumes made by hand."""
+        found: list[Manifest] = [node("m0", cpu="4", memory="8Gi", labels={"disk": "ssd"})]
+        for name in self.machines[1:]:
+            found.append(self._machine(name))
+            if self._often(0.5):
+                found.append(csi_node(name, self._random.randint(0, 2), DRIVER))
+        for name in self.machines[1:]:
+            found += [self._resident(f"{name}-{index}", name) for index in range(2)]
+        found += [storage_class("disk"), storage_class("by-hand", "kubernetes.io/no-provisioner")]
+        topology = {"key": ZONE, "values": [self._random.choice(ZONES)]}
+        found.append(
+            storage_class("zonal", allowedTopologies=[{"matchLabelExpressions": [topology]}])
+        )
+        for index in range(3):
+            here = labelled(expression(HOSTNAME, "In", self._random.choice(self.machines)))
+            size = self._random.choice(("1Gi", "5Gi"))
+            found.append(volume(f"local-{index}", "by-hand", size=size, terms=[here]))
+        return found
+
+    def _machine(self, name: str) -> Manifest:
+        pick = self._random.choice
+        resources = {GPU: pick(("1", "2"))} if self._often(0.4) else {}
+        if self._often(0.3):
+            resources["hugepages-2Mi"] = "64Mi"
+        keys = [key for key in TAINTS if self._often(0.2)]
+        found = node(
+            name,
+            cpu=pick(("1", "2", "4")),
+            memory=pick(("1Gi", "4Gi", "8Gi")),
+            pods=pick((2, 4, 110)),
+            resources=resources,
+            labels={key: pick(values) for key, values in LABELS.items() if self._often(0.8)},
+            taints=[taint(key, pick(EFFECTS), pick(TAINT_VALUES)) for key in keys],
+        )
+        if self._often(0.1):
+            found["spec"]["unschedulable"] = True
+        return found
+
+    def _resident(self, name: str, machine: str) -> Manifest:
+        """A pod that another scheduler has put there."""
+        spec: Manifest = {"containers": [self._container("main")]}
+        if self._often(0.3):
+            spec["containers"][0]["ports"] = self._ports()
+        return pod(name, scheduler="another", nodeName=machine, **spec)
+
+    def last(self) -> list[Manifest]:
+        """The last object of each kind, and a pod that needs them all.
+
+        Kinds are watched one by one: who places this pod has seen everything that came before.
+        """
+        name = "last"
+        self.machines.append(name)
+        here = labelled(expression(HOSTNAME, "In", name))
+        return [
+            storage_class(name, "kubernetes.io/no-provisioner"),
+            volume(name, name, terms=[here]),
+            claim(name, name),
+            node(name, cpu="200m", memory="1Gi"),
+            pod(name, volumes=mounting(name)),
+        ]
+
+    # --- A pod that waits
+
+    def pod_spec(self) -> tuple[Manifest, list[Manifest]]:
+        """The spec of a pod, and claims and volumes that are made for it."""
+        spec: Manifest = {"containers": [self._container("main")]}
+        made: list[Manifest] = []
+        if self._often(0.2):
+            spec["containers"].append(self._container("second"))
+        if self._often(0.3):
+            spec["initContainers"] = [
+                self._container(f"init-{index}", sidecar=self._often(0.5)) for index in range(2)
+            ]
+        if self._often(0.15):
+            spec["runtimeClassName"] = OVERHEAD
+        if self._often(0.1) and "runtimeClassName" not in spec:
+            spec["resources"] = {"requests": {"cpu": "8" if self._often(0.3) else "3500m"}}
+        if self._often(0.2):
+            key = self._random.choice(tuple(LABELS))
+            spec["nodeSelector"] = {key: self._random.choice(LABELS[key])}
+        if self._often(0.35):
+            spec["affinity"] = {"nodeAffinity": self._affinity()}
+        spec["tolerations"] = [self._toleration() for _ in range(3) if self._often(0.3)]
+        if self._often(0.3):
+            spec["containers"][0]["ports"] = self._ports()
+        if self._often(0.1):
+            spec["hostNetwork"] = True
+        if self._often(0.35):
+            spec["volumes"] = mounting(*self._claim(made))
+        return spec, made
+
+    def _container(self, name: str, *, sidecar: bool = False) -> Manifest:
+        pick = self._random.choice
+        asked = {"cpu": pick(("100m", "250m", "500m", "1", "1500m"))} if self._often(0.9) else {}
+        if self._often(0.6):
+            asked["memory"] = pick(("100Mi", "500Mi", "1Gi", "3Gi"))
+        if self._often(0.1):
+            asked["ephemeral-storage"] = pick(("1Gi", "2Ti"))
+        if self._often(0.15):
+            asked[GPU] = pick(("1", "2"))
+        if self._often(0.1) and asked.keys() & {"cpu", "memory"}:
+            asked["hugepages-2Mi"] = pick(("2Mi", "64Mi"))
+        found = container(asked, name)
+        if sidecar:
+            found["restartPolicy"] = "Always"
+        return found
+
+    def _ports(self) -> list[Manifest]:
+        """One or two, never the same twice."""
+        found: dict[tuple[int, str], Manifest] = {}
+        for _ in range(self._random.randint(1, 2)):
+            number, protocol = (
+                self._random.choice((8080, 8081)),
+                self._random.choice(("TCP", "UDP")),
+            )
+            found[number, protocol] = host_port(number, protocol, self._random.choice(ADDRESSES))
+        return list(found.values())
+
+    def _affinity(self) -> Manifest:
+        found: Manifest = {}
+        if self._often(0.8):
+            terms = [self._term() for _ in range(self._random.randint(1, 2))]
+            found[REQUIRED] = {"nodeSelectorTerms": terms}
+        if self._often(0.4):
+            found[PREFERRED] = [
+                {"weight": self._random.randint(1, 100), "preference": self._term()}
+            ]
+        return found
+
+    def _term(self) -> Manifest:
+        found: Manifest = {}
+        if self._often(0.3):
+            operator = self._random.choice(("In", "NotIn"))
+            name = self._random.choice((*self.machines, "nobody"))
+            found["matchFields"] = [expression("metadata.name", operator, name)]
+        if not found or self._often(0.7):
+            found["matchExpressions"] = [
+                self._expression() for _ in range(self._random.randint(1, 2))
+            ]
+        return found
+
+    def _expression(self) -> Manifest:
+        key, operator = self._random.choice(tuple(LABELS)), self._random.choice(OPERATORS)
+        match operator:
+            case "Exists" | "DoesNotExist":
+                return expression(key, operator)
+            case "Gt" | "Lt":
+                return expression("size", operator, str(self._random.randint(0, 9)))
+            case _:
+                values = self._random.sample(LABELS[key], self._random.randint(1, 2))
+                return expression(key, operator, *values)
+
+    def _toleration(self) -> Manifest:
+        pick = self._random.choice
+        effect = pick(("", *EFFECTS))
+        fields = {"effect": effect} if effect else {}
+        if self._often(0.1):
+            return toleration("", **fields)
+        key = pick((*TAINTS, "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"))
+        if self._often(0.4):
+            return toleration(key, **fields)
+        return toleration(key, "Equal", value=pick(TAINT_VALUES), **fields)
+
+    def _claim(self, made: list[Manifest]) -> list[str]:
+        """One or two claims: bound by hand, or to be bound when a machine is chosen."""
+        names: list[str] = []
+        for _ in range(self._random.randint(1, 2)):
+            self._claims += 1
+            name = f"claim-{self._claims}"
+            names.append(name)
+            kind = self._random.choice(("bound", "attached", "zoned", "disk", "by-hand", "zonal"))
+            if kind in {"disk", "by-hand", "zonal"}:
+                made.append(claim(name, kind, size=self._random.choice(("1Gi", "3Gi"))))
+                continue
+            zones = self._random.sample(ZONES, 2)
+            terms = [labelled(expression(ZONE, "In", *zones))]
+            if kind == "attached":
+                made.append(volume(name, for_claim=name, csi=csi(name, DRIVER)))
+            elif kind == "zoned":
+                share = {"nfs": {"server": "s", "path": "/"}}
+                made.append(volume(name, for_claim=name, labels={ZONE: "__".join(zones)}, **share))
+            else:
+                made.append(volume(name, for_claim=name, terms=terms))
+            made.append(claim(name, volumeName=name))
+        return names
+
+    def _often(self, share: float) -> bool:
+        return self._random.random() < share
+
+
+def runtime_class() -> Manifest:
+    """Pods of this class use more than their containers do."""
+    return {
+        "kind": "RuntimeClass",
+        "metadata": {"name": OVERHEAD},
+        "handler": OVERHEAD,
+        "overhead": {"podFixed": {"cpu": "500m", "memory": "100Mi"}},
+    }
+
+
+def pinned(spec: Manifest, machine: str) -> Manifest:
+    """The same pod, but only for this machine: whatever else it requires holds as well."""
+    found = copy.deepcopy(spec)
+    affinity = found.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    terms = affinity.setdefault(REQUIRED, {"nodeSelectorTerms": [{}]})["nodeSelectorTerms"]
+    if affinity[REQUIRED]["nodeSelectorTerms"] != [{}]:
+        # An empty term matches nothing, and must not begin to.
+        terms[:] = [term for term in terms if term]
+    for term in terms:
+        term.setdefault("matchFields", []).append(expression("metadata.name", "In", machine))
+    return found

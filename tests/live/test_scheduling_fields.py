@@ -1,0 +1,309 @@
+"""Every field that decides where a pod may run on resources and nodes, one promise at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chance import OVERHEAD, runtime_class
+from live_manifests import (
+    HOSTNAME,
+    IMAGE,
+    container,
+    expression,
+    host_port,
+    labelled,
+    named,
+    on,
+    pod,
+    preferred,
+    required,
+    taint,
+    toleration,
+    with_ports,
+)
+from looking import count, create, delete, node_of, placed, set_status, waits
+from scheduler import Scheduler
+from sharing import emptied, shared
+from testbed import ControlPlane, Manifest, verdict
+
+GPU = "example.com/gpu"
+
+
+@pytest.fixture(scope="module")
+def afflux(
+    control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scheduler]:
+    with shared(control_plane, rights, tmp_path_factory.mktemp("fields")) as process:
+        yield process
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
+    return emptied(control_plane, afflux)
+
+
+def fit_one_by_one(cluster: ControlPlane, spec: Manifest, fitting: int, words: str) -> None:
+    """So many pods of this spec find room; the next one does not, for this reason."""
+    names = [f"p{index}" for index in range(fitting)]
+    create(cluster, *(pod(name, **spec) for name in names))
+    placed(cluster, *names)
+    create(cluster, pod("one-more", **spec))
+    waits(cluster, "one-more", words)
+    verdict.assert_sound(cluster, [f"default/{name}" for name in names])
+
+
+# --- Requests
+
+
+def test_a_machine_is_filled_to_its_allocatable_and_no_further(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    fit_one_by_one(cluster, {"cpu": "250m"}, 4, "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_allocatable_counts_and_not_capacity(cluster: ControlPlane) -> None:
+    (node,) = cluster.create_nodes(1, cpu="4")
+    set_status(cluster, node, allocatable={"cpu": "1"})
+    create(cluster, pod("large", cpu="1500m"))
+    waits(cluster, "large", "1 Insufficient cpu")
+
+
+def test_memory_is_counted(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, memory="1Gi")
+    spec = {"containers": [container({"memory": "512Mi"})]}
+    fit_one_by_one(cluster, spec, 2, "1 Insufficient memory")
+
+
+def test_an_init_container_needs_its_room_before_the_others_do(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    spec = {
+        "containers": [container({"cpu": "100m"})],
+        "initContainers": [container({"cpu": "600m"}, "first"), container({"cpu": "1"}, "second")],
+    }
+    fit_one_by_one(cluster, spec, 1, "1 Insufficient cpu")
+
+
+def test_a_sidecar_needs_its_room_beside_the_others(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    spec = {
+        "containers": [container({"cpu": "300m"})],
+        "initContainers": [container({"cpu": "200m"}, "side", restartPolicy="Always")],
+    }
+    fit_one_by_one(cluster, spec, 2, "1 Insufficient cpu")
+
+
+def test_the_overhead_of_a_runtime_class_is_counted(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    create(cluster, runtime_class())  # half a processor more
+    try:
+        fit_one_by_one(
+            cluster, {"cpu": "400m", "runtimeClassName": OVERHEAD}, 1, "Insufficient cpu"
+        )
+    finally:
+        delete(cluster, "RuntimeClass", OVERHEAD)
+
+
+def test_requests_of_the_pod_as_a_whole_are_counted(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    spec = {"cpu": "100m", "resources": {"requests": {"cpu": "500m"}}}
+    fit_one_by_one(cluster, spec, 2, "1 Insufficient cpu")
+
+
+def test_extended_resources_are_counted(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1)
+    (equipped,) = cluster.create_nodes(1, resources={GPU: "2"}, prefix="equipped")
+    spec = {"containers": [container({"cpu": "100m", GPU: "1"})]}
+    fit_one_by_one(cluster, spec, 2, f"0/2 nodes are available: 2 Insufficient {GPU}.")
+    assert node_of(cluster, "p0") == equipped
+
+
+def test_no_machine_takes_more_pods_than_it_says(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, pods=3)
+    spec = {"containers": [{"name": "main", "image": IMAGE}]}
+    fit_one_by_one(cluster, spec, 3, "0/1 nodes are available: 1 Too many pods.")
+
+
+def test_a_pod_that_names_its_node_is_counted_and_not_touched(cluster: ControlPlane) -> None:
+    (node,) = cluster.create_nodes(1, cpu="1")
+    create(cluster, pod("direct", cpu="800m", nodeName=node), pod("next", cpu="300m"))
+    waits(cluster, "next", "1 Insufficient cpu")
+    assert [binding.pod for binding in verdict.bindings(cluster)] == []
+
+
+# --- Labels and names
+
+
+def test_a_node_selector_is_obeyed(cluster: ControlPlane) -> None:
+    cluster.create_nodes(3)
+    (chosen,) = cluster.create_nodes(1, labels={"disk": "ssd"}, prefix="fast")
+    create(cluster, pod("picky", nodeSelector={"disk": "ssd"}))
+    create(cluster, pod("pickier", nodeSelector={"disk": "ssd", "team": "blue"}))
+    assert placed(cluster, "picky") == {"picky": chosen}
+    waits(cluster, "pickier", "4 node(s) didn't match Pod's node affinity/selector")
+
+
+OPERATORS = {
+    "In": (expression("size", "In", "5", "7"), {"five"}),
+    "NotIn": (expression("size", "NotIn", "5", "9"), {"big", "none"}),
+    "Exists": (expression("size", "Exists"), {"five", "nine", "big"}),
+    "DoesNotExist": (expression("size", "DoesNotExist"), {"none"}),
+    "Gt": (expression("size", "Gt", "5"), {"nine"}),
+    "Lt": (expression("size", "Lt", "9"), {"five"}),
+}
+
+
+@pytest.fixture(scope="module")
+def sizes(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
+    """Machines of several sizes; one has none, and one a size that is no number."""
+    plane = emptied(control_plane, afflux)
+    for name, labels in {
+        "five": {"size": "5"},
+        "nine": {"size": "9"},
+        "big": {"size": "big"},
+        "none": {},
+    }.items():
+        plane.create_nodes(1, labels=labels, prefix=name)
+    return plane
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_required_affinity_knows_every_operator(sizes: ControlPlane, operator: str) -> None:
+    stated, allowed = OPERATORS[operator]
+    # As many as there are machines, each too large for two to share one: all that are allowed,
+    # and no other, get one.
+    names = [f"{operator.lower()}-{index}" for index in range(4)]
+    spec = {"cpu": "20", "affinity": required(labelled(stated))}
+    create(sizes, *(pod(name, **spec) for name in names))
+    sizes.wait_until(
+        lambda: sum(bool(node_of(sizes, name)) for name in names) == len(allowed), operator
+    )
+    found = {node_of(sizes, name) for name in names} - {None}
+    assert {name.rpartition("-")[0] for name in found if name} == allowed
+    for name in names:
+        if node_of(sizes, name) is None:
+            waits(sizes, name, "nodes are available")
+    delete(sizes, "Pod", *names)
+
+
+def test_affinity_by_name_leads_to_one_machine_or_away_from_it(cluster: ControlPlane) -> None:
+    one, two = cluster.create_nodes(2)
+    create(cluster, pod("there", affinity=on(two)))
+    create(cluster, pod("not-there", affinity=required(named("NotIn", two))))
+    assert placed(cluster, "there", "not-there") == {"there": two, "not-there": one}
+
+
+def test_one_term_is_enough_but_it_has_to_hold_as_a_whole(cluster: ControlPlane) -> None:
+    cluster.create_nodes(2, labels={"disk": "ssd"})
+    (right,) = cluster.create_nodes(1, labels={"disk": "ssd", "team": "blue"}, prefix="right")
+    both = labelled(expression("disk", "In", "ssd"), expression("team", "In", "blue"))
+    create(cluster, pod("either", affinity=required(labelled(expression("gold", "Exists")), both)))
+    assert placed(cluster, "either") == {"either": right}
+
+
+def test_preferred_affinity_is_followed_while_there_is_room(cluster: ControlPlane) -> None:
+    labels = {"best": {"disk": "ssd", "team": "blue"}, "better": {"disk": "ssd"}, "worst": {}}
+    for name, its in labels.items():
+        cluster.create_nodes(1, pods=1, labels=its, prefix=name)
+    wish = preferred(
+        (20, labelled(expression("disk", "In", "ssd"))),
+        (50, labelled(expression("team", "Exists"))),
+    )
+    for name in labels:
+        create(cluster, pod(name, cpu="1", affinity=wish))
+        assert placed(cluster, name) == {name: f"{name}-0000"}
+
+
+# --- Taints
+
+
+def test_taints_keep_pods_away_that_do_not_tolerate_them(cluster: ControlPlane) -> None:
+    (hard,) = cluster.create_nodes(1, taints=[taint("a", "NoSchedule", "1")], prefix="hard")
+    (harder,) = cluster.create_nodes(1, taints=[taint("b", "NoExecute")], prefix="harder")
+    create(cluster, pod("plain"))
+    waits(cluster, "plain", "0/2 nodes are available: 2 node(s) had untolerated taint(s).")
+    create(cluster, pod("wrong", tolerations=[toleration("a", "Equal", value="2")]))
+    waits(cluster, "wrong", "2 node(s) had untolerated taint(s)")
+    create(cluster, pod("equal", tolerations=[toleration("a", "Equal", value="1")]))
+    create(cluster, pod("exists", tolerations=[toleration("b", effect="NoExecute")]))
+    assert placed(cluster, "equal", "exists") == {"equal": hard, "exists": harder}
+
+
+def test_a_soft_taint_is_avoided_while_there_is_another_place(cluster: ControlPlane) -> None:
+    (soft,) = cluster.create_nodes(1, taints=[taint("a", "PreferNoSchedule")], prefix="soft")
+    (plain,) = cluster.create_nodes(1, pods=2, prefix="plain")
+    for name, expected in {"one": plain, "two": plain, "three": soft}.items():
+        create(cluster, pod(name, cpu="1"))
+        assert placed(cluster, name) == {name: expected}
+
+
+# --- Host ports
+
+
+def test_a_host_port_is_given_once_per_machine_protocol_and_address(cluster: ControlPlane) -> None:
+    (node,) = cluster.create_nodes(1)
+    for name, port in {
+        "web": host_port(80),
+        "dns": host_port(80, "UDP"),
+        "local": host_port(81, ip="127.0.0.1"),
+        "other-address": host_port(81, ip="10.0.0.1"),
+    }.items():
+        create(cluster, pod(name, containers=with_ports(port)))
+        assert placed(cluster, name) == {name: node}
+    for name, port in {
+        "second-web": host_port(80),
+        "web-on-one-address": host_port(80, ip="127.0.0.1"),
+        "everywhere": host_port(81),
+    }.items():
+        create(cluster, pod(name, containers=with_ports(port)))
+        waits(cluster, name, "1 node(s) didn't have free ports for the requested pod ports")
+    # When the pod that has it is gone, so is what was in the way.
+    delete(cluster, "Pod", "web")
+    cluster.wait_until(
+        lambda: bool(node_of(cluster, "second-web") or node_of(cluster, "web-on-one-address")),
+        "the port to be given to one of the two",
+    )
+
+
+def test_pods_with_the_same_port_spread_over_the_machines(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(3)
+    names = ["a", "b", "c"]
+    create(cluster, *(pod(name, containers=with_ports(host_port(80))) for name in names))
+    assert count(placed(cluster, *names)) == dict.fromkeys(sorted(nodes), 1)
+
+
+# --- Gates
+
+
+def test_a_gated_pod_waits_and_is_placed_as_soon_as_its_gates_are_gone(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(1)
+    gates = [{"name": "example.com/quota"}, {"name": "example.com/data"}]
+    create(cluster, pod("gated", schedulingGates=gates), pod("free"))
+    placed(cluster, "free")
+    assert waits(cluster, "gated")["reason"] == "SchedulingGated"
+    path = "/api/v1/namespaces/default/pods/gated"
+    cluster.api.patch(path, {"spec": {"schedulingGates": gates[1:]}})
+    create(cluster, pod("free-again"))
+    placed(cluster, "free-again")
+    assert waits(cluster, "gated")["reason"] == "SchedulingGated"
+    cluster.api.patch(path, {"spec": {"schedulingGates": None}})
+    placed(cluster, "gated")
+
+
+# --- Images
+
+
+def test_a_pod_prefers_a_machine_that_has_its_image(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(4)
+    image = "registry.invalid/large:1"
+    for name in nodes[2:]:
+        set_status(cluster, name, images=[{"names": [image], "sizeBytes": 900 << 20}])
+    names = [f"p{index}" for index in range(4)]
+    for name in names:
+        large = container({"cpu": "100m"}) | {"image": image}
+        create(cluster, pod(name, containers=[large]))
+        placed(cluster, name)
+    assert set(placed(cluster, *names).values()) == set(nodes[2:])
+    # It is a preference: a pod that fits elsewhere only goes there.
+    create(cluster, pod("selected", containers=[large], nodeSelector={HOSTNAME: nodes[0]}))
+    assert placed(cluster, "selected") == {"selected": nodes[0]}

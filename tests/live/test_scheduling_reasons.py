@@ -1,0 +1,192 @@
+"""What users are told: why a pod waits, by condition and event, and when it is placed; and that a
+pod with a constraint that afflux does not enforce is never placed as if it had none.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_manifests import HOSTNAME, pod
+from looking import (
+    condition,
+    create,
+    delete,
+    event_of,
+    events_of,
+    node_of,
+    placed,
+    waits,
+)
+from scheduler import Scheduler
+from sharing import emptied, shared
+from testbed import ControlPlane
+
+SELECTING = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}
+NOW = "requiredDuringSchedulingIgnoredDuringExecution"
+WISH = "preferredDuringSchedulingIgnoredDuringExecution"
+SPREAD = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **SELECTING}
+
+NOT_ENFORCED: dict[str, tuple[dict[str, Any], str]] = {
+    "pod affinity": (
+        {"affinity": {"podAffinity": {NOW: [SELECTING]}}},
+        "spec.affinity.podAffinity",
+    ),
+    "preferred pod affinity": (
+        {"affinity": {"podAffinity": {WISH: [{"weight": 1, "podAffinityTerm": SELECTING}]}}},
+        "spec.affinity.podAffinity",
+    ),
+    "pod anti-affinity": (
+        {"affinity": {"podAntiAffinity": {NOW: [SELECTING]}}},
+        "spec.affinity.podAntiAffinity",
+    ),
+    "spread": ({"topologySpreadConstraints": [SPREAD]}, "spec.topologySpreadConstraints"),
+    "resource claims": (
+        {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+        "spec.resourceClaims",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def afflux(
+    control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scheduler]:
+    with shared(control_plane, rights, tmp_path_factory.mktemp("reasons")) as process:
+        yield process
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
+    return emptied(control_plane, afflux)
+
+
+# --- Constraints that are not enforced
+
+
+def test_a_pod_with_a_constraint_that_is_not_enforced_waits_and_says_which(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(3)
+    names = [f"p{number}" for number in range(len(NOT_ENFORCED))]
+    for name, (spec, _) in zip(names, NOT_ENFORCED.values(), strict=True):
+        create(cluster, pod(name, labels={"app": "web"}, **spec))
+    for name, (_, field) in zip(names, NOT_ENFORCED.values(), strict=True):
+        words = f"0/3 nodes are available: {field} is not supported yet."
+        assert waits(cluster, name, words)["reason"] == "Unschedulable"
+        assert event_of(cluster, name, "FailedScheduling")["note"] == words
+    # They had their chance: others are placed after them.
+    create(cluster, pod("plain"))
+    placed(cluster, "plain")
+    assert [node_of(cluster, name) for name in names] == [None] * len(names)
+
+
+def test_a_pod_that_a_running_pod_keeps_away_waits_until_that_one_is_gone(
+    cluster: ControlPlane,
+) -> None:
+    nodes = cluster.create_nodes(2)
+    repelling = {"affinity": {"podAntiAffinity": {NOW: [SELECTING]}}}
+    create(cluster, pod("loner", scheduler="another", nodeName=nodes[0], **repelling))
+    create(cluster, pod("web", labels={"app": "web"}), pod("batch", labels={"app": "batch"}))
+    placed(cluster, "batch")
+    waits(cluster, "web", "spec.affinity.podAntiAffinity of running pod default/loner")
+    delete(cluster, "Pod", "loner")
+    placed(cluster, "web")
+
+
+# --- Conditions and events
+
+
+def test_a_pod_that_waits_has_the_condition_that_autoscalers_look_for(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(2, cpu="1")
+    create(cluster, pod("large", cpu="2"))
+    found = waits(cluster, "large", "0/2 nodes are available")
+    assert isinstance(found.pop("lastTransitionTime"), str)
+    assert found == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes are available: 2 Insufficient cpu.",
+        "observedGeneration": 1,
+        "lastProbeTime": None,
+    }
+
+
+def test_a_pod_that_waits_gets_a_warning_and_one_that_is_placed_good_news(
+    cluster: ControlPlane,
+) -> None:
+    create(cluster, pod("web"))
+    failed = event_of(cluster, "web", "FailedScheduling")
+    (node,) = cluster.create_nodes(1)
+    scheduled = event_of(cluster, "web", "Scheduled")
+    facts = ("type", "reason", "action", "note", "reportingController")
+    assert [failed[fact] for fact in facts] == [
+        "Warning", "FailedScheduling", "Scheduling", "no nodes available to schedule pods",
+        "afflux",
+    ]  # fmt: skip
+    assert [scheduled[fact] for fact in facts] == [
+        "Normal", "Scheduled", "Binding", f"Successfully assigned default/web to {node}", "afflux",
+    ]  # fmt: skip
+    web = cluster.pod("web")
+    for event in (failed, scheduled):
+        assert event["metadata"]["name"].startswith("web.")
+        assert event["reportingInstance"].startswith("afflux-")
+        about = event["regarding"]
+        assert (about["kind"], about["namespace"], about["name"]) == ("Pod", "default", "web")
+        assert about["uid"] == web["metadata"]["uid"]
+    assert condition(web)["status"] == "True"
+
+
+def test_kubectl_shows_both(cluster: ControlPlane) -> None:
+    create(cluster, pod("web"))
+    event_of(cluster, "web", "FailedScheduling")
+    waits(cluster, "web")
+
+    def described() -> list[list[str]]:
+        return [line.split() for line in cluster.kubectl("describe", "pod", "web").splitlines()]
+
+    assert ["PodScheduled", "False"] in described()
+    (warning,) = (line for line in described() if line[:2] == ["Warning", "FailedScheduling"])
+    assert warning[-7:] == ["afflux", "no", "nodes", "available", "to", "schedule", "pods"]
+    cluster.create_nodes(1)
+    event_of(cluster, "web", "Scheduled")
+    (news,) = (line for line in described() if line[:2] == ["Normal", "Scheduled"])
+    assert news[-6:] == ["afflux", "Successfully", "assigned", "default/web", "to", "node-0000"]
+
+
+def test_a_pod_that_waits_is_told_so_once_until_there_is_news(cluster: ControlPlane) -> None:
+    (node,) = cluster.create_nodes(1, cpu="1")
+    create(cluster, pod("large", cpu="2"))
+    waits(cluster, "large", "0/1 nodes are available")
+    event_of(cluster, "large", "FailedScheduling")
+    version = cluster.pod("large")["metadata"]["resourceVersion"]
+    # Life goes on, and many a cycle with it, but for this pod nothing has changed.
+    for number in range(10):
+        create(cluster, pod(f"small-{number}", cpu="10m"))
+        placed(cluster, f"small-{number}")
+        label = {"metadata": {"labels": {"turn": str(number)}}}
+        cluster.api.patch(f"/api/v1/nodes/{node}", label)
+        delete(cluster, "Pod", f"small-{number}")
+    assert cluster.pod("large")["metadata"]["resourceVersion"] == version
+    (event,) = events_of(cluster, "large", "FailedScheduling")
+    assert event.get("series") is None
+    # A second machine that is too small is news. It may take a while: nobody wants to be flooded.
+    cluster.create_nodes(1, cpu="500m", prefix="small")
+    waits(cluster, "large", "0/2 nodes are available: 2 Insufficient cpu.")
+    cluster.wait_until(lambda: len(events_of(cluster, "large", "FailedScheduling")) == 2, "news")
+
+
+def test_everybody_who_waits_is_told(cluster: ControlPlane) -> None:
+    cluster.create_nodes(3, cpu="1")
+    names = [f"p{number:02d}" for number in range(60)]
+    cluster.create_pods([pod(name, cpu="2") for name in names])
+    for name in names:
+        waits(cluster, name, "0/3 nodes are available: 3 Insufficient cpu.")
+    told = {
+        event["regarding"]["name"]
+        for event in cluster.events("default")
+        if event["reason"] == "FailedScheduling"
+    }
+    assert told == set(names)

@@ -1,0 +1,217 @@
+"""Pods with volumes: they run where their volumes are, or can be made, and nowhere else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_manifests import (
+    HOSTNAME,
+    ZONE,
+    claim,
+    csi,
+    csi_node,
+    expression,
+    labelled,
+    mounting,
+    pod,
+    storage_class,
+    volume,
+)
+from looking import collection, create, delete, event_of, node_of, placed, waits
+from scheduler import Scheduler
+from sharing import emptied, shared
+from testbed import ControlPlane, Manifest
+
+BY_HAND = "kubernetes.io/no-provisioner"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+SHARE = {"server": "somewhere", "path": "/"}
+DRIVER = "attached.example.com"
+
+
+@pytest.fixture(scope="module")
+def afflux(
+    control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scheduler]:
+    with shared(control_plane, rights, tmp_path_factory.mktemp("volumes")) as process:
+        yield process
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
+    return emptied(control_plane, afflux)
+
+
+def read(cluster: ControlPlane, kind: str, name: str) -> Manifest:
+    return cluster.api.get(f"{collection(kind)}/{name}")
+
+
+def claim_volume(cluster: ControlPlane, name: str, **fields: object) -> None:
+    """A claim that has a volume of its own name."""
+    mode = {"mode": fields["mode"]} if "mode" in fields else {}
+    create(cluster, volume(name, for_claim=name, **fields), claim(name, volumeName=name, **mode))
+    cluster.wait_until(
+        lambda: read(cluster, "PersistentVolumeClaim", name)["status"]["phase"] == "Bound", name
+    )
+
+
+def runs(cluster: ControlPlane, name: str) -> None:
+    """The machine has found the volumes of the pod, and started it."""
+    cluster.wait_until(lambda: cluster.pod(name)["status"]["phase"] == "Running", f"{name} to run")
+
+
+def at(key: str, *values: str) -> list[Manifest]:
+    return [labelled(expression(key, "In", *values))]
+
+
+def test_a_pod_goes_where_its_volume_can_be_reached(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(4)
+    claim_volume(cluster, "data", terms=at(HOSTNAME, nodes[2]))
+    claim_volume(cluster, "away", terms=at(HOSTNAME, "somewhere-else"))
+    create(cluster, pod("writer", volumes=mounting("data")))
+    create(cluster, pod("stranded", volumes=mounting("away")))
+    assert placed(cluster, "writer") == {"writer": nodes[2]}
+    waits(cluster, "stranded", "4 node(s) didn't match PersistentVolume's node affinity")
+
+
+def test_a_pod_goes_to_the_zone_on_the_label_of_its_volume(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(3)  # one in each of three zones
+    claim_volume(cluster, "data", labels={ZONE: "zone-1"}, nfs=SHARE)
+    claim_volume(cluster, "both", labels={ZONE: "zone-7__zone-2"}, nfs=SHARE)
+    claim_volume(cluster, "away", labels={ZONE: "zone-7"}, nfs=SHARE)
+    for name in ("data", "both", "away"):
+        create(cluster, pod(f"with-{name}", volumes=mounting(name)))
+    assert placed(cluster, "with-data", "with-both") == {
+        "with-data": nodes[1],
+        "with-both": nodes[2],
+    }
+    waits(cluster, "with-away", "3 node(s) had no available volume zone")
+
+
+def test_a_volume_is_made_where_its_first_pod_goes(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(3)
+    create(cluster, storage_class("disk"), claim("data"))
+    create(cluster, pod("first", volumes=mounting("data"), nodeSelector={HOSTNAME: nodes[1]}))
+    assert placed(cluster, "first") == {"first": nodes[1]}
+    runs(cluster, "first")
+    found = read(cluster, "PersistentVolumeClaim", "data")
+    assert found["metadata"]["annotations"][SELECTED_NODE] == nodes[1]
+    # The next one has to follow.
+    create(cluster, pod("second", volumes=mounting("data")))
+    assert placed(cluster, "second") == {"second": nodes[1]}
+    runs(cluster, "second")
+    assert event_of(cluster, "first", "Scheduled")["note"].endswith(f"to {nodes[1]}")
+
+
+def test_every_pod_of_many_gets_a_volume_that_is_made_for_it(cluster: ControlPlane) -> None:
+    cluster.create_nodes(4)
+    create(cluster, storage_class("disk"))
+    names = [f"p{index}" for index in range(12)]
+    for name in names:
+        create(cluster, claim(name), pod(name, cpu="8", volumes=mounting(name)))
+    placed(cluster, *names)
+    for name in names:
+        runs(cluster, name)
+
+
+def test_a_class_that_is_for_some_zones_is_used_there_only(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(3)
+    topology = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-2"]}]}]
+    create(cluster, storage_class("disk", allowedTopologies=topology), claim("data"))
+    create(cluster, pod("writer", volumes=mounting("data")))
+    assert placed(cluster, "writer") == {"writer": nodes[2]}
+    runs(cluster, "writer")
+
+
+def test_two_pods_get_two_volumes_that_were_made_by_hand(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(5)
+    create(cluster, storage_class("local", BY_HAND))
+    for name, node in {"disk-a": nodes[1], "disk-b": nodes[3]}.items():
+        create(cluster, volume(name, "local", terms=at(HOSTNAME, node)))
+    names = ("one", "two", "three")
+    for name in names:
+        create(cluster, claim(name, "local"))
+    create(cluster, *(pod(name, volumes=mounting(name)) for name in names))
+    cluster.wait_until(
+        lambda: sum(bool(node_of(cluster, name)) for name in names) == 2, "two of the three"
+    )
+    lucky = [name for name in names if node_of(cluster, name)]
+    (unlucky,) = set(names) - set(lucky)
+    assert {node_of(cluster, name) for name in lucky} == {nodes[1], nodes[3]}
+    volumes = {read(cluster, "PersistentVolumeClaim", n)["spec"]["volumeName"] for n in lucky}
+    assert volumes == {"disk-a", "disk-b"}
+    for name in lucky:
+        runs(cluster, name)
+    waits(cluster, unlucky, "5 node(s) didn't find available persistent volumes to bind")
+    # A third one is used as soon as it is there.
+    create(cluster, volume("disk-c", "local", terms=at(HOSTNAME, nodes[0])))
+    assert placed(cluster, unlucky) == {unlucky: nodes[0]}
+    runs(cluster, unlucky)
+
+
+def test_one_pod_with_two_volumes_goes_where_it_finds_both(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(3)
+    create(cluster, storage_class("local", BY_HAND))
+    for name, node in {"lonely": nodes[0], "left": nodes[2], "right": nodes[2]}.items():
+        create(cluster, volume(name, "local", terms=at(HOSTNAME, node)))
+    create(cluster, claim("a", "local"), claim("b", "local"))
+    create(cluster, pod("both", volumes=mounting("a", "b")))
+    assert placed(cluster, "both") == {"both": nodes[2]}
+    runs(cluster, "both")
+
+
+def test_no_more_volumes_are_attached_to_a_machine_than_it_can_hold(cluster: ControlPlane) -> None:
+    small, large = cluster.create_nodes(2)
+    create(cluster, csi_node(small, 1, DRIVER), csi_node(large, 2, DRIVER))
+    names = ("a", "b", "c", "d")
+    for name in names:
+        claim_volume(cluster, name, csi=csi(name, DRIVER))
+    for name in names:
+        create(cluster, pod(name, volumes=mounting(name)))
+    cluster.wait_until(lambda: sum(bool(node_of(cluster, name)) for name in names) == 3, "three")
+    (fourth,) = (name for name in names if not node_of(cluster, name))
+    where = [node_of(cluster, name) for name in names]
+    assert (where.count(small), where.count(large)) == (1, 2)
+    waits(cluster, fourth, "0/2 nodes are available: 2 node(s) exceed max volume count.")
+    delete(cluster, "Pod", next(name for name in names if node_of(cluster, name) == small))
+    assert placed(cluster, fourth) == {fourth: small}
+
+
+def test_a_claim_for_one_pod_is_used_by_one_pod_at_a_time(cluster: ControlPlane) -> None:
+    cluster.create_nodes(2)
+    claim_volume(cluster, "mine", mode="ReadWriteOncePod", nfs=SHARE)
+    create(cluster, pod("first", volumes=mounting("mine")))
+    placed(cluster, "first")
+    create(cluster, pod("second", volumes=mounting("mine")))
+    words = "PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    waits(cluster, "second", words)
+    delete(cluster, "Pod", "first")
+    placed(cluster, "second")
+
+
+def test_a_pod_waits_for_its_claim_to_be_there_and_goes_on_when_it_is(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(1)
+    create(cluster, storage_class("disk"), pod("early", volumes=mounting("data")))
+    waits(cluster, "early", 'persistentvolumeclaim "data" not found')
+    create(cluster, claim("data"))
+    placed(cluster, "early")
+    runs(cluster, "early")
+
+
+def test_a_volume_that_the_pod_brings_along_is_made_for_it(cluster: ControlPlane) -> None:
+    cluster.create_nodes(2)
+    create(cluster, storage_class("disk"))
+    template = {"volumeClaimTemplate": {"spec": claim("-")["spec"]}}
+    create(cluster, pod("guest", volumes=[{"name": "scratch", "ephemeral": template}]))
+    placed(cluster, "guest")
+    runs(cluster, "guest")
+
+
+def test_a_claim_that_was_bound_by_others_binds_the_pod(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(3)
+    create(cluster, storage_class("at-once", volumeBindingMode="Immediate"))
+    create(cluster, claim("data", "at-once"))
+    create(cluster, pod("writer", volumes=mounting("data")))
+    assert placed(cluster, "writer")["writer"] in nodes
+    runs(cluster, "writer")
