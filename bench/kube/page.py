@@ -26,13 +26,14 @@ _INTRODUCTION = """\
 ## On a real API server
 
 `make bench-kube`: afflux and kube-scheduler in turn on the [testbed](testbed.md), each as it is \
-shipped, with its own service account or certificate and no limit on its requests. {machine}; \
-etcd, API server, load generator and scheduler share the cores. Every run has a fresh control \
-plane; who begins changes from workload to workload. A Go program creates the pods and notes from \
-one watch when each appeared and when it had its node. The null binder binds each pod at once to \
-a machine chosen beforehand, at random among the valid ones, and does nothing else, not even \
-events: no scheduler can be faster on this machine. After every run the API server's view was \
-checked for machines over capacity and pods where they may not be{failed}. All figures: \
+shipped, with its own service account or certificate, but with no limit on its requests and longer \
+leases. {machine}; etcd, API server, load generator and scheduler share the cores, so whoever uses \
+less of them is faster. Every run has a fresh control plane; who begins changes from workload to \
+workload. A Go program creates the pods and notes from one watch when each appeared and when it had \
+its node. The null binder binds each pod at once to a machine chosen beforehand, at random among \
+the valid ones, and does nothing else: what the API server can take. null-events also posts the \
+event that every scheduler posts. After every run the API server's view was checked for machines \
+over capacity and pods where they may not be{failed}. All figures: \
 [benchmarks/kube.json](benchmarks/kube.json).
 
 - *plain*: pods that are all alike; *mixed*: 25 sizes; *constrained*: node affinity, required and \
@@ -40,7 +41,7 @@ preferred, taints and tolerations; *burst*: machines that are full but for a twe
 that all pods fit if they are packed well; *trickle*: 20 plain pods a second.
 - *stream*: pods are created as fast as the API server takes them while the scheduler works, and \
 time counts from the first creation; *backlog*: all are there when the scheduler begins to lead, \
-and time counts from then.
+and time counts from then. It ends with the last binding; the CPU of events that come later counts.
 - CPU seconds are those of the scheduler's process, and of the API server's, for 1,000 pods \
 placed; memory is the process's peak. Imbalance is the standard deviation, and in brackets the \
 difference of the largest and the smallest, of the requested part of each machine in hundredths: \
