@@ -21,6 +21,8 @@ from bench.kube.workloads import TRICKLE
 
 BEGIN = "<!-- Written by `python -m bench.kube --write-docs docs/benchmarks/kube.json`. -->"
 END = "<!-- End of what it writes. -->"
+# What others may take of the machine without a word about it: this benchmark itself takes some.
+QUIET = 0.1
 
 _INTRODUCTION = """\
 ## On a real API server
@@ -29,11 +31,11 @@ _INTRODUCTION = """\
 shipped, with its own service account or certificate, but with no limit on its requests and longer \
 leases. {machine}; etcd, API server, load generator and scheduler share the cores, so whoever uses \
 less of them is faster. Every run has a fresh control plane; who begins changes from workload to \
-workload. A Go program creates the pods and notes from one watch when each appeared and when it had \
-its node. The null binder binds each pod at once to a machine chosen beforehand, at random among \
-the valid ones, and does nothing else: what the API server can take. null-events also posts the \
+workload. A Go program creates the pods and notes from one watch when each appeared and when it \
+had its node. The null binder binds each pod at once to a machine chosen beforehand, at random \
+among the valid ones, and does nothing else: what the API server can take. null-events also posts the \
 event that every scheduler posts. After every run the API server's view was checked for machines \
-over capacity and pods where they may not be{failed}. All figures: \
+over capacity and pods where they may not be{failed}.{busy} All figures: \
 [benchmarks/kube.json](benchmarks/kube.json).
 
 - *plain*: pods that are all alike; *mixed*: 25 sizes; *constrained*: node affinity, required and \
@@ -69,15 +71,15 @@ def section(machine: str, runs: Sequence[Run]) -> str:
     found = report.ordered(middles(runs))
     wrong = sum(bool(run.complaints) for run in runs)
     failed = f"; {wrong} of {len(runs)} runs failed" if wrong else ", and all was well"
-    parts = [_INTRODUCTION.format(machine=machine, failed=failed)]
+    stolen = max((run.stolen or 0.0 for run in runs), default=0.0)
+    busy = f" Other processes took up to {stolen:.0%} of the machine." if stolen > QUIET else ""
+    parts = [_INTRODUCTION.format(machine=machine, failed=failed, busy=busy)]
     for mode in (STREAM, BACKLOG):
-        lines = [
-            _line(key, one, found)
-            for key, one in sorted(found.items(), key=lambda item: item[0][0])
-            if key[2] == mode
-        ]
+        lines = [_line(key, one, found) for key, one in found.items() if key[2] == mode]
         if lines:
-            parts.append(f"**{mode.capitalize()}**\n\n{_table(lines)}\n")
+            parts.append(f"**{mode.capitalize()}**\n\n{_table(_HEADER, lines)}\n")
+    if lines := report.share_rows(found):
+        parts.append(f"**By the null binder's**\n\n{_table(report.SHARES_HEADER, lines)}\n")
     if judged := report.goals(found):
         parts.append(_judgement(judged, found))
     return "\n".join(parts)
@@ -110,8 +112,8 @@ def _line(key: Key, one: Middle, found: Mapping[Key, Middle]) -> list[str]:
     ]
 
 
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    rows = [_HEADER, ["---"] * len(_HEADER), *lines]
+def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [header, ["---"] * len(header), *lines]
     return "\n".join(
         f"| {' | '.join('–' if cell == '-' else cell for cell in row)} |" for row in rows
     )
