@@ -28,14 +28,14 @@ _INTRODUCTION = """\
 ## On a real API server
 
 `make bench-kube`: afflux and kube-scheduler in turn on the [testbed](testbed.md), each as it is \
-shipped, with its own service account or certificate, but with no limit on its requests and longer \
-leases. {machine}; etcd, API server, load generator and scheduler share the cores, so whoever uses \
-less of them is faster. Every run has a fresh control plane; who begins changes from workload to \
-workload. A Go program creates the pods and notes from one watch when each appeared and when it \
-had its node. The null binder binds each pod at once to a machine chosen beforehand, at random \
-among the valid ones, and does nothing else: what the API server can take. null-events also posts the \
-event that every scheduler posts. After every run the API server's view was checked for machines \
-over capacity and pods where they may not be{failed}.{busy} All figures: \
+shipped, with its own service account or certificate, but with no limit on its requests and \
+longer leases. {machine}; etcd, API server, load generator and scheduler share the cores, so \
+whoever uses less of them is faster. Every run has a fresh control plane; who begins changes from \
+workload to workload. A Go program creates the pods and notes from one watch when each appeared \
+and when it had its node. The null binder binds each pod at once to a machine chosen beforehand, \
+at random among the valid ones, and does nothing else: what the API server can take. null-events \
+also posts the event that every scheduler posts. After every run the API server's view was \
+checked for machines over capacity and pods where they may not be{failed}.{busy} All figures: \
 [benchmarks/kube.json](benchmarks/kube.json).
 
 - *plain*: pods that are all alike; *mixed*: 25 sizes; *constrained*: node affinity, required and \
