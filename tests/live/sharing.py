@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scheduler import NAMESPACE, PATIENT, Scheduler, Schedulers
+from scheduler import NAMESPACE, Scheduler, Schedulers
 from testbed import ControlPlane
 
 
@@ -17,7 +17,7 @@ def shared(
     plane.revive()
     plane.delete_everything()
     with Schedulers(plane, rights, directory) as made:
-        yield made.start(leaderElection=PATIENT, **sections)
+        yield made.start(**sections)
 
 
 def emptied(plane: ControlPlane, process: Scheduler) -> ControlPlane:

@@ -128,6 +128,29 @@ class Trial:
         create(plane, *self.chance.cluster(), *self.chance.last())
         placed(plane, "last")
 
+    def judge_together(self, count: int) -> tuple[int, int]:
+        """Have afflux look at many pods at once, then the peer at the result.
+
+        How many were placed, and how many were not. Whatever the order, the peer finds room for
+        all that were placed; and whoever was not would not fit now.
+        """
+        specs: dict[str, Manifest] = {}
+        for number in range(count):
+            specs[f"p{number}"], objects = self.chance.pod_spec()
+            self._provide(objects)
+        self.plane.create_pods([pod(names(name)[0], **spec) for name, spec in specs.items()])
+        where = {name: self._decision(names(name)[0]) for name in specs}
+        delete(self.plane, "Pod", *(names(name)[0] for name in specs))
+        for name, machine in where.items():
+            if machine is not None:
+                self._confirm(name, specs[name], machine)
+        left = [name for name, machine in where.items() if machine is None]
+        for name in left:
+            for side, scheduler in zip(names(name), ("afflux", PEER), strict=True):
+                create(self.plane, pod(side, scheduler=scheduler, **specs[name]))
+            agreed(self.plane, name, f"left alone by afflux among many: {json.dumps(specs[name])}")
+        return len(specs) - len(left), len(left)
+
     def judge(self, name: str) -> str:
         """Have both schedulers look at one pod; a machine, or why there is none."""
         spec, objects = self.chance.pod_spec()
@@ -141,8 +164,13 @@ class Trial:
             message = agreed(self.plane, name, about)
             delete(self.plane, "Pod", ours, theirs)
             return message
-        # The peer may have it, on the machine that afflux chose, and takes its room.
         delete(self.plane, "Pod", ours)
+        self._confirm(name, spec, machine)
+        return machine
+
+    def _confirm(self, name: str, spec: Manifest, machine: str) -> None:
+        """The peer may have it, on the machine that afflux chose, and takes its room."""
+        theirs = names(name)[1]
         create(self.plane, pod(theirs, scheduler=PEER, **pinned(spec, machine)))
         try:
             self.plane.wait_until(
@@ -151,9 +179,8 @@ class Trial:
         except TimeoutError:
             objection = said(self.plane, theirs)[2]
             raise AssertionError(
-                f"afflux chose {machine}; the peer: {objection}\n{about}"
+                f"afflux chose {machine}; the peer: {objection}\n{json.dumps(spec)}"
             ) from None
-        return machine
 
     def _decision(self, name: str) -> str | None:
         self.plane.wait_until(
@@ -187,3 +214,13 @@ def test_what_afflux_decides_the_peer_would_too(
     # Not a test of nothing: some were placed, others were not.
     assert {answer in trial.chance.machines for answer in answers} == {True, False}
     assert verdict.bound_twice(verdict.bindings(plane)) == []
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + (SEEDS + 1) // 2))
+def test_what_afflux_decides_about_many_at_once_the_peer_would_too(
+    control_plane: ControlPlane, afflux: Scheduler, seed: int
+) -> None:
+    trial = Trial(emptied(control_plane, afflux), seed)
+    placed_count, left_count = trial.judge_together(24)
+    assert placed_count
+    assert left_count

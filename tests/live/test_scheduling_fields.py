@@ -25,6 +25,7 @@ from looking import count, create, delete, node_of, placed, set_status, waits
 from scheduler import Scheduler
 from sharing import emptied, shared
 from testbed import ControlPlane, Manifest, verdict
+from testbed.api import STRATEGIC
 
 GPU = "example.com/gpu"
 
@@ -106,6 +107,20 @@ def test_requests_of_the_pod_as_a_whole_are_counted(cluster: ControlPlane) -> No
     cluster.create_nodes(1, cpu="1")
     spec = {"cpu": "100m", "resources": {"requests": {"cpu": "500m"}}}
     fit_one_by_one(cluster, spec, 2, "1 Insufficient cpu")
+
+
+def test_a_pod_that_is_being_resized_counts_with_what_it_will_need(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    create(cluster, pod("growing", cpu="300m"))
+    cluster.wait_until(lambda: cluster.pod("growing")["status"]["phase"] == "Running", "its start")
+    path = "/api/v1/namespaces/default/pods/growing"
+    # As kubelets say that they can resize it.
+    has = {"name": "main", "resources": {"requests": {"cpu": "300m"}}}
+    cluster.api.patch(f"{path}/status", {"status": {"containerStatuses": [has]}}, STRATEGIC)
+    wants = {"name": "main", "resources": {"requests": {"cpu": "800m"}}}
+    cluster.api.patch(f"{path}/resize", {"spec": {"containers": [wants]}}, STRATEGIC)
+    create(cluster, pod("next", cpu="300m"))
+    waits(cluster, "next", "1 Insufficient cpu")
 
 
 def test_extended_resources_are_counted(cluster: ControlPlane) -> None:
@@ -225,6 +240,16 @@ def test_taints_keep_pods_away_that_do_not_tolerate_them(cluster: ControlPlane) 
     create(cluster, pod("equal", tolerations=[toleration("a", "Equal", value="1")]))
     create(cluster, pod("exists", tolerations=[toleration("b", effect="NoExecute")]))
     assert placed(cluster, "equal", "exists") == {"equal": hard, "exists": harder}
+
+
+def test_a_pod_that_learns_to_tolerate_a_taint_is_placed_at_once(cluster: ControlPlane) -> None:
+    (node,) = cluster.create_nodes(1, taints=[taint("a", "NoSchedule")])
+    create(cluster, pod("plain"))
+    waits(cluster, "plain", "1 node(s) had untolerated taint(s)")
+    known = cluster.pod("plain")["spec"]["tolerations"]
+    path = "/api/v1/namespaces/default/pods/plain"
+    cluster.api.patch(path, {"spec": {"tolerations": [*known, toleration("a")]}})
+    assert placed(cluster, "plain") == {"plain": node}
 
 
 def test_a_soft_taint_is_avoided_while_there_is_another_place(cluster: ControlPlane) -> None:

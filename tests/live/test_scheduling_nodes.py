@@ -152,6 +152,35 @@ def test_room_that_a_deleted_pod_leaves_goes_to_the_most_important(cluster: Cont
     assert node_of(cluster, "usual") is None
 
 
+def test_a_pod_that_is_on_its_way_out_counts_until_it_is_gone(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1, cpu="1")
+    lingering = pod("lingering", cpu="1")
+    lingering["metadata"]["finalizers"] = ["example.com/last-words"]
+    create(cluster, lingering)
+    placed(cluster, "lingering")
+    delete(cluster, "Pod", "lingering")
+    create(cluster, pod("next", cpu="1"))
+    waits(cluster, "next", "1 Insufficient cpu")
+    path = "/api/v1/namespaces/default/pods/lingering"
+    cluster.api.patch(path, {"metadata": {"finalizers": None}})
+    placed(cluster, "next")
+
+
+def test_a_binding_is_meant_for_one_pod_and_not_for_another_of_its_name(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(1)
+    uids: set[str] = set()
+    for _ in range(3):
+        (made,) = create(cluster, pod("again"))
+        uids.add(made["metadata"]["uid"])
+        placed(cluster, "again")
+        delete(cluster, "Pod", "again")
+    bindings = verdict.bindings(cluster)
+    assert {binding.uid for binding in bindings} == uids
+    assert len(bindings) == 3
+
+
 def test_a_pod_that_is_being_deleted_is_not_placed_any_more(cluster: ControlPlane) -> None:
     doomed = pod("doomed", cpu="1")
     doomed["metadata"]["finalizers"] = ["example.com/last-words"]

@@ -214,6 +214,36 @@ def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, tmp_path: Pa
     assert f"serving.port: {port}" in done.stderr.splitlines()[-1]
 
 
+# --- Ways to the cluster
+
+
+def test_a_certificate_opens_the_door(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    schedulers.make(cluster.kubeconfig).start().assert_well()
+
+
+def test_a_credential_plugin_opens_the_door(
+    cluster: ControlPlane, schedulers: Schedulers, tmp_path: Path
+) -> None:
+    written = yaml.safe_load(schedulers.kubeconfig.read_text())
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": written["users"][0]["user"]["token"]},
+    }
+    (tmp_path / "credential.json").write_text(json.dumps(credential))
+    written["users"][0]["user"] = {
+        "exec": {
+            "apiVersion": credential["apiVersion"],
+            "command": "cat",
+            "args": [str(tmp_path / "credential.json")],
+            "interactiveMode": "Never",
+        }
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(written))
+    schedulers.make(file).start().assert_well()
+
+
 def test_a_server_that_cannot_be_reached_is_tried_again(
     cluster: ControlPlane, schedulers: Schedulers, tmp_path: Path
 ) -> None:
@@ -223,7 +253,9 @@ def test_a_server_that_cannot_be_reached_is_tried_again(
     file = tmp_path / "kubeconfig"
     file.write_text(re.sub(r"https://127\.0\.0\.1:\d+", f"https://127.0.0.1:{port}", text))
     process = schedulers.make(file).start(ready=False)
-    process.wait_until(lambda: bool(process.said("(trying again|not listed yet)")), "a complaint")
+    process.wait_until(
+        lambda: bool(process.said("(node watch: .*; trying again in)")), "a complaint"
+    )
     assert process.alive
     process.wait_until(lambda: process.ask("livez") == (True, "ok"), "being alive")
     ready, why = process.ask("readyz")

@@ -170,6 +170,6 @@ def _excused(kind: Optional) -> Callable[[Exception, float], None]:
 
 def _told(kind: str) -> Callable[[Exception, float], None]:
     def tell(error: Exception, wait_seconds: float) -> None:
-        _log.warning("watching %ss: %s; trying again in %.1f s", kind, error, wait_seconds)
+        _log.warning("%s watch: %s; trying again in %.1f s", kind, error, wait_seconds)
 
     return tell
