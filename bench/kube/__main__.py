@@ -5,7 +5,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -55,7 +55,7 @@ def main() -> int:
     found = report.ordered(middles(runs))
     print(table(report.HEADER, report.rows(found)))
     print(f"\n{report.EXPLAINED}\n")
-    if lines := report.shares(found):
+    if lines := report.share_rows(found):
         print("By the null binder's:")
         print(table(report.SHARES_HEADER, lines), end="\n\n")
     if goals := report.goals(found):
@@ -157,10 +157,18 @@ def _line(run: Run) -> str:
 
 
 def _as_json(about: str, seed: int, runs: Sequence[Run]) -> str:
-    """One object, with a line for each run."""
-    lines = ",\n  ".join(json.dumps(as_dict(run)) for run in runs)
+    """One object, with a line for each run, and one for each share of the null binder's figures."""
+    names = ("nodes", "workload", "mode", "scheduler")
+    shares = [
+        dict(zip(names, key, strict=True)) | parts
+        for key, parts in report.shares(report.ordered(middles(runs))).items()
+    ]
     head = json.dumps({"machine": about, "seed": seed}, indent=1).removesuffix("\n}")
-    return f'{head},\n "runs": [\n  {lines}\n ]\n}}\n'
+    return f'{head},\n "runs": {_lines(map(as_dict, runs))},\n "of_null": {_lines(shares)}\n}}\n'
+
+
+def _lines(objects: Iterable[object]) -> str:
+    return "[\n  " + ",\n  ".join(map(json.dumps, objects)) + "\n ]"
 
 
 def _read(name: str) -> tuple[str, list[Run]]:

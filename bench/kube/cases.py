@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.kube.contestants import NULL_EVENTS
-from bench.kube.figures import Run
+from bench.kube.figures import STREAM, Run
 from bench.kube.workloads import WORKLOADS
 
 FULL = WORKLOADS["plain"].pods
@@ -46,7 +46,7 @@ def blank_runs(chosen: Chosen) -> list[Run]:
         for mode in chosen.modes or WORKLOADS[workload].modes
     ]
     for number, (nodes, workload, mode) in enumerate(cases):
-        there = [name for name in chosen.schedulers if _takes_part(name, workload)]
+        there = [name for name in chosen.schedulers if _takes_part(name, workload, mode)]
         first = number % max(1, len(there))
         pods = pods_of(workload, chosen.pods)
         found += [
@@ -56,6 +56,6 @@ def blank_runs(chosen: Chosen) -> list[Run]:
     return found
 
 
-def _takes_part(scheduler: str, workload: str) -> bool:
+def _takes_part(scheduler: str, workload: str, mode: str) -> bool:
     """What events cost the API server is the same with every workload: one shows it."""
-    return scheduler != NULL_EVENTS or workload == "plain"
+    return scheduler != NULL_EVENTS or (workload == "plain" and mode == STREAM)

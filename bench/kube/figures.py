@@ -52,6 +52,9 @@ class Run:
     """The most memory of the scheduler's process, from its start."""
     events: int | None = None
     """How many events there are in the end."""
+    settle_seconds: float | None = None
+    """How long after the last binding the scheduler was busy, most likely with events. It takes
+    0.8 s to see that it is not; None if some pods found no place."""
     imbalance: Imbalance | None = None
     turn: int = 0
     """Of those who had this workload in this mode, when this one had it."""

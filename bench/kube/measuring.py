@@ -120,6 +120,7 @@ def _run(
         cpu_seconds=after.since(before),
         peak_bytes=_peak_bytes(parts[SCHEDULER]),
         events=_events(plane),
+        settle_seconds=after.at - busy.at if len(bound) == blank.pods else None,
         imbalance=imbalance(plan, where),
         stolen=busy.stolen(before),
         complaints=[*_ended(blank.scheduler, plane, parts), *_wrong(plan, plane, where)],

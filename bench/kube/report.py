@@ -13,7 +13,7 @@ HEADER = (
 )
 SHARES_HEADER = (
     *("nodes", "workload", "mode", "scheduler"),
-    *("pods/s", "p50", "p99", "CPU", "API CPU", "memory"),
+    *("pods/s", "p50", "p99", "CPU", "API CPU", "memory", "cpu dev", "mem dev"),
 )
 EXPLAINED = """\
 stream: pods are created as fast as the API server takes them, while the scheduler works; from the
@@ -88,23 +88,33 @@ def _figures(one: Middle) -> list[str]:
     ]
 
 
-def shares(found: Mapping[Key, Middle]) -> list[list[str]]:
-    """The same by the null binder's: of what the API server can take, and of what it costs."""
-    lines: list[list[str]] = []
+def shares(found: Mapping[Key, Middle]) -> dict[Key, dict[str, float | None]]:
+    """Every figure by the null binder's: of what the API server can take, and of what it costs."""
+    parts: dict[Key, dict[str, float | None]] = {}
     for key, one in found.items():
-        ceiling = found.get((*key[:3], NULL))
-        if ceiling is None or key[3] == NULL:
+        null = found.get((*key[:3], NULL))
+        if null is None or key[3] == NULL:
             continue
-        pairs = [
-            (one.pods_per_second, ceiling.pods_per_second),
-            (one.p50_seconds, ceiling.p50_seconds),
-            (one.p99_seconds, ceiling.p99_seconds),
-            (one.cpu_of(SCHEDULER), ceiling.cpu_of(SCHEDULER)),
-            (one.cpu_of(API_SERVER), ceiling.cpu_of(API_SERVER)),
-            (one.peak_bytes, ceiling.peak_bytes),
-        ]
-        lines.append([*_names(key), *(number(share(*pair), 2) for pair in pairs)])
-    return lines
+        pairs = {
+            "pods/s": (one.pods_per_second, null.pods_per_second),
+            "p50": (one.p50_seconds, null.p50_seconds),
+            "p99": (one.p99_seconds, null.p99_seconds),
+            "CPU": (one.cpu_of(SCHEDULER), null.cpu_of(SCHEDULER)),
+            "API CPU": (one.cpu_of(API_SERVER), null.cpu_of(API_SERVER)),
+            "memory": (one.peak_bytes, null.peak_bytes),
+            "cpu dev": (one.cpu_deviation, null.cpu_deviation),
+            "mem dev": (one.memory_deviation, null.memory_deviation),
+        }
+        parts[key] = {name: share(*pair) for name, pair in pairs.items()}
+    return parts
+
+
+def share_rows(found: Mapping[Key, Middle]) -> list[list[str]]:
+    """The table of shares."""
+    return [
+        [*_names(key), *(number(part, 2) for part in parts.values())]
+        for key, parts in shares(found).items()
+    ]
 
 
 def goals(found: Mapping[Key, Middle]) -> list[Goal]:

@@ -139,7 +139,7 @@ def test_tables_have_a_cell_for_every_column():
     failed = Run(1000, "mixed", STREAM, "afflux", 100, complaints=["machine x is over capacity"])
     found = middles([*RUNS, failed])
     assert {len(row) for row in report.rows(found)} == {len(report.HEADER)}
-    assert {len(row) for row in report.shares(found)} == {len(report.SHARES_HEADER)}
+    assert {len(row) for row in report.share_rows(found)} == {len(report.SHARES_HEADER)}
     assert {len(row) for row in report.goal_rows(report.goals(found))} == {len(report.GOALS_HEADER)}
     assert "FAILED" in report.rows(found)[-1]
     assert report.wrong(found) == ["1,000, mixed, stream, afflux: machine x is over capacity"]
@@ -147,8 +147,8 @@ def test_tables_have_a_cell_for_every_column():
 
 
 def test_shares_are_by_the_null_binder():
-    first = report.shares(middles(RUNS))[0]
-    assert first == ["1,000", "plain", "stream", "afflux", "0.75", "1.00", "1.00", "5.00", "1.00", "1.00"]  # noqa: E501  # fmt: skip
+    first = report.share_rows(middles(RUNS))[0]
+    assert first == ["1,000", "plain", "stream", "afflux", "0.75", "1.00", "1.00", "5.00", "1.00", "1.00", "1.00", "1.00"]  # noqa: E501  # fmt: skip
 
 
 def test_the_page_is_written_once_and_renewed_in_its_place():

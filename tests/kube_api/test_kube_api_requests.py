@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -459,6 +460,28 @@ def test_a_cancelled_request_does_not_block_its_place() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await first
             await api.send("POST", "/x", {})
+
+    run(test)
+
+
+def test_a_cancellation_at_the_moment_of_the_timeout_is_not_lost() -> None:
+    """Somebody's deadline and the request's own fall into one turn of the event loop."""
+
+    async def test() -> None:
+        arrived = asyncio.Event()
+
+        async def handle(request: web.Request) -> web.Response:
+            arrived.set()
+            await asyncio.sleep(60)
+            return answer({})
+
+        async with client_of(handle, timeout_seconds=1.0) as api:
+            request = asyncio.create_task(api.send("POST", "/x", {}))
+            await arrived.wait()
+            asyncio.get_running_loop().call_later(0.1, request.cancel)
+            time.sleep(1.5)
+            await asyncio.wait({request})
+            assert request.cancelled()
 
     run(test)
 

@@ -56,12 +56,16 @@ def leases(call: Call) -> bool:
 
 def watches(*plurals: str) -> Chosen:
     """Watches of these kinds, of all if none is named."""
-    return lambda call: call.watch and (not plurals or call.path.endswith(plurals))
+    return lambda call: call.watch and (not plurals or _is_of(call, plurals))
 
 
 def lists(*plurals: str) -> Chosen:
     """Lists of these kinds, by their plural."""
-    return lambda call: call.method == "GET" and not call.watch and call.path.endswith(plurals)
+    return lambda call: call.method == "GET" and not call.watch and _is_of(call, plurals)
+
+
+def _is_of(call: Call, plurals: tuple[str, ...]) -> bool:
+    return call.path.rpartition("/")[2] in plurals
 
 
 # --- Faults

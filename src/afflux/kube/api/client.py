@@ -17,7 +17,7 @@ import msgspec
 from afflux.kube.api.connection import Connection
 from afflux.kube.api.errors import ApiError, UnreachableError, refusal
 from afflux.kube.api.pacing import Backoff, Pace
-from afflux.kube.api.transport import CONNECT_SECONDS, FAILURES, Request, Transport, cause, within
+from afflux.kube.api.transport import FAILURES, Request, Transport, cause, within, without_end
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Api:
         self._transport = Transport(connection, user_agent or f"afflux/{version('afflux')}")
         self._pace = Pace(qps, burst)
         self._slots = asyncio.Semaphore(connections)
-        self._timeout = within(timeout_seconds)
+        self._patience = within(timeout_seconds)
         self._decoders: dict[object, msgspec.json.Decoder[object]] = {}
 
     async def __aenter__(self) -> Self:
@@ -72,13 +72,13 @@ class Api:
 
     async def get(self, path: str, answer: type[T], params: Mapping[str, str] | None = None) -> T:
         """Read something. A busy server is waited for."""
-        request = Request("GET", path, _query(params), self._timeout)
+        request = Request("GET", path, _query(params), self._patience)
         return self._decoded(request, await self._patiently(request), answer)
 
     async def get_bytes(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
         """Read something large, undecoded; it may travel compressed."""
         compressed = self.connection.compressed
-        request = Request("GET", path, _query(params), self._timeout, compressed=compressed)
+        request = Request("GET", path, _query(params), self._patience, compressed=compressed)
         return await self._patiently(request)
 
     @overload
@@ -129,9 +129,9 @@ class Api:
         connection turned out to be closed: their callers must take a 409 or 404 for what may have
         been their own doing.
         """
-        timeout = self._timeout if timeout_seconds is None else within(timeout_seconds)
+        patience = self._patience if timeout_seconds is None else within(timeout_seconds)
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        request = Request(method, path, _query(params), timeout, data, content_type)
+        request = Request(method, path, _query(params), patience, data, content_type)
         got = await (self._patiently(request) if retry else self._once(request))
         return None if answer is None else self._decoded(request, got, answer)
 
@@ -143,8 +143,7 @@ class Api:
         No piece for `silence_seconds` is an UnreachableError. Close the generator when you leave
         it early: contextlib.aclosing.
         """
-        timeout = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=silence_seconds)
-        request = Request("GET", path, _query(params), timeout)
+        request = Request("GET", path, _query(params), without_end(silence_seconds))
         if self._pace.is_bound:
             await self._pace.turn()
         response = await self._transport.answer(request)
@@ -175,15 +174,24 @@ class Api:
         if self._pace.is_bound:
             await self._pace.turn()
         async with self._slots:
-            response = await self._transport.answer(request)
+            # A program that makes credentials has a time limit of its own.
+            await self.connection.credentials.current()
             try:
-                if response.status >= 300:
-                    raise await _refused(request, response)
-                return await response.read()
-            except FAILURES as error:
-                raise UnreachableError(f"{request}: {cause(error)}", sent=True) from None
-            finally:
-                response.release()
+                async with asyncio.timeout(request.patience.whole_seconds):
+                    return await self._answer(request)
+            except TimeoutError:
+                raise UnreachableError(f"{request}: timed out", sent=True) from None
+
+    async def _answer(self, request: Request) -> bytes:
+        response = await self._transport.answer(request)
+        try:
+            if response.status >= 300:
+                raise await _refused(request, response)
+            return await response.read()
+        except FAILURES as error:
+            raise UnreachableError(f"{request}: {cause(error)}", sent=True) from None
+        finally:
+            response.release()
 
     def _decoded(self, request: Request, body: bytes, answer: type[T]) -> T:
         decoder = self._decoders.get(answer)

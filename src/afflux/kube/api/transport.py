@@ -37,27 +37,45 @@ _SOCKET_OPTIONS = (
 )
 
 
+class Patience(msgspec.Struct, frozen=True, gc=False):
+    """How long a request may take: the whole of it, and its parts as the library knows them.
+
+    The whole is not left to the library. It takes a cancellation by somebody else that comes at the
+    same moment for its own: whoever cancelled would wait for ever.
+    """
+
+    whole_seconds: float | None
+    parts: aiohttp.ClientTimeout
+
+
+def within(seconds: float) -> Patience:
+    """The time a request has from leaving the queue to the end of its answer.
+
+    Connecting ends before the whole does, so that it is known that nothing was sent.
+    """
+    connect_seconds = min(CONNECT_SECONDS, seconds * 0.8)
+    return Patience(seconds, aiohttp.ClientTimeout(connect=connect_seconds))
+
+
+def without_end(silence_seconds: float) -> Patience:
+    """Any time, if only something is heard now and then."""
+    parts = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=silence_seconds)
+    return Patience(None, parts)
+
+
 class Request(msgspec.Struct, frozen=True, gc=False):
     """What is asked of the server; its text is its name in messages."""
 
     method: str
     path: str
     query: str
-    timeout: aiohttp.ClientTimeout
+    patience: Patience
     body: bytes | None = None
     content_type: str = ""
     compressed: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
-
-
-def within(seconds: float) -> aiohttp.ClientTimeout:
-    """The time a request has from leaving the queue to the end of its answer.
-
-    Connecting ends before the whole does, so that it is known that nothing was sent.
-    """
-    return aiohttp.ClientTimeout(total=seconds, connect=min(CONNECT_SECONDS, seconds * 0.8))
 
 
 class Transport:
@@ -118,7 +136,7 @@ class Transport:
                 ssl=context,
                 server_hostname=self._connection.tls_server_name or None,
                 proxy=self._proxy,
-                timeout=request.timeout,
+                timeout=request.patience.parts,
             )
         except FAILURES as error:
             raise UnreachableError(f"{request}: {cause(error)}", sent=_may_be_sent(error)) from None
