@@ -1,13 +1,17 @@
-"""Binds, and a server with absurd wishes."""
+"""Binds: a server with absurd wishes, an end that comes while they are under way."""
 
 import asyncio
 import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from small_api import Fault, Request, run, serving, until
+from small_api import Fault, Request, SmallApi, run, serving, until
 
 from afflux.kube import objects
+from afflux.kube.api.client import Api
 from afflux.kube.live import binding
 from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
@@ -48,6 +52,34 @@ def cluster() -> tuple[Mirror, Placement]:
     return mirror, Placement(Task("u", "default/p", Shape(resources({}))), "n")
 
 
+@asynccontextmanager
+async def binding_one(
+    api: Api, told: Told, remaining_seconds: Callable[[], float | None] = lambda: None
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Somebody at work on one bind."""
+    mirror, placement = cluster()
+    hands = binding.Binding(
+        api,
+        mirror,
+        told,
+        metrics=Metrics(),
+        remaining_seconds=remaining_seconds,
+        parallelism=2,
+        preparing=NothingToPrepare(),
+    )
+    working = asyncio.create_task(hands.run())
+    hands.start([placement])
+    try:
+        yield working
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+
+
+def binds(server: SmallApi) -> int:
+    return sum(request.path.endswith("/binding") for request in server.requests)
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_server_that_asks_for_a_year_of_patience_is_asked_again_before(
     monkeypatch: pytest.MonkeyPatch, status: int
@@ -55,7 +87,6 @@ def test_a_server_that_asks_for_a_year_of_patience_is_asked_again_before(
     monkeypatch.setattr(binding, "LONGEST_PATIENCE_SECONDS", 0.1)
 
     async def test() -> None:
-        mirror, placement = cluster()
         told = Told()
         async with serving() as server, server.api() as api:
             answers = [Fault(status=status, retry_after="31536000"), Fault()]
@@ -64,20 +95,39 @@ def test_a_server_that_asks_for_a_year_of_patience_is_asked_again_before(
                 return answers.pop(0) if len(answers) > 1 else answers[0]
 
             server.fault = fault
-            hands = binding.Binding(
-                api,
-                mirror,
-                told,
-                metrics=Metrics(),
-                may_bind=lambda: True,
-                parallelism=2,
-                preparing=NothingToPrepare(),
-            )
-            working = asyncio.create_task(hands.run())
-            hands.start([placement])
-            await until(lambda: told.bound_pods == ["default/p"])
-            working.cancel()
-            await asyncio.wait({working})
-        assert len(server.requests) == 2
+            async with binding_one(api, told):
+                await until(lambda: told.bound_pods == ["default/p"])
+        assert binds(server) == 2
+
+    run(test)
+
+
+def test_what_is_under_way_at_the_end_is_heard_to_its_end() -> None:
+    async def test() -> None:
+        told = Told()
+        async with serving() as server, server.api() as api:
+            server.fault = lambda _: Fault(after_seconds=0.3)
+            async with binding_one(api, told) as working:
+                await until(lambda: binds(server) == 1)
+                working.cancel()
+            assert told.bound_pods == ["default/p"]
+
+    run(test)
+
+
+def test_nothing_is_sent_after_the_end_that_was_decided_before_it() -> None:
+    async def test() -> None:
+        told = Told()
+        async with serving() as server, server.api(connections=1) as api:
+            server.fault = lambda _: Fault(after_seconds=1.0)
+            ends_at = time.monotonic() + 0.5
+            # Takes the only connection: the bind has to wait for it, and waits too long.
+            other = asyncio.create_task(api.send("POST", "/others", {"metadata": {"name": "o"}}))
+            await until(lambda: len(server.requests) == 1)
+            async with binding_one(api, told, lambda: ends_at - time.monotonic()):
+                await other
+                await asyncio.sleep(0.1)
+            assert binds(server) == 0
+            assert told.bound_pods == []
 
     run(test)

@@ -31,6 +31,8 @@ MOST_FAILURES = 6
 # So many of those that failed once are tried again at the same time. They must not take all
 # connections: what hangs, hangs for long.
 MOST_AGAIN = 16
+# So long, at the end, for the answers to what is under way.
+LONGEST_GOODBYE_SECONDS = 3.0
 # A pod whose binding was refused waits, longer each time.
 FIRST_REFUSAL_SECONDS = 1.0
 LONGEST_REFUSAL_SECONDS = 60.0
@@ -80,8 +82,11 @@ class _Hand:
 
 
 class Binding:
-    """Binds, `parallelism` at once; `may_bind` is asked before every request, so that only a leader
-    does."""
+    """Binds, `parallelism` at once.
+
+    `remaining_seconds` says how long we may still act, None if there is no end to it. No request
+    outlives that: a process that was suspended must not send one when it wakes up.
+    """
 
     def __init__(
         self,
@@ -90,7 +95,7 @@ class Binding:
         listener: Listener,
         *,
         metrics: Metrics,
-        may_bind: Callable[[], bool],
+        remaining_seconds: Callable[[], float | None],
         parallelism: int,
         preparing: Preparing,
     ) -> None:
@@ -98,13 +103,14 @@ class Binding:
         self._mirror = mirror
         self._listener = listener
         self._metrics = metrics
-        self._may_bind = may_bind
+        self._remaining_seconds = remaining_seconds
         self._preparing = preparing
         self._parallelism = parallelism
         self._waiting: deque[Placement] = deque()
         self._hands: asyncio.TaskGroup | None = None
         self._busy_hands = 0
         self._again = asyncio.Semaphore(MOST_AGAIN)
+        self._under_way = 0
         self._caught_up = asyncio.Event()
         self._caught_up.set()
 
@@ -113,7 +119,17 @@ class Binding:
         async with asyncio.TaskGroup() as hands:
             self._hands = hands
             self.start(())
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await self._finish()
+
+    async def _finish(self) -> None:
+        """Send nothing more, and hear what became of what was sent: whoever is next has to know."""
+        self._waiting.clear()
+        deadline = monotonic() + LONGEST_GOODBYE_SECONDS
+        while self._under_way and monotonic() < deadline:
+            await asyncio.sleep(0.01)
 
     def start(self, placements: Sequence[Placement]) -> None:
         """Bind these, in this order, as soon as there are hands free."""
@@ -194,9 +210,11 @@ class Binding:
             async with self._again if uncertain else _AT_ONCE:
                 if self._mirror.node_of(placement.task) == placement.machine:
                     return None
-                if not self._may_bind() or not (uncertain or self._is_sensible(placement)):
+                remaining = self._remaining_seconds()
+                over = remaining is not None and remaining <= 0
+                if over or not (uncertain or self._is_sensible(placement)):
                     return ""
-                reply = await self._send(placement)
+                reply = await self._send(placement, remaining)
             if reply.verdict in {"bound", "refused"}:
                 return reply.why
             why = reply.why or ""
@@ -215,11 +233,15 @@ class Binding:
             return why
         return None if node == placement.machine else ""
 
-    async def _send(self, placement: Placement) -> _Reply:
+    async def _send(self, placement: Placement, remaining_seconds: float | None) -> _Reply:
         space, _, name = placement.task.name.partition("/")
         path = f"/api/v1/namespaces/{space}/pods/{name}/binding"
+        self._under_way += 1
         try:
-            await self._api.send("POST", path, _binding(name, placement))
+            async with asyncio.timeout(remaining_seconds):
+                await self._api.send("POST", path, _binding(name, placement))
+        except TimeoutError:
+            return _Reply("lost")
         except UnreachableError as error:
             return _Reply("lost" if error.sent else "busy")
         except ApiError as error:
@@ -231,6 +253,8 @@ class Binding:
                 patience = min(error.retry_after_seconds or 0.0, LONGEST_PATIENCE_SECONDS)
                 return _Reply(verdict, why, patience)
             return _Reply("failed" if error.status >= 500 else "refused", why)
+        finally:
+            self._under_way -= 1
         return _Reply("bound")
 
     def _is_sensible(self, placement: Placement) -> bool:

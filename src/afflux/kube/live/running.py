@@ -160,7 +160,7 @@ class _Door:
             self._mirror,
             self._reporting,
             metrics=self._metrics,
-            may_bind=term.is_valid if term else lambda: True,
+            remaining_seconds=term.remaining_seconds if term else lambda: None,
             parallelism=self._options.parallelism,
             preparing=preparing,
         )
