@@ -96,9 +96,8 @@ class Api:
         target = f"{path}?{urlencode(parameters)}" if parameters else path
         content = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if body is None else {"Content-Type": content_type})
-        connection = self._connection()
+        connection = self._sent(method, target, content, headers)
         try:
-            connection.request(method, target, content, headers)
             response = connection.getresponse()
             raw = response.read()
         except (OSError, http.client.HTTPException):
@@ -112,14 +111,35 @@ class Api:
             )
         return answer
 
-    def _connection(self) -> http.client.HTTPSConnection:
+    def _sent(
+        self, method: str, target: str, content: bytes | None, headers: dict[str, str]
+    ) -> http.client.HTTPSConnection:
+        """A connection over which the request went out.
+
+        A kept one may have been closed by the server, which is found out on sending: then nothing
+        has arrived, and a new one is used.
+        """
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break
+            try:
+                connection.request(method, target, content, headers)
+            except OSError:
+                connection.close()
+            else:
+                return connection
+        parts = urlsplit(self.url)
+        connection = http.client.HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS, context=self._context
+        )
         try:
-            return self._idle.pop()
-        except IndexError:
-            parts = urlsplit(self.url)
-            return http.client.HTTPSConnection(
-                parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS, context=self._context
-            )
+            connection.request(method, target, content, headers)
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
 
 def _decode(raw: bytes) -> Manifest:

@@ -16,7 +16,7 @@ from afflux._core import Cancel, ExpiredError, Network
 
 # Stopping takes a look at the clock, and then a flow that is any flow: far less than a solve, but
 # this machine may have other things to do.
-SOON_SECONDS = 5.0
+SOON_SECONDS = 20.0
 
 
 @contextmanager

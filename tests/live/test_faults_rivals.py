@@ -4,11 +4,12 @@ import random
 import threading
 from collections.abc import Callable
 
-from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many, names
+from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many, names, wait_bound
 from scheduler import Schedulers
-from testbed import ApiError, ControlPlane, verdict
+from testbed import ApiError, ControlPlane, Manifest, verdict
 
 SLOTS = NODES * PER_NODE
+RACED = 20
 
 
 def test_pods_are_made_anew_under_their_names(
@@ -51,20 +52,30 @@ def test_a_rival_binds_our_pods_at_random(cluster: ControlPlane, schedulers: Sch
     taint = {"key": "rival", "value": "", "effect": "NoSchedule"}
     theirs = cluster.create_nodes(4, prefix="rival", taints=[taint])
     afflux = schedulers.start()
-    burst = Burst(cluster, many(SLOTS), per_second=100)
+    burst = Burst(cluster, many(SLOTS - RACED), per_second=100)
+
+    def bind(pod: Manifest, node: str) -> None:
+        try:
+            cluster.bind(pod["metadata"]["name"], node)
+        except ApiError as error:
+            if error.status != 409:
+                raise
 
     def bind_some() -> None:
         waiting = [pod for pod in cluster.pods() if "nodeName" not in pod["spec"]]
         for pod in random.sample(waiting, min(3, len(waiting))):
-            try:
-                cluster.bind(pod["metadata"]["name"], random.choice(theirs))
-            except ApiError as error:
-                if error.status != 409:
-                    raise
+            bind(pod, random.choice(theirs))
 
+    raced = many(RACED, "raced")
     with repeatedly(bind_some):
+        for pod in raced:
+            # Bound as soon as it is there: before or after us, or at the same moment.
+            cluster.create_pods([pod])
+            bind(pod, random.choice(theirs))
         burst.wait_all()
-    sound = verdict.assert_sound(cluster, burst.names)
+    expected = [*burst.names, *names(raced)]
+    wait_bound(cluster, expected)
+    sound = verdict.assert_sound(cluster, expected)
     by_rival = [each for each in sound.bindings if each.bound and each.node in theirs]
     by_us = [each for each in sound.bindings if each.bound and each.node not in theirs]
     assert by_rival
