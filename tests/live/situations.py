@@ -299,10 +299,11 @@ def build(plane: ControlPlane) -> None:
     create(plane, *residents())
     # It stays as long as its pod runs.
     delete(plane, "PersistentVolumeClaim", "leaving")
+    # In this order: a controller gives a volume that is not going away its finalizer back.
+    delete(plane, "PersistentVolume", "vanished")
     plane.api.patch(
         f"{collection('PersistentVolume')}/vanished", {"metadata": {"finalizers": None}}
     )
-    delete(plane, "PersistentVolume", "vanished")
     plane.wait_until(lambda: phases(["vanished"]) == {"Lost"}, "a claim to lose its volume")
     plane.wait_until(lambda: len(_taints(plane, "unready")) == 2, "taints of what is not ready")
     plane.wait_until(lambda: len(_taints(plane, "cordoned")) == 1, "the taint of a cordon")
