@@ -94,7 +94,7 @@ def _door_options(configuration: Configuration) -> "Options":
         qps=configuration.client_connection.qps,
         burst=configuration.client_connection.burst,
         parallelism=configuration.binding.parallelism,
-        request_seconds=configuration.binding.timeout.seconds,
+        bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
         configuration=effective(configuration),
     )

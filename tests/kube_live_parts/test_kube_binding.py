@@ -65,6 +65,7 @@ async def binding_one(
         metrics=Metrics(),
         remaining_seconds=remaining_seconds,
         parallelism=2,
+        timeout_seconds=30.0,
         preparing=NothingToPrepare(),
     )
     working = asyncio.create_task(hands.run())

@@ -82,6 +82,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Delay:
+    """The server hears of it later."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Swallow:
     """No answer. `done`: the server has carried it out; otherwise it never heard of it.
 
@@ -121,7 +128,7 @@ GONE = Say(
     }
 )
 
-Fault = Answer | Swallow | Cut | Say
+Fault = Answer | Delay | Swallow | Cut | Say
 
 
 @dataclass(slots=True)
@@ -262,6 +269,8 @@ class Proxy:
             )
         if isinstance(fault, Swallow) and not fault.done:
             return await _gone(request, fault.hang)
+        if isinstance(fault, Delay):
+            await asyncio.sleep(fault.seconds)
         headers = {
             name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP
         }
@@ -289,7 +298,7 @@ class Proxy:
         request: web.BaseRequest,
         call: Call,
         answer: aiohttp.ClientResponse,
-        fault: Cut | None,
+        fault: Fault | None,
     ) -> web.StreamResponse:
         headers = {
             name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP
@@ -314,9 +323,9 @@ class Proxy:
         request: web.BaseRequest,
         response: web.StreamResponse,
         answer: aiohttp.ClientResponse,
-        fault: Cut | None,
+        fault: Fault | None,
     ) -> web.StreamResponse:
-        left = fault.lines if fault is not None else -1
+        left = fault.lines if isinstance(fault, Cut) else -1
         async for piece in answer.content.iter_any():
             if self._silent:
                 return await _gone(request, hang=True)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, gang, many, names, wait_bound
-from injecting import Answer, Fault, Proxy, Swallow, binds, lists, watches
+from injecting import Answer, Delay, Fault, Proxy, Swallow, binds, lists, watches
 from scheduler import Schedulers
 from testbed import ControlPlane, Manifest, verdict
 
@@ -22,7 +22,12 @@ FAULTS: dict[str, list[Fault]] = {
         Answer(504, done=True),
     ],
     "connections cut": [Swallow(done=True), Swallow(done=False)],
-    "no answer": [Swallow(done=True, hang=True), Swallow(done=False, hang=True)],
+    "no answer": [
+        Swallow(done=True, hang=True),
+        Swallow(done=False, hang=True),
+        # The first one arrives when it has long been given up.
+        Delay(seconds=3),
+    ],
 }
 
 

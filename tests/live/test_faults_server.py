@@ -6,7 +6,7 @@ import time
 
 import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many
-from injecting import GONE, Answer, Cut, Proxy, Swallow, everything, lists, watches
+from injecting import GONE, Answer, Cut, Delay, Proxy, Swallow, everything, lists, watches
 from scheduler import Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
@@ -61,6 +61,20 @@ def test_it_starts_while_the_server_is_in_trouble(
         burst.wait_all()
         assert time.monotonic() - began < 45
         assert all(rule.hits for rule in [*rules, discovery])
+        verdict.assert_sound(cluster, burst.names)
+        afflux.assert_well()
+
+
+def test_lists_take_longer_than_a_bind_may(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    """As in a large cluster, where an impatient configuration must not mean that nothing starts."""
+    create_nodes(cluster, 3)
+    with Proxy(cluster) as proxy:
+        slow = proxy.inject(Delay(seconds=3), lists("pods", "nodes"))
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, binding={"timeout": "1s"})
+        assert slow.hits == 2
+        burst = Burst(cluster, many(3 * PER_NODE))
+        burst.wait_all()
         verdict.assert_sound(cluster, burst.names)
         afflux.assert_well()
 

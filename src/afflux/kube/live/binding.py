@@ -97,6 +97,7 @@ class Binding:
         metrics: Metrics,
         remaining_seconds: Callable[[], float | None],
         parallelism: int,
+        timeout_seconds: float,
         preparing: Preparing,
     ) -> None:
         self._api = api
@@ -104,6 +105,7 @@ class Binding:
         self._listener = listener
         self._metrics = metrics
         self._remaining_seconds = remaining_seconds
+        self._timeout_seconds = timeout_seconds
         self._preparing = preparing
         self._parallelism = parallelism
         self._waiting: deque[Placement] = deque()
@@ -239,7 +241,12 @@ class Binding:
         self._under_way += 1
         try:
             async with asyncio.timeout(remaining_seconds):
-                await self._api.send("POST", path, _binding(name, placement))
+                await self._api.send(
+                    "POST",
+                    path,
+                    _binding(name, placement),
+                    timeout_seconds=self._timeout_seconds,
+                )
         except TimeoutError:
             return _Reply("lost")
         except UnreachableError as error:

@@ -66,7 +66,7 @@ class Options:
     qps: float = 0.0
     burst: int = 0
     parallelism: int = 64
-    request_seconds: float = 30.0
+    bind_seconds: float = 30.0
     volume_seconds: float = 600.0
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -83,10 +83,9 @@ async def run(connection: Connection, cycle: Cycle, options: Options) -> None:
             qps=options.qps,
             burst=options.burst,
             connections=options.parallelism + OTHER_CONNECTIONS,
-            timeout_seconds=options.request_seconds,
         ) as api,
         # A renewal must not queue behind a thousand bindings.
-        Api(connection, connections=2, timeout_seconds=options.request_seconds) as lease_api,
+        Api(connection, connections=2) as lease_api,
     ):
         door = _Door(api, lease_api, cycle, options)
         work = asyncio.create_task(door.run())
@@ -162,6 +161,7 @@ class _Door:
             metrics=self._metrics,
             remaining_seconds=term.remaining_seconds if term else lambda: None,
             parallelism=self._options.parallelism,
+            timeout_seconds=self._options.bind_seconds,
             preparing=preparing,
         )
         scheduling = Scheduling(
