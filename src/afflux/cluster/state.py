@@ -24,13 +24,15 @@ class Held:
     """What a running task holds: its row, its shape, its devices.
 
     `counted` is as much of the shape as could be counted: absurd requests of thousands of tasks add
-    up to more than 64 bits hold, and their machine is full long before.
+    up to more than 64 bits hold, and their machine is full long before. `until_seconds` is when it
+    is expected to let go, None without end.
     """
 
     task: Task
     row: int
     devices: tuple[int, ...]
     counted: Shape
+    until_seconds: float | None = None
 
 
 # Where counting ends: half of what 64 bits hold.
@@ -55,6 +57,7 @@ class State:
         self.images = ImageColumns(self._machines)
         self._spare: list[int] = []
         self._held: dict[str, Held] = {}
+        self._on_row: list[dict[str, None]] = []
         for machine in machines:
             self.set_machine(machine)
 
@@ -127,9 +130,10 @@ class State:
     def remove_machine(self, name: str) -> list[Task]:
         """The machine is gone; returns the tasks that were on it."""
         row = self.rows.pop(name)
-        lost = [held.task for held in self._held.values() if held.row == row]
+        lost = [held.task for held in self.held_on(row)]
         for task in lost:
             del self._held[task.id]
+        self._on_row[row].clear()
         self.amounts.clear(row)
         self.running[row] = 0
         self.present[row] = False
@@ -143,7 +147,13 @@ class State:
         self.described = self.version
         return lost
 
-    def place(self, task: Task, machine: str, devices: tuple[int, ...] | None = None) -> None:
+    def place(
+        self,
+        task: Task,
+        machine: str,
+        devices: tuple[int, ...] | None = None,
+        until_seconds: float | None = None,
+    ) -> None:
         """The task occupies this machine from now on (assumed, bound or running: all the same).
 
         Where nobody decided which devices it takes, it keeps those it holds there already, or takes
@@ -154,7 +164,9 @@ class State:
         same = held is not None and held.row == row and held.task.shape.takes_as(task.shape)
         if held is not None and same and devices in (None, held.devices):
             # A placement that was assumed is confirmed: nothing has changed there.
-            self._held[task.id] = replace(held, task=task)
+            self._held[task.id] = replace(held, task=task, until_seconds=until_seconds)
+            if held.until_seconds != until_seconds:
+                self._touch(row)
             return
         self._sweep()
         requests = self.requests(task.shape)  # may add a column to what is used
@@ -177,7 +189,8 @@ class State:
             requests = self.requests(counted)
         self.used[row] += requests
         self.running[row] += 1
-        self._held[task.id] = Held(task, row, devices, counted)
+        self._held[task.id] = Held(task, row, devices, counted, until_seconds)
+        self._on_row[row][task.id] = None
         self._touch(row)
 
     def remove(self, task_id: str) -> None:
@@ -185,6 +198,7 @@ class State:
         held = self._held.pop(task_id, None)
         if held is None:
             return
+        del self._on_row[held.row][task_id]
         if held.task.shape.devices is not None:
             self.free_devices[held.row] = take_devices(
                 self.free_devices[held.row], held.devices, -held.task.shape.devices.milli
@@ -210,6 +224,10 @@ class State:
         machine = self._machines[held.row] if held else None
         return machine.name if machine else None
 
+    def held_on(self, row: int) -> Iterator[Held]:
+        """What tasks hold of a machine."""
+        return (self._held[task_id] for task_id in self._on_row[row])
+
     def _touch(self, row: int) -> None:
         self.version += 1
         self.changed[row] = self.version
@@ -221,6 +239,7 @@ class State:
     def _grow(self) -> int:
         row = len(self._machines)
         self._machines.append(None)
+        self._on_row.append({})
         self.free_devices.append(())
         if row == len(self.running):
             more = max(64, row)
@@ -235,8 +254,8 @@ class State:
         free = self.free_devices[row]
         if machine.devices < len(free):
             lost = set(range(machine.devices, len(free)))
-            for held in self._held.values():
-                if held.row == row and lost.intersection(held.devices):
+            for held in list(self.held_on(row)):
+                if lost.intersection(held.devices):
                     kept = tuple(i for i in held.devices if i not in lost)
                     self._held[held.task.id] = replace(held, devices=kept)
         self.free_devices[row] = free[: machine.devices] + machine.free_devices()[len(free) :]

@@ -23,10 +23,14 @@ class MachineGone:
 
 @dataclass(frozen=True, slots=True)
 class TaskRuns:
-    """A task was found running on a machine, whoever placed it there."""
+    """A task was found running on a machine, whoever placed it there.
+
+    `until_seconds` is when it is expected to end, None without end.
+    """
 
     task: Task
     machine: str
+    until_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

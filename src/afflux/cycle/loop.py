@@ -53,7 +53,7 @@ class Cycle:
         """What may refuse a machine to a class, in the order in which it is asked."""
         return self._scheduler.policies_of(shape)
 
-    def run(self, events: Iterable[Event]) -> Outcome:
+    def run(self, events: Iterable[Event], now_seconds: float = 0.0) -> Outcome:
         """Events in, placements out."""
         # 1. observe, 2. gather
         for event in events:
@@ -84,9 +84,9 @@ class Cycle:
                 self._news |= self.state.version > version
             case MachineGone(name) if name in self.state.rows:
                 self.state.remove_machine(name)
-            case TaskRuns(task, machine) if machine in self.state.rows:
+            case TaskRuns(task, machine, until) if machine in self.state.rows:
                 moved = self.state.where(task.id) not in (None, machine)
-                self.state.place(task, machine)
+                self.state.place(task, machine, until_seconds=until)
                 self._news |= moved
             case TaskEnded(task_id):
                 self._news |= self.state.where(task_id) is not None

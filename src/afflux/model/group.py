@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 
 from afflux.model.task import Shape, Task
 
+DEFAULT_QUEUE = "default"
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """`ready_seconds` is when the group had all its members; it never changes while it waits.
 
-    `run_seconds` is how long its tasks are expected to run, None without end.
+    `run_seconds` is how long its tasks are expected to run, None without end. `queue` is the name
+    of the queue in which it waits.
     """
 
     name: str
@@ -18,6 +21,7 @@ class Group:
     priority: int = 0
     ready_seconds: float = 0.0
     run_seconds: float | None = None
+    queue: str = DEFAULT_QUEUE
     # How many members of each shape; counted once, because every cycle asks.
     shapes: tuple[tuple[Shape, int], ...] = field(init=False, repr=False, compare=False)
 
