@@ -54,9 +54,9 @@ class GroupEntry:
 
 @dataclass(frozen=True, slots=True)
 class GoneGroup:
-    """A group that has left, how it ended, and when."""
+    """A group that has left: all that is known of it, how it ended, and when."""
 
-    name: str
+    entry: GroupEntry
     how: Ending
     ended_seconds: float
 

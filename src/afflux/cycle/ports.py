@@ -32,7 +32,7 @@ class DeposedError(LedgerError):
 
 
 class LedgerAwayError(LedgerError):
-    """The ledger cannot be reached; whether it took the turn is found out by writing it again."""
+    """The ledger cannot be reached. Whether it took the turn is found out by offering it again."""
 
 
 class Ledger(Protocol):
@@ -47,5 +47,9 @@ class Ledger(Protocol):
         ...
 
     async def commit(self, turn: Turn) -> None:
-        """Write all of it or nothing. To write the same turn again does no harm."""
+        """Write all of it or nothing.
+
+        After a LedgerAwayError the same turn has to be offered again before any other: it is
+        written once, whether the first attempt came through or not.
+        """
         ...
