@@ -1,14 +1,16 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, cast
 
 from afflux.admit.strategies import find_strategy
 from afflux.cluster.state import State
 from afflux.config import (
     DEFAULT_STRATEGY,
     Configuration,
+    Ledger,
     PolicySettings,
     Settings,
     effective,
@@ -24,6 +26,7 @@ from afflux.sim.pod_by_pod import PodByPod
 from afflux.sim.replay import Contestant
 
 if TYPE_CHECKING:
+    from afflux.cycle import ports
     from afflux.kube.live.running import Options
 
 POD_BY_POD = "pod-by-pod"
@@ -42,6 +45,7 @@ def run_in_kubernetes(
     # Not needed by simulations, which should start quickly.
     import uvloop
 
+    from afflux.cycle.ports import DeposedError
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
     from afflux.kube.live.leasing import LostLeaseError
@@ -59,14 +63,41 @@ def run_in_kubernetes(
     connection = in_cluster() if path is None and context is None else None
     if connection is None:
         connection = read_kubeconfig(path, context)
-    door = run(connection, Cycle(state, optimising), _door_options(configuration))
+    cycle, options = Cycle(state, optimising), _door_options(configuration)
     lost: BaseException | None = None
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(door)
-    except* LostLeaseError as group:
+        with (
+            opened(configuration.ledger) as ledger,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(run(connection, cycle, options, ledger))
+    except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]
     return str(lost) if lost else None
+
+
+@contextmanager
+def opened(fields: Ledger) -> "Iterator[ports.Ledger | None]":
+    """The ledger that is configured, if one is; a server of our own runs for as long."""
+    if not fields.url and not fields.directory:
+        yield None
+        return
+    from afflux.ledger.embedded import Embedded
+    from afflux.ledger.postgres import PostgresLedger
+
+    if fields.url:
+
+        async def address() -> str:
+            return fields.url
+
+        yield PostgresLedger(address)
+        return
+    server = Embedded(fields.directory)
+    server.start()
+    try:
+        yield PostgresLedger(server.address)
+    finally:
+        server.stop()
 
 
 def _door_options(configuration: Configuration) -> "Options":
@@ -96,6 +127,7 @@ def _door_options(configuration: Configuration) -> "Options":
         parallelism=configuration.binding.parallelism,
         bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective(configuration),
     )
 
