@@ -9,28 +9,29 @@ from pathlib import Path
 
 import pytest
 from cutting import Direction, Way, way_to
-from ledger_values import contents, gone, group, intent, ledger_at, promise, rows, run
+from ledger_values import contents, gone, group, intent, ledger_at, outcome, promise, rows, run
 
-from afflux.cycle.entries import BindOutcome, EventEntry, Turn
+from afflux.cycle.entries import EventEntry, Turn
 from afflux.cycle.ports import LedgerAwayError
 from afflux.ledger.postgres import PostgresLedger, steps_of
 
 # A cycle in which everything happens: groups come, move, start and go.
 OLD = [group(f"default/old-{number}", ready_seconds=100.0 + number) for number in range(5)]
-STARTED = replace(OLD[1], state="starting", members=None)
-RUNS = replace(OLD[2], state="running", started_seconds=9.0, members=None)
+STARTED = replace(OLD[1], state="starting")
+RUNS = replace(OLD[2], state="running", started_seconds=9.0)
 BACK = replace(OLD[3], state="provisional", reason="1 of 2 members", members=OLD[3].members[:1])
 NEW = group("default/new", ready_seconds=50.0)
 BEFORE = Turn(
     groups=tuple(OLD),
     promises=(promise(OLD[0]), promise(OLD[1])),
-    intents=(intent(OLD[2], 0), intent(OLD[2], 1), intent(OLD[3], 0)),
+    intents=(intent(OLD[2], 0), intent(OLD[2], 1), intent(OLD[3], 0), intent(OLD[3], 1)),
 )
 TURN = Turn(
     outcomes=(
-        BindOutcome(OLD[2].members[0].uid, "bound", machine="m"),
-        BindOutcome(OLD[2].members[1].uid, "failed", "refused"),
-        BindOutcome(OLD[3].members[0].uid, "unknown", "no answer"),
+        outcome(BEFORE.intents[0], "bound"),
+        outcome(BEFORE.intents[1], "failed", "refused"),
+        outcome(BEFORE.intents[3], "failed", "refused"),
+        outcome(BEFORE.intents[2], "unknown", "no answer"),
     ),
     gone=(gone(OLD[4], "deleted"),),
     groups=(STARTED, RUNS, BACK, NEW),
@@ -69,17 +70,10 @@ def test_the_turn_of_these_tests_uses_every_statement() -> None:
         "settle",
         "settle_unknown",
         "record_finished",
-        "forget_groups",
-        "forget_pods",
-        "forget_promises",
-        "forget_intents",
-        "move_groups",
+        "forget",
         "put_provisional",
         "put_queue",
         "put_running",
-        "drop_pods",
-        "put_pods",
-        "place_pods",
         "drop_promises",
         "put_promises",
         "put_intents",
@@ -100,7 +94,6 @@ def test_a_connection_that_breaks_at_any_message(
         await ledger.take_over(epoch)
         found = [replace(entry, state="finished") for entry in (*OLD, NEW)]
         await ledger.commit(Turn(gone=tuple(gone(entry) for entry in found), promises=()))
-        await ledger.commit(Turn(outcomes=tuple(BindOutcome(i.uid, "failed") for i in BEFORE.intents)))
         with_history_cleared(url)
         await ledger.commit(BEFORE)
 
