@@ -5,6 +5,7 @@ remembered, so that it hears only of differences. A group's place in the queue i
 became ready: that is kept for as long as one of its pods is there, through retries and changes.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ class Gathering:
         self._pods_ready: set[str] = set()
         self._first_ready: dict[str, float] = {}
         self._restored: dict[str, float] = {}
-        self._touched: dict[str, None] = {}
+        self._touched: OrderedDict[str, None] = OrderedDict()
         self._became_ready = 0
 
     def restore(self, uids: Iterable[str], ready_seconds: float) -> None:
