@@ -38,7 +38,7 @@ class Cycles:
 
 @dataclass(frozen=True)
 class Figures:
-    """`queued_seconds`: from 100,000 pods in 10,000 groups to as many groups in the queue's table."""
+    """`queued_seconds`: until 100,000 pods in 10,000 groups stand in the queue's table."""
 
     queued_seconds: float
     cycles: tuple[Cycles, ...]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -119,7 +119,7 @@ class Door:
 
 
 @asynccontextmanager
-async def door(directory: str | None, machines: Sequence[objects.Node]) -> AsyncIterator[Door]:
+async def door(directory: str | None, machines: Sequence[objects.Node]) -> AsyncGenerator[Door]:
     """A door over these machines, with an embedded server in this directory, or without."""
     mirror = Mirror([DEFAULT_SCHEDULER])
     mirror.nodes.replaced(machines)

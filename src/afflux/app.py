@@ -1,7 +1,7 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -77,7 +77,7 @@ def run_in_kubernetes(
 
 
 @contextmanager
-def opened(fields: Ledger) -> "Iterator[ports.Ledger | None]":
+def opened(fields: Ledger) -> "Generator[ports.Ledger | None]":
     """The ledger that is configured, if one is; a server of our own runs for as long."""
     if not fields.url and not fields.directory:
         yield None

@@ -222,34 +222,35 @@ def test_a_real_database_that_is_away_for_a_while(
     """Groups come, start and end meanwhile; afterwards everything is there, in order."""
 
     async def test() -> None:
-        async with way_to(database) as way, ledger_at(way.url) as ledger:
-            async with door(ledger, when_away) as one:
-                await one.begin([node("n", cpu=2)])
-                for number in range(3):
-                    one.mirror.pods.changed(pod(f"p{number}", created=number))
-                one.bound(await one.settled())
-                way.close()
-                for number in range(3, 6):
-                    one.mirror.pods.changed(pod(f"p{number}", created=number))
-                one.mirror.pods.deleted(
-                    pod("p0", node="n", version=3, status={"phase": "Succeeded"})
-                )
-                going_on = asyncio.create_task(one.once())
-                done, _ = await asyncio.wait({going_on}, timeout=1)
-                assert bool(done) == (when_away == "continue")
-                way.let_in()
-                outcome = await going_on
-                assert [each.task.name for each in outcome.placements] == ["default/p2"]
-                one.bound(outcome)
-                await one.settled()
-                query = "SELECT name, state FROM afflux.groups ORDER BY ready_seconds"
-                assert rows(database, query) == [
-                    ("p1", "running"),
-                    ("p2", "running"),
-                    ("p3", "waiting"),
-                    ("p4", "waiting"),
-                    ("p5", "waiting"),
-                ]
-                assert rows(database, "SELECT name FROM afflux.finished_groups") == [("p0",)]
+        async with (
+            way_to(database) as way,
+            ledger_at(way.url) as ledger,
+            door(ledger, when_away) as one,
+        ):
+            await one.begin([node("n", cpu=2)])
+            for number in range(3):
+                one.mirror.pods.changed(pod(f"p{number}", created=number))
+            one.bound(await one.settled())
+            way.close()
+            for number in range(3, 6):
+                one.mirror.pods.changed(pod(f"p{number}", created=number))
+            one.mirror.pods.deleted(pod("p0", node="n", version=3, status={"phase": "Succeeded"}))
+            going_on = asyncio.create_task(one.once())
+            done, _ = await asyncio.wait({going_on}, timeout=1)
+            assert bool(done) == (when_away == "continue")
+            way.let_in()
+            outcome = await going_on
+            assert [each.task.name for each in outcome.placements] == ["default/p2"]
+            one.bound(outcome)
+            await one.settled()
+            query = "SELECT name, state FROM afflux.groups ORDER BY ready_seconds"
+            assert rows(database, query) == [
+                ("p1", "running"),
+                ("p2", "running"),
+                ("p3", "waiting"),
+                ("p4", "waiting"),
+                ("p5", "waiting"),
+            ]
+            assert rows(database, "SELECT name FROM afflux.finished_groups") == [("p0",)]
 
     run(test)

@@ -186,7 +186,9 @@ def test_every_statement_says_what_it_does() -> None:
 def test_names_of_steps_begin_with_a_date() -> None:
     for name in migrations():
         year, month, day = name.split("-")[:3]
-        assert len(year) == 4 and 1 <= int(month) <= 12 and 1 <= int(day) <= 31
+        assert len(year) == 4
+        assert 1 <= int(month) <= 12
+        assert 1 <= int(day) <= 31
 
 
 @pytest.mark.parametrize(

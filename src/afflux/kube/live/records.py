@@ -161,7 +161,11 @@ class Records:
             if name is None:
                 continue
             record = self._records[name]
-            if not record.never and record.entry.reason != why and next(iter(record.members)) == uid:
+            if (
+                not record.never
+                and record.entry.reason != why
+                and next(iter(record.members)) == uid
+            ):
                 self._touched[name] = None
                 self._say(record, why)
 
@@ -330,10 +334,12 @@ class Records:
         """The group of this name; if all of it has ended and these are others, it is a new one."""
         self._touched[name] = None
         record = self._records.get(name)
-        if record is not None and not any(uid in record.members for uid in uids):
-            if not any(self.is_there(member) for member in record.members.values()):
-                self._leave(name, record, now_seconds)
-                record = None
+        if record is not None and not (
+            any(uid in record.members for uid in uids)
+            or any(self.is_there(member) for member in record.members.values())
+        ):
+            self._leave(name, record, now_seconds)
+            record = None
         if record is None:
             record = self._records[name] = _Record(GroupEntry(name))
         return record
