@@ -82,10 +82,12 @@ def opened(fields: Ledger) -> "Generator[ports.Ledger | None]":
     if not fields.url and not fields.directory:
         yield None
         return
+    from afflux.ledger.connecting import check_url
     from afflux.ledger.embedded import Embedded
     from afflux.ledger.postgres import PostgresLedger
 
     if fields.url:
+        check_url(fields.url)
 
         async def address() -> str:
             return fields.url
