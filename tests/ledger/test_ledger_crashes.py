@@ -4,12 +4,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cutting import Direction, Way, way_to
 from ledger_values import bound, contents, gone, group, ledger_at, promise, rows, run, sent
+from msgspec.structs import replace
 
 from afflux.cycle.entries import EventEntry, Turn
 from afflux.cycle.ports import LedgerAwayError
