@@ -15,7 +15,7 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
 - Makespan runs from the first submission to the last end; what has no end counts until the
   simulation stopped.
 - `promises` are groups that were promised a start before they had one; one is broken if the group
-  starts later than the earliest start it was ever promised, `broken_by` says by what.
+  starts later than it was first promised, `broken_by` says why.
 - `cycle_seconds` is real time spent deciding.
 - Percentiles are by linear interpolation between the two nearest values.
 
