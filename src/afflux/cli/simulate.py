@@ -19,7 +19,7 @@ from afflux.sim.loading import load_workload
 from afflux.sim.metrics import measure
 from afflux.sim.replay import Contestant, replay
 from afflux.sim.report import write_report
-from afflux.sim.report.text import duration, figures, percent
+from afflux.sim.report.text import count, duration, figures, percent
 from afflux.sim.result import Result
 from afflux.sim.starts import write_starts
 from afflux.sim.workload import Workload
@@ -98,9 +98,10 @@ _ROWS: list[tuple[str, str, Callable[[float], str]]] = [
     ("utilisation", "utilisation", percent),
     ("held without working", "stranded_share", percent),
     ("makespan", "makespan_seconds", duration),
-    ("tasks not placed", "unplaced", figures),
-    ("promised a start", "promises.made", figures),
-    ("promises broken", "promises.broken", figures),
+    ("tasks not placed", "unplaced", count),
+    ("backfilled", "backfilled", percent),
+    ("promised a start", "promises.made", count),
+    ("promises broken", "promises.broken", count),
     ("cycle, median", "cycle_seconds.p50", duration),
     ("cycle, p99", "cycle_seconds.p99", duration),
 ]

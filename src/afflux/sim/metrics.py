@@ -14,8 +14,12 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
   waited for the rest, or never got it. `utilisation - stranded_share` did work.
 - Makespan runs from the first submission to the last end; what has no end counts until the
   simulation stopped.
-- `promises` are groups that were promised a start before they had one; one is broken if the group
-  starts later than the earliest start it was ever promised, `broken_by` says by what.
+- `backfilled` is the share of the groups that started which did so while one ahead of them in their
+  queue still waited, ahead being of a higher priority, or of the same one and submitted earlier.
+  Groups that never started are not counted as ahead of anybody.
+- `promises` are groups that were promised a start before they had one. A promise is broken if the
+  group starts later than it was first promised, `broken_by` says by what; `moved` are those that
+  at some time were put off to a later start than before, even if they were kept in the end.
 - `cycle_seconds` is real time spent deciding.
 - Percentiles are by linear interpolation between the two nearest values.
 
@@ -27,7 +31,9 @@ from collections import Counter
 
 import numpy as np
 
+from afflux.sim.backfilling import backfilled
 from afflux.sim.columns import Columns, Floats, columns
+from afflux.sim.keeping import broken_promises, moved_promises
 from afflux.sim.result import Result
 
 VERSION = 1
@@ -57,6 +63,7 @@ def measure(result: Result) -> dict[str, object]:
         ),
         "makespan_seconds": makespan,
         "unplaced": int(np.isnan(table.start).sum()),
+        "backfilled": _backfilled_share(table),
         "promises": _promises(result),
         "preemptions": result.preemptions,
         "migrations": result.migrations,
@@ -65,13 +72,19 @@ def measure(result: Result) -> dict[str, object]:
     }
 
 
+def _backfilled_share(table: Columns) -> float | None:
+    started = np.count_nonzero(~np.isnan(table.groups.start))
+    return np.count_nonzero(backfilled(table.groups)) / started if started else None
+
+
 def _promises(result: Result) -> dict[str, object]:
     """How many groups were promised a start, and how many did not start by then, and why."""
-    causes = Counter(promised.broken for promised in result.promised if promised.broken)
+    causes = Counter(broken_promises(result).values())
     return {
         "made": len(result.promised),
         "broken": causes.total(),
-        "broken_by": dict(sorted(causes.items())),
+        "broken_by": {str(cause): number for cause, number in sorted(causes.items())},
+        "moved": len(moved_promises(result)),
     }
 
 
