@@ -76,6 +76,8 @@ def test_two_tasks_one_after_the_other():
         "stranded_share": 0.0,
         "makespan_seconds": 40.0,
         "unplaced": 0,
+        "backfilled": 0.0,
+        "promises": {"made": 0, "broken": 0, "broken_by": {}, "moved": 0},
         "preemptions": 0,
         "migrations": 0,
         "cycle_seconds": {

@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from afflux.sim.columns import Bools, Groups
+from afflux.sim.columns import Bools, Groups, Ints
 
 
 def backfilled(groups: Groups) -> Bools:
@@ -15,13 +15,14 @@ def backfilled(groups: Groups) -> Bools:
     is not counted as ahead, since otherwise everybody after it would be backfilled.
     """
     order = np.lexsort((groups.submit, -groups.priority))
-    rank = np.empty(order.size, dtype=np.int64)
+    rank: Ints = np.empty(order.size, dtype=np.int64)
     rank[order] = np.arange(order.size)
     started = np.flatnonzero(~np.isnan(groups.start))
     by_start = started[np.argsort(groups.start[started], kind="stable")].tolist()
     by_submit = started[np.argsort(groups.submit[started], kind="stable")].tolist()
     starts, submits = groups.start.tolist(), groups.submit.tolist()
-    ranks, queues = rank.tolist(), groups.queue.tolist()
+    ranks: list[int] = rank.tolist()
+    queues = groups.queue.tolist()
     found = np.zeros(order.size, dtype=np.bool_)
     # Of each queue those who have been submitted, the first of them on top; who has started is
     # taken away when it gets there.

@@ -75,8 +75,8 @@ class Columns:
 class Groups:
     """A group has started when its last member has, and has ended when its last member has.
 
-    `endless` groups run without end by nature; they have no slowdown. `queue` tells queues apart, by
-    a number.
+    `endless` groups run without end by nature; they have no slowdown. `queue` tells queues apart
+    by a number.
     """
 
     names: tuple[str, ...]

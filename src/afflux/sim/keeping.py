@@ -25,9 +25,7 @@ def _late(result: Result) -> Iterator[Promised]:
     if not result.promised:
         return
     # Who has not started when the simulation ends starts after that, if ever.
-    starts = {
-        run.group: result.ended_at if run.start is None else run.start for run in result.runs
-    }
+    starts = {run.group: result.ended_at if run.start is None else run.start for run in result.runs}
     for promised in result.promised:
         if starts.get(promised.group, result.ended_at) > promised.first:
             yield promised

@@ -73,8 +73,8 @@ def measure(result: Result) -> dict[str, object]:
 
 
 def _backfilled_share(table: Columns) -> float | None:
-    started = np.count_nonzero(~np.isnan(table.groups.start))
-    return np.count_nonzero(backfilled(table.groups)) / started if started else None
+    started = ~np.isnan(table.groups.start)
+    return float(backfilled(table.groups)[started].mean()) if started.any() else None
 
 
 def _promises(result: Result) -> dict[str, object]:

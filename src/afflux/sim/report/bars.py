@@ -18,8 +18,8 @@ TONES = 4
 class Bar:
     """Submission, first member placed, start and end of a group, NaN where there was none.
 
-    `tone` is the class that gives it its colour. `broken` says by what its promise was not kept, None
-    if it was.
+    `tone` is the class that gives it its colour. `broken` is why its promise was not kept, None if it
+    was.
     """
 
     name: str
@@ -112,7 +112,7 @@ def key_of(rows: Iterable[dict[int, Bar]], entries: list[tuple[str, str]]) -> st
                 "start it was first promised",
                 any(bar.promised and not bar.broken for bar in bars),
             ),
-            ("tick broken", "promised start, broken", any(bar.broken for bar in bars)),
+            ("tick broken", "promised start, not kept", any(bar.broken for bar in bars)),
             ("box unstarted", "never started", any(not bar.started for bar in bars)),
             (
                 "box part",

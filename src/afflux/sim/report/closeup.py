@@ -20,13 +20,13 @@ from afflux.sim.report.text import count, duration, plural, shorten
 
 CAPTION = (
     "{which}, a row each and the same in every timeline, on one clock{begin}: a thin line while a "
-    "group waits, a bar while it runs. Where a promise is kept the bar begins at its mark or before."
+    "group waits, a bar while it runs. A promise is kept if the bar begins at its mark or before."
 )
 MOST = 36
 NAMED, GAP = 22.0, 14.0
 # A bar is seen well if it takes this share of the width.
 _SEEN = 0.03
-# Room behind the last start, as a share of the time before.
+# How much is shown behind the last start, as a share of the time before.
 _TAIL = 0.15
 
 
@@ -87,7 +87,8 @@ def find_stretch(comparison: Comparison, most: int = MOST) -> Stretch | None:
         score += (windows(weights[row][order], size) * seen).sum(axis=1)
     first = int(score.argmax())
     chosen = order[first : first + size].tolist()
-    return Stretch([names[i] for i in chosen], float(begins[first]), float(stops[first]))
+    stop = comparison.end if size == len(names) else float(stops[first])
+    return Stretch([names[i] for i in chosen], float(begins[first]), stop)
 
 
 def _weights(subject: Subject) -> Floats:
