@@ -66,16 +66,12 @@ def _resource(comparison: Comparison) -> str | None:
 def _strips(comparison: Comparison, resource: str) -> str:
     each = NAMED + STRIP + GAP
     area = Area(PAGE_WIDTH, each * len(comparison.subjects) + 26.0, top=0.0, bottom=26.0)
-    bins = int(area.inner_width // 3)
     body: list[str] = []
     lines: list[str] = []
     for number, subject in enumerate(comparison.subjects):
         top = number * each + NAMED
-        passed = subject.backfilled[subject.table.group]
-        ordered = _held(comparison, subject, resource, ~passed, bins)
-        added = _held(comparison, subject, resource, passed, bins)
         body.append(_frame(area, subject, top))
-        lines.append(_areas(comparison, area, subject, ordered, added, top))
+        lines.append(_areas(comparison, area, subject, resource, top))
         body.append(_flags(comparison, area, subject, top))
     across = f"{coordinate(area.left)} {coordinate(area.width - area.right)}"
     clock = f'data-x="{across}" data-t="{comparison.seconds:g}" data-u="%"'
@@ -117,10 +113,12 @@ def _frame(area: Area, subject: Subject, top: float) -> str:
     )
 
 
-def _areas(
-    comparison: Comparison, area: Area, subject: Subject, ordered: Floats, added: Floats, top: float
-) -> str:
+def _areas(comparison: Comparison, area: Area, subject: Subject, resource: str, top: float) -> str:
     """Both shares, one on the other; the script reads the numbers back for its tooltips."""
+    bins = int(area.inner_width // 3)
+    passed = subject.backfilled[subject.table.group]
+    ordered = _held(comparison, subject, resource, ~passed, bins)
+    added = _held(comparison, subject, resource, passed, bins)
     x, y = time_scale(comparison, area), Linear(0.0, 1.0, top + STRIP, top)
     edges = x.places(np.linspace(0.0, comparison.seconds, ordered.size + 1))
     floor = coordinate(top + STRIP)

@@ -18,8 +18,8 @@ TONES = 4
 class Bar:
     """Submission, first member placed, start and end of a group, NaN where there was none.
 
-    `tone` is the class that gives it its colour. `broken` is why its promise was not kept, None if it
-    was.
+    `tone` is the class that gives it its colour. `broken` is why its promise was not kept, None
+    if it was.
     """
 
     name: str
