@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afflux.cluster.state import State
+from afflux.cluster.state import Held, State
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
 from afflux.model.task import Shape
@@ -18,7 +18,7 @@ from afflux.plan.book import Book, Table
 from afflux.plan.gangs import place_gang
 
 # Promises that may be moved to other machines so that one more finds room.
-MOST_REARRANGED = 32
+MOST_REARRANGED = 16
 # Dearer than any policy's price: a promise prefers machines that nobody could use at once.
 _FREE_NOW = 1 << 44
 
@@ -53,6 +53,9 @@ class Packing:
         # What can start at once; those who do stay in it.
         self._at_once = Book(state, self._shapes, self._prices)
         self._columns = self._at_once.columns
+        self._requests = self._at_once.requests
+        self._at_first = self._at_once.free.copy()
+        self._devices_at_first = list(self._at_once.free_devices)
         ending = [
             (max(held.until_seconds, now_seconds), held)
             for row in state.rows.values()
@@ -72,37 +75,37 @@ class Packing:
         return self._ends.tolist()
 
     def start(
-        self, group: Group, end: float, promises: Iterable[Commitment]
-    ) -> tuple[Seat, ...] | None:
-        """Seats for a group that starts at once and leaves all it outlives of the promises alone.
+        self, group: Group, end: float, others: Sequence[Commitment]
+    ) -> list[Commitment] | None:
+        """The group and all others, with seats for everybody, if the group starts at once.
 
-        They stay taken.
+        Its seats stay taken. `others` are all who have started before, and all promises.
         """
         book = self._at_once
-        before = book.mark()
-        outlived = [promise for promise in promises if promise.start[0] < end]
-        for promise in outlived:
-            self._sit(book, promise.seats)
-        mark = book.mark()
-        found = place_gang(book, self._need(group))
-        seats = self._since(book, mark) if found else ()
-        if outlived:
-            book.rollback(before)
-            book.forget_refusals()
-            self._sit(book, seats)
-        return seats if found else None
+        start = (self._now, True)
+        if all(other.start[1] or other.start[0] >= end for other in others):
+            mark = book.mark()
+            if not place_gang(book, self._need(group)):
+                return None
+            return [*others, Commitment(group, start, end, _since(book, mark))]
+        found = self.reserve(group, start, end, others)
+        if found is not None:
+            own = next(each for each in found if each.group is group)
+            for shape, row, devices in own.seats:
+                book.place(self._numbers[shape], row, 1, [devices] if devices else ())
+        return found
 
     def reserve(
         self, group: Group, start: Start, end: float, others: Sequence[Commitment]
     ) -> list[Commitment] | None:
-        """The group and all others with seats for everybody; others keep their starts.
+        """The group and all others, with seats for everybody; others keep their starts.
 
         None if the group does not fit then, as far as the search could see.
         """
         seats = self._seats(group, start, end, others)
         if seats is not None:
             return [*others, Commitment(group, start, end, seats)]
-        movable = [other for other in others if not other.start[1] and other.start[0] >= start[0]]
+        movable = [each for each in others if not each.start[1] and each.start[0] >= start[0]]
         if not movable or len(movable) > MOST_REARRANGED:
             return None
         fixed = [other for other in others if other not in movable]
@@ -113,7 +116,7 @@ class Packing:
     ) -> list[Commitment] | None:
         """Seats for everybody, chosen anew in the order of their starts but for those `fixed`."""
         placed = list(fixed)
-        for each in sorted(movable, key=lambda commitment: commitment.start[0]):
+        for each in sorted(movable, key=lambda each: (each.start[0], not each.start[1])):
             seats = self._seats(each.group, each.start, each.end, placed)
             if seats is None:
                 return None
@@ -124,56 +127,103 @@ class Packing:
         self, promise: Commitment, others: Sequence[Commitment]
     ) -> tuple[Seat, ...] | None:
         """The seats of a promise, if it still holds on the machines it has; devices may differ."""
-        book = self._book(promise.start, promise.end, others)
+        book = self._book(promise.group, promise.start, promise.end, others)
         mark = book.mark()
         for shape, row, _ in promise.seats:
-            number = self._numbers[shape]
+            number = book.shapes.index(shape)
             if book.room[number, row] < 1:
                 return None
             book.place(number, row)
-        return self._since(book, mark)
+        return _since(book, mark)
 
     def _seats(
         self, group: Group, start: Start, end: float, others: Iterable[Commitment]
     ) -> tuple[Seat, ...] | None:
-        book = self._book(start, end, others)
+        book = self._book(group, start, end, others)
         if not start[1]:
-            book.cost += _FREE_NOW * (self._at_once.room > 0)
+            numbers = [self._numbers[shape] for shape in book.shapes]
+            book.cost += _FREE_NOW * (self._at_once.room[numbers] > 0)
+        need = dict(enumerate(count for _, count in group.shapes))
         mark = book.mark()
-        return self._since(book, mark) if place_gang(book, self._need(group)) else None
+        return _since(book, mark) if place_gang(book, need) else None
 
-    def _book(self, start: Start, end: float, others: Iterable[Commitment]) -> Book:
-        """The least that is free from then to the end.
+    def _book(
+        self, group: Group, start: Start, end: float, others: Iterable[Commitment]
+    ) -> Book:
+        """The least that is free from then to the end, for the classes of a group.
 
-        All that the others hold at any time in between counts as held throughout: that is never
-        too much, and exact if none of them starts in between.
+        What runs only ends, so on most machines that is what is free at the start. Where others
+        start later, each of their starts is looked at as well.
         """
-        book = Book(self._state, self._shapes, self._prices)
-        free, devices = book.free.copy(), list(book.free_devices)
-        at, at_once = start
-        ended = 0 if at_once else int(np.searchsorted(self._ends, at, side="right"))
+        numbers = [self._numbers[shape] for shape, _ in group.shapes]
+        shapes = [self._shapes[number] for number in numbers]
+        book = Book(self._state, shapes, [self._prices[number] for number in numbers])
+        free, devices = self._at_first.copy(), list(self._devices_at_first)
+        there = [other for other in others if other.start[0] < end and other.end > start[0]]
+        ended = self._ended_by(start)
         np.add.at(free, self._end_rows[:ended], self._returned[:ended])
         for held in self._ending[:ended]:
-            if held.task.shape.devices is not None:
-                milli = -held.task.shape.devices.milli
-                devices[held.row] = take_devices(devices[held.row], held.devices, milli)
-        for other in others:
-            if other.start[0] < end and other.end > at:
-                for shape, row, taken in other.seats:
-                    free[row] -= book.requests[self._numbers[shape]]
-                    if shape.devices is not None:
-                        devices[row] = take_devices(devices[row], taken, shape.devices.milli)
-        book.foresee(free, devices, self._admitted)
+            _give_back(devices, held)
+        for other in there:
+            if _has_begun(other, start):
+                self._sit(other, free, devices)
+        for moment in sorted({o.start for o in there if not _has_begun(o, start)}):
+            rows = sorted({row for o in there if o.start == moment for _, row, _ in o.seats})
+            self._lower(free, devices, moment, rows, there)
+        concerned = np.searchsorted(self._columns, book.columns)
+        book.foresee(free[:, concerned], devices, self._admitted[numbers])
         return book
 
-    def _sit(self, book: Book, seats: Iterable[Seat]) -> None:
-        for shape, row, devices in seats:
-            book.place(self._numbers[shape], row, 1, [devices] if devices else ())
+    def _lower(
+        self,
+        free: Table,
+        devices: list[tuple[int, ...]],
+        moment: Start,
+        rows: Sequence[int],
+        others: Iterable[Commitment],
+    ) -> None:
+        """Lower what is free on these machines to what will be left at a later moment."""
+        then, devices_then = self._at_first.copy(), list(self._devices_at_first)
+        ended = self._ended_by(moment)
+        np.add.at(then, self._end_rows[:ended], self._returned[:ended])
+        for held in self._ending[:ended]:
+            _give_back(devices_then, held)
+        for other in others:
+            if _has_begun(other, moment) and other.end > moment[0]:
+                self._sit(other, then, devices_then)
+        free[rows] = np.minimum(free[rows], then[rows])
+        for row in rows:
+            pairs = zip(devices[row], devices_then[row], strict=True)
+            devices[row] = tuple(min(pair) for pair in pairs)
 
-    def _since(self, book: Book, mark: int) -> tuple[Seat, ...]:
-        """What was placed since the mark."""
-        units = book.placed_since(mark)
-        return tuple((self._shapes[number], row, indices) for number, row, indices in units)
+    def _ended_by(self, start: Start) -> int:
+        """How many of those who run are expected to have ended."""
+        at, at_once = start
+        return 0 if at_once else int(np.searchsorted(self._ends, at, side="right"))
+
+    def _sit(self, commitment: Commitment, free: Table, devices: list[tuple[int, ...]]) -> None:
+        for shape, row, taken in commitment.seats:
+            free[row] -= self._requests[self._numbers[shape]]
+            if shape.devices is not None:
+                devices[row] = take_devices(devices[row], taken, shape.devices.milli)
 
     def _need(self, group: Group) -> dict[int, int]:
         return {self._numbers[shape]: count for shape, count in group.shapes}
+
+
+def _since(book: Book, mark: int) -> tuple[Seat, ...]:
+    """What was placed since the mark."""
+    units = book.placed_since(mark)
+    return tuple((book.shapes[number], row, indices) for number, row, indices in units)
+
+
+def _has_begun(commitment: Commitment, start: Start) -> bool:
+    """Whether it has begun at this moment; what begins at once does so before anything else."""
+    return commitment.start[1] or (not start[1] and commitment.start[0] <= start[0])
+
+
+def _give_back(devices: list[tuple[int, ...]], held: Held) -> None:
+    """What a task returns when it ends."""
+    if held.task.shape.devices is not None:
+        milli = -held.task.shape.devices.milli
+        devices[held.row] = take_devices(devices[held.row], held.devices, milli)

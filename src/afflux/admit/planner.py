@@ -82,10 +82,11 @@ class Planner:
         start: Start = (self._now, True)
         run = _run(group)
         if all(self._room(shape).timeline.fits(n, run, start) for shape, n in group.shapes):
-            seats = self._seats_at_once(group)
-            if seats is not None:
+            found = self._seats_at_once(group, self._now + run)
+            if found is not None:
                 self._take(group, start)
-                self.started[group.name] = Commitment(group, start, self._now + run, seats)
+                self.started[group.name] = _own(found, group)
+                self._reseat(found)
                 return True
         if own is not None:
             self._promise(own)
@@ -120,7 +121,7 @@ class Planner:
                 found = self._packed().start(commitment.group, commitment.end, ())
                 if found is None:
                     raise AssertionError(f"there was room for {name}, but no machine has it")
-                seats = found
+                seats = found[0].seats
             for task, (_, row, devices) in _seated(commitment.group, seats):
                 placements.append(Placement(task, self._outlook.state.name_of(row), devices))
         return tuple(placements)
@@ -135,7 +136,7 @@ class Planner:
         found = self._packed().rearrange(self._placed(placements), self.promised.values())
         if found is None:
             return False
-        self.promised.update((c.group.name, c) for c in found if c.group.name in self.promised)
+        self._reseat(found)
         return True
 
     def promises(self, placements: Sequence[Placement], *, seated: bool = True) -> list[Promise]:
@@ -169,15 +170,14 @@ class Planner:
             self._promise(Commitment(group, start, start[0] + _run(group), ()))
             return True
         run, tried, stride = _run(group), 0, 1
-        others = [*self.started.values(), *self.promised.values()]
         while start is not None and start[0] <= not_after:
             # What is free at once was tried before; here something has to end first.
             start = (start[0], False)
-            found = self._packed().reserve(group, start, start[0] + run, others)
+            found = self._packed().reserve(group, start, start[0] + run, self._committed())
             if found is not None:
                 self._take(group, start)
-                mine = {c.group.name: c for c in found if c.group.name not in self.started}
-                self.promised.update(mine)
+                self.promised[group.name] = _own(found, group)
+                self._reseat(found)
                 return True
             tried += 1
             stride *= 2 if tried > TRIED_IN_TURN else 1
@@ -231,8 +231,8 @@ class Planner:
         if any(where.get(task.id) not in rows for task in group.tasks):
             return None
         wanted = tuple((task.shape, rows[where[task.id]], ()) for task in group.tasks)
-        others = [*self.started.values(), *self.promised.values()]
-        seats = self._packed().keep(Commitment(group, start, promise.end, wanted), others)
+        promise = Commitment(group, start, promise.end, wanted)
+        seats = self._packed().keep(promise, self._committed())
         return None if seats is None else Commitment(group, start, promise.end, seats)
 
     def _without_time(self, group: Group) -> Promise | None:
@@ -256,11 +256,19 @@ class Planner:
         for shape, count in group.shapes:
             self._room(shape).timeline.take(count, _run(group), start)
 
-    def _seats_at_once(self, group: Group) -> tuple[Seat, ...] | None:
+    def _seats_at_once(self, group: Group, end: float) -> Sequence[Commitment] | None:
         if self.by_counting:
-            return ()
-        end = self._now + _run(group)
-        return self._packed().start(group, end, self.promised.values())
+            return (Commitment(group, (self._now, True), end, ()),)
+        return self._packed().start(group, end, self._committed())
+
+    def _reseat(self, commitments: Iterable[Commitment]) -> None:
+        """Promises keep their times, but may have got other machines."""
+        for commitment in commitments:
+            if commitment.group.name in self.promised:
+                self.promised[commitment.group.name] = commitment
+
+    def _committed(self) -> list[Commitment]:
+        return [*self.started.values(), *self.promised.values()]
 
     def _room(self, shape: Shape) -> Kept:
         room = self._rooms.get(shape)
@@ -300,6 +308,10 @@ class Planner:
 
 def _run(group: Group) -> float:
     return math.inf if group.run_seconds is None else group.run_seconds
+
+
+def _own(commitments: Iterable[Commitment], group: Group) -> Commitment:
+    return next(each for each in commitments if each.group.name == group.name)
 
 
 def _seated(group: Group, seats: Iterable[Seat]) -> list[tuple[Task, Seat]]:
