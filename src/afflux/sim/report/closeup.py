@@ -65,8 +65,7 @@ def find_stretch(comparison: Comparison, most: int = MOST) -> Stretch | None:
     names = tables[0].names
     if not names or any(table.names != names for table in tables):
         return None
-    weights = np.array([_weights(subject) for subject in comparison.subjects])
-    if not weights.any():
+    if not any(s.promised or s.backfilled.any() for s in comparison.subjects):
         return None
     size = min(most, len(names))
     order = np.argsort(tables[0].submit, kind="stable")
@@ -82,22 +81,28 @@ def find_stretch(comparison: Comparison, most: int = MOST) -> Stretch | None:
     stops = stops + np.maximum(_TAIL * (stops - begins), 1e-9)
     span = (stops - begins)[:, None]
     score: Floats = np.zeros(begins.size)
-    for row in range(len(tables)):
+    for row, subject in enumerate(comparison.subjects):
         seen = np.minimum(windows(lasting[row], size) / span, _SEEN) / _SEEN
-        score += (windows(weights[row][order], size) * seen).sum(axis=1)
+        promised, passing, passed = (
+            (windows(weights[order], size) * seen).sum(axis=1) for weights in _weights(subject)
+        )
+        # Who passes is worth seeing together with those who are passed.
+        score += promised + 2 * np.minimum(passing, passed) + 0.01 * passing
     first = int(score.argmax())
     chosen = order[first : first + size].tolist()
     stop = comparison.end if size == len(names) else float(stops[first])
     return Stretch([names[i] for i in chosen], float(begins[first]), stop)
 
 
-def _weights(subject: Subject) -> Floats:
-    """How much there is to be seen of each group."""
-    found = subject.backfilled.astype(np.float64)
-    for index, name in enumerate(subject.table.groups.names):
+def _weights(subject: Subject) -> tuple[Floats, Floats, Floats]:
+    """By group: what was promised, broken promises above all; who passed; who may have been."""
+    groups, passing = subject.table.groups, subject.backfilled
+    promised = np.zeros(len(groups.names))
+    for index, name in enumerate(groups.names):
         if name in subject.promised:
-            found[index] += 4.0 if name in subject.broken else 1.0
-    return found
+            promised[index] = 12.0 if name in subject.broken else 3.0
+    waited = ~passing & (groups.wait > 0)
+    return promised, passing.astype(np.float64), waited.astype(np.float64)
 
 
 def _timelines(near: Comparison, rows: list[dict[int, Bar]], number: int) -> str:
