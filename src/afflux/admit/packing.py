@@ -5,10 +5,10 @@ whether a whole group has room, at once or when others will have ended.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from afflux.admit.commitment import Commitment, Seat, Start
 from afflux.cluster.state import Held, State
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
@@ -21,21 +21,6 @@ from afflux.plan.gangs import place_gang
 MOST_REARRANGED = 16
 # Dearer than any policy's price: a promise prefers machines that nobody could use at once.
 _FREE_NOW = 1 << 44
-
-# Class, machine, devices.
-Seat = tuple[Shape, int, tuple[int, ...]]
-# When, and whether nothing has to end before.
-Start = tuple[float, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Commitment:
-    """A group that starts at a time of this plan, on these machines."""
-
-    group: Group
-    start: Start
-    end: float
-    seats: tuple[Seat, ...]
 
 
 class Packing:
