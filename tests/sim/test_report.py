@@ -162,7 +162,7 @@ MIX = made_up(groups=120, machines=6)
 RESULTS = three(MIX)
 PAGE = render(RESULTS)
 SECTIONS = ("summary", "utilisation", "waiting", "queue", "machines", "groups", "cycles")
-VOID = {"meta", "br", "img", "link", "hr", "input"}
+VOID = {"meta", "wbr", "br", "img", "link", "hr", "input"}
 
 
 class Outline(HTMLParser):

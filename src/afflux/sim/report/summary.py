@@ -41,7 +41,7 @@ def draw_summary(comparison: Comparison) -> str:
     rows = _rows(comparison)
     winners = [_winners(row, comparison) for row in rows]
     head = "".join(
-        f'<th scope="col" class="{s.style}" data-s="{s.index}">{swatch(s)}{escape(s.name)}</th>'
+        f'<th scope="col" class="{s.style}" data-s="{s.index}">{swatch(s)}{_breaking(s.name)}</th>'
         for s in comparison.subjects
     )
     lines = "".join(
@@ -151,6 +151,11 @@ def _promises(comparison: Comparison) -> list[Row]:
         told = "put off for a time, kept in the end or not"
         rows.append(Row("Promises moved", told, broken("moved"), count, of_started=False))
     return rows
+
+
+def _breaking(name: str) -> str:
+    """A name that breaks before its strategy, if it has to."""
+    return escape(name).replace("@", "<wbr>@")
 
 
 def _shares(subject: Subject) -> dict[str, float | None]:
