@@ -100,7 +100,7 @@ def _weights(subject: Subject) -> tuple[Floats, Floats, Floats]:
     promised = np.zeros(len(groups.names))
     for index, name in enumerate(groups.names):
         if name in subject.promised:
-            promised[index] = 12.0 if name in subject.broken else 3.0
+            promised[index] = 300.0 if name in subject.broken else 3.0
     waited = ~passing & (groups.wait > 0)
     return promised, passing.astype(np.float64), waited.astype(np.float64)
 
