@@ -17,9 +17,8 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
 - `backfilled` is the share of the groups that started which did so while one ahead of them in their
   queue still waited, ahead being of a higher priority, or of the same one and submitted earlier.
   Groups that never started are not counted as ahead of anybody.
-- `promises` are groups that were promised a start before they had one. A promise is broken if the
-  group starts later than it was first promised, `broken_by` says by what; `moved` are those that
-  at some time were put off to a later start than before, even if they were kept in the end.
+- `promises` are groups that were promised a start before they had one; one is broken if the group
+  starts later than it was first promised, `broken_by` says why.
 - `cycle_seconds` is real time spent deciding.
 - Percentiles are by linear interpolation between the two nearest values.
 
@@ -33,7 +32,6 @@ import numpy as np
 
 from afflux.sim.backfilling import backfilled
 from afflux.sim.columns import Columns, Floats, columns
-from afflux.sim.keeping import broken_promises, moved_promises
 from afflux.sim.result import Result
 
 VERSION = 1
@@ -79,12 +77,11 @@ def _backfilled_share(table: Columns) -> float | None:
 
 def _promises(result: Result) -> dict[str, object]:
     """How many groups were promised a start, and how many did not start by then, and why."""
-    causes = Counter(broken_promises(result).values())
+    causes = Counter(promised.broken for promised in result.promised if promised.broken)
     return {
         "made": len(result.promised),
         "broken": causes.total(),
-        "broken_by": {str(cause): number for cause, number in sorted(causes.items())},
-        "moved": len(moved_promises(result)),
+        "broken_by": dict(sorted(causes.items())),
     }
 
 

@@ -7,7 +7,6 @@ from functools import cached_property
 
 from afflux.sim.backfilling import backfilled
 from afflux.sim.columns import Bools, Columns, columns
-from afflux.sim.keeping import broken_promises
 from afflux.sim.metrics import measure
 from afflux.sim.result import Promised, Result
 from afflux.sim.workload import Workload
@@ -46,7 +45,7 @@ class Subject:
     @cached_property
     def broken(self) -> dict[str, str]:
         """What was promised and not kept: by group the cause."""
-        return broken_promises(self.result)
+        return {each.group: each.broken for each in self.result.promised if each.broken}
 
     def figure(self, *keys: str) -> float | None:
         """One of its figures by its path in the JSON object."""

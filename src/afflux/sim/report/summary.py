@@ -147,9 +147,6 @@ def _promises(comparison: Comparison) -> list[Row]:
         Row(f"of them: {cause}", _CAUSES.get(cause, ""), broken("broken_by", cause), count, None)
         for cause in sorted({str(cause) for s in subjects for cause in s.broken.values()})
     )
-    if any(s.figure("promises", "moved") for s in subjects):
-        told = "put off for a time, kept in the end or not"
-        rows.append(Row("Promises moved", told, broken("moved"), count, of_started=False))
     return rows
 
 
