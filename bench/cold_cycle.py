@@ -18,8 +18,8 @@ from afflux.model.task import Shape, Task
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
-from afflux.sim.pod_by_pod import PodByPod
 from afflux.queue.rules import QueueRules
+from afflux.sim.pod_by_pod import PodByPod
 
 GIB = 2**30
 
@@ -77,7 +77,9 @@ def measure(
             scheduler: Scheduler = (
                 PodByPod()
                 if name == "pod-by-pod"
-                else Optimising(state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())])
+                else Optimising(
+                    state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())]
+                )
             )
             cycle = Cycle(state, scheduler)
             began = time.perf_counter()

@@ -17,8 +17,8 @@ from afflux.plan.demand import count_tasks, gather_demand
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
-from afflux.sim.pod_by_pod import PodByPod
 from afflux.queue.rules import QueueRules
+from afflux.sim.pod_by_pod import PodByPod
 from bench.instances import Instance
 from bench.optimum import Prices, least_cost, most_placed
 

@@ -99,9 +99,7 @@ class Story:
             before = self.latest.get(promise.group, math.inf)
             self.moved_later += promise.start_seconds > before
         self.latest = {promise.group: promise.start_seconds for promise in known}
-        use = [
-            (shape, machine, now, until) for shape, machine, until in self.running.values()
-        ]
+        use = [(shape, machine, now, until) for shape, machine, until in self.running.values()]
         for promise in known:
             group = self.groups[promise.group]
             where = dict(promise.machines)

@@ -56,9 +56,11 @@ class Batch:
         chosen: list[Job] = []
         old, self.promises = self.promises, {}
         if self.strategy == "conservative-compress":
-            for job in self.waiting:
-                if job.number in old:
-                    taken.append((old[job.number], old[job.number] + job.estimate, job.processors))
+            taken += [
+                (old[job.number], old[job.number] + job.estimate, job.processors)
+                for job in self.waiting
+                if job.number in old
+            ]
         most = {
             "fcfs": 0, "easy": 1, "hybrid": self.depth,
             "conservative-compress": math.inf, "conservative-rebuild": math.inf,
@@ -94,7 +96,9 @@ class Batch:
         for moment in moments:
             room = free
             if moment >= now:
-                room += sum(job.processors for job, until in self.running.values() if until <= moment)
+                room += sum(
+                    job.processors for job, until in self.running.values() if until <= moment
+                )
             room -= sum(n for begin, until, n in taken if begin <= moment < until)
             if room < job.processors:
                 return False

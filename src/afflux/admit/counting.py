@@ -79,4 +79,3 @@ class Counting:
             Commitment(each.group, each.start, each.end, tuple((self.shape, r, ()) for r in mine))
             for each, mine in zip(promised, rows, strict=True)
         ]
-

@@ -231,7 +231,7 @@ class Planner:
 
     def _counted(self, group: Group) -> Counting | None:
         """Where the group is counted, None if it has to be searched for."""
-        if self._searching is not None or len(group.shapes) > 1:
+        if self._searching is not None or len(group.shapes) != 1:
             return None
         shape = group.shapes[0][0]
         counting = self._counting

@@ -18,6 +18,7 @@ Other packages can ship strategies as entry points `afflux.strategies`.
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from itertools import groupby
+from typing import cast
 
 from afflux.admit.planner import Planner
 from afflux.model.errors import InputError
@@ -114,7 +115,7 @@ def find_strategy(name: str, where: str) -> Strategy:
         known = ", ".join([*OURS, *sorted(shipped)])
         raise InputError(f"{where}: unknown strategy {name!r}; expected one of {known}")
     try:
-        strategy = shipped[name].load()
+        strategy = cast("Strategy", shipped[name].load())
     except Exception as error:
         raise InputError(f"{where}: strategy {name} cannot be loaded: {error}") from error
     if not callable(strategy):

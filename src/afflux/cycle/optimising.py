@@ -6,7 +6,7 @@ of tasks are all different, groups are taken in queue order in several rounds, e
 classes as can be held at once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -85,8 +85,7 @@ class Optimising:
     def _by_queue(
         self, queue: Sequence[Group]
     ) -> Iterator[tuple[Sequence[Group], QueueRules, Strategy]]:
-        """Each queue's groups, as many as its depth allows; who names none of them is in the first.
-        """
+        """Each queue's groups, as many as its depth allows; strangers are in the first queue."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
             yield queue[: rules.depth], rules, strategy
@@ -142,7 +141,7 @@ def _most_classes(state: State) -> int:
 
 
 @contextmanager
-def _assumed(state: State, placements: Sequence[Placement]) -> Iterator[None]:
+def _assumed(state: State, placements: Sequence[Placement]) -> Generator[None]:
     """The state as if these had been carried out."""
     placed: list[str] = []
     try:

@@ -1,6 +1,6 @@
 """Promises from cycle to cycle: which hold, which were broken, and by what.
 
-A promise is broken when its group starts later than it was first promised, as the literature counts.
+A promise is broken when its group starts later than it was first promised, as others count.
 With honest durations some strategies break none by themselves; but machines are lost, other
 schedulers' pods come, groups of a higher priority arrive, and work runs longer than it said.
 """
@@ -114,9 +114,7 @@ class Promises:
                 self._drop(name)
         return broken
 
-    def replace(
-        self, promises: Iterable[Promise], priority_of: Callable[[str], int]
-    ) -> None:
+    def replace(self, promises: Iterable[Promise], priority_of: Callable[[str], int]) -> None:
         """What holds from now on, with the priorities of the groups."""
         current: dict[str, Promise] = {}
         soonest = math.inf

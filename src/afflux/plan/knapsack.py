@@ -13,8 +13,10 @@ LARGEST_TABLE = 20_000_000
 Item = tuple[int, int]
 
 
-def choose(items: Sequence[Item], singles: Sequence[int], room: int) -> tuple[list[int], int] | None:
-    """Which items, and how many of the singles, are worth most together; None if there are too many.
+def choose(
+    items: Sequence[Item], singles: Sequence[int], room: int
+) -> tuple[list[int], int] | None:
+    """Which items and how many of the singles are worth most together; None if there are too many.
 
     `singles` take one unit each and come in descending order of worth.
     """

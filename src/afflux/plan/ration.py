@@ -91,7 +91,9 @@ def ration(book: Book, level: Level) -> Ration | None:
 def _of_one_class(level: Level, room: int) -> Ration | None:
     gangs = level.waiting_gangs()
     singles = level.singles.get(0)
-    waiting = [] if singles is None else singles.waiting[singles.taken :].tolist()
+    waiting: list[int] = []
+    if singles is not None:
+        waiting = singles.waiting[singles.taken :].tolist()
     items = [(len(gang.group.tasks), gang.worth) for gang in gangs]
     chosen = choose(items, waiting, room)
     if chosen is None:
