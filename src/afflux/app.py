@@ -96,6 +96,7 @@ def _door_options(configuration: Configuration) -> "Options":
         parallelism=configuration.binding.parallelism,
         bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        cleanup=configuration.cleanup.enabled,
         configuration=effective(configuration),
     )
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import Any, ParamSpec, TypeVar
 
 from afflux.cycle.events import GroupReady
@@ -85,7 +85,7 @@ class Scheduling:
 
     async def _once(self) -> None:
         began = monotonic()
-        events = self._mirror.drain()
+        events = self._mirror.drain(time())
         self._metrics.phase("observe", monotonic() - began)
         self._reporting.held_back(self._mirror.gathering.take_held_back())
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
