@@ -54,7 +54,8 @@ def test_a_pod_by_itself_is_over_at_its_deadline_and_is_reported_once() -> None:
     assert deadlines.next_seconds() == 60.0
     assert deadlines.take(59.9) == []
     (over,) = deadlines.take(60.0)
-    assert (over.namespace, over.group, over.pods) == ("default", None, {"uid-a"})
+    assert (over.name, over.group, over.pods) == ("default/a", None, {"uid-a"})
+    assert over.namespace == "default"
     assert [ref.name for ref in over.controllers] == ["j"]
     deadlines.runs(running("a", job="j"), 60.0, 61.0)
     assert deadlines.next_seconds() is None
@@ -111,6 +112,14 @@ def test_replacements_of_what_was_stopped_do_not_keep_a_group_alive() -> None:
     assert deadlines.next_seconds() == 65.0
     (over,) = deadlines.take(65.0)
     assert over.pods == {"uid-a", "uid-b", "uid-a-again"}
+
+
+def test_nor_does_who_joins_while_one_takes_its_grace_period() -> None:
+    deadlines = Deadlines()
+    deadlines.runs(running("a", "g"), 60.0, 0.0)
+    deadlines.runs(running("b", "g"), 65.0, 5.0)
+    deadlines.runs(running("late", "g"), 122.0, 62.0)
+    assert deadlines.next_seconds() == 65.0
 
 
 def test_who_is_stopped_before_we_look_is_still_reported_with_its_controller() -> None:

@@ -59,6 +59,7 @@ class Cluster:
     deadlines: Deadlines = field(default_factory=Deadlines)
     clock: Clock = field(default_factory=Clock)
     remaining: list[float | None] = field(default_factory=lambda: [None])
+    announced: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.mirror = Mirror(["afflux"], deadlines=self.deadlines)
@@ -149,6 +150,7 @@ class Cluster:
                 self.deadlines,
                 recorder,
                 remaining_seconds=lambda: self.remaining[0],
+                announce=self.announced.append,
                 clock=self.clock,
             )
             self.mirror.drain(self.clock())
@@ -187,6 +189,7 @@ def test_a_group_and_its_job_go_when_the_deadline_is_over() -> None:
             cluster.pod(name, owner=owned_by("Job", "sum"))
 
     def check(cluster: Cluster) -> None:
+        assert cluster.announced == ["default/g"]
         first, *_ = cluster.deletions()
         # The owner first, by its uid, and it takes along what it has made.
         assert first.path == f"{KINDS['Job']}/sum"
@@ -258,6 +261,21 @@ def test_the_walk_ends_below_an_owner_that_has_pods_elsewhere() -> None:
         cluster.pod("p2", "h", owner=owned_by("Job", "sum-2"), deadline=None)
 
     cleans(prepare, {"all", "sum-2", "p2"})
+
+
+def test_the_walk_ends_where_somebody_else_cannot_be_seen() -> None:
+    def prepare(cluster: Cluster) -> None:
+        cluster.owner("JobSet", "all")
+        cluster.owner("Job", "sum", owned_by("JobSet", "all"))
+        cluster.pod("a", owner=owned_by("Job", "sum"))
+        # Whose this is nobody can tell: it might be the JobSet's.
+        cluster.owner("ReplicaSet", "hidden")
+        cluster.pod("b", None, owned_by("ReplicaSet", "hidden"), deadline=None)
+        cluster.server.fault = lambda request: (
+            Fault(status=403) if "replicasets" in request.path else Fault()
+        )
+
+    cleans(prepare, {"all", "hidden", "b"})
 
 
 def test_a_cron_job_is_not_deleted_for_one_of_its_jobs() -> None:

@@ -1,5 +1,6 @@
 """Quorum: who of those that name a group may start together, and what is said to the others."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -80,6 +81,18 @@ def test_who_is_held_back_is_waited_for_only_if_it_is_needed() -> None:
     gathered = form("g", [one("a"), one("b"), held], ONE_QUEUE)
     assert ready(gathered) == {"g": ["a", "b"]}
     assert words(gathered.waiting) == {"c": "a gate"}
+
+
+def test_a_group_waits_if_there_is_too_little_of_something_for_all_of_it() -> None:
+    def short(tasks: Sequence[Task]) -> str | None:
+        return f"finds 1 volume for {len(tasks)}"
+
+    gathered = form("g", [one("a"), one("b")], ONE_QUEUE, shortage=short)
+    assert set(words(gathered.waiting).values()) == {"group g finds 1 volume for 2"}
+    assert not gathered.ready
+    # Who starts alone has asked for itself.
+    members = [one("a", running=True), one("b")]
+    assert ready(form("g", members, ONE_QUEUE, shortage=short)) == {"g": ["b"]}
 
 
 # --- Contradictions

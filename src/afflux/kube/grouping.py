@@ -11,7 +11,7 @@ Here is what pods say; what follows from it for a group as a whole is in queue/q
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
@@ -30,8 +30,15 @@ SIZED_LABELS = (
 )
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 QUEUE_LABEL = "afflux.dev/queue"
+# With the words for where it was found.
+_NAME_LABELS = tuple(
+    (label, f"label {label}") for label in (*(name for name, _ in SIZED_LABELS), POD_GROUP_LABEL)
+)
 _NATIVE_FIELD = "spec.schedulingGroup.podGroupName"
 _SIZE = re.compile(r"[0-9]{1,9}")
+
+Shortage = Callable[[Sequence[objects.Pod]], str | None]
+"""Of what there is too little for these pods to start together, if there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +84,13 @@ def groups(
     members: Iterable[Member],
     pod_groups: PodGroups,
     rules: Mapping[str, QueueRules] = ONE_QUEUE,
+    shortage: Shortage | None = None,
 ) -> Gathered:
     """The groups that have their quorum, and the pods that wait or are refused, with the reason."""
     gathered = Gathered()
     named: dict[str, list[Candidate]] = {}
     refused: Counter[str] = Counter()
+    pods: dict[str, objects.Pod] = {}
     for member in members:
         group: str | None = None
         try:
@@ -101,10 +110,15 @@ def groups(
             continue
         if group is not None and terms.source:
             named.setdefault(group, []).append(candidate)
+            pods[member.task.id] = member.pod
         elif not member.running:
             gathered.add(alone(candidate, rules))
+
+    def short(tasks: Sequence[Task]) -> str | None:
+        return shortage([pods[task.id] for task in tasks]) if shortage else None
+
     for group, candidates in named.items():
-        gathered.add(form(group, candidates, rules, refused[group]))
+        gathered.add(form(group, candidates, rules, others=refused[group], shortage=short))
     return gathered
 
 
@@ -137,11 +151,7 @@ def _candidate(member: Member, terms: Terms | None, lasts: Lasting) -> Candidate
 def _named(pod: objects.Pod) -> _Named | None:
     """The group this pod names, whatever its size."""
     labels = pod.metadata.labels or {}
-    named: list[tuple[str, str]] = [
-        (f"label {label}", labels[label])
-        for label in (*(name for name, _ in SIZED_LABELS), POD_GROUP_LABEL)
-        if label in labels
-    ]
+    named = [(source, labels[label]) for label, source in _NAME_LABELS if label in labels]
     for name_label, size_label in SIZED_LABELS:
         if size_label in labels and name_label not in labels:
             raise _RefusedError(

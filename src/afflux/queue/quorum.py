@@ -5,7 +5,7 @@ on what was answered before. So it is the same after a restart.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.model.group import DEFAULT_QUEUE, Group
@@ -16,6 +16,9 @@ ONE_QUEUE: Mapping[str, QueueRules] = {DEFAULT_QUEUE: QueueRules()}
 
 Held = tuple[Task, str]
 """A task that may not be considered, and why."""
+
+Shortage = Callable[[Sequence[Task]], str | None]
+"""Of what there is too little for these to start together, whatever room there is; None if not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,12 @@ def alone(candidate: Candidate, rules: Mapping[str, QueueRules]) -> Gathered:
 
 
 def form(
-    name: str, candidates: Iterable[Candidate], rules: Mapping[str, QueueRules], others: int = 0
+    name: str,
+    candidates: Iterable[Candidate],
+    rules: Mapping[str, QueueRules],
+    *,
+    others: int = 0,
+    shortage: Shortage | None = None,
 ) -> Gathered:
     """The group of this name, out of those who name it; `others` were refused before.
 
@@ -120,7 +128,11 @@ def form(
         for place, each in enumerate(sorted(startable, key=_age)):
             gathered.ready.append(_group(each.task.name if place else name, [each], rules))
     elif running + len(startable) >= terms.size:
-        gathered.ready.append(_group(name, startable, rules))
+        short = _short(startable, shortage)
+        if short is None:
+            gathered.ready.append(_group(name, startable, rules))
+        else:
+            gathered.waiting.extend((each.task, f"group {name} {short}") for each in startable)
     else:
         why = _lacking(name, pending, running, terms.size)
         if refused := others + len(gathered.refused):
@@ -149,14 +161,12 @@ def _sort_out(
 
 def _agreed(candidates: Sequence[Candidate]) -> Terms | None:
     """The terms that hold, None if nobody states any."""
-    stated: dict[Terms, Candidate] = {}
-    counts: Counter[Terms] = Counter()
-    for each in sorted(candidates, key=_age):
-        if each.terms is not None:
-            stated.setdefault(each.terms, each)
-            counts[each.terms] += 1
+    counts = Counter(each.terms for each in candidates if each.terms is not None)
+    if len(counts) < 2:
+        return next(iter(counts), None)
+    by_age = (each.terms for each in sorted(candidates, key=_age) if each.terms is not None)
     # Of equals the first, which is the oldest's.
-    return max(stated, key=lambda terms: counts[terms], default=None)
+    return max(dict.fromkeys(by_age), key=lambda terms: counts[terms])
 
 
 def _without_dissenters(
@@ -185,6 +195,12 @@ def _contradiction(one: Candidate, its: Terms, other: Candidate, terms: Terms) -
         f"queue {its.queue} on {one.task.name}, but queue {terms.queue} on {other.task.name}; "
         "expected one queue for the whole group"
     )
+
+
+def _short(members: Sequence[Candidate], shortage: Shortage | None) -> str | None:
+    if shortage is None or len(members) < 2:
+        return None
+    return shortage([each.task for each in members])
 
 
 def _lacking(name: str, pending: Sequence[Candidate], running: int, size: int) -> str:

@@ -64,7 +64,10 @@ class _Leaving:
 
 
 class Cleaning:
-    """Deletes what is over; `remaining_seconds` says how long we may act, None without end."""
+    """Deletes what is over; `remaining_seconds` says how long we may act, None without end.
+
+    `announce` is told the name of each group before anything of it is deleted.
+    """
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class Cleaning:
         recorder: Recorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
+        announce: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
@@ -81,6 +85,7 @@ class Cleaning:
         self._deadlines = deadlines
         self._recorder = recorder
         self._remaining_seconds = remaining_seconds
+        self._announce = announce
         self._clock = clock
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -131,7 +136,8 @@ class Cleaning:
         ours = [pod for pod in alive if self._mirror.is_ours(pod)]
         leaving = _Leaving()
         for over in groups:
-            _log.info("%s: its deadline is over", over)
+            _log.info("the deadline of group %s is over", over.name)
+            self._announce(over.name)
             leaving.take(over, ours)
         owners, complaints = await self._owners(space, leaving, alive)
         deleted: list[str] = []

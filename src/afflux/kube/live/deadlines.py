@@ -21,24 +21,27 @@ from afflux.kube.grouping import claimed_group
 class Over:
     """A group whose time was over at `at_seconds`: its pods by uid, and who controls them.
 
-    `group` is the namespace/name that its pods name; None for a pod that is a group by itself.
+    `name` is namespace/name; `group` is the same if its pods name it, and None for a pod that is a
+    group by itself.
     """
 
-    namespace: str
+    name: str
     group: str | None
     at_seconds: float
     pods: frozenset[str]
     controllers: tuple[objects.OwnerReference, ...] = ()
 
-    def __str__(self) -> str:
-        return f"group {self.group}" if self.group else f"a pod in {self.namespace}"
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return self.name.partition("/")[0]
 
 
 @dataclass(slots=True)
 class _Running:
     """A group, from when its first pod ran until none does."""
 
-    namespace: str
+    name: str
     group: str | None
     # Of the pods that run, when their deadline is over.
     over: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
@@ -87,7 +90,9 @@ class Deadlines:
             return
         running = self._groups.get(key)
         if running is None:
-            running = self._groups[key] = _Running(namespace(pod), group)
+            running = self._groups[key] = _Running(
+                group or f"{namespace(pod)}/{pod.metadata.name or ''}", group
+            )
         if uid not in running.over:
             running.settle(now_seconds)
         elif running.over[uid] == over_seconds:
@@ -137,7 +142,7 @@ class Deadlines:
                 self._reported.add(uid)
             found.append(
                 Over(
-                    running.namespace,
+                    running.name,
                     running.group,
                     due,
                     frozenset(running.pods),

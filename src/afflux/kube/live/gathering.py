@@ -12,7 +12,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
-from afflux.kube.grouping import Member, PodGroups, claimed_group, groups
+from afflux.kube.grouping import Member, PodGroups, Shortage, claimed_group, groups
 from afflux.kube.lasting import EXPECTED
 from afflux.model.group import Group
 from afflux.queue.quorum import ONE_QUEUE, Held
@@ -25,7 +25,9 @@ _TIE_SECONDS = 1e-6
 class Gathering:
     """Pending and running pods by the group they name; a pod that names none is its own."""
 
-    def __init__(self, rules: Mapping[str, QueueRules] = ONE_QUEUE) -> None:
+    def __init__(
+        self, rules: Mapping[str, QueueRules] = ONE_QUEUE, shortage: Shortage | None = None
+    ) -> None:
         self.pod_groups = PodGroups({}, {})
         # The pending pods that the cycle may not consider, by uid, with the reason; those of them
         # who will not be unless somebody changes something; and those who were looked at since
@@ -34,6 +36,7 @@ class Gathering:
         self.refused: set[str] = set()
         self._newly_held: dict[str, None] = {}
         self._rules = rules
+        self._shortage = shortage
         self._key_of: dict[str, str] = {}
         self._members: dict[str, dict[str, Member]] = {}
         self._told: dict[str, dict[str, Group]] = {}
@@ -102,17 +105,19 @@ class Gathering:
         withdrawn: list[Event] = []
         ready: list[Event] = []
         while self._touched or self._invite():
-            key = next(iter(self._touched))
-            del self._touched[key]
-            before, now = self._look_again(key)
-            withdrawn += [GroupWithdrawn(name) for name in before if name not in now]
-            ready += [GroupReady(group) for name, group in now.items() if before.get(name) != group]
+            touched, self._touched = self._touched, {}
+            for key in touched:
+                before, now = self._look_again(key)
+                withdrawn += [GroupWithdrawn(name) for name in before if name not in now]
+                ready += [
+                    GroupReady(group) for name, group in now.items() if before.get(name) != group
+                ]
         return withdrawn + ready
 
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
         """What the cycle was told about these pods, and what is true now."""
         members = self._members.get(key, {})
-        gathered = groups(members.values(), self.pod_groups, self._rules)
+        gathered = groups(members.values(), self.pod_groups, self._rules, self._shortage)
         for uid in members:
             self._release(uid)
         for held in gathered.waiting:
@@ -141,7 +146,7 @@ class Gathering:
         if key not in self._first_ready:
             self._first_ready[key] = self._ready_seconds(key, ready)
         queue = self._rules[ready[0].queue]
-        known = key in self._told or any(m.running for m in self._members[key].values())
+        known = key in self._told or self._has_begun(key)
         if known or queue.most_groups is None:
             return ready
         line = self._line(queue.name)
@@ -175,6 +180,10 @@ class Gathering:
 
     def _is_in_line(self, queue: str, ready_seconds: float, key: str) -> bool:
         return self._turned_away.get(key) == queue and self._first_ready.get(key) == ready_seconds
+
+    def _has_begun(self, key: str) -> bool:
+        """Whether some of the group run already, so that the rest has to follow."""
+        return any(member.running for member in self._members[key].values())
 
     def _ready_seconds(self, key: str, ready: list[Group]) -> float:
         known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]

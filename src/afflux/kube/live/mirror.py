@@ -179,9 +179,10 @@ class Mirror:
         for name in list(waiting):
             waiting.update(dict.fromkeys(self._depart(name)))
         while waiting:
-            name = next(iter(waiting))
-            del waiting[name]
-            waiting.update(dict.fromkeys(self._look_at_pod(name)))
+            # All at once: taking the first of a hundred thousand is slow when many were taken.
+            names, waiting = waiting, dict[str, None]()
+            for name in names:
+                waiting.update(dict.fromkeys(self._look_at_pod(name)))
         if self._repulsion_stale:
             self._renew_repulsion()
         events = self._events + self.gathering.drain()
