@@ -15,7 +15,7 @@ from afflux.kube.decoding import created_seconds, task
 from afflux.kube.grouping import Member, PodGroups, claimed_group, groups
 from afflux.kube.live.gathering import Gathering
 from afflux.model.group import Group
-from afflux.queue.quorum import ONE_QUEUE
+from afflux.queue.quorum import ONE_QUEUE, Gathered
 from afflux.queue.rules import QueueRules
 
 RULES = {
@@ -99,6 +99,37 @@ def test_a_late_pod_joins_the_placed_group_in_its_place() -> None:
     queue.drain()
     assert queue.names() == {"default/late": ["default/late"]}
     assert queue.waiting["default/late"].ready_seconds == before
+
+
+def test_it_joins_even_if_others_have_ended_meanwhile() -> None:
+    queue = gathered(*(member(name, "g", 3, running=True, nodeName="n") for name in "abc"))
+    for name in "ab":
+        queue.gathering.remove(f"uid-{name}")
+    queue.gathering.set(member("again", "g", 3))
+    queue.drain()
+    assert queue.names() == {"default/again": ["default/again"]}
+
+
+def test_a_group_of_which_only_some_were_bound_waits_for_the_rest_together() -> None:
+    queue = gathered(*(member(name, "g", 3) for name in "abc"))
+    for name in "abc":
+        queue.gathering.set(member(name, "g", 3, running=True))
+    queue.drain()
+    queue.gathering.set(member("a", "g", 3, running=True, nodeName="n"))
+    for name in "bc":
+        queue.gathering.set(member(name, "g", 3))
+    queue.drain()
+    assert queue.names() == {"default/g": ["default/b", "default/c"]}
+
+
+def test_that_it_ran_before_a_restart_can_be_told() -> None:
+    gathering = Gathering()
+    gathering.restore_begun("default/g", 3)
+    queue = Queue(gathering)
+    gathering.set(member("a", "g", 3, running=True, nodeName="n"))
+    gathering.set(member("again", "g", 3))
+    queue.drain()
+    assert queue.names() == {"default/again": ["default/again"]}
 
 
 def test_a_name_is_free_when_all_its_pods_are_gone() -> None:
@@ -237,6 +268,7 @@ class History(RuleBasedStateMachine):
         self.queue = Queue(Gathering(RULES))
         self.there: dict[str, Member] = {}
         self.ready: dict[str, float] = {}
+        self.most_bound: Counter[str] = Counter()
         self.made = 0
 
     def put(self, found: Member) -> None:
@@ -244,36 +276,46 @@ class History(RuleBasedStateMachine):
         self.there[found.task.id] = found
         if before is not None and key_of(before) != key_of(found):
             self.forget(key_of(before))
+        bound = sum(
+            key_of(each) == key_of(found) and bool(each.pod.spec.node_name)
+            for each in self.there.values()
+        )
+        self.most_bound[key_of(found)] = max(bound, self.most_bound[key_of(found)])
         self.queue.gathering.set(found)
 
     def forget(self, key: str) -> None:
         if key not in map(key_of, self.there.values()):
             self.ready.pop(key, None)
+            del self.most_bound[key]
 
     @rule(
         target=pods,
         group=st.sampled_from([None, "g", "g", "h", "p1"]),
         size=st.sampled_from([1, 2, 2, 3, 3, 4, "x"]),
         queue=st.sampled_from(["default", "default", "narrow", "unknown"]),
-        gated=st.booleans(),
-        running=st.sampled_from([False, False, True]),
+        is_=st.sampled_from(["pending", "pending", "gated", "assumed", "bound"]),
     )
-    def comes(self, group: str | None, size: object, queue: str, gated: bool, running: bool) -> str:
+    def comes(self, group: str | None, size: object, queue: str, is_: str) -> str:
         self.made += 1
-        gates = {"schedulingGates": [{"name": "x"}]} if gated and not running else {}
+        more = {"gated": {"schedulingGates": [{"name": "x"}]}, "bound": {"nodeName": "n"}}
+        running = is_ in {"assumed", "bound"}
         name = f"p{self.made}"
-        self.put(member(name, group, size, running=running, queue=queue, **gates))
+        found = member(name, group, size, running=running, queue=queue, **more.get(is_, {}))
+        self.put(found)
         return name
 
     @rule(name=pods, size=st.sampled_from([1, 2, 3]), group=st.sampled_from([None, "g", "h"]))
     def changes(self, name: str, size: int, group: str | None) -> None:
         before = self.there[f"uid-{name}"]
         queue = (before.pod.metadata.labels or {}).get("afflux.dev/queue", "default")
-        self.put(member(name, group, size, running=before.running, queue=queue))
+        node = {"nodeName": before.pod.spec.node_name} if before.pod.spec.node_name else {}
+        self.put(member(name, group, size, running=before.running, queue=queue, **node))
 
     @rule(name=pods)
     def runs_or_does_not(self, name: str) -> None:
         before = self.there[f"uid-{name}"]
+        if before.pod.spec.node_name:
+            return
         self.put(Member(before.task, before.pod, not before.running, 0, before.created_seconds))
 
     @rule(name=pods)
@@ -300,7 +342,10 @@ class History(RuleBasedStateMachine):
     def check_members(self) -> None:
         """As if all had come at once; but for those whom a full queue turned away."""
         gathering = self.queue.gathering
-        fresh = groups(self.there.values(), PodGroups(), RULES)
+        fresh = Gathered()
+        for key in dict.fromkeys(map(key_of, self.there.values())):
+            members = [each for each in self.there.values() if key_of(each) == key]
+            fresh.add(groups(members, PodGroups(), RULES, most_ran=self.most_bound[key]))
         told = {frozenset(t.id for t in g.tasks) for g in self.queue.waiting.values()}
         away = {uid for uid, (_, why) in gathering.held_back.items() if "is full" in why}
         expected = {frozenset(t.id for t in g.tasks) for g in fresh.ready}

@@ -85,8 +85,12 @@ def groups(
     pod_groups: PodGroups,
     rules: Mapping[str, QueueRules] = ONE_QUEUE,
     shortage: Shortage | None = None,
+    most_ran: int = 0,
 ) -> Gathered:
-    """The groups that have their quorum, and the pods that wait or are refused, with the reason."""
+    """The groups that have their quorum, and the pods that wait or are refused, with the reason.
+
+    Of the group that they name, `most_ran` at once were seen running before.
+    """
     gathered = Gathered()
     named: dict[str, list[Candidate]] = {}
     refused: Counter[str] = Counter()
@@ -118,7 +122,10 @@ def groups(
         return shortage([pods[task.id] for task in tasks]) if shortage else None
 
     for group, candidates in named.items():
-        gathered.add(form(group, candidates, rules, others=refused[group], shortage=short))
+        others = refused[group]
+        gathered.add(
+            form(group, candidates, rules, others=others, most_ran=most_ran, shortage=short)
+        )
     return gathered
 
 

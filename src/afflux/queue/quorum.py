@@ -1,7 +1,7 @@
 """Quorum: which of those who name a group may start together, and why the others wait.
 
-The answer depends on who is there and on nothing else, neither on the order in which they came nor
-on what was answered before. So it is the same after a restart.
+The answer depends on who is there, and on whether the group has run before, neither on the order in
+which they came nor on what was answered before. So it is the same after a restart.
 """
 
 from collections import Counter
@@ -104,14 +104,16 @@ def form(
     rules: Mapping[str, QueueRules],
     *,
     others: int = 0,
+    most_ran: int = 0,
     shortage: Shortage | None = None,
 ) -> Gathered:
     """The group of this name, out of those who name it; `others` were refused before.
 
     If they contradict each other, the terms hold that most of them state, then those of the oldest;
     whoever states others is refused and does not count. Those who run count towards the quorum.
-    Once that many run, each newcomer starts on its own; before, those who can start do so together.
-    Who is held back by something of its own joins later, unless it is needed for the quorum.
+    Once that many run, or have run (`most_ran` at once) and some of them have ended, each newcomer
+    starts on its own; before, those who can start do so together. Who is held back by something of
+    its own joins later, unless it is needed for the quorum.
     """
     gathered = Gathered()
     fitting = _sort_out(gathered, candidates, rules)
@@ -122,7 +124,7 @@ def form(
     pending = [each for each in fitting if not each.running]
     startable = [each for each in pending if each.task.blocked is None]
     running = len(fitting) - len(pending)
-    if running >= terms.size:
+    if max(running, most_ran) >= terms.size:
         gathered.ready.extend(_group(each.task.name, [each], rules) for each in startable)
     elif terms.size == 1:
         for place, each in enumerate(sorted(startable, key=_age)):

@@ -43,6 +43,9 @@ class Gathering:
         self._by_name: dict[str, Group] = {}
         self._pods_ready: set[str] = set()
         self._first_ready: dict[str, float] = {}
+        # How many are bound, and were at once. What was only assumed may come to nothing.
+        self._bound: dict[str, set[str]] = {}
+        self._most_bound: dict[str, int] = {}
         self._restored: dict[str, float] = {}
         self._touched: dict[str, None] = {}
         self._became_ready = 0
@@ -57,6 +60,10 @@ class Gathering:
         for uid in uids:
             self._restored[uid] = ready_seconds
 
+    def restore_begun(self, group: str, bound: int) -> None:
+        """Of this group, by namespace/name, so many were bound, before this process was there."""
+        self._most_bound[f"group {group}"] = bound
+
     def set(self, member: Member) -> None:
         """A pod is there, or what is known of it has changed."""
         uid = member.task.id
@@ -64,6 +71,10 @@ class Gathering:
         key = f"group {group}" if group else f"pod {uid}"
         if self._key_of.get(uid, key) != key:
             self.remove(uid)
+        if group and member.pod.spec.node_name:
+            bound = self._bound.setdefault(key, set())
+            bound.add(uid)
+            self._most_bound[key] = max(len(bound), self._most_bound.get(key, 0))
         known = self._members.setdefault(key, {})
         if uid in known and _same(known[uid], member):
             return
@@ -78,9 +89,12 @@ class Gathering:
             return
         members = self._members[key]
         del members[uid]
+        self._bound.get(key, set[str]()).discard(uid)
         if not members:
             # Finished. Whoever comes next under this name, even at once, is another group.
             self._first_ready.pop(key, None)
+            self._bound.pop(key, None)
+            self._most_bound.pop(key, None)
         self._release(uid)
         self._restored.pop(uid, None)
         self._touched[key] = None
@@ -117,7 +131,13 @@ class Gathering:
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
         """What the cycle was told about these pods, and what is true now."""
         members = self._members.get(key, {})
-        gathered = groups(members.values(), self.pod_groups, self._rules, self._shortage)
+        gathered = groups(
+            members.values(),
+            self.pod_groups,
+            self._rules,
+            self._shortage,
+            self._most_bound.get(key, 0),
+        )
         for uid in members:
             self._release(uid)
         for held in gathered.waiting:
