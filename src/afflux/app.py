@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from afflux.admit.strategies import find_strategy
+from afflux.admit.strategies import Strategy, find_strategy
 from afflux.cluster.state import State
 from afflux.config import (
     DEFAULT_STRATEGY,
@@ -20,6 +20,7 @@ from afflux.cycle.ports import Scheduler
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
+from afflux.queue.rules import QueueRules
 from afflux.sim.pod_by_pod import PodByPod
 from afflux.sim.replay import Contestant
 
@@ -30,9 +31,16 @@ POD_BY_POD = "pod-by-pod"
 
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
-    """A scheduler with these settings over this cluster."""
-    strategy = find_strategy(settings.strategy, settings.origin)
-    return Optimising(state, strategy, constraints(), _policies(settings))
+    """A scheduler with these settings over this cluster; promises come without their witness."""
+    return Optimising(
+        state, _queues(settings), constraints(), _policies(settings), witnesses=False
+    )
+
+
+def _queues(settings: Settings) -> list[tuple[QueueRules, Strategy]]:
+    return [
+        (rules, find_strategy(rules.strategy, settings.origin)) for rules in settings.queue_rules()
+    ]
 
 
 def run_in_kubernetes(
@@ -51,7 +59,7 @@ def run_in_kubernetes(
     state = State()
     optimising = Optimising(
         state,
-        find_strategy(settings.strategy, settings.origin),
+        _queues(settings),
         constraints(),
         {each.scheduler_name: _policies(each.settings) for each in configuration.profiles},
     )

@@ -25,7 +25,7 @@ class Idle:
     def policies_of(self, shape):
         return ()
 
-    def decide(self, state, queue):
+    def decide(self, state, queue, *when):
         return Round((), ())
 
 

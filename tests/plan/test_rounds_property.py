@@ -29,6 +29,7 @@ from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
 from oracles.highs import Highs
 from oracles.programs import can_place_whole
 from oracles.random_clusters import Generator
@@ -51,9 +52,8 @@ class Story:
         self.arrived: dict[str, int] = {}
         policies = [Weighted(CpuMemory()), Weighted(LoadSpreading(), self.rng.randint(1, 3))]
         state = State()
-        scheduler = Optimising(
-            state, strategy, constraints(), policies[: self.rng.randint(1, len(policies))]
-        )
+        chosen = policies[: self.rng.randint(1, len(policies))]
+        scheduler = Optimising(state, [(QueueRules(), strategy)], constraints(), chosen)
         self.cycle = Cycle(state, scheduler)
         self._foreign = 0
 

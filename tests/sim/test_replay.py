@@ -72,7 +72,7 @@ class FirstFit:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return ()
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
+    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
         self.asked.append([group.name for group in queue])
         free = [machine.name for row, machine in state.machines() if not state.running[row]]
         placements: list[Placement] = []
@@ -332,8 +332,8 @@ class Watched:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return self.inner.policies_of(shape)
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
-        decided = self.inner.decide(state, queue)
+    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
+        decided = self.inner.decide(state, queue, *when)
         self.devices |= {p.task.id: p.devices for p in decided.placements}
         return decided
 

@@ -99,6 +99,8 @@ _ROWS: list[tuple[str, str, Callable[[float], str]]] = [
     ("held without working", "stranded_share", percent),
     ("makespan", "makespan_seconds", duration),
     ("tasks not placed", "unplaced", figures),
+    ("promised a start", "promises.made", figures),
+    ("promises broken", "promises.broken", figures),
     ("cycle, median", "cycle_seconds.p50", duration),
     ("cycle, p99", "cycle_seconds.p99", duration),
 ]

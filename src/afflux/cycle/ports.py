@@ -1,10 +1,11 @@
 """What a scheduler answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
+from afflux.model.promise import Promise
 from afflux.model.task import Shape
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
@@ -17,6 +18,15 @@ class Scheduler(Protocol):
         """What may refuse a machine to a class, for explanations."""
         ...
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
-        """A plan for some of the groups, which come in queue order; the state is not changed."""
+    def decide(
+        self,
+        state: State,
+        queue: Sequence[Group],
+        now_seconds: float,
+        promises: Mapping[str, Promise],
+    ) -> Round:
+        """A plan for some of the groups, which come in queue order; the state is not changed.
+
+        `promises` is who was promised a start before, by group.
+        """
         ...

@@ -7,14 +7,15 @@ after a few passes, an exact bounded search finishes. Priorities are strict: a l
 finished before the next one is looked at.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.promise import Promise
 from afflux.model.task import Shape
 from afflux.network.layout import Source, route
 from afflux.network.pricing import Pricing
@@ -34,7 +35,8 @@ class Round:
 
     `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the
     relaxed knapsack where not everything fits, says no plan can undercut, level by level given the
-    levels above. Groups without room even alone are in neither.
+    levels above. Groups without room even alone are in neither. `promises` is who was promised a
+    start, `unsatisfiable` who can never start, with the reason.
     """
 
     placements: tuple[Placement, ...]
@@ -42,6 +44,8 @@ class Round:
     solves: int = 0
     cost: int | None = None
     bound: int | None = None
+    promises: tuple[Promise, ...] = ()
+    unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def gap(self) -> float | None:

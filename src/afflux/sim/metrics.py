@@ -14,6 +14,8 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
   waited for the rest, or never got it. `utilisation - stranded_share` did work.
 - Makespan runs from the first submission to the last end; what has no end counts until the
   simulation stopped.
+- `promises` are groups that were promised a start before they had one; one is broken if the group
+  starts later than the earliest start it was ever promised, `broken_by` says by what.
 - `cycle_seconds` is real time spent deciding.
 - Percentiles are by linear interpolation between the two nearest values.
 
@@ -21,6 +23,7 @@ A figure that does not exist (the mean of no waits, a share of no time) is null,
 """
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -54,10 +57,21 @@ def measure(result: Result) -> dict[str, object]:
         ),
         "makespan_seconds": makespan,
         "unplaced": int(np.isnan(table.start).sum()),
+        "promises": _promises(result),
         "preemptions": result.preemptions,
         "migrations": result.migrations,
         "cycle_seconds": _figures(seconds, "p50", "p99", "max") | {"total": float(seconds.sum())},
         "cycles": len(result.cycles),
+    }
+
+
+def _promises(result: Result) -> dict[str, object]:
+    """How many groups were promised a start, and how many did not start by then, and why."""
+    causes = Counter(promised.broken for promised in result.promised if promised.broken)
+    return {
+        "made": len(result.promised),
+        "broken": causes.total(),
+        "broken_by": dict(sorted(causes.items())),
     }
 
 
