@@ -32,9 +32,7 @@ POD_BY_POD = "pod-by-pod"
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
     """A scheduler with these settings over this cluster; promises come without their witness."""
-    return Optimising(
-        state, _queues(settings), constraints(), _policies(settings), witnesses=False
-    )
+    return Optimising(state, _queues(settings), constraints(), _policies(settings), witnesses=False)
 
 
 def _queues(settings: Settings) -> list[tuple[QueueRules, Strategy]]:
@@ -104,6 +102,7 @@ def _door_options(configuration: Configuration) -> "Options":
         parallelism=configuration.binding.parallelism,
         bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        rules={rules.name: rules for rules in configuration.settings.queue_rules()},
         cleanup=configuration.cleanup.enabled,
         configuration=effective(configuration),
     )

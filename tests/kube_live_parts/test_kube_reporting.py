@@ -86,28 +86,36 @@ def test_a_group_that_could_never_fit_is_told_so_on_every_pod() -> None:
         cluster.pod(name, "g")
     cluster.pod("solo")
     cluster.look()
-    reasons = dict.fromkeys(("uid-a", "uid-b", "uid-solo"), "0/1 nodes are available: ...")
-    unsatisfiable = {"default/g": "8 cpu asked for, 4 there", "default/solo": "no such machine"}
-    cluster.reporting.decided(0.1, reasons, unsatisfiable)
-    group = "group default/g would not fit on the empty cluster either: 8 cpu asked for, 4 there"
-    alone = "it would not fit on the empty cluster either: no such machine"
-    assert cluster.told.events == [
-        ("a", "Unsatisfiable", group),
-        ("b", "Unsatisfiable", group),
-        ("solo", "Unsatisfiable", alone),
+    words = "0/1 nodes are available: 1 Insufficient cpu."
+    reasons = dict.fromkeys(("uid-a", "uid-b", "uid-solo"), words)
+    unsatisfiable = {"default/g": "needs 8 cpu", "default/solo": "needs 9 cpu"}
+    for _ in range(2):
+        cluster.reporting.decided(0.1, reasons, unsatisfiable)
+    told = [event for event in cluster.told.events if event[1] == "Unsatisfiable"]
+    assert told == [
+        ("a", "Unsatisfiable", "group default/g: needs 8 cpu"),
+        ("b", "Unsatisfiable", "group default/g: needs 8 cpu"),
+        ("solo", "Unsatisfiable", "group default/solo: needs 9 cpu"),
     ]
-    assert cluster.told.conditions["a"] == Condition("False", "Unschedulable", group)
+    assert cluster.told.conditions["a"].message == f"{words} Unsatisfiable: needs 8 cpu."
+    # Of a pod by itself these are kube-scheduler's words, and nothing else.
+    assert cluster.told.conditions["solo"] == Condition("False", "Unschedulable", words)
 
 
 def test_when_the_cluster_has_changed_it_waits_as_others_do() -> None:
     cluster = Cluster()
-    cluster.pod("solo")
+    for name in ("a", "b"):
+        cluster.pod(name, "g")
     cluster.look()
-    cluster.reporting.decided(0.1, {}, {"default/solo": "too large"})
-    cluster.reporting.decided(0.1, {"uid-solo": "behind others in the queue"})
-    assert [event[1] for event in cluster.told.events] == ["Unsatisfiable", "FailedScheduling"]
-    # It was never taken out of the queue for that.
-    assert cluster.mirror.gathering.waiting("default/solo") is not None
+    reasons = dict.fromkeys(("uid-a", "uid-b"), "behind others in the queue.")
+    cluster.reporting.decided(0.1, reasons, {"default/g": "too large"})
+    cluster.reporting.decided(0.1, reasons)
+    assert cluster.told.conditions["a"].message == "behind others in the queue."
+    # It was never taken out of the queue for that; and if it is so again, it is said again.
+    assert cluster.mirror.gathering.waiting("default/g") is not None
+    cluster.reporting.decided(0.1, reasons, {"default/g": "too large"})
+    told = [event for event in cluster.told.events if event[:2] == ("a", "Unsatisfiable")]
+    assert len(told) == 2
 
 
 def test_a_group_that_has_left_meanwhile_is_no_matter() -> None:

@@ -27,7 +27,9 @@ RUN_SECONDS = "testbed.afflux.dev/run-seconds"
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("members")) as process:
+    queues = [{"name": "default"}, {"name": "short", "limits": {"duration": "1m", "groupSize": 2}}]
+    directory = tmp_path_factory.mktemp("members")
+    with shared(control_plane, rights, directory, queues=queues) as process:
         yield process
 
 
@@ -104,8 +106,41 @@ def test_a_queue_that_is_not_known_is_refused_with_those_that_are(cluster: Contr
     cluster.create_nodes(1)
     create(cluster, pod("lost", labels={"afflux.dev/queue": "nigth"}), pod("solo"))
     event = event_of(cluster, "lost", "GroupRefused")
-    assert event["note"] == "queue 'nigth' is not known, expected one of: default"
+    assert event["note"] == "queue 'nigth' is not known, expected one of: default, short"
     placed(cluster, "solo")
+
+
+def test_what_a_queue_does_not_take_is_refused(cluster: ControlPlane) -> None:
+    cluster.create_nodes(1)
+    short = {"afflux.dev/queue": "short"}
+    create(
+        cluster,
+        pod("endless", labels=short),
+        pod("long", labels=short, activeDeadlineSeconds=61),
+        pod("large", labels=short | named("g", 3)["labels"], activeDeadlineSeconds=60),
+        pod("right", labels=short, activeDeadlineSeconds=60),
+        pod("expected", labels=short, annotations={"afflux.dev/expected-seconds": "60"}),
+    )
+    placed(cluster, "right", "expected")
+    words = {
+        "endless": "it may run without end, expected at most 60 s in queue short",
+        "long": "it may run 61 s, expected at most 60 s in queue short",
+        "large": "label afflux.dev/group-size: 3, expected at most 2 in queue short",
+    }
+    for name, why in words.items():
+        assert event_of(cluster, name, "GroupRefused")["note"] == why
+
+
+def test_what_can_never_fit_is_told_so_and_looked_at_again(cluster: ControlPlane) -> None:
+    cluster.create_nodes(2, cpu="1")
+    names = ("a", "b", "c")
+    create(cluster, *(pod(name, cpu="600m", **named("trio", 3)) for name in names))
+    for name in names:
+        note = event_of(cluster, name, "Unsatisfiable")["note"]
+        assert note.startswith("group default/trio: needs room for 3 of its members at once")
+    waits(cluster, "c", "Unsatisfiable: needs room for 3 of its members at once")
+    cluster.create_nodes(1, cpu="1", prefix="third")
+    placed(cluster, *names)
 
 
 def test_without_being_asked_nobody_cleans_up(cluster: ControlPlane) -> None:

@@ -123,9 +123,7 @@ class Packing:
             placed.append(Commitment(each.group, each.start, each.end, seats))
         return placed
 
-    def keep(
-        self, promise: Commitment, others: Sequence[Commitment]
-    ) -> tuple[Seat, ...] | None:
+    def keep(self, promise: Commitment, others: Sequence[Commitment]) -> tuple[Seat, ...] | None:
         """The seats of a promise, if it still holds on the machines it has; devices may differ."""
         book = self._book(promise.group, promise.start, promise.end, others)
         mark = book.mark()
@@ -147,9 +145,7 @@ class Packing:
         mark = book.mark()
         return _since(book, mark) if place_gang(book, need) else None
 
-    def _book(
-        self, group: Group, start: Start, end: float, others: Iterable[Commitment]
-    ) -> Book:
+    def _book(self, group: Group, start: Start, end: float, others: Iterable[Commitment]) -> Book:
         """The least that is free from then to the end, for the classes of a group.
 
         What runs only ends, so on most machines that is what is free at the start. Where others

@@ -52,9 +52,7 @@ class Optimising:
         self._queues = list(queues)
         self._witnesses = witnesses
         self._pricing = pricing = Pricing(state, constraints, policies)
-        self._outlook = Outlook(
-            state, pricing, Horizon(state, pricing), Satisfying(state, pricing)
-        )
+        self._outlook = Outlook(state, pricing, Horizon(state, pricing), Satisfying(state, pricing))
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """What may refuse a machine to a class, in the order in which it is asked."""
@@ -90,8 +88,7 @@ class Optimising:
     def _by_queue(
         self, queue: Sequence[Group]
     ) -> Iterator[tuple[Sequence[Group], QueueRules, Strategy]]:
-        """Each queue's groups, as many as its depth allows; who names none of them is in the first.
-        """
+        """Each queue's groups, as many as its depth allows; who names none of them is in the first."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
             yield queue[: rules.depth], rules, strategy

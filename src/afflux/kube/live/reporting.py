@@ -2,12 +2,12 @@
 
 A pod that is bound gets its event at once. Why a pod waits is said as an event and a condition
 when the words have changed; how often they may change is up to those who write them. Who waits
-because of what they say about their group, or for something that can never be, is told so by an
-event of another name.
+because of what they say about their group is told so by an event of another name; who waits for
+something that can never be, by one more.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from types import MappingProxyType
@@ -37,6 +37,8 @@ class _Wait:
     attempts: int = 1
     said: str = ""
     what: What = FAILED
+    # Why it can never start, as far as it was told.
+    never: str = ""
 
 
 class Reporting:
@@ -81,30 +83,39 @@ class Reporting:
     ) -> None:
         """A cycle took so long; why those wait, by task id, whom it could not place.
 
-        `unsatisfiable` are the groups, by name, that would not fit on the empty cluster either.
+        `unsatisfiable` are the groups, by name, that would not fit on the empty cluster either, and
+        why. They are looked at again when the cluster has changed, as everybody is.
         """
         self._rounds += 1
         self._last_seconds = seconds
-        never = dict(self._never(unsatisfiable))
+        never = self._never(unsatisfiable)
         by_profile: dict[str, int] = {}
-        for task_id, why in {**reasons, **never}.items():
+        for task_id, why in reasons.items():
             wait = self._waits.get(task_id)
             if wait is not None:
                 profile = wait.task.shape.profile
                 by_profile[profile] = by_profile.get(profile, 0) + 1
-                self._tell(wait, why, UNSATISFIABLE if task_id in never else FAILED)
+                name, added = never.get(task_id, ("", ""))
+                self._tell(wait, why + added)
+                self._tell_never(wait, name and f"group {name}: {unsatisfiable[name]}")
         for profile, count in by_profile.items():
             self._metrics.failed("unschedulable", profile, [seconds] * count)
         if len(self._waits) > 2 * self._kept + 1000:
             self._forget_the_gone()
 
-    def _never(self, unsatisfiable: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """For every task of these groups, by id, one sentence."""
+    def _never(self, unsatisfiable: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """For every task of these groups, by id, its group, and what is added to its reason.
+
+        Of a pod by itself the reason says for every machine what is missing, in kube-scheduler's
+        words: those who read them find them as they are.
+        """
+        found: dict[str, tuple[str, str]] = {}
         for name, why in unsatisfiable.items():
             group = self._mirror.gathering.waiting(name)
-            for task in group.tasks if group else ():
-                who = f"group {name}" if group and group.is_gang else "it"
-                yield task.id, f"{who} would not fit on the empty cluster either: {why}"
+            if group is not None:
+                added = f" Unsatisfiable: {why}." if group.is_gang else ""
+                found.update({task.id: (name, added) for task in group.tasks})
+        return found
 
     def placed(self, placements: Iterable[Placement]) -> None:
         """A cycle has found places for these."""
@@ -176,6 +187,12 @@ class Reporting:
         self._metrics.failed("error", placement.task.shape.profile, [self._last_seconds + seconds])
 
     # --- Saying it
+
+    def _tell_never(self, wait: _Wait, why: str) -> None:
+        pod = self._mirror.pending(wait.task)
+        if pod is not None and why and why != wait.never:
+            self._recorder.failed(_ref(pod), why, scheduler_of(pod), UNSATISFIABLE)
+        wait.never = why
 
     def _tell(self, wait: _Wait, why: str, what: What = FAILED) -> None:
         pod = self._mirror.pending(wait.task)
