@@ -32,7 +32,9 @@ POD_BY_POD = "pod-by-pod"
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
     """A scheduler with these settings over this cluster; promises come without their witness."""
-    return Optimising(state, _queues(settings), constraints(), _policies(settings), witnesses=False)
+    return Optimising(
+        state, _queues(settings), constraints(), _policies(settings), witnesses=False
+    )
 
 
 def _queues(settings: Settings) -> list[tuple[QueueRules, Strategy]]:

@@ -92,7 +92,9 @@ class Story:
         """Nobody has more than there is on any machine, at any time, if all goes as expected."""
         known = [promise for promise in promises if promise.start_seconds is not None]
         self.promised += len(known)
-        use = [(shape, machine, now, until) for shape, machine, until in self.running.values()]
+        use = [
+            (shape, machine, now, until) for shape, machine, until in self.running.values()
+        ]
         for promise in known:
             group = self.groups[promise.group]
             where = dict(promise.machines)

@@ -20,6 +20,18 @@ STATIC_POD = ROOT / "deploy" / "static-pod"
 EVERYTHING: dict[str, Any] = {
     "config": {
         "strategy": "fcfs",
+        "queues": [
+            {"name": "default"},
+            {
+                "name": "night",
+                "strategy": "easy",
+                "depth": 32,
+                "reservations": 1,
+                "defaultDuration": "1h0m0s",
+                "holdForEndless": True,
+                "limits": {"groupSize": 64, "duration": "8h0m0s", "groups": 100},
+            },
+        ],
         "policies": [{"name": "cpu-memory", "weight": 2, "args": {"omega": 1000}}],
         "profiles": [
             {"schedulerName": "batch"},

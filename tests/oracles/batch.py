@@ -94,9 +94,7 @@ class Batch:
         for moment in moments:
             room = free
             if moment >= now:
-                room += sum(
-                    job.processors for job, until in self.running.values() if until <= moment
-                )
+                room += sum(job.processors for job, until in self.running.values() if until <= moment)
             room -= sum(n for begin, until, n in taken if begin <= moment < until)
             if room < job.processors:
                 return False

@@ -5,10 +5,10 @@ whether a whole group has room, at once or when others will have ended.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from afflux.admit.commitment import Commitment, Seat, Start
 from afflux.cluster.state import Held, State
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
@@ -21,21 +21,6 @@ from afflux.plan.gangs import place_gang
 MOST_REARRANGED = 16
 # Dearer than any policy's price: a promise prefers machines that nobody could use at once.
 _FREE_NOW = 1 << 44
-
-# Class, machine, devices.
-Seat = tuple[Shape, int, tuple[int, ...]]
-# When, and whether nothing has to end before.
-Start = tuple[float, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Commitment:
-    """A group that starts at a time of this plan, on these machines."""
-
-    group: Group
-    start: Start
-    end: float
-    seats: tuple[Seat, ...]
 
 
 class Packing:
@@ -123,7 +108,9 @@ class Packing:
             placed.append(Commitment(each.group, each.start, each.end, seats))
         return placed
 
-    def keep(self, promise: Commitment, others: Sequence[Commitment]) -> tuple[Seat, ...] | None:
+    def keep(
+        self, promise: Commitment, others: Sequence[Commitment]
+    ) -> tuple[Seat, ...] | None:
         """The seats of a promise, if it still holds on the machines it has; devices may differ."""
         book = self._book(promise.group, promise.start, promise.end, others)
         mark = book.mark()
@@ -145,7 +132,9 @@ class Packing:
         mark = book.mark()
         return _since(book, mark) if place_gang(book, need) else None
 
-    def _book(self, group: Group, start: Start, end: float, others: Iterable[Commitment]) -> Book:
+    def _book(
+        self, group: Group, start: Start, end: float, others: Iterable[Commitment]
+    ) -> Book:
         """The least that is free from then to the end, for the classes of a group.
 
         What runs only ends, so on most machines that is what is free at the start. Where others

@@ -4,61 +4,55 @@ One planner serves one pass over the queues. Whoever starts and whoever is promi
 what it needs from then until its expected end, and everybody after sees only what is left: a group
 that would outlive a promise leaves alone what the promise needs.
 
-As long as all who wait are of one class, counting room over time is exact, whatever machines are
-chosen in the end. With several classes counting says when nobody can fit, and the same search as in
-a round whether a group really does, on which machines.
+It counts as long as all who are asked about are of one class, and searches from the first one on
+who is not.
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from afflux.admit.horizon import Horizon, Kept
-from afflux.admit.packing import Commitment, Packing, Seat, Start
+from afflux.admit.commitment import Commitment, Seat, run_of
+from afflux.admit.counting import Counting
+from afflux.admit.horizon import Horizon
+from afflux.admit.packing import Packing
 from afflux.admit.satisfying import Satisfying
-from afflux.admit.witness import seats_by_counting
+from afflux.admit.searching import Searching
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import Promise
+from afflux.model.promise import Promise, Standing
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing
-
-# Times that are tried for a group one by one; after that every second, fourth, eighth... is.
-TRIED_IN_TURN = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a planner knows of the world."""
+    """What a planner knows of the world; so many classes may be searched for at once."""
 
     state: State
     pricing: Pricing
     horizon: Horizon
     satisfying: Satisfying
+    most_classes: int
 
 
 class Planner:
-    """`groups` are all who may be asked about, `kept` what was promised before, by group."""
+    """`groups` are all who may be asked about, `standing` is what was promised before."""
 
     def __init__(
         self,
         outlook: Outlook,
-        groups: Iterable[Group],
-        kept: Mapping[str, Promise],
+        groups: Sequence[Group],
+        standing: Standing,
         now_seconds: float,
     ) -> None:
         self._outlook = outlook
-        self._kept = kept
+        self._groups = groups
+        self._standing = standing
         self._now = now_seconds
-        self._shapes = list(dict.fromkeys(shape for group in groups for shape, _ in group.shapes))
-        self._rooms: dict[Shape, Kept] = {}
-        self.by_counting = len(self._shapes) == 1 and self._shapes[0].devices is None
-        self._packing: Packing | None = None
-        # Everybody who starts at once, and everybody who is promised a start, by group.
-        self.started: dict[str, Commitment] = {}
-        self.promised: dict[str, Commitment] = {}
+        self._counting: Counting | None = None
+        self._searching: Searching | None = None
         # Who was let in without a place of its own: the optimiser decides whether there is one.
         self.open: list[Group] = []
         # Who waits for work without end; and who can never start, with the reason.
@@ -72,38 +66,74 @@ class Planner:
     def hold(self, groups: Iterable[Group]) -> None:
         """Hold on to what these groups were promised, as far as that is still possible."""
         for group in groups:
-            kept = self._still_kept(group)
-            if kept is not None:
-                self._promise(kept)
+            self._hold(group)
+
+    def stands(self, group: Group) -> bool:
+        """Whether a promise stands, because nothing has happened that was not expected.
+
+        Then there is no earlier start to look for.
+        """
+        standing = self._standing
+        if not standing.as_expected:
+            return False
+        promise = standing.promises.get(group.name)
+        if promise is None or promise.start_seconds is None or promise.start_seconds <= self._now:
+            return False
+        counting = self._counted(group)
+        if counting is None:
+            return False
+        if group.name not in counting.promised:
+            counting.hold(group, promise.start_seconds, surely=True)
+        return True
 
     def start(self, group: Group) -> bool:
         """Whether the group can start at once; then it does."""
-        own = self._let_go(group)
-        start: Start = (self._now, True)
-        run = _run(group)
-        if all(self._room(shape).timeline.fits(n, run, start) for shape, n in group.shapes):
-            found = self._seats_at_once(group, self._now + run)
-            if found is not None:
-                self._take(group, start)
-                self.started[group.name] = _own(found, group)
-                self._reseat(found)
+        counting = self._counted(group)
+        if counting is not None:
+            own = counting.let_go(group)
+            if counting.start(group):
                 return True
-        if own is not None:
-            self._promise(own)
+            if own is not None:
+                counting.hold(group, own, surely=True)
+            return False
+        searching = self._searched()
+        if not searching.knows(group):
+            return False
+        before = searching.let_go(group)
+        if searching.start(group):
+            return True
+        if before is not None:
+            searching.take_back(before)
         return False
 
     def reserve(self, group: Group) -> Promise | None:
         """Promise the group the earliest start there is, never a later one than it was promised.
 
-        Without a time if it waits for work without end; None if it can never start.
+        Without a time if it waits for work without end; None if it can never start, or if there are
+        more classes than can be looked at in one pass.
         """
-        own = self._let_go(group) or self._still_kept(group)
-        not_after = own.start[0] if own is not None else math.inf
-        if not self._find(group, not_after):
+        counting = self._counted(group)
+        if counting is not None:
+            own = counting.let_go(group)
+            if own is None and self._hold(group):
+                own = counting.let_go(group)
+            if counting.promise(group, math.inf if own is None else own):
+                return Promise(group.name, counting.promised[group.name][1][0])
             if own is None:
                 return self._without_time(group)
-            self._promise(own)
-        return Promise(group.name, self.promised[group.name].start[0])
+            counting.hold(group, own, surely=True)
+            return Promise(group.name, own)
+        searching = self._searched()
+        if not searching.knows(group):
+            return None
+        before = searching.let_go(group)
+        if before is None and self._hold(group):
+            before = searching.let_go(group)
+        if not searching.promise(group, math.inf if before is None else before.start[0]):
+            if before is None:
+                return self._without_time(group)
+            searching.take_back(before)
+        return Promise(group.name, searching.promised[group.name].start[0])
 
     def complaint(self, group: Group) -> str | None:
         """Why the group can never start, None if it may one day."""
@@ -112,128 +142,86 @@ class Planner:
             self.never[group.name] = reason
         return reason
 
+    def started(self) -> list[Group]:
+        """Everybody who starts."""
+        if self._searching is not None:
+            return [commitment.group for commitment in self._searching.started.values()]
+        return list(self._counting.started.values()) if self._counting is not None else []
+
     def witness(self) -> tuple[Placement, ...]:
         """A place for everybody who starts."""
         placements: list[Placement] = []
-        for name, commitment in self.started.items():
-            seats = commitment.seats
-            if self.by_counting:
-                found = self._packed().start(commitment.group, commitment.end, ())
-                if found is None:
-                    raise AssertionError(f"there was room for {name}, but no machine has it")
-                seats = found[0].seats
-            for task, (_, row, devices) in _seated(commitment.group, seats):
+        for commitment in self._searched().started.values():
+            for task, (_, row, devices) in _seated(commitment):
                 placements.append(Placement(task, self._outlook.state.name_of(row), devices))
         return tuple(placements)
 
     def keeps_promises(self, placements: Sequence[Placement]) -> bool:
-        """Whether every promise holds if those who start are placed like this.
-
-        Promises then have seats for it.
-        """
-        if self.by_counting or not self.promised:
+        """Whether every promise holds if those who start are placed like this."""
+        if self._searching is None or not self._searching.promised:
             return True
-        found = self._packed().rearrange(self._placed(placements), self.promised.values())
-        if found is None:
-            return False
-        self._reseat(found)
-        return True
+        return self._searching.rearranged(self._placed(placements))
 
     def promises(self, placements: Sequence[Placement], *, seated: bool = True) -> list[Promise]:
-        """All promises, given where those who start are placed; `seated` with their witness."""
-        if self.by_counting and seated and self.promised:
-            self._seat(self._placed(placements))
+        """All promises, given where those who start are placed; `seated` with their machines."""
+        unknown = [Promise(name, None) for name in self.unknown]
+        if self._searching is None and not seated:
+            return self._counted_promises() + unknown
         names = self._outlook.state.name_of
         known = [
             Promise(
-                name,
-                commitment.start[0],
-                tuple(
-                    (task.id, names(row))
-                    for task, (_, row, _) in _seated(commitment.group, commitment.seats)
-                ),
+                each.group.name,
+                each.start[0],
+                tuple((task.id, names(row)) for task, (_, row, _) in _seated(each)),
             )
-            for name, commitment in self.promised.items()
+            for each in self._promised(placements)
         ]
-        return known + [Promise(name, None) for name in self.unknown]
+        return known + unknown
 
-    def held(self) -> Iterable[Seat]:
+    def held(self, placements: Sequence[Placement]) -> list[Seat]:
         """What is promised, wherever and whenever: who has no place of its own keeps off it."""
-        return (seat for commitment in self.promised.values() for seat in commitment.seats)
+        return [seat for each in self._promised(placements) for seat in each.seats]
 
-    def _find(self, group: Group, not_after: float) -> bool:
-        """Promise the earliest start that is not later than this, if there is one."""
-        start = self._earliest(group, self._now)
-        if self.by_counting:
-            if start is None or start[0] > not_after:
-                return False
-            self._promise(Commitment(group, start, start[0] + _run(group), ()))
-            return True
-        run, tried, stride = _run(group), 0, 1
-        while start is not None and start[0] <= not_after:
-            # What is free at once was tried before; here something has to end first.
-            start = (start[0], False)
-            found = self._packed().reserve(group, start, start[0] + run, self._committed())
-            if found is not None:
-                self._take(group, start)
-                self.promised[group.name] = _own(found, group)
-                self._reseat(found)
-                return True
-            tried += 1
-            stride *= 2 if tried > TRIED_IN_TURN else 1
-            after = self._after(start[0], stride)
-            start = self._earliest(group, after) if after is not None else None
-        return False
+    def _promised(self, placements: Sequence[Placement]) -> Iterable[Commitment]:
+        if self._searching is not None:
+            return self._searching.promised.values()
+        if self._counting is None or not self._counting.promised:
+            return ()
+        room = self._outlook.pricing.prices(self._counting.shape).room
+        return self._counting.seated(room, self._placed(placements))
 
-    def _earliest(self, group: Group, not_before: float) -> Start | None:
-        """When there is room for every class by counting."""
-        run = _run(group)
-        if len(group.shapes) == 1:
-            shape, count = group.shapes[0]
-            return self._room(shape).timeline.earliest(count, run, not_before)
-        # Each class moves the start on, until all of them agree on one.
-        at, agreed = not_before, False
-        while not agreed:
-            agreed = True
-            for shape, count in group.shapes:
-                found = self._room(shape).timeline.earliest(count, run, at)
-                if found is None:
-                    return None
-                if found[0] > at:
-                    at, agreed = found[0], False
-        return at, False
+    def _counted_promises(self) -> list[Promise]:
+        if self._counting is None:
+            return []
+        before = self._standing.promises
+        found: list[Promise] = []
+        for name, (_, start) in self._counting.promised.items():
+            promise = before.get(name)
+            if promise is None or promise.start_seconds != start[0]:
+                promise = Promise(name, start[0])
+            found.append(promise)
+        return found
 
-    def _after(self, at: float, stride: int) -> float | None:
-        """The stride-th next time at which something ends."""
-        ends = sorted(
-            {end for end in self._packed().ends() if end > at}
-            | {c.end for c in self.promised.values() if at < c.end < math.inf}
-            | {c.end for c in self.started.values() if at < c.end < math.inf}
+    def _hold(self, group: Group) -> bool:
+        """Hold on to what a group was promised before, if that still holds."""
+        promise = self._standing.promises.get(group.name)
+        if promise is None or promise.start_seconds is None or promise.start_seconds < self._now:
+            return False
+        counting = self._counted(group)
+        if counting is not None:
+            return counting.hold(group, promise.start_seconds, surely=self._standing.as_expected)
+        rows, where = self._outlook.state.rows, dict(promise.machines)
+        seats: list[Seat] = [
+            (task.shape, rows[where[task.id]], ())
+            for task in group.tasks
+            if where.get(task.id) in rows
+        ]
+        start = (promise.start_seconds, False)
+        complete = tuple(seats) if len(seats) == len(group.tasks) else ()
+        searching = self._searched()
+        return searching.knows(group) and searching.hold(
+            Commitment(group, start, start[0] + run_of(group), complete)
         )
-        if not ends:
-            return None
-        return ends[min(stride, len(ends)) - 1] if stride <= len(ends) else None
-
-    def _still_kept(self, group: Group) -> Commitment | None:
-        """What the group was promised, if that still holds."""
-        kept = self._kept.get(group.name)
-        if kept is None or kept.start_seconds is None or kept.start_seconds < self._now:
-            return None
-        start: Start = (kept.start_seconds, False)
-        run = _run(group)
-        if not all(self._room(shape).timeline.fits(n, run, start) for shape, n in group.shapes):
-            return None
-        promise = Commitment(group, start, start[0] + run, ())
-        if self.by_counting:
-            return promise
-        rows = self._outlook.state.rows
-        where = dict(kept.machines)
-        if any(where.get(task.id) not in rows for task in group.tasks):
-            return None
-        wanted = tuple((task.shape, rows[where[task.id]], ()) for task in group.tasks)
-        promise = Commitment(group, start, promise.end, wanted)
-        seats = self._packed().keep(promise, self._committed())
-        return None if seats is None else Commitment(group, start, promise.end, seats)
 
     def _without_time(self, group: Group) -> Promise | None:
         if self.complaint(group) is not None:
@@ -241,82 +229,53 @@ class Planner:
         self.unknown[group.name] = group
         return Promise(group.name, None)
 
-    def _promise(self, commitment: Commitment) -> None:
-        self._take(commitment.group, commitment.start)
-        self.promised[commitment.group.name] = commitment
+    def _counted(self, group: Group) -> Counting | None:
+        """Where the group is counted, None if it has to be searched for."""
+        if self._searching is not None or len(group.shapes) > 1:
+            return None
+        shape = group.shapes[0][0]
+        counting = self._counting
+        if counting is None and shape.devices is None:
+            kept = self._outlook.horizon.begin(shape, self._now)
+            counting = self._counting = Counting(shape, kept, self._now)
+        if counting is not None and (shape is counting.shape or shape == counting.shape):
+            return counting
+        return None
 
-    def _let_go(self, group: Group) -> Commitment | None:
-        own = self.promised.pop(group.name, None)
-        if own is not None:
-            for shape, count in group.shapes:
-                self._room(shape).timeline.take(-count, _run(group), own.start)
-        return own
-
-    def _take(self, group: Group, start: Start) -> None:
-        for shape, count in group.shapes:
-            self._room(shape).timeline.take(count, _run(group), start)
-
-    def _seats_at_once(self, group: Group, end: float) -> Sequence[Commitment] | None:
-        if self.by_counting:
-            return (Commitment(group, (self._now, True), end, ()),)
-        return self._packed().start(group, end, self._committed())
-
-    def _reseat(self, commitments: Iterable[Commitment]) -> None:
-        """Promises keep their times, but may have got other machines."""
-        for commitment in commitments:
-            if commitment.group.name in self.promised:
-                self.promised[commitment.group.name] = commitment
-
-    def _committed(self) -> list[Commitment]:
-        return [*self.started.values(), *self.promised.values()]
-
-    def _room(self, shape: Shape) -> Kept:
-        room = self._rooms.get(shape)
-        if room is None:
-            room = self._rooms[shape] = self._outlook.horizon.begin(shape, self._now)
-        return room
-
-    def _packed(self) -> Packing:
-        if self._packing is None:
-            outlook = self._outlook
-            self._packing = Packing(outlook.state, outlook.pricing, self._shapes, self._now)
-        return self._packing
+    def _searched(self) -> Searching:
+        """From now on everybody is searched for, on machines."""
+        if self._searching is None:
+            outlook, counting = self._outlook, self._counting
+            shapes: dict[Shape, None] = {} if counting is None else {counting.shape: None}
+            for group in self._groups:
+                if len(shapes) >= outlook.most_classes:
+                    break
+                shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
+            packing = Packing(outlook.state, outlook.pricing, list(shapes), self._now)
+            self._searching = Searching(outlook.horizon, packing, shapes, self._now)
+            if counting is not None:
+                self._searching.adopt(counting.started.values(), counting.commitments())
+        return self._searching
 
     def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:
         """Those who start, on the machines they were given."""
         rows = self._outlook.state.rows
         where = {p.task.id: (p.task.shape, rows[p.machine], p.devices) for p in placements}
         return [
-            Commitment(c.group, c.start, c.end, tuple(where[task.id] for task in c.group.tasks))
-            for c in self.started.values()
-            if all(task.id in where for task in c.group.tasks)
+            Commitment(
+                group,
+                (self._now, True),
+                self._now + run_of(group),
+                tuple(where[task.id] for task in group.tasks),
+            )
+            for group in self.started()
+            if all(task.id in where for task in group.tasks)
         ]
 
-    def _seat(self, started: Sequence[Commitment]) -> None:
-        shape = self._shapes[0]
-        room = self._outlook.pricing.prices(shape).room
-        promised = list(self.promised.values())
-        seats = seats_by_counting(room, self._room(shape).growth, started, promised)
-        for commitment, rows in zip(promised, seats, strict=True):
-            self.promised[commitment.group.name] = Commitment(
-                commitment.group,
-                commitment.start,
-                commitment.end,
-                tuple((shape, row, ()) for row in rows),
-            )
 
-
-def _run(group: Group) -> float:
-    return math.inf if group.run_seconds is None else group.run_seconds
-
-
-def _own(commitments: Iterable[Commitment], group: Group) -> Commitment:
-    return next(each for each in commitments if each.group.name == group.name)
-
-
-def _seated(group: Group, seats: Iterable[Seat]) -> list[tuple[Task, Seat]]:
+def _seated(commitment: Commitment) -> list[tuple[Task, Seat]]:
     """Which member takes which seat: in order, within each class."""
     free: dict[Shape, list[Seat]] = {}
-    for seat in seats:
+    for seat in reversed(commitment.seats):
         free.setdefault(seat[0], []).append(seat)
-    return [(task, free[task.shape].pop(0)) for task in group.tasks if free.get(task.shape)]
+    return [(task, free[task.shape].pop()) for task in commitment.group.tasks]

@@ -80,6 +80,9 @@ def _backfill(
 ) -> None:
     promises = 0
     for group in queue:
+        if planner.stands(group):
+            promises += 1
+            continue
         if planner.start(group) or (most is not None and promises >= most):
             continue
         promise = planner.reserve(group)

@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from afflux.admit.packing import Commitment
+from afflux.admit.commitment import Commitment
 from afflux.cluster.machines import Column
 
 

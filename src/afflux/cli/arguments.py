@@ -184,11 +184,7 @@ def _solve(parser: argparse.ArgumentParser) -> None:
 
 def _scheduler(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="NAME", help="policies, joined by + (cpu-memory)")
-    parser.add_argument(
-        "--strategy",
-        metavar="NAME",
-        help="who may start: flow (default), fcfs, easy, hybrid, conservative[-rebuild]",
-    )
+    parser.add_argument("--strategy", metavar="NAME", help="who may start: flow (default), fcfs, easy, hybrid, conservative[-rebuild]")
     parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
 
 

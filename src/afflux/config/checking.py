@@ -96,9 +96,7 @@ def _check_queues(queues: Sequence[QueueFields]) -> None:
                 "at most 63 small letters, digits or '-', a letter or digit first and last",
             )
         if queue.name in first:
-            raise _error(
-                f"{where}.name", queue.name, f"a name that queues[{first[queue.name]}] has not"
-            )
+            raise _error(f"{where}.name", queue.name, f"a name that queues[{first[queue.name]}] has not")
         first[queue.name] = number
         for field, count, least in (
             ("depth", queue.depth, 1),

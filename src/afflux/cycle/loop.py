@@ -71,13 +71,13 @@ class Cycle:
         """Events in, placements out."""
         # 1. observe, 2. gather
         for event in events:
-            self._observe(event)
-        promised = self._promises.current
+            self._observe(event, now_seconds)
         if not self._news:
-            return Outcome(promises=tuple(promised.values()))
+            return Outcome(promises=self._promises.current())
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         queue = self.queue.considered()
-        decided = self._scheduler.decide(self.state, queue, now_seconds, promised)
+        standing = self._promises.standing(now_seconds)
+        decided = self._scheduler.decide(self.state, queue, now_seconds, standing)
         check_plan(self.state, decided.placed, decided.placements, self.policies_of)
         check_complete(decided.placed, decided.placements)
         # 8. commit
@@ -93,9 +93,7 @@ class Cycle:
             self.state.place(placement.task, placement.machine, placement.devices, until)
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
-        broken += self._promises.replace(
-            (promise, self.queue.priority_of(promise.group)) for promise in decided.promises
-        )
+        broken += self._promises.replace(decided.promises, self.queue.priority_of)
         return Outcome(
             decided.placements, decided, decided.promises, tuple(broken), decided.unsatisfiable
         )
@@ -104,7 +102,7 @@ class Cycle:
         """9. For every waiting task, by id, one sentence that says why."""
         return why_waiting(self.state, self.policies_of, self.queue)
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, event: Event, now_seconds: float) -> None:
         """Take notice. News is what may help somebody who waits: a group, room, one ahead gone."""
         match event:
             case MachineSet(machine):
@@ -123,12 +121,14 @@ class Cycle:
                 if before != machine:
                     self._promises.disturb(Cause.FOREIGN)
             case TaskEnded(task_id):
-                self._news |= self.state.where(task_id) is not None
-                self.state.remove(task_id)
+                held = self.state.remove(task_id)
+                self._news |= held is not None
+                if held is not None and held.until_seconds != now_seconds:
+                    self._promises.freed()
             case GroupReady(group):
+                self._promises.joined(group, known=group.name in self.queue)
                 self.queue.add(group)
                 self._news = True
-                self._promises.disturb(Cause.PRIORITY, group.priority)
             case GroupWithdrawn(name):
                 self._news |= name in self.queue
                 self.queue.discard(name)

@@ -9,7 +9,6 @@ classes as can be held at once.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import MappingProxyType
 
 from afflux.admit.horizon import Horizon
 from afflux.admit.planner import Outlook, Planner
@@ -18,7 +17,7 @@ from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import Promise
+from afflux.model.promise import NOTHING_PROMISED, Standing
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.rounds import Round, plan_round
@@ -28,8 +27,6 @@ from afflux.queue.rules import QueueRules
 # Classes times machines that one round may have, about 100 MB; and classes at the least.
 CELLS = 2_000_000
 FEWEST_CLASSES = 64
-
-NOTHING_PROMISED: Mapping[str, Promise] = MappingProxyType({})
 
 Queues = Sequence[tuple[QueueRules, Strategy]]
 
@@ -52,7 +49,9 @@ class Optimising:
         self._queues = list(queues)
         self._witnesses = witnesses
         self._pricing = pricing = Pricing(state, constraints, policies)
-        self._outlook = Outlook(state, pricing, Horizon(state, pricing), Satisfying(state, pricing))
+        self._outlook = Outlook(
+            state, pricing, Horizon(state, pricing), Satisfying(state, pricing), FEWEST_CLASSES
+        )
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """What may refuse a machine to a class, in the order in which it is asked."""
@@ -63,18 +62,16 @@ class Optimising:
         state: State,
         queue: Sequence[Group],
         now_seconds: float = 0.0,
-        promises: Mapping[str, Promise] = NOTHING_PROMISED,
+        standing: Standing = NOTHING_PROMISED,
     ) -> Round:
         """The best plan found for those whom the strategies let start."""
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
             decided = self._plan(state, queue)
             return replace(decided, unsatisfiable=self._unsatisfiable(queue, decided))
-        walked = [
-            (self._first(state, groups), rules, strategy)
-            for groups, rules, strategy in self._by_queue(queue)
-        ]
-        asked = [group for groups, _, _ in walked for group in groups]
-        planner = Planner(self._outlook, asked, promises, now_seconds)
+        walked = list(self._by_queue(queue))
+        asked = [group for groups, _, _ in walked for group in groups] if len(walked) > 1 else queue
+        outlook = replace(self._outlook, most_classes=_most_classes(state))
+        planner = Planner(outlook, asked, standing, now_seconds)
         for groups, rules, strategy in walked:
             strategy(groups, planner, rules)
         decided = self._start(state, planner)
@@ -88,7 +85,8 @@ class Optimising:
     def _by_queue(
         self, queue: Sequence[Group]
     ) -> Iterator[tuple[Sequence[Group], QueueRules, Strategy]]:
-        """Each queue's groups, as many as its depth allows; who names none of them is in the first."""
+        """Each queue's groups, as many as its depth allows; who names none of them is in the first.
+        """
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
             yield queue[: rules.depth], rules, strategy
@@ -103,7 +101,7 @@ class Optimising:
 
     def _start(self, state: State, planner: Planner) -> Round:
         """Everybody who may start does: as the optimiser proposes, or else as the planner found."""
-        groups = [commitment.group for commitment in planner.started.values()]
+        groups = planner.started()
         best = self._plan(state, groups)
         if len(best.placed) == len(groups) and planner.keeps_promises(best.placements):
             return best
@@ -115,10 +113,9 @@ class Optimising:
         """Then those who were let in, on what is neither taken nor promised."""
         if not planner.open:
             return decided
-        planner.promises(decided.placements)
         promised = [
             Placement(Task(f"promise {number}", "", shape), state.name_of(row), devices)
-            for number, (shape, row, devices) in enumerate(planner.held())
+            for number, (shape, row, devices) in enumerate(planner.held(decided.placements))
         ]
         with _assumed(state, [*decided.placements, *promised]):
             return _joined([decided, self._plan(state, planner.open)])
@@ -142,10 +139,6 @@ class Optimising:
                 rounds.append(plan_round(state, self._pricing, part))
             earlier += rounds[-1].placements
         return rounds[0] if len(rounds) == 1 else _joined(rounds)
-
-    def _first(self, state: State, groups: Sequence[Group]) -> Sequence[Group]:
-        """As many groups as there may be classes in one pass; the others wait for the next."""
-        return next(_parts(groups, _most_classes(state)))
 
 
 def _most_classes(state: State) -> int:

@@ -1,11 +1,11 @@
 """What a scheduler answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
-from afflux.model.promise import Promise
+from afflux.model.promise import Standing
 from afflux.model.task import Shape
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
@@ -23,10 +23,10 @@ class Scheduler(Protocol):
         state: State,
         queue: Sequence[Group],
         now_seconds: float,
-        promises: Mapping[str, Promise],
+        standing: Standing,
     ) -> Round:
         """A plan for some of the groups, which come in queue order; the state is not changed.
 
-        `promises` is who was promised a start before, by group.
+        `standing` is what was promised before.
         """
         ...

@@ -5,11 +5,14 @@ With honest durations some strategies break none by themselves; but machines are
 schedulers' pods come, groups of a higher priority arrive, and work runs longer than it said.
 """
 
-from collections.abc import Iterable
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from afflux.model.promise import Promise
+from afflux.model.group import Group
+from afflux.model.promise import Promise, Standing
 
 
 class Cause(StrEnum):
@@ -46,53 +49,106 @@ class Promises:
     """What holds now, by group."""
 
     def __init__(self) -> None:
-        self.current: dict[str, Promise] = {}
+        self._current: dict[str, Promise] = {}
         self._records: dict[str, _Record] = {}
+        self._priorities: Counter[int] = Counter()
+        self._soonest = math.inf
+        self._as_expected = False
+        self._moved = False
+        self._last_ready = -math.inf
 
     def restore(self, promises: Iterable[Promise]) -> None:
         """What was promised before a restart."""
+        self._as_expected = False
         for promise in promises:
-            self.current[promise.group] = promise
-            self._records[promise.group] = _Record(promise, 0, promise.start_seconds)
+            self._current[promise.group] = promise
+            self._record(promise, 0)
 
-    def disturb(self, cause: Cause, priority: int | None = None) -> None:
-        """Something happened that may break promises, or those of less than this priority."""
+    def standing(self, now_seconds: float) -> Standing:
+        """What holds as the next decision is made."""
+        if self._as_expected and self._soonest < now_seconds:
+            # Somebody should have started by now: what runs takes longer than it said.
+            self.disturb(Cause.OVERRUN)
+        return Standing(self._current, self._as_expected)
+
+    def current(self) -> tuple[Promise, ...]:
+        """Every promise that holds."""
+        return tuple(self._current.values())
+
+    def disturb(self, cause: Cause) -> None:
+        """Something happened that may break promises."""
+        self._as_expected = False
         for record in self._records.values():
-            if priority is None or record.priority < priority:
-                record.disturbed.add(cause)
+            record.disturbed.add(cause)
+
+    def freed(self) -> None:
+        """There is more room than was expected: promises may move to an earlier start."""
+        self._as_expected = False
+
+    def joined(self, group: Group, *, known: bool) -> None:
+        """A group became ready; `known` if it waited already and has changed."""
+        if known or group.ready_seconds < self._last_ready:
+            self._as_expected = False
+        self._last_ready = max(self._last_ready, group.ready_seconds)
+        if any(priority < group.priority for priority in self._priorities):
+            self._as_expected = False
+            for record in self._records.values():
+                if record.priority < group.priority:
+                    record.disturbed.add(Cause.PRIORITY)
 
     def forget(self, group: str) -> None:
         """The group is no longer wanted."""
-        self.current.pop(group, None)
-        self._records.pop(group, None)
+        self._as_expected = False
+        self._drop(group)
 
     def started(self, groups: Iterable[str], now_seconds: float) -> list[Broken]:
         """These groups start now; which of them were promised to start earlier."""
         broken: list[Broken] = []
+        self._moved = False
         for name in groups:
             record = self._records.get(name)
             if record is not None:
+                self._moved |= record.promise.start_seconds != now_seconds
                 broken += self._break(record, now_seconds)
-                self.forget(name)
+                self._drop(name)
         return broken
 
-    def replace(self, promises: Iterable[tuple[Promise, int]]) -> list[Broken]:
+    def replace(
+        self, promises: Iterable[Promise], priority_of: Callable[[str], int]
+    ) -> list[Broken]:
         """What holds from now on, with the priorities of the groups; which had been better."""
         broken: list[Broken] = []
-        self.current = {}
-        for promise, priority in promises:
-            self.current[promise.group] = promise
-            record = self._records.get(promise.group)
-            start = promise.start_seconds
+        current: dict[str, Promise] = {}
+        soonest = math.inf
+        for promise in promises:
+            name, start = promise.group, promise.start_seconds
+            current[name] = promise
+            if start is not None and start < soonest:
+                soonest = start
+            record = self._records.get(name)
             if record is None:
-                self._records[promise.group] = _Record(promise, priority, start)
-                continue
-            record.promise, record.priority = promise, priority
-            if start is not None:
-                broken += self._break(record, start)
-                if record.earliest is None or start < record.earliest:
-                    record.earliest = start
-                    record.disturbed.clear()
+                self._record(promise, priority_of(name))
+            elif record.promise is not promise:
+                broken += self._change(record, promise)
+        self._current, self._soonest = current, soonest
+        # Who moved to an earlier start has left a place that others may want.
+        self._as_expected = not self._moved
+        return broken
+
+    def _record(self, promise: Promise, priority: int) -> None:
+        self._records[promise.group] = _Record(promise, priority, promise.start_seconds)
+        self._priorities[priority] += 1
+
+    def _change(self, record: _Record, promise: Promise) -> list[Broken]:
+        start = promise.start_seconds
+        self._moved |= start != record.promise.start_seconds
+        record.promise = promise
+        if start is None:
+            return []
+        broken = self._break(record, start)
+        if record.earliest is None or start < record.earliest:
+            record.earliest = start
+            record.disturbed.clear()
         return broken
 
     def _break(self, record: _Record, start_seconds: float) -> list[Broken]:
@@ -101,3 +157,10 @@ class Promises:
         record.broken = True
         cause = next((each for each in Cause if each in record.disturbed), Cause.STRATEGY)
         return [Broken(record.promise.group, record.earliest, cause)]
+
+    def _drop(self, group: str) -> None:
+        self._current.pop(group, None)
+        record = self._records.pop(group, None)
+        if record is not None:
+            self._priorities[record.priority] -= 1
+            self._priorities += Counter()  # without those of whom there are none

@@ -18,7 +18,7 @@ Deliberately different:
   are taken from the tightest devices that fit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from afflux.cluster.state import State
 from afflux.model.devices import choose_devices, take_devices
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import Promise
+from afflux.model.promise import NOTHING_PROMISED, Standing
 from afflux.model.resources import CPU, MEMORY, amount_of
 from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
@@ -65,10 +65,10 @@ class PodByPod:
         state: State,
         queue: Sequence[Group],
         now_seconds: float = 0.0,
-        promises: Mapping[str, Promise] | None = None,
+        standing: Standing = NOTHING_PROMISED,
     ) -> Round:
         """One pod after the other, as of now; a group must be of one."""
-        del now_seconds, promises
+        del now_seconds, standing
         # A resource that was never heard of widens the tables: ask before they are copied.
         for shape in dict.fromkeys(group.tasks[0].shape for group in queue):
             state.requests(shape)
