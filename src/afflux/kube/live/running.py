@@ -8,7 +8,7 @@ whoever starts it again starts from what the API server says.
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from afflux.cycle.loop import Cycle
@@ -186,14 +186,19 @@ class _Door:
             parts.create_task(binding.run())
             parts.create_task(scheduling.run(self._needed))
             if self._deadlines is not None:
-                cleaning = Cleaning(
-                    self._api,
-                    self._mirror,
-                    self._deadlines,
-                    self._recorder,
-                    remaining_seconds=remaining_seconds,
-                )
+                cleaning = self._cleaning(self._deadlines, remaining_seconds)
                 parts.create_task(cleaning.run())
+
+    def _cleaning(
+        self, deadlines: Deadlines, remaining_seconds: Callable[[], float | None]
+    ) -> Cleaning:
+        return Cleaning(
+            self._api,
+            self._mirror,
+            deadlines,
+            self._recorder,
+            remaining_seconds=remaining_seconds,
+        )
 
     def _announce(self, what: str) -> None:
         """Say on the Lease who leads, as other components do."""
