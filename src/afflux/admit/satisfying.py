@@ -1,5 +1,7 @@
 """Whether a group could ever start: on the machines there are, if nothing ran on them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from afflux.cluster.state import State
@@ -22,15 +24,39 @@ class Satisfying:
         self._pricing = pricing
         self._as_of = -1
         self._known: dict[tuple[tuple[Shape, int], ...], str | None] = {}
+        # Who was asked about, and who of them got a complaint.
+        self._asked: dict[str, Group] = {}
+        self._complaints: dict[str, str] = {}
+
+    def complaints(self, groups: Sequence[Group]) -> dict[str, str]:
+        """For those of the groups who can never fit, why; who was asked about before is known."""
+        self._start_anew_if_changed()
+        asked = self._asked
+        for group in groups:
+            if asked.get(group.name) is not group:
+                asked[group.name] = group
+                reason = self.complaint(group)
+                if reason is None:
+                    self._complaints.pop(group.name, None)
+                else:
+                    self._complaints[group.name] = reason
+        if not self._complaints:
+            return {}
+        waiting = {group.name for group in groups}
+        return {name: why for name, why in self._complaints.items() if name in waiting}
 
     def complaint(self, group: Group) -> str | None:
         """Why the group provably can never fit, even on the empty cluster; None if it may."""
-        if self._as_of != self._state.described or len(self._known) > _KEPT:
-            self._known.clear()
-            self._as_of = self._state.described
+        self._start_anew_if_changed()
         if group.shapes not in self._known:
             self._known[group.shapes] = self._find_out(group)
         return self._known[group.shapes]
+
+    def _start_anew_if_changed(self) -> None:
+        if self._as_of != self._state.described or len(self._asked) > _KEPT:
+            for known in (self._known, self._asked, self._complaints):
+                known.clear()
+            self._as_of = self._state.described
 
     def _find_out(self, group: Group) -> str | None:
         state = self._state

@@ -93,7 +93,7 @@ class Cycle:
             self.state.place(placement.task, placement.machine, placement.devices, until)
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
-        broken += self._promises.replace(decided.promises, self.queue.priority_of)
+        self._promises.replace(decided.promises, self.queue.priority_of)
         return Outcome(
             decided.placements, decided, decided.promises, tuple(broken), decided.unsatisfiable
         )

@@ -123,12 +123,8 @@ class Optimising:
     def _unsatisfiable(self, groups: Sequence[Group], decided: Round) -> Mapping[str, str]:
         """Who of those who still wait can never start, and why."""
         placed = {group.name for group in decided.placed}
-        complaints = {
-            group.name: self._outlook.satisfying.complaint(group)
-            for group in groups
-            if group.name not in placed
-        }
-        return {name: reason for name, reason in complaints.items() if reason is not None}
+        complaints = self._outlook.satisfying.complaints(groups)
+        return {name: reason for name, reason in complaints.items() if name not in placed}
 
     def _plan(self, state: State, groups: Sequence[Group]) -> Round:
         rounds: list[Round] = []
@@ -163,13 +159,18 @@ def _parts(groups: Sequence[Group], most_classes: int) -> Iterator[Sequence[Grou
     """The groups in order, in parts of so many classes at most; one group is never divided."""
     first = 0
     classes: set[Shape] = set()
+    last: Shape | None = None
     for number, group in enumerate(groups):
+        # Neighbours in the queue are often of one class.
+        if len(group.shapes) == 1 and group.shapes[0][0] is last:
+            continue
         more = classes.union(shape for shape, _ in group.shapes)
         if len(more) > most_classes and number > first:
             yield groups[first:number]
             first = number
             more = {shape for shape, _ in group.shapes}
         classes = more
+        last = group.shapes[0][0]
     yield groups[first:]
 
 

@@ -1,6 +1,6 @@
 """Promises from cycle to cycle: which hold, which were broken, and by what.
 
-A promise is broken when its group can no longer start by the earliest time it was ever promised.
+A promise is broken when its group starts later than it was first promised, as the literature counts.
 With honest durations some strategies break none by themselves; but machines are lost, other
 schedulers' pods come, groups of a higher priority arrive, and work runs longer than it said.
 """
@@ -27,7 +27,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A promise that was not kept: when the group was to start, and by what it does not."""
+    """A promise that was not kept: when the group was to start, and why it did not."""
 
     group: str
     promised_seconds: float
@@ -36,12 +36,11 @@ class Broken:
 
 @dataclass(slots=True)
 class _Record:
-    """`earliest` is what counts; `disturbed` is what has happened since."""
+    """`first` is what counts; `disturbed` is what has happened since."""
 
     promise: Promise
     priority: int
-    earliest: float | None
-    broken: bool = False
+    first: float | None
     disturbed: set[Cause] = field(default_factory=set[Cause])
 
 
@@ -109,15 +108,16 @@ class Promises:
             record = self._records.get(name)
             if record is not None:
                 self._moved |= record.promise.start_seconds != now_seconds
-                broken += self._break(record, now_seconds)
+                if record.first is not None and now_seconds > record.first:
+                    why = (cause for cause in Cause if cause in record.disturbed)
+                    broken.append(Broken(name, record.first, next(why, Cause.STRATEGY)))
                 self._drop(name)
         return broken
 
     def replace(
         self, promises: Iterable[Promise], priority_of: Callable[[str], int]
-    ) -> list[Broken]:
-        """What holds from now on, with the priorities of the groups; which had been better."""
-        broken: list[Broken] = []
+    ) -> None:
+        """What holds from now on, with the priorities of the groups."""
         current: dict[str, Promise] = {}
         soonest = math.inf
         for promise in promises:
@@ -129,34 +129,16 @@ class Promises:
             if record is None:
                 self._record(promise, priority_of(name))
             elif record.promise is not promise:
-                broken += self._change(record, promise)
+                self._moved |= start != record.promise.start_seconds
+                record.promise = promise
+                record.first = start if record.first is None else record.first
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
-        return broken
 
     def _record(self, promise: Promise, priority: int) -> None:
         self._records[promise.group] = _Record(promise, priority, promise.start_seconds)
         self._priorities[priority] += 1
-
-    def _change(self, record: _Record, promise: Promise) -> list[Broken]:
-        start = promise.start_seconds
-        self._moved |= start != record.promise.start_seconds
-        record.promise = promise
-        if start is None:
-            return []
-        broken = self._break(record, start)
-        if record.earliest is None or start < record.earliest:
-            record.earliest = start
-            record.disturbed.clear()
-        return broken
-
-    def _break(self, record: _Record, start_seconds: float) -> list[Broken]:
-        if record.broken or record.earliest is None or start_seconds <= record.earliest:
-            return []
-        record.broken = True
-        cause = next((each for each in Cause if each in record.disturbed), Cause.STRATEGY)
-        return [Broken(record.promise.group, record.earliest, cause)]
 
     def _drop(self, group: str) -> None:
         self._current.pop(group, None)

@@ -76,6 +76,9 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         solves += used
         bound += level_bound
         waiting = level.waiting_cost()
+        if rationed is not None and rationed.exact and waiting == rationed.waiting_bound:
+            # Nobody else could start, and the network has found the cheapest places.
+            continue
         # The bound holds as long as the levels above stay where they are: they can be moved.
         if book.placement_cost() - before + waiting > level_bound or (waiting and below_others):
             rounds_left = finish(book, demand, level, rationed, rounds_left)
@@ -91,11 +94,16 @@ def _hopeful(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
     """Groups for whose members of each shape there is room; the others wait at no expense."""
     rooms: dict[Shape, int] = {}
     found: list[Group] = []
+    last: Shape | None = None
+    room = 0
     for group in groups:
         for shape, count in group.shapes:
-            room = rooms.get(shape)
-            if room is None:
-                room = rooms[shape] = int(pricing.prices(shape).room.sum())
+            # Neighbours in the queue are often of one class.
+            if shape is not last:
+                last = shape
+                if shape not in rooms:
+                    rooms[shape] = int(pricing.prices(shape).room.sum())
+                room = rooms[shape]
             if room < count:
                 break
         else:

@@ -39,7 +39,7 @@ class Promised:
     """A group that was promised a start before it had one.
 
     `at` is when it was first promised anything, `first` the start it was promised then, `earliest`
-    the best it ever was; `broken` says by what that was not kept, None if it was.
+    the best it ever was; `broken` says why it started later than first promised, None if it did not.
     """
 
     group: str
