@@ -102,6 +102,8 @@ def _door_options(configuration: Configuration) -> "Options":
         parallelism=configuration.binding.parallelism,
         bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        rules={rules.name: rules for rules in configuration.settings.queue_rules()},
+        cleanup=configuration.cleanup.enabled,
         configuration=effective(configuration),
     )
 

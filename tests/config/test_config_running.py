@@ -84,7 +84,8 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "clientConnection: {kubeconfig: /k, qps: 50, burst: 100}\n"
         "serving: {bindAddress: '::1', port: 0, certFile: c, keyFile: k, stuckAfter: 90s}\n"
         "binding: {parallelism: 8, timeout: 5s}\n"
-        "volumes: {bindTimeoutSeconds: 10}\n",
+        "volumes: {bindTimeoutSeconds: 10}\n"
+        "cleanup: {enabled: true}\n",
     )
     leading = configuration.leader_election
     assert leading.lease_duration.seconds == 60
@@ -95,6 +96,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
     assert configuration.serving.stuck_after.seconds == 90
     assert configuration.binding.timeout.seconds == 5
     assert configuration.volumes.bind_timeout_seconds == 10
+    assert configuration.cleanup.enabled
 
 
 def test_the_numbers_of_a_lease_do_not_matter_to_one_that_takes_none(tmp_path: Path) -> None:

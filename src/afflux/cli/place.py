@@ -30,7 +30,8 @@ def run(options: PlaceOptions) -> int:
     if options.files.count("-") > 1:
         raise InputError("FILE: '-' is given twice; standard input can be read only once")
     app.scheduler(settings, State())  # a wrong setting is told before anything is read
-    inventory = load([read_source(path) for path in options.files])
+    rules = {each.name: each for each in settings.queue_rules()}
+    inventory = load([read_source(path) for path in options.files], rules)
     _say_notes(inventory)
     state = State(inventory.machines)
     cycle = Cycle(state, app.scheduler(settings, state))

@@ -97,6 +97,12 @@ class Volumes(Fields, frozen=True):
     bind_timeout_seconds: int = 600
 
 
+class Cleanup(Fields, frozen=True):
+    """Whether groups are deleted when their deadline is over."""
+
+    enabled: bool = False
+
+
 class File(Fields, frozen=True):
     """A configuration file."""
 
@@ -111,3 +117,4 @@ class File(Fields, frozen=True):
     serving: Serving = Serving()
     binding: Binding = Binding()
     volumes: Volumes = Volumes()
+    cleanup: Cleanup = Cleanup()

@@ -14,6 +14,7 @@ from afflux.config.fields import (
     DEFAULT_STRATEGY,
     KIND,
     Binding,
+    Cleanup,
     ClientConnection,
     File,
     LeaderElection,
@@ -66,6 +67,7 @@ class Configuration:
     serving: Serving
     binding: Binding
     volumes: Volumes
+    cleanup: Cleanup
 
 
 def parse_spec(text: str) -> Settings:
@@ -119,6 +121,7 @@ def effective(configuration: Configuration) -> dict[str, object]:
         serving=configuration.serving,
         binding=configuration.binding,
         volumes=configuration.volumes,
+        cleanup=configuration.cleanup,
     )
     # Through JSON, so that lists are lists, as those expect who write YAML.
     return msgspec.json.decode(msgspec.json.encode(file, enc_hook=str), type=dict[str, object])
@@ -143,6 +146,7 @@ def _resolved(file: File, origin: str) -> Configuration:
         serving=file.serving,
         binding=file.binding,
         volumes=file.volumes,
+        cleanup=file.cleanup,
     )
 
 

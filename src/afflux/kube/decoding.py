@@ -186,20 +186,31 @@ def is_finished(pod: objects.Pod) -> bool:
 def created_seconds(pod: objects.Pod) -> float:
     """When the pod was created, in seconds since 1970; 0 if it does not say."""
     written = pod.metadata.creation_timestamp
-    return _seconds(written) if written else 0.0
+    if not written:
+        return 0.0
+    found = _seconds(written)
+    if found is None:
+        raise InputError(
+            f"metadata.creationTimestamp: {shown(written)}, expected a time such as "
+            "2026-01-31T08:00:00Z"
+        )
+    return found
+
+
+def started_seconds(pod: objects.Pod) -> float | None:
+    """When its machine began with the pod, in seconds since 1970; None if nobody says so yet."""
+    written = pod.status and pod.status.start_time
+    return _seconds(written) if written else None
 
 
 @lru_cache(maxsize=65536)
-def _seconds(written: str) -> float:
+def _seconds(written: str) -> float | None:
     if _RFC3339.fullmatch(written):
         try:
             return datetime.fromisoformat(written).timestamp()
         except (ValueError, OverflowError):
             pass
-    raise InputError(
-        f"metadata.creationTimestamp: {shown(written)}, expected a time such as "
-        "2026-01-31T08:00:00Z"
-    )
+    return None
 
 
 @lru_cache(maxsize=65536)

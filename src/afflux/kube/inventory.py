@@ -13,7 +13,7 @@ from afflux.kube.decoding import (
     machine,
     task,
 )
-from afflux.kube.grouping import Member, PodGroups, Waiting, groups
+from afflux.kube.grouping import Member, PodGroups, groups
 from afflux.kube.images import ImageCensus
 from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion
@@ -26,6 +26,8 @@ from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import PODS, amount_of
 from afflux.model.task import Task
+from afflux.queue.quorum import ONE_QUEUE, Held
+from afflux.queue.rules import QueueRules
 
 # Kubernetes creates these two itself, so that they are missing from most inputs.
 _SYSTEM_PRIORITIES = {
@@ -45,13 +47,15 @@ class Inventory:
     machines: tuple[Machine, ...]
     running: tuple[tuple[Task, str], ...]
     groups: tuple[Group, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[Held, ...]
     ignored: Counter[str]
     notes: tuple[str, ...]
     volumes: "ClaimedVolumes" = field(compare=False, repr=False)
 
 
-def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
+def load(
+    sources: Sequence[tuple[str, bytes]], rules: Mapping[str, QueueRules] = ONE_QUEUE
+) -> Inventory:
     """The inventory of these (file name, content) pairs; an InputError for unusable input."""
     contents = read(sources)
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
@@ -83,22 +87,38 @@ def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
     notes += _listed(leaving, "being deleted and had no node; left alone")
 
     repulsion = Repulsion(keeping_away, _namespace_labels(contents))
-    ready, waiting = groups(
+    gathered = groups(
         (_kept_away(member, repulsion) for member in members),
         PodGroups(
             {name: g.value for name, g in contents.of(objects.MemberGroup).items()},
             {name: g.value for name, g in contents.of(objects.NativeGroup).items()},
         ),
+        rules,
     )
     return Inventory(
         machines=tuple(machines.values()),
         running=tuple(running),
-        groups=tuple(ready),
-        waiting=tuple(waiting),
+        groups=tuple(_told_apart(gathered.ready)),
+        waiting=(*gathered.waiting, *gathered.refused),
         ignored=contents.ignored,
         notes=tuple(notes),
         volumes=ClaimedVolumes(around, {m.task.id: m.pod for m in members if not m.running}),
     )
+
+
+def _told_apart(ready: Sequence[Group]) -> list[Group]:
+    """A pod and a group may have the same name; the queue knows groups by it."""
+    pods = {group.name for group in ready if _is_pod(group)}
+    return [
+        replace(group, name=f"{group.name} (group)")
+        if group.name in pods and not _is_pod(group)
+        else group
+        for group in ready
+    ]
+
+
+def _is_pod(group: Group) -> bool:
+    return len(group.tasks) == 1 and group.name == group.tasks[0].name
 
 
 class ClaimedVolumes:

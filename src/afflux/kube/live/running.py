@@ -8,14 +8,16 @@ whoever starts it again starts from what the API server says.
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from afflux.cycle.loop import Cycle
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
 from afflux.kube.live.binding import Binding
+from afflux.kube.live.cleaning import Cleaning
 from afflux.kube.live.conditions import Conditions
+from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.following import always_there, follow_all, maybe_there
 from afflux.kube.live.leasing import Lease, Term
 from afflux.kube.live.mirror import Mirror
@@ -24,6 +26,8 @@ from afflux.kube.live.recording import LEADER_ELECTION, Recorder
 from afflux.kube.live.references import ObjectRef
 from afflux.kube.live.reporting import Reporting
 from afflux.kube.live.scheduling import Scheduling
+from afflux.queue.quorum import ONE_QUEUE
+from afflux.queue.rules import QueueRules
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog
@@ -58,7 +62,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the process runs. Without an `election` it leads from the start."""
+    """How the process runs. Without an `election` it leads from the start. With `cleanup` groups
+    are deleted when their deadline is over.
+    """
 
     scheduler_names: tuple[str, ...]
     election: Election | None
@@ -68,6 +74,8 @@ class Options:
     parallelism: int = 64
     bind_seconds: float = 30.0
     volume_seconds: float = 600.0
+    rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
+    cleanup: bool = False
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
@@ -110,7 +118,8 @@ class _Door:
         self._cycle = cycle
         self._options = options
         self._metrics = Metrics()
-        self._mirror = Mirror(options.scheduler_names)
+        self._deadlines = Deadlines() if options.cleanup else None
+        self._mirror = Mirror(options.scheduler_names, options.rules, self._deadlines)
         self._watchdog = Watchdog(options.served.stuck_seconds)
         name = options.scheduler_names[0]
         self._recorder = Recorder(api, self._metrics, name)
@@ -154,12 +163,13 @@ class _Door:
     async def _work(self, term: Term | None) -> None:
         """What a leader does."""
         preparing = Preparing(self._api, self._mirror, self._options.volume_seconds)
+        remaining_seconds = term.remaining_seconds if term else _for_ever
         binding = Binding(
             self._api,
             self._mirror,
             self._reporting,
             metrics=self._metrics,
-            remaining_seconds=term.remaining_seconds if term else lambda: None,
+            remaining_seconds=remaining_seconds,
             parallelism=self._options.parallelism,
             timeout_seconds=self._options.bind_seconds,
             preparing=preparing,
@@ -175,6 +185,20 @@ class _Door:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(binding.run())
             parts.create_task(scheduling.run(self._needed))
+            if self._deadlines is not None:
+                cleaning = self._cleaning(self._deadlines, remaining_seconds)
+                parts.create_task(cleaning.run())
+
+    def _cleaning(
+        self, deadlines: Deadlines, remaining_seconds: Callable[[], float | None]
+    ) -> Cleaning:
+        return Cleaning(
+            self._api,
+            self._mirror,
+            deadlines,
+            self._recorder,
+            remaining_seconds=remaining_seconds,
+        )
 
     def _announce(self, what: str) -> None:
         """Say on the Lease who leads, as other components do."""
@@ -200,3 +224,7 @@ class _Door:
             for _ in range(lists, shelf.lists):
                 self._metrics.relisted(shelf.kind)
             self._counted[shelf.kind] = shelf.seen, max(1, shelf.lists)
+
+
+def _for_ever() -> None:
+    """There is no term that could end."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import Any, ParamSpec, TypeVar
 
 from afflux.cycle.events import GroupReady
@@ -85,13 +85,14 @@ class Scheduling:
 
     async def _once(self) -> None:
         began = monotonic()
-        events = self._mirror.drain()
+        now_seconds = time()
+        events = self._mirror.drain(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
         self._reporting.held_back(self._mirror.gathering.take_held_back())
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
         self._watchdog.begin()
         try:
-            outcome = await self._in_thread("decide", self._cycle.run, events)
+            outcome = await self._in_thread("decide", self._cycle.run, events, now_seconds)
             self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
             self._binding.start(outcome.placements)
@@ -120,7 +121,7 @@ class Scheduling:
             gap=decided.gap,
         )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
-        self._reporting.decided(seconds, reasons)
+        self._reporting.decided(seconds, reasons, decided.unsatisfiable)
         if not decided.placed:
             self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
 
