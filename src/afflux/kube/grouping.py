@@ -9,7 +9,7 @@ group of one.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
@@ -28,6 +28,8 @@ _NATIVE_FIELD = "spec.schedulingGroup.podGroupName"
 _SIZE = re.compile(r"[0-9]{1,9}")
 
 Waiting = tuple[Task, str]
+# Of what there is too little for pods to start together, if there is.
+Shortage = Callable[[Sequence[objects.Pod]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class _UnclearError(ValueError):
     """A pod whose group cannot be made out; the text names label and value."""
 
 
-def groups(members: Iterable[Member], pod_groups: PodGroups) -> tuple[list[Group], list[Waiting]]:
+def groups(
+    members: Iterable[Member], pod_groups: PodGroups, shortage: Shortage | None = None
+) -> tuple[list[Group], list[Waiting]]:
     """The groups that have their quorum, and the tasks that wait with the reason.
 
     Running members count towards the quorum. Once that many run, each newcomer is a group of one;
@@ -82,6 +86,9 @@ def groups(members: Iterable[Member], pod_groups: PodGroups) -> tuple[list[Group
         together = present < minimum and minimum > 1
         if reason is None and together:
             reason = _blocked_member(name, gang)
+        if reason is None and together and len(gang) > 1 and shortage is not None:
+            short = shortage([member.pod for member in gang])
+            reason = f"group {name} {short}" if short else None
         if reason is not None:
             waiting += [(member.task, member.task.blocked or reason) for member in gang]
         elif together:

@@ -8,7 +8,14 @@ became ready: that is kept for as long as one of its pods is there, through retr
 from dataclasses import replace
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
-from afflux.kube.grouping import Member, PodGroups, Waiting, claimed_group, groups
+from afflux.kube.grouping import (
+    Member,
+    PodGroups,
+    Shortage,
+    Waiting,
+    claimed_group,
+    groups,
+)
 from afflux.model.group import Group
 
 # Creation times are whole seconds; within one, groups keep the order in which they became ready.
@@ -18,8 +25,9 @@ _TIE_SECONDS = 1e-6
 class Gathering:
     """Pending and running pods by the group they name; a pod that names none is its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, shortage: Shortage | None = None) -> None:
         self.pod_groups = PodGroups({}, {})
+        self._shortage = shortage
         # The pending pods that the cycle may not consider, by uid, with the reason; and those of
         # them that were looked at since somebody last asked.
         self.held_back: dict[str, Waiting] = {}
@@ -81,7 +89,7 @@ class Gathering:
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
         """What the cycle was told about these pods, and what is true now."""
         members = self._members.get(key, {})
-        ready, waiting = groups(members.values(), self.pod_groups)
+        ready, waiting = groups(members.values(), self.pod_groups, self._shortage)
         for uid in members:
             self.held_back.pop(uid, None)
         for held in waiting:

@@ -54,7 +54,7 @@ class Mirror:
         self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
         self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
         self.disks = Disks(self.changes)
-        self.gathering = Gathering()
+        self.gathering = Gathering(self.disks.storage.shortage)
         self._scheduler_names = frozenset(scheduler_names)
         self._images = ImageCensus()
         self._around = Surroundings(self._images, self._scheduler_names, self.disks.storage)
@@ -153,6 +153,8 @@ class Mirror:
             waiting.update(dict.fromkeys(self._look_at_pod(name)))
         if self._repulsion_stale:
             self._renew_repulsion()
+        for name in self.disks.take_touched_nodes():
+            self._look_at_node(name)
         events = self._events + self.gathering.drain()
         self._events = []
         return events
@@ -171,6 +173,7 @@ class Mirror:
         node = self.nodes.get(name)
         found = self._usable(node) if node is not None else None
         if found is None:
+            self.disks.remove_node(name)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
@@ -189,7 +192,8 @@ class Mirror:
         """The machine; None if it makes no sense, which is as good as none."""
         name = node.metadata.name or ""
         try:
-            return machine(node, self.disks.csi_nodes.get(name))
+            self.disks.set_node(node)
+            return machine(node, self.disks.csi_nodes.get(name), self.disks.volumes_on(node))
         except InputError as error:
             _log.error("node %s cannot be used: %s", name, error)
             return None
@@ -239,6 +243,9 @@ class Mirror:
         found = self._pending_task(name, pod)
         self._track(name, Tracked(found))
         self._join(pod, found, running=False)
+        if pod.spec.volumes and (group := claimed_group(pod)) is not None:
+            # There may be enough volumes for all of them now, or too few.
+            self.gathering.touch(group)
 
     def _pending_task(self, name: str, pod: objects.Pod) -> Task:
         try:

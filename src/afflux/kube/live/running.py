@@ -167,6 +167,7 @@ class _Door:
         scheduling = Scheduling(
             self._mirror,
             self._cycle,
+            preparing,
             binding,
             self._reporting,
             metrics=self._metrics,

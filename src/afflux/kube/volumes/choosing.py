@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from afflux.kube.volumes.claims import SELECTED_NODE, Claim, Reference
 from afflux.kube.volumes.needs import Blocked, assign
 from afflux.kube.volumes.regions import contains
-from afflux.kube.volumes.supply import Supply, Volume
+from afflux.kube.volumes.supply import Supply
+from afflux.kube.volumes.volume import Volume
 from afflux.model import reason
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -70,13 +71,13 @@ def choose_volumes(
     choices: list[Choice] = []
     for claim in claims:
         volume = found.get(claim.key)
-        if volume is None and (why := _unmakeable(claim, node, labels, supply)) is not None:
+        if volume is None and (why := unmakeable(claim, node, labels, supply)) is not None:
             return Blocked(why)
         choices.append(Choice(claim.key, volume.name if volume else None, node))
     return tuple(choices)
 
 
-def _unmakeable(claim: Claim, node: str, labels: Mapping[str, str], supply: Supply) -> str | None:
+def unmakeable(claim: Claim, node: str, labels: Mapping[str, str], supply: Supply) -> str | None:
     """Why no volume can be made for a claim on this node."""
     making = supply.provisioning(claim)
     if supply.node_of(claim) not in {None, node} or not contains(making.allowed, node, labels):

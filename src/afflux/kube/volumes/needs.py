@@ -17,7 +17,8 @@ from afflux.kube.volumes.regions import (
     only,
     union,
 )
-from afflux.kube.volumes.supply import Provisioning, Supply, Volume
+from afflux.kube.volumes.supply import Provisioning, Supply
+from afflux.kube.volumes.volume import Volume
 from afflux.model import reason
 from afflux.model.implied import attachments
 from afflux.model.places import Places, driver_label
@@ -37,10 +38,14 @@ MOST_COMBINED = 12
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """Where a pod may go because of its claims, and what it attaches there."""
+    """Where a pod may go because of its claims, what it attaches and which volumes it takes there.
+
+    Volumes are only counted where a machine has so many for claims like these and no others.
+    """
 
     places: tuple[Places, ...] = ()
     attached: Resources = ()
+    taken: Resources = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,12 @@ class Owner:
 
 
 def find_needs(
-    owner: Owner, references: Sequence[Reference], supply: Supply
+    owner: Owner,
+    references: Sequence[Reference],
+    supply: Supply,
+    without: Collection[str] = (),
 ) -> VolumeNeeds | Blocked:
-    """What the claims of a pod that waits for a node mean."""
+    """What the claims of a pod that waits for a node mean; volumes `without` are not for it."""
     blocked = _blocked(owner, references, supply)
     if blocked is not None:
         return Blocked(blocked)
@@ -74,7 +82,7 @@ def find_needs(
             _add(found, reason.VOLUME_AFFINITY, volume.region)
             for region in volume.zones:
                 _add(found, reason.VOLUME_ZONE, region)
-    for why, region in _unbound_regions([c for c in claims if not c.bound], supply):
+    for why, region in _unbound_regions([c for c in claims if not c.bound], supply, without):
         _add(found, why, region)
     attached = count_attachments(claims, supply)
     for driver in {driver for driver, _ in _handles(claims, supply)}:
@@ -90,6 +98,16 @@ def count_attachments(claims: Iterable[Claim], supply: Supply) -> Resources:
     for driver, _ in _handles(claims, supply):
         name = attachments(driver)
         counts[name] = counts.get(name, 0) + 1
+    return resources(counts)
+
+
+def count_taken(claims: Iterable[Claim], supply: Supply) -> Resources:
+    """How many volumes of each kind these claims take of what their machine has."""
+    counts: dict[str, int] = {}
+    for claim in claims:
+        name = None if claim.bound else supply.drawn_from(claim)
+        if name is not None:
+            counts[name] = counts.get(name, 0) + 1
     return resources(counts)
 
 
@@ -167,7 +185,9 @@ def _without_volume(reference: Reference, supply: Supply) -> str | None:
     return None
 
 
-def _unbound_regions(claims: Sequence[Claim], supply: Supply) -> Iterator[tuple[str, Region]]:
+def _unbound_regions(
+    claims: Sequence[Claim], supply: Supply, without: Collection[str]
+) -> Iterator[tuple[str, Region]]:
     """For claims that wait for their first consumer: where each finds a volume or may get one."""
     open_claims: list[Claim] = []
     making: dict[str, Provisioning] = {}
@@ -181,7 +201,7 @@ def _unbound_regions(claims: Sequence[Claim], supply: Supply) -> Iterator[tuple[
             yield reason.VOLUME_SPACE, making[claim.key].spacious
             continue
         open_claims.append(claim)
-        candidates[claim.key] = supply.candidates(claim)
+        candidates[claim.key] = [v for v in supply.candidates(claim) if v.name not in without]
         there = union(volume.region for volume in candidates[claim.key])
         yield reason.VOLUME_MISSING, union([there, making[claim.key].allowed])
         yield reason.VOLUME_SPACE, union([there, making[claim.key].spacious])
