@@ -180,7 +180,7 @@ def test_a_member_without_claims_waits_for_those_that_have_some() -> None:
                 assert "group waits for default/hand" in cluster.reason("head")
                 cluster.neglected.clear()
                 # Its provisioner is back.
-                cluster._later("c", None)
+                cluster.bind_later("c", None)
                 await cluster.all_placed("head", "hand")
 
     run(test)

@@ -7,7 +7,7 @@ controllers of a real cluster do it.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -227,7 +227,7 @@ class Cluster:
     # --- At work
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
+    async def at_work(self) -> AsyncGenerator[None]:
         scheduling = Scheduling(
             self.mirror,
             self.cycle,
@@ -273,13 +273,14 @@ class Cluster:
         shelf, item = self._shelves[kind]
         shelf.changed(msgspec.json.decode(json.dumps(kept), type=item))
         if kind == "PersistentVolume" and kept["spec"].get("claimRef"):
-            self._later(kept["spec"]["claimRef"]["name"], kept["metadata"]["name"])
+            self.bind_later(kept["spec"]["claimRef"]["name"], kept["metadata"]["name"])
         elif kind == "PersistentVolumeClaim" and kept["metadata"]["annotations"].get(SELECTED):
-            self._later(kept["metadata"]["name"], None)
+            self.bind_later(kept["metadata"]["name"], None)
 
-    def _later(self, claim: str, volume: str | None) -> None:
+    def bind_later(self, claim: str, volume: str | None) -> None:
+        """A claim gets this volume, or one that is made for it, in a moment."""
         if claim not in self.neglected:
-            asyncio.get_running_loop().call_later(0.01, self._bind, claim, volume)
+            asyncio.get_running_loop().callbind_later(0.01, self._bind, claim, volume)
 
     def _bind(self, name: str, volume: str | None) -> None:
         path = f"{PATHS['PersistentVolumeClaim']}/{name}"
@@ -304,6 +305,6 @@ class Cluster:
 
 
 @asynccontextmanager
-async def clusters(**options: Any) -> AsyncIterator[Cluster]:
+async def clusters(**options: Any) -> AsyncGenerator[Cluster]:
     async with serving() as server, server.api() as api:
         yield Cluster(server, api, **options)
