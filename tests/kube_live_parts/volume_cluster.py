@@ -280,7 +280,7 @@ class Cluster:
     def bind_later(self, claim: str, volume: str | None) -> None:
         """A claim gets this volume, or one that is made for it, in a moment."""
         if claim not in self.neglected:
-            asyncio.get_running_loop().callbind_later(0.01, self._bind, claim, volume)
+            asyncio.get_running_loop().call_later(0.01, self._bind, claim, volume)
 
     def _bind(self, name: str, volume: str | None) -> None:
         path = f"{PATHS['PersistentVolumeClaim']}/{name}"

@@ -201,11 +201,14 @@ def _unbound_regions(
             yield reason.VOLUME_SPACE, making[claim.key].spacious
             continue
         open_claims.append(claim)
-        candidates[claim.key] = [v for v in supply.candidates(claim) if v.name not in without]
-        there = union(volume.region for volume in candidates[claim.key])
+        candidates[claim.key] = found = supply.candidates(claim)
+        there = supply.reach(claim)
+        if without:
+            found = [volume for volume in found if volume.name not in without]
+            candidates[claim.key], there = found, union(volume.region for volume in found)
         yield reason.VOLUME_MISSING, union([there, making[claim.key].allowed])
         yield reason.VOLUME_SPACE, union([there, making[claim.key].spacious])
-    if _compete(candidates.values()):
+    if len(candidates) > 1 and _compete(candidates.values()):
         yield reason.VOLUME_MISSING, _joint_region(open_claims, candidates, making)
 
 

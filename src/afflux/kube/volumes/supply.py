@@ -61,6 +61,7 @@ class Supply:
         self._assumed_nodes: dict[str, str] = {}
         # By kind of claim what could be had, until that changes.
         self._found: dict[str, list[Volume]] = {}
+        self._reached: dict[str, Region] = {}
 
     # --- What happens
 
@@ -161,6 +162,7 @@ class Supply:
 
     def _recount_volume(self, name: str) -> None:
         self._found.clear()
+        self._reached.clear()
         volume = self.volumes.get(name)
         free = self._free.get(volume.storage_class, {}) if volume is not None else {}
         if volume is not None and name in free and name not in self._assumed_volumes:
@@ -216,6 +218,17 @@ class Supply:
                 self._found.clear()
             self._found[kind] = found
         return found
+
+    def reach(self, claim: Claim) -> Region:
+        """Where one of the volumes that a claim could have can be reached from."""
+        if self.kept_for(claim):
+            return union(volume.region for volume in self.candidates(claim))
+        kind = kind_name(claim)
+        if kind not in self._reached:
+            if len(self._reached) >= _MOST_REMEMBERED:
+                self._reached.clear()
+            self._reached[kind] = union(volume.region for volume in self.candidates(claim))
+        return self._reached[kind]
 
     def kept_for(self, claim: Claim) -> list[Volume]:
         """The volumes that are this claim's and nobody else's: it takes no other."""

@@ -4,20 +4,20 @@ They are chosen in one matching, so that no member takes what only another could
 that does not work out, the answer says which of them had better look elsewhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from afflux.kube.volumes.choosing import Choice, unmakeable
 from afflux.kube.volumes.claims import Claim, Reference
 from afflux.kube.volumes.matching import Matching, match
-from afflux.kube.volumes.regions import HOSTNAME, NOWHERE, contains, sole_host
+from afflux.kube.volumes.regions import HOSTNAME, NOWHERE, Region, contains, sole_host
 from afflux.kube.volumes.stock import kind_name
 from afflux.kube.volumes.supply import Supply
 from afflux.kube.volumes.volume import Volume
 from afflux.model import reason
 
-# What is wanted, and the nodes from which it has to be reached.
-_Bidder = tuple[str, tuple[str, ...]]
+# What is wanted, why nothing else would do, and the regions in which it can be reached.
+_Bidder = tuple[str, str | None, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,36 +97,35 @@ def find_shortage(claims: Iterable[Claim], supply: Supply) -> tuple[int, int] | 
 
 
 class _Bids:
-    """Open claims as bidders: those that ask for the same on the same nodes are one."""
+    """Open claims as bidders: those that ask for the same and reach the same volumes are one."""
 
     def __init__(self, users: Mapping[str, Sequence[Going]], supply: Supply) -> None:
         self._users = users
         self._supply = supply
         self._claims: dict[_Bidder, list[Claim]] = {}
         self._candidates: dict[_Bidder, list[str]] = {}
-        self._local: dict[str, dict[str | None, list[Volume]]] = {}
+        self._reaches: dict[str, _Reach] = {}
         self._matching: Matching[_Bidder] | None = None
         self.scattered = False
         for key, of in users.items():
             claim = supply.claims[key]
-            nodes = tuple(sorted({each.node for each in of}))
-            self.scattered |= len(nodes) > 1
+            self.scattered |= len({each.node for each in of}) > 1
             if supply.node_of(claim) is not None:
                 continue
             what = key if supply.kept_for(claim) else kind_name(claim)
-            bidder = (what, nodes)
+            if what not in self._reaches:
+                self._reaches[what] = _Reach(supply.candidates(claim))
+            regions = self._reaches[what].regions(of)
+            bidder = (what, self.necessity(key), regions)
             self._claims.setdefault(bidder, []).append(claim)
             if bidder not in self._candidates:
-                self._candidates[bidder] = self._within_reach(what, claim, of)
+                self._candidates[bidder] = self._reaches[what].volumes(regions)
 
     def match(self) -> dict[str, str]:
         """Volumes by claim; first for those that can have no other, the smallest first."""
         order = sorted(
             self._claims,
-            key=lambda bidder: (
-                self.necessity(self._claims[bidder][0].key) is None,
-                self._claims[bidder][0].size_bytes or 0,
-            ),
+            key=lambda bidder: (bidder[1] is None, self._claims[bidder][0].size_bytes or 0),
         )
         wants = ((bidder, len(self._claims[bidder])) for bidder in order)
         self._matching = match(wants, self._candidates)
@@ -147,12 +146,12 @@ class _Bids:
         """Who had better leave which volumes to the others: those with the most others to take."""
         found: dict[str, frozenset[str]] = {}
         for bidder, shortage in self._matching.short.items() if self._matching else ():
-            if self.necessity(self._claims[bidder][0].key) is None:
+            if bidder[1] is None or not shortage.taken:
                 continue
             rivals = [claim for rival in shortage.rivals for claim in self._claims[rival]]
             choice = {claim.key: self._others(claim, shortage.taken) for claim in rivals}
             ranked = sorted((-others, key) for key, others in choice.items() if others)
-            for _, key in ranked[: shortage.missing] if shortage.taken else ():
+            for _, key in ranked[: shortage.missing]:
                 for each in self._users[key]:
                     found[each.pod] = found.get(each.pod, frozenset()) | shortage.taken
         return found
@@ -165,21 +164,35 @@ class _Bids:
             for volume in self._supply.candidates(claim)
         )
 
-    def _within_reach(self, what: str, claim: Claim, of: Sequence[Going]) -> list[str]:
-        """The claim's candidates that can be reached from all nodes of its users, in order.
 
-        Thousands of disks are each on one node: those of the others are not even looked at.
-        """
-        by_host = self._local.get(what)
-        if by_host is None:
-            by_host = self._local[what] = {}
-            for volume in self._supply.candidates(claim):
-                by_host.setdefault(sole_host(volume.region), []).append(volume)
+class _Reach:
+    """Candidates by the region from which they can be reached, and who is in which region.
+
+    Thousands of disks are each on one node: those of the others are not even looked at.
+    """
+
+    def __init__(self, candidates: Iterable[Volume]) -> None:
+        self._volumes: dict[Region, list[Volume]] = {}
+        for volume in candidates:
+            self._volumes.setdefault(volume.region, []).append(volume)
+        self._numbers = {region: number for number, region in enumerate(self._volumes)}
+        self._local: dict[str | None, list[Region]] = {}
+        for region in self._volumes:
+            self._local.setdefault(sole_host(region), []).append(region)
+
+    def regions(self, of: Sequence[Going]) -> tuple[int, ...]:
+        """The regions, by number, to which the nodes of all these pods belong."""
         host = of[0].labels.get(HOSTNAME)
-        near = [*by_host.get(None, ()), *(by_host.get(host, ()) if host is not None else ())]
-        near.sort(key=lambda volume: (volume.capacity_bytes, volume.name))
-        return [
-            volume.name
-            for volume in near
-            if all(contains(volume.region, each.node, each.labels) for each in of)
-        ]
+        near = [*self._local.get(None, ()), *(self._local.get(host, ()) if host else ())]
+        return tuple(
+            self._numbers[region]
+            for region in near
+            if all(contains(region, each.node, each.labels) for each in of)
+        )
+
+    def volumes(self, regions: Collection[int]) -> list[str]:
+        """The volumes of these regions, the one to take first at the front."""
+        listed = list(self._volumes.values())
+        found = [volume for number in regions for volume in listed[number]]
+        found.sort(key=lambda volume: (volume.capacity_bytes, volume.name))
+        return [volume.name for volume in found]
