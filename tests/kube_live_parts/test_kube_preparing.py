@@ -259,6 +259,29 @@ def whole(cluster: Cluster, sizes: dict[str, int]) -> list[str] | None:
     return [name for name, count in counts.items() if count]
 
 
+def test_a_defect_harms_nobody_but_those_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with clusters() as cluster:
+            three_nodes(cluster)
+            cluster.add(*(disk(f"d{n}", host=f"n{n}") for n in range(3)), claim("s"))
+            cluster.add(*gang("g", 2), pod("s", "s"), pod("plain"))
+            choose_together = cluster.mirror.disks.storage.choose_together
+            broken = True
+            monkeypatch.setattr(
+                cluster.mirror.disks.storage,
+                "choose_together",
+                lambda going: choose_together(None if broken else going),
+            )
+            async with cluster.at_work():
+                await cluster.all_placed("s", "plain")
+                await until(lambda: "because of a defect" in cluster.reason("g-0"))
+                assert cluster.node_of("g-0") is None
+                broken = False
+                await cluster.all_placed("g-0", "g-1")
+
+    run(test)
+
+
 # --- The accounts
 
 

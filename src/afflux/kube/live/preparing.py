@@ -10,6 +10,7 @@ that start together wait for each other: the last volume may fail to be made.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ from afflux.model.placement import Placement
 Choices = tuple[Choice, ...]
 # Placements that come to nothing, and why; empty if they can be decided about again at once.
 GivenBack = list[tuple[Placement, str]]
+
+_log = logging.getLogger(__name__)
 
 # Of so many pods that found no volumes we remember it.
 _MOST_REMEMBERED = 10_000
@@ -99,7 +102,13 @@ class Preparing:
             if not any(each.task.id in claiming for each in company):
                 kept += company
                 continue
-            refused = self._choose_for(name, company)
+            try:
+                refused = self._choose_for(name, company)
+            except Exception:
+                # A defect must not keep the places of all that was decided in this cycle.
+                _log.exception("volumes for %s could not be chosen", name)
+                why = "volumes could not be chosen because of a defect, which has been logged"
+                refused = dict.fromkeys((each.task.id for each in company), why)
             kept += [each for each in company if each.task.id not in refused]
             given_back += [(p, refused[p.task.id]) for p in company if p.task.id in refused]
             # Thousands of disks take a while; others get their turn.
