@@ -21,6 +21,7 @@ from afflux.kube.live.gathering import Gathering
 from afflux.kube.live.queueing import KeyedQueue
 from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.repulsion import Repulsion, repels
+from afflux.kube.volumes.claims import pod_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
@@ -243,7 +244,7 @@ class Mirror:
         found = self._pending_task(name, pod)
         self._track(name, Tracked(found))
         self._join(pod, found, running=False)
-        if pod.spec.volumes and (group := claimed_group(pod)) is not None:
+        if not found.blocked and pod_references(pod) and (group := claimed_group(pod)):
             # There may be enough volumes for all of them now, or too few.
             self.gathering.touch(group)
 

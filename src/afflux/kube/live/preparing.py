@@ -116,8 +116,8 @@ class Preparing:
         return kept, given_back
 
     def _claims(self, placement: Placement) -> bool:
-        pod = self._mirror.pods.get(placement.task.name)
-        return pod is not None and bool(pod.spec.volumes) and bool(pod_references(pod))
+        pod = self._mirror.pending(placement.task)
+        return pod is not None and bool(pod_references(pod))
 
     def _choose_for(self, name: str, company: Sequence[Placement]) -> dict[str, str]:
         """Choose for those who start together; who cannot be bound, by id, and why."""
@@ -215,8 +215,10 @@ class Preparing:
         return why
 
     async def _fulfil(self, placement: Placement, chosen: _Chosen) -> str | None:
-        choices = chosen.choices
+        choices, company = chosen.choices, chosen.company
         try:
+            if company is not None and company.why is not None:
+                return company.why
             if self._mirror.pending(placement.task) is None:
                 return ""
             async with asyncio.timeout(self._timeout_seconds):

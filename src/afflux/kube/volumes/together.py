@@ -86,12 +86,12 @@ def find_shortage(claims: Iterable[Claim], supply: Supply) -> tuple[int, int] | 
             continue
         if supply.waits_for_consumer(claim) and supply.provisioning(claim).allowed == NOWHERE:
             wanted.setdefault(kind_name(claim), {})[claim.key] = claim
-    candidates = {
-        kind: [volume.name for volume in supply.candidates(next(iter(of.values())))]
-        for kind, of in wanted.items()
-    }
-    found = match(((kind, len(of)) for kind, of in wanted.items()), candidates)
     needed = sum(len(of) for of in wanted.values())
+    there = {kind: supply.candidates(next(iter(of.values()))) for kind, of in wanted.items()}
+    if all(len(volumes) >= needed for volumes in there.values()):
+        return None
+    candidates = {kind: [volume.name for volume in volumes] for kind, volumes in there.items()}
+    found = match(((kind, len(of)) for kind, of in wanted.items()), candidates)
     missing = sum(shortage.missing for shortage in found.short.values())
     return (needed, needed - missing) if missing else None
 
