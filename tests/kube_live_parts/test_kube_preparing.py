@@ -259,6 +259,22 @@ def whole(cluster: Cluster, sizes: dict[str, int]) -> list[str] | None:
     return [name for name, count in counts.items() if count]
 
 
+def test_nothing_is_promised_when_the_lease_is_lost() -> None:
+    async def test() -> None:
+        async with clusters() as cluster:
+            three_nodes(cluster)
+            cluster.add(disk("d0", host="n0"), disk("d1", host="n1"), *gang("g", 2))
+            cluster.remaining_seconds = 0.0
+            kept, _ = await cluster.choose(cluster.decide())
+            assert len(kept) == 2
+            async with cluster.at_work():
+                await asyncio.sleep(0.1)
+                assert cluster.server.requests == []
+                cluster.remaining_seconds = None
+
+    run(test)
+
+
 def test_a_defect_harms_nobody_but_those_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with clusters() as cluster:

@@ -162,13 +162,15 @@ class Cluster:
         policies = {"afflux": [Weighted(CpuMemory())]}
         scheduler = Optimising(self.state, flow, constraints(), policies)
         self.cycle = Cycle(self.state, scheduler)
-        self.preparing = Preparing(api, self.mirror, volume_seconds)
+        # How long the lease is ours, None for ever.
+        self.remaining_seconds: float | None = None
+        self.preparing = Preparing(api, self.mirror, volume_seconds, lambda: self.remaining_seconds)
         self.binding = Binding(
             api,
             self.mirror,
             self.told,
             metrics=Metrics(),
-            remaining_seconds=lambda: None,
+            remaining_seconds=lambda: self.remaining_seconds,
             parallelism=8,
             timeout_seconds=5.0,
             preparing=self.preparing,

@@ -11,7 +11,7 @@ that start together wait for each other: the last volume may fail to be made.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
@@ -72,10 +72,21 @@ class _Chosen:
 
 
 class Preparing:
-    """What kube-scheduler does before it binds a pod with claims."""
+    """What kube-scheduler does before it binds a pod with claims.
 
-    def __init__(self, api: Api, mirror: Mirror, timeout_seconds: float) -> None:
+    `remaining_seconds` says how long we may still act, None if there is no end to it: as with
+    bindings, nothing is written after that.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        mirror: Mirror,
+        timeout_seconds: float,
+        remaining_seconds: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._api = api
+        self._remaining_seconds = remaining_seconds
         self._mirror = mirror
         self._disks = mirror.disks
         self._timeout_seconds = timeout_seconds
@@ -222,7 +233,8 @@ class Preparing:
             if self._mirror.pending(placement.task) is None:
                 return ""
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._write(choices) or await self._bound(chosen)
+                why = await self._write(choices)
+                return await self._bound(chosen) if why is None else why
         except TimeoutError:
             return f"its volumes were not bound within {self._timeout_seconds:g} s"
         finally:
@@ -234,11 +246,15 @@ class Preparing:
             claim = self._disks.storage.supply.claims.get(choice.claim)
             if claim is None:
                 return f"persistentvolumeclaim {choice.claim} is gone"
+            remaining = self._remaining_seconds()
+            if remaining is not None and remaining <= 0:
+                return ""
             try:
-                if choice.volume is None:
-                    await self._tell_provisioner(claim, choice.node)
-                else:
-                    await self._promise(choice.volume, claim)
+                async with asyncio.timeout(remaining):
+                    if choice.volume is None:
+                        await self._tell_provisioner(claim, choice.node)
+                    else:
+                        await self._promise(choice.volume, claim)
             except (ApiError, UnreachableError) as error:
                 return f"persistentvolumeclaim {choice.claim}: {error}"
         return None

@@ -153,13 +153,16 @@ class _Door:
 
     async def _work(self, term: Term | None) -> None:
         """What a leader does."""
-        preparing = Preparing(self._api, self._mirror, self._options.volume_seconds)
+        remaining_seconds = term.remaining_seconds if term else lambda: None
+        preparing = Preparing(
+            self._api, self._mirror, self._options.volume_seconds, remaining_seconds
+        )
         binding = Binding(
             self._api,
             self._mirror,
             self._reporting,
             metrics=self._metrics,
-            remaining_seconds=term.remaining_seconds if term else lambda: None,
+            remaining_seconds=remaining_seconds,
             parallelism=self._options.parallelism,
             timeout_seconds=self._options.bind_seconds,
             preparing=preparing,

@@ -60,14 +60,13 @@ def choose_volumes(
         if volume is None or not contains(volume.region, node, labels):
             return Blocked(reason.VOLUME_AFFINITY)
     open_claims = [claim for claim in claims if supply.node_of(claim) is None]
-    candidates = {claim.key: supply.candidates(claim) for claim in open_claims}
-    usable = {
-        volume.name
-        for volumes in candidates.values()
-        for volume in volumes
-        if contains(volume.region, node, labels)
+    within_reach = {
+        claim.key: [
+            volume for volume in supply.candidates(claim) if contains(volume.region, node, labels)
+        ]
+        for claim in open_claims
     }
-    found = assign(open_claims, candidates, usable)
+    found = assign(open_claims, within_reach)
     choices: list[Choice] = []
     for claim in claims:
         volume = found.get(claim.key)

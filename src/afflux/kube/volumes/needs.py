@@ -6,7 +6,6 @@ are looked at together: each must find one of its own.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from afflux.kube.volumes.claims import Claim, Reference
 from afflux.kube.volumes.regions import (
@@ -89,7 +88,8 @@ def find_needs(
         if supply.insists_on_driver(driver):
             there = Term((Requirement(driver_label(driver), "Exists"),))
             found.add(Places(reason.driver_missing(driver), (there,)))
-    return VolumeNeeds(tuple(sorted(found, key=_places_key)), attached)
+    ordered = tuple(found) if len(found) < 2 else tuple(sorted(found, key=_places_key))
+    return VolumeNeeds(ordered, attached)
 
 
 def count_attachments(claims: Iterable[Claim], supply: Supply) -> Resources:
@@ -111,19 +111,17 @@ def count_taken(claims: Iterable[Claim], supply: Supply) -> Resources:
     return resources(counts)
 
 
-def assign(
-    claims: Sequence[Claim], candidates: dict[str, list[Volume]], usable: Collection[str]
-) -> dict[str, Volume]:
-    """Volumes for claims, by key, out of those that are usable.
+def assign(claims: Sequence[Claim], candidates: dict[str, list[Volume]]) -> dict[str, Volume]:
+    """Volumes for claims, by key.
 
     As kube-scheduler does: the smallest claim first, each taking its first candidate that is left.
-    Whatever else is usable, a claim that finds one among fewer also finds one among more.
+    Whatever else is there, a claim that finds one among fewer also finds one among more.
     """
     taken: dict[str, Volume] = {}
     used: set[str] = set()
     for claim in sorted(claims, key=lambda each: each.size_bytes or 0):
         for volume in candidates[claim.key]:
-            if volume.name in usable and volume.name not in used:
+            if volume.name not in used:
                 used.add(volume.name)
                 taken[claim.key] = volume
                 break
@@ -209,7 +207,14 @@ def _unbound_regions(
         yield reason.VOLUME_MISSING, union([there, making[claim.key].allowed])
         yield reason.VOLUME_SPACE, union([there, making[claim.key].spacious])
     if len(candidates) > 1 and _compete(candidates.values()):
-        yield reason.VOLUME_MISSING, _joint_region(open_claims, candidates, making)
+        yield (
+            reason.VOLUME_MISSING,
+            _joint_region(open_claims, candidates, making)
+            if without
+            else supply.remembered(
+                open_claims, lambda: _joint_region(open_claims, candidates, making)
+            ),
+        )
 
 
 def _compete(candidates: Iterable[list[Volume]]) -> bool:
@@ -232,27 +237,56 @@ def _joint_region(
     Volumes that can be reached from the same nodes are one pool. A pool, or a few where there are
     few, is tried with what can be reached from everywhere; what finds none there must be made.
     """
-    pools: dict[Region, set[str]] = {}
-    for volumes in candidates.values():
-        for volume in volumes:
-            pools.setdefault(volume.region, set()).add(volume.name)
-    shared = pools.pop(EVERYWHERE, set[str]())
+    by_pool = {key: _by_region(volumes) for key, volumes in candidates.items()}
+    pools = dict.fromkeys(region for of in by_pool.values() for region in of)
+    pools.pop(EVERYWHERE, None)
     most = len(claims) if len(pools) <= MOST_COMBINED else 1
     regions: list[Region] = []
-    for size in range(most + 1):
-        for chosen in combinations(pools, size):
-            region: Region = EVERYWHERE
-            for pool in chosen:
-                region = intersection(region, pool)
-            usable = shared.union(*(pools[pool] for pool in chosen))
-            found = assign(claims, candidates, usable)
-            for claim in claims:
-                if claim.key not in found:
-                    region = intersection(region, making[claim.key].allowed)
-                    region = intersection(region, making[claim.key].spacious)
-            if region != NOWHERE:
-                regions.append(region)
+    for chosen, together in _combined([*pools], most):
+        usable = {
+            key: _merged([of.get(EVERYWHERE, []), *(of.get(pool, []) for pool in chosen)])
+            for key, of in by_pool.items()
+        }
+        found = assign(claims, usable)
+        region = together
+        for claim in claims:
+            if claim.key not in found:
+                region = intersection(region, making[claim.key].allowed)
+                region = intersection(region, making[claim.key].spacious)
+        if region != NOWHERE:
+            regions.append(region)
     return union(regions)
+
+
+def _by_region(volumes: Iterable[Volume]) -> dict[Region, list[Volume]]:
+    found: dict[Region, list[Volume]] = {}
+    for volume in volumes:
+        found.setdefault(volume.region, []).append(volume)
+    return found
+
+
+def _merged(lists: Iterable[list[Volume]]) -> list[Volume]:
+    """One list in the order in which volumes are taken."""
+    found = [volume for each in lists for volume in each]
+    found.sort(key=lambda volume: (volume.capacity_bytes, volume.name))
+    return found
+
+
+def _combined(pools: Sequence[Region], most: int) -> Iterator[tuple[tuple[Region, ...], Region]]:
+    """Up to so many pools at once, none included, and the nodes that belong to all of them.
+
+    Pools without a node in common, as disks of different machines are, are not combined: with
+    them nothing else needs to be.
+    """
+    waiting: list[tuple[tuple[Region, ...], Region, int]] = [((), EVERYWHERE, 0)]
+    while waiting:
+        chosen, region, first = waiting.pop()
+        yield chosen, region
+        if len(chosen) < most:
+            for number in range(first, len(pools)):
+                both = intersection(region, pools[number])
+                if both != NOWHERE:
+                    waiting.append(((*chosen, pools[number]), both, number + 1))
 
 
 def _handles(claims: Iterable[Claim], supply: Supply) -> set[tuple[str, str]]:

@@ -55,8 +55,11 @@ def sole_host(region: Region) -> str | None:
 
 def union(regions: Iterable[Region]) -> Region:
     """The nodes of any of the regions."""
+    found = list(dict.fromkeys(region for region in regions if region != NOWHERE))
+    if len(found) == 1:
+        return found[0]
     terms: list[Term] = []
-    for region in regions:
+    for region in found:
         if region is None:
             return None
         terms += region

@@ -4,7 +4,7 @@ Objects are set and removed as they come; each call says which pods have to be l
 Pods are known by the id of their task.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.kube import objects
@@ -91,7 +91,7 @@ class Storage:
                 self.supply.set_driver(stated)
             case objects.CSIStorageCapacity():
                 self.supply.set_space(stated)
-        return self._waiting()
+        return self._waiting_for(_classes(stated))
 
     def remove(self, stated: StorageObject) -> frozenset[str]:
         """An object is gone; returns the pods whose needs may have changed."""
@@ -106,7 +106,7 @@ class Storage:
             case objects.PersistentVolume():
                 before = self.supply.volumes.get(name)
                 self.supply.remove_volume(name)
-                return self._users_of(before.claim if before else "") | self._waiting()
+                return self._concerned_by(before) if before is not None else _NOBODY
             case objects.CSINode():
                 self._csi_nodes.pop(name, None)
                 return _NOBODY
@@ -116,7 +116,7 @@ class Storage:
                 self.supply.remove_driver(name)
             case objects.CSIStorageCapacity():
                 self.supply.remove_space(stated)
-        return self._waiting()
+        return self._waiting_for(_classes(stated))
 
     def csi_node(self, name: str) -> objects.CSINode | None:
         """What the drivers of a node say about it."""
@@ -198,13 +198,13 @@ class Storage:
         """What was chosen is about to be written; returns the pods whose needs may have changed."""
         for choice in choices:
             self.supply.assume(choice.claim, choice.volume, choice.node)
-        return self._waiting() if choices else _NOBODY
+        return self._rivals_for(choices)
 
     def forget(self, choices: tuple[Choice, ...]) -> frozenset[str]:
         """It will not be written after all; returns the pods whose needs may have changed."""
         for choice in choices:
             self.supply.forget(choice.claim)
-        return self._waiting() if choices else _NOBODY
+        return self._rivals_for(choices)
 
     def patches(self, choices: tuple[Choice, ...]) -> list[Patch]:
         """What has to be written for these choices, in order."""
@@ -226,7 +226,9 @@ class Storage:
         if known is not None and is_older(volume.version, known.version):
             return _NOBODY
         self.supply.set_volume(volume)
-        return _NOBODY if volume == known else self._users_of(volume.claim) | self._waiting()
+        if volume == known:
+            return _NOBODY
+        return self._concerned_by(volume) | (self._concerned_by(known) if known else _NOBODY)
 
     # --- Pods
 
@@ -273,8 +275,33 @@ class Storage:
                 changed |= self._attachments.use(identity, user.node, handles)
         return frozenset(changed)
 
-    def _waiting(self) -> frozenset[str]:
-        return frozenset(identity for identity, user in self._pods.items() if not user.node)
+    def _waiting_for(
+        self, classes: Container[str] | None, volume: str | None = None
+    ) -> frozenset[str]:
+        """The pods that wait and have claims of these classes (None: any), or on this volume."""
+        claims = self.supply.claims
+        return frozenset(
+            identity
+            for identity, user in self._pods.items()
+            if not user.node
+            and any(
+                classes is None or claim.storage_class in classes or claim.volume == volume
+                for reference in user.references
+                if (claim := claims.get(reference.claim)) is not None
+            )
+        )
+
+    def _concerned_by(self, volume: Volume) -> frozenset[str]:
+        """Who has the volume, and who could have it."""
+        waiting = self._waiting_for({volume.storage_class}, volume.name)
+        return self._users_of(volume.claim) | waiting
+
+    def _rivals_for(self, choices: tuple[Choice, ...]) -> frozenset[str]:
+        """Who could have had what was chosen."""
+        claims = [self.supply.claims.get(choice.claim) for choice in choices]
+        volumes = [self.supply.volumes.get(choice.volume or "") for choice in choices]
+        classes = {each.storage_class for each in (*claims, *volumes) if each is not None}
+        return self._waiting_for(classes) if classes else _NOBODY
 
     def _handles(self, references: tuple[Reference, ...]) -> list[Handle]:
         claims = (self.supply.claims.get(reference.claim) for reference in references)
@@ -299,6 +326,7 @@ class Storage:
             and (claim := self.supply.claims.get(reference.claim)) is not None
             and not claim.bound
             for identity in users
+            if not self._pods[identity].node
         )
 
     def _is_for_one(self, reference: Reference) -> bool:
@@ -315,6 +343,19 @@ class Storage:
             for other in self._users.get(reference.claim, ())
             if other != identity
         )
+
+
+def _classes(
+    stated: objects.StorageClass | objects.CSIDriver | objects.CSIStorageCapacity,
+) -> Container[str] | None:
+    """The storage classes that this is about, None for any."""
+    match stated:
+        case objects.StorageClass():
+            return {stated.metadata.name or ""}
+        case objects.CSIStorageCapacity():
+            return {stated.storage_class_name or ""}
+        case objects.CSIDriver():
+            return None
 
 
 def _rank(pod: objects.Pod) -> tuple[int, str, str]:

@@ -5,7 +5,7 @@ that was given to a claim is nobody else's, a claim for which a node was chosen 
 Assumptions end when they are forgotten or when the objects themselves say so.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from afflux.kube import objects
@@ -62,6 +62,8 @@ class Supply:
         # By kind of claim what could be had, until that changes.
         self._found: dict[str, list[Volume]] = {}
         self._reached: dict[str, Region] = {}
+        # The same for claims of one pod together, by their kinds.
+        self._reached_together: dict[tuple[str, ...], Region] = {}
 
     # --- What happens
 
@@ -119,10 +121,12 @@ class Supply:
     def set_driver(self, stated: objects.CSIDriver) -> None:
         """A driver is there, or has changed."""
         self._drivers[stated.metadata.name or ""] = stated
+        self._forget_regions()
 
     def remove_driver(self, name: str) -> None:
         """A driver is gone."""
         self._drivers.pop(name, None)
+        self._forget_regions()
 
     def set_space(self, stated: objects.CSIStorageCapacity) -> None:
         """Free space was reported; an InputError names a figure that is none."""
@@ -142,6 +146,7 @@ class Supply:
         """A report of free space is gone."""
         for reports in self._spaces.values():
             reports.pop(_full_name(stated), None)
+        self._forget_regions()
 
     def assume(self, claim: str, volume: str | None, node: str) -> None:
         """A claim is about to get this volume, or one that is made on the node."""
@@ -161,8 +166,7 @@ class Supply:
             self._recount_volume(volume)
 
     def _recount_volume(self, name: str) -> None:
-        self._found.clear()
-        self._reached.clear()
+        self._forget_regions()
         volume = self.volumes.get(name)
         free = self._free.get(volume.storage_class, {}) if volume is not None else {}
         if volume is not None and name in free and name not in self._assumed_volumes:
@@ -177,7 +181,13 @@ class Supply:
         else:
             self.stock.look_for(claim)
 
+    def _forget_regions(self) -> None:
+        self._found.clear()
+        self._reached.clear()
+        self._reached_together.clear()
+
     def _recount_class(self, name: str) -> None:
+        self._forget_regions()
         for claim in self.claims.values():
             if claim.storage_class == name:
                 self._recount_claim(claim)
@@ -229,6 +239,17 @@ class Supply:
                 self._reached.clear()
             self._reached[kind] = union(volume.region for volume in self.candidates(claim))
         return self._reached[kind]
+
+    def remembered(self, claims: Sequence[Claim], find: Callable[[], Region]) -> Region:
+        """Where these claims, which are one pod's, find volumes at once; found when first asked."""
+        if any(self.kept_for(claim) for claim in claims):
+            return find()
+        kinds = tuple(sorted(kind_name(claim) for claim in claims))
+        if kinds not in self._reached_together:
+            if len(self._reached_together) >= _MOST_REMEMBERED:
+                self._reached_together.clear()
+            self._reached_together[kinds] = find()
+        return self._reached_together[kinds]
 
     def kept_for(self, claim: Claim) -> list[Volume]:
         """The volumes that are this claim's and nobody else's: it takes no other."""
