@@ -141,7 +141,7 @@ class Told:
 
     def placed(self, placements: Iterable[Placement]) -> None: ...
 
-    def decided(self, seconds: float, reasons: Mapping[str, str]) -> None:
+    def decided(self, seconds: float, reasons: Mapping[str, str], *_: object) -> None:
         self.rounds += 1
         self.reasons.update(reasons)
 
