@@ -54,17 +54,16 @@ def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
     events: list[Event] = [GroupReady(group) for group in inventory.groups]
     while events:
         outcome = cycle.run(events)
+        decided = {placement.task.id: placement for placement in outcome.placements}
         lost: set[str] = set()
-        for placement in outcome.placements:
-            if inventory.volumes.take(placement, labels[placement.machine]):
-                placements.append(placement)
-            else:
-                lost.add(placement.task.id)
-        for task_id in lost:
-            cycle.state.remove(task_id)
         for group in outcome.round.placed if outcome.round else ():
+            together = [decided[task.id] for task in group.tasks]
+            lost |= inventory.volumes.take(together, labels)
             if rest := tuple(task for task in group.tasks if task.id in lost):
                 cycle.queue.add(replace(group, tasks=rest))
+        placements += [each for each in outcome.placements if each.task.id not in lost]
+        for task_id in lost:
+            cycle.state.remove(task_id)
         events = [GroupReady(group) for group in inventory.volumes.look_again(cycle.queue)]
     return placements
 

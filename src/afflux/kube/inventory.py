@@ -19,7 +19,8 @@ from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion
 from afflux.kube.volumes.claims import pod_references
 from afflux.kube.volumes.needs import Blocked
-from afflux.kube.volumes.storage import Storage, StorageObject
+from afflux.kube.volumes.storage import Storage, StorageObject, task_id
+from afflux.kube.volumes.together import Short
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.machine import Machine
@@ -94,6 +95,7 @@ def load(
             {name: g.value for name, g in contents.of(objects.NativeGroup).items()},
         ),
         rules,
+        storage.shortage,
     )
     return Inventory(
         machines=tuple(machines.values()),
@@ -128,19 +130,38 @@ class ClaimedVolumes:
         self._around = around
         self._claiming = {id_: pod for id_, pod in pending.items() if pod_references(pod)}
 
-    def take(self, placement: Placement, labels: Mapping[str, str]) -> bool:
-        """Whether the pod finds volumes for all its claims on a machine with these labels.
+    def take(
+        self, together: Sequence[Placement], labels: Mapping[str, Mapping[str, str]]
+    ) -> frozenset[str]:
+        """Volumes for pods that start together, on machines with these labels; who finds none.
 
-        Those that it gets are no longer to be had.
+        Those that they get are no longer to be had. If one of them finds none, all of them do:
+        except where they share a claim, and so have to follow the first that gets it.
         """
-        pod, storage = self._claiming.get(placement.task.id), self._around.storage
-        if pod is None or storage is None:
-            return True
-        choices = storage.choose(pod, placement.machine, labels)
-        if isinstance(choices, Blocked):
-            return False
-        storage.assume(choices)
-        return True
+        storage = self._around.storage
+        going = [
+            (self._claiming[each.task.id], each.machine, labels[each.machine])
+            for each in together
+            if each.task.id in self._claiming
+        ]
+        if storage is None or not going:
+            return frozenset()
+        if len(together) > 1:
+            found = storage.choose_together(going)
+            if not isinstance(found, Short):
+                storage.assume(tuple(choice for each in found.values() for choice in each))
+                return frozenset()
+            if not found.scattered:
+                storage.concede(going, found)
+                return frozenset(each.task.id for each in together)
+        lost: set[str] = set()
+        for pod, node, stated in going:
+            choices = storage.choose(pod, node, stated)
+            if isinstance(choices, Blocked):
+                lost.add(task_id(pod))
+            else:
+                storage.assume(choices)
+        return frozenset(lost)
 
     def look_again(self, waiting: Iterable[Group]) -> list[Group]:
         """Those of the groups that ask for something else, now that some volumes are taken."""
@@ -192,7 +213,8 @@ class _Priorities:
 
 def _machine(node: Found[objects.Node], storage: Storage) -> Machine:
     try:
-        return machine(node.value, storage.csi_node(node.name))
+        stated = node.value.metadata.labels or {}
+        return machine(node.value, storage.csi_node(node.name), storage.volumes_on(stated))
     except InputError as error:
         raise node.error(error) from None
 

@@ -31,6 +31,7 @@ from afflux.kube.live.gathering import Gathering
 from afflux.kube.live.queueing import KeyedQueue
 from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.repulsion import Repulsion, repels
+from afflux.kube.volumes.claims import pod_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
@@ -76,7 +77,7 @@ class Mirror:
         self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
         self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
         self.disks = Disks(self.changes)
-        self.gathering = Gathering(rules)
+        self.gathering = Gathering(rules, self.disks.storage.shortage)
         self._deadlines = deadlines
         self._rules = rules
         self._now_seconds = 0.0
@@ -185,6 +186,8 @@ class Mirror:
                 waiting.update(dict.fromkeys(self._look_at_pod(name)))
         if self._repulsion_stale:
             self._renew_repulsion()
+        for name in self.disks.take_touched_nodes():
+            self._look_at_node(name)
         events = self._events + self.gathering.drain()
         self._events = []
         return events
@@ -203,6 +206,7 @@ class Mirror:
         node = self.nodes.get(name)
         found = self._usable(node) if node is not None else None
         if found is None:
+            self.disks.remove_node(name)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
@@ -222,7 +226,8 @@ class Mirror:
         """The machine; None if it makes no sense, which is as good as none."""
         name = node.metadata.name or ""
         try:
-            return machine(node, self.disks.csi_nodes.get(name))
+            self.disks.set_node(node)
+            return machine(node, self.disks.csi_nodes.get(name), self.disks.volumes_on(node))
         except InputError as error:
             _log.error("node %s cannot be used: %s", name, error)
             return None
@@ -302,6 +307,9 @@ class Mirror:
         found = self._pending_task(name, pod)
         self._track(name, Tracked(found))
         self._join(pod, found, running=False)
+        if not found.blocked and pod_references(pod) and (group := claimed_group(pod)):
+            # There may be enough volumes for all of them now, or too few.
+            self.gathering.touch(group)
 
     def _pending_task(self, name: str, pod: objects.Pod) -> Task:
         try:

@@ -162,8 +162,10 @@ class _Door:
 
     async def _work(self, term: Term | None) -> None:
         """What a leader does."""
-        preparing = Preparing(self._api, self._mirror, self._options.volume_seconds)
         remaining_seconds = term.remaining_seconds if term else _for_ever
+        preparing = Preparing(
+            self._api, self._mirror, self._options.volume_seconds, remaining_seconds
+        )
         binding = Binding(
             self._api,
             self._mirror,
@@ -177,6 +179,7 @@ class _Door:
         scheduling = Scheduling(
             self._mirror,
             self._cycle,
+            preparing,
             binding,
             self._reporting,
             metrics=self._metrics,

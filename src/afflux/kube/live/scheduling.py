@@ -18,6 +18,7 @@ from afflux.cycle.events import GroupReady
 from afflux.cycle.loop import Cycle
 from afflux.kube.live.binding import Binding
 from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.reporting import Reporting
 from afflux.kube.live.shelves import Shelf
 from afflux.plan.rounds import Round
@@ -46,6 +47,7 @@ class Scheduling:
         self,
         mirror: Mirror,
         cycle: Cycle,
+        preparing: Preparing,
         binding: Binding,
         reporting: Reporting,
         *,
@@ -54,6 +56,7 @@ class Scheduling:
     ) -> None:
         self._mirror = mirror
         self._cycle = cycle
+        self._preparing = preparing
         self._binding = binding
         self._reporting = reporting
         self._metrics = metrics
@@ -95,7 +98,11 @@ class Scheduling:
             outcome = await self._in_thread("decide", self._cycle.run, events, now_seconds)
             self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
-            self._binding.start(outcome.placements)
+            groups = outcome.round.placed if outcome.round is not None else ()
+            placements, given_back = await self._preparing.choose(outcome.placements, groups)
+            for placement, why in given_back:
+                self._binding.give_back(placement, why)
+            self._binding.start(placements)
             self._rest_seconds = 0.0
             if outcome.round is not None:
                 reasons: Mapping[str, str] = {}
