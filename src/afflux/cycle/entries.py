@@ -1,0 +1,129 @@
+"""What a ledger keeps of groups, and one turn: everything that one cycle has to say to it.
+
+Plain values between the doors: whoever watches a cluster writes turns, whoever keeps a ledger
+stores them, and neither knows the other. Not here: how they are stored, nor when.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from afflux.model.group import DEFAULT_QUEUE
+from afflux.model.promise import Promise
+
+# provisional: some of its pods are missing. refused: what its pods say of it cannot be true.
+# waiting: in the queue. unsatisfiable: too, but it would not fit on the empty cluster.
+# starting: decided, not all of it bound. running: bound. finished: gone, and its name is free.
+State = Literal[
+    "provisional", "refused", "waiting", "unsatisfiable", "starting", "running", "finished"
+]
+Ending = Literal["finished", "deleted", "deadline"]
+Verdict = Literal["bound", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEntry:
+    """A pod of a group: its uid and its namespace/name; `machine` is where it is bound, if it is."""
+
+    uid: str
+    name: str
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    """A group as it stands; `name` is namespace/name. Times are Unix seconds.
+
+    Within its queue a group's position is its priority, then `ready_seconds`: when it first had
+    all its members, None if it never had. `until_seconds` is when a running group has to be over,
+    None without end. `members` are all its pods; None if they are as they were last written.
+    """
+
+    name: str
+    queue: str = DEFAULT_QUEUE
+    size: int = 1
+    priority: int = 0
+    ready_seconds: float | None = None
+    run_seconds: float | None = None
+    state: State = "waiting"
+    reason: str = ""
+    created_seconds: float = 0.0
+    members: tuple[MemberEntry, ...] | None = None
+    started_seconds: float | None = None
+    until_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoneGroup:
+    """A group that has left: all that is known of it, how it ended, and when."""
+
+    entry: GroupEntry
+    how: Ending
+    ended_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A pod, by uid and namespace/name, that is about to be bound.
+
+    `epoch` is that of the leader who decided it; a ledger fills it in when it is written.
+    """
+
+    uid: str
+    pod: str
+    group: str
+    machine: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BindOutcome:
+    """What became of an intent. Unknown: it keeps its place until the pod has been read back."""
+
+    uid: str
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventEntry:
+    """Something worth telling about a group."""
+
+    group: str
+    kind: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Everything of one transaction, in the order in which it is applied.
+
+    The outcomes of earlier binds, who has left, who is there as it stands now, what is about to be
+    bound. `promises` are all that hold now; None if nothing about them has changed.
+    """
+
+    outcomes: tuple[BindOutcome, ...] = ()
+    gone: tuple[GoneGroup, ...] = ()
+    groups: tuple[GroupEntry, ...] = ()
+    promises: tuple[Promise, ...] | None = None
+    intents: tuple[Intent, ...] = ()
+    events: tuple[EventEntry, ...] = ()
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return self == _NOTHING
+
+
+_NOTHING = Turn()
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a new leader finds: all groups that are there, in queue order, promises, open intents.
+
+    `epoch` is the one under which it writes from now on.
+    """
+
+    epoch: int
+    groups: tuple[GroupEntry, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    intents: tuple[Intent, ...] = ()
