@@ -1,8 +1,11 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from afflux.admit.strategies import find_strategy
 from afflux.cluster.state import State
@@ -14,6 +17,7 @@ from afflux.config import (
     effective,
     parse_spec,
 )
+from afflux.cycle.inspection import Inspection, InspectionError
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
 from afflux.cycle.ports import Scheduler
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from afflux.kube.live.running import Options
 
 POD_BY_POD = "pod-by-pod"
+
+T = TypeVar("T")
 
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
@@ -136,3 +142,73 @@ def contestants(specs: Sequence[str], strategy: str | None = None) -> list[Conte
         if any(other.name == name for other in found[:-1]):
             raise InputError(f"--compare: {name!r:.80} is named twice; expected different names")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where groups are looked at: the service at this address, as the user of a kubeconfig, or the
+    ledger itself, by the address of its database or the directory of an embedded one."""
+
+    service: str = ""
+    database: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    certificate_authority: str | None = None
+    tls_server_name: str | None = None
+    timeout_seconds: float = 30.0
+
+
+def inspect(source: Source, ask: Callable[[Inspection, str], Awaitable[T]]) -> T:
+    """The answer to a question, which is told the usual namespace; an InspectionError if there is
+    none."""
+
+    async def asked() -> T:
+        try:
+            async with (
+                asyncio.timeout(source.timeout_seconds),
+                _opened(source) as (inspection, namespace),
+            ):
+                return await ask(inspection, namespace)
+        except TimeoutError:
+            raise InspectionError(
+                f"not answered within {source.timeout_seconds:g} s (--request-timeout)"
+            ) from None
+
+    return asyncio.run(asked())
+
+
+@asynccontextmanager
+async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
+    if source.service:
+        from afflux.kube.api.in_cluster import in_cluster
+        from afflux.kube.api.kubeconfig import read_kubeconfig
+        from afflux.kube.asking import ServiceInspection, service_connection
+
+        named = source.kubeconfig is not None or source.context is not None
+        user = (None if named else in_cluster()) or read_kubeconfig(
+            source.kubeconfig, source.context
+        )
+        connection = service_connection(
+            user, source.service, source.certificate_authority, source.tls_server_name
+        )
+        async with ServiceInspection(connection, source.timeout_seconds) as service:
+            yield service, user.namespace
+        return
+    from afflux.ledger.embedded import Embedded
+    from afflux.ledger.inspecting import LedgerInspection
+
+    if "://" in source.database or "=" in source.database:
+        async with LedgerInspection(source.database) as ledger:
+            yield ledger, "default"
+        return
+    if not (Path(source.database).expanduser() / "data" / "PG_VERSION").is_file():
+        raise InputError(
+            f"--database: {source.database!r:.200}, expected postgresql://user@host:port/name, or"
+            " the directory of an embedded ledger"
+        )
+    embedded = Embedded(source.database)
+    try:
+        async with LedgerInspection(embedded.address) as ledger:
+            yield ledger, "default"
+    finally:
+        await asyncio.to_thread(embedded.stop)

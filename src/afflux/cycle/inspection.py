@@ -46,11 +46,11 @@ class InspectionError(Exception):
     """What was asked cannot be answered; the message says why, in words for people."""
 
 
-class _Written(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class _Written(msgspec.Struct, frozen=True, rename="camel"):
     """A value with a written form: names in camel case, times in UTC."""
 
 
-class QueueLine(_Written, frozen=True):
+class QueueLine(_Written, frozen=True, kw_only=True):
     """A group that has not ended.
 
     `position` counts from 1 within its queue; only those in the queue have one. `present` is how
@@ -74,14 +74,14 @@ class QueueLine(_Written, frozen=True):
     reason: str
 
 
-class Witness(_Written, frozen=True):
+class Witness(_Written, frozen=True, kw_only=True):
     """A machine on which there is room for this member at the promised time."""
 
     member: str
     machine: str
 
 
-class Reservation(_Written, frozen=True):
+class Reservation(_Written, frozen=True, kw_only=True):
     """A promise: the group starts at `start` at the latest, null if nobody can know, and is over
     at `end`, null without end. `witness` has a machine for every member, or for the first hundred
     of them."""
@@ -96,7 +96,7 @@ class Reservation(_Written, frozen=True):
     witness: tuple[Witness, ...]
 
 
-class Finished(_Written, frozen=True):
+class Finished(_Written, frozen=True, kw_only=True):
     """A group that has ended, and how: finished, deleted, deadline. One that never started has no
     `started`, and was on no machine. `machines` are the first hundred of `machine_count`."""
 
@@ -114,7 +114,7 @@ class Finished(_Written, frozen=True):
     machines: tuple[str, ...]
 
 
-class Member(_Written, frozen=True):
+class Member(_Written, frozen=True, kw_only=True):
     """A pod of a group: where it is or was, or why it waits. Binding: it is being sent to its
     machine; unknown: whether it arrived there is being found out."""
 
@@ -125,7 +125,7 @@ class Member(_Written, frozen=True):
     reason: str
 
 
-class GroupEvent(_Written, frozen=True):
+class GroupEvent(_Written, frozen=True, kw_only=True):
     """Something that happened to a group."""
 
     time: datetime
@@ -133,7 +133,7 @@ class GroupEvent(_Written, frozen=True):
     message: str
 
 
-class ListMeta(_Written, frozen=True):
+class ListMeta(_Written, frozen=True, kw_only=True):
     """As of when; how to get the next lines, empty at the end of the list; how many there are, null
     if nobody has counted them."""
 
@@ -142,7 +142,7 @@ class ListMeta(_Written, frozen=True):
     remaining_item_count: int | None = 0
 
 
-class QueueList(_Written, frozen=True, tag_field="kind", tag="QueueList"):
+class QueueList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="QueueList"):
     """Groups that have not ended, by queue and position."""
 
     api_version: str = API_VERSION
@@ -150,7 +150,7 @@ class QueueList(_Written, frozen=True, tag_field="kind", tag="QueueList"):
     items: tuple[QueueLine, ...]
 
 
-class ReservationList(_Written, frozen=True, tag_field="kind", tag="ReservationList"):
+class ReservationList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="ReservationList"):
     """Promises, the earliest first."""
 
     api_version: str = API_VERSION
@@ -158,7 +158,7 @@ class ReservationList(_Written, frozen=True, tag_field="kind", tag="ReservationL
     items: tuple[Reservation, ...]
 
 
-class HistoryList(_Written, frozen=True, tag_field="kind", tag="HistoryList"):
+class HistoryList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="HistoryList"):
     """Groups that have ended, the latest first."""
 
     api_version: str = API_VERSION
@@ -166,7 +166,7 @@ class HistoryList(_Written, frozen=True, tag_field="kind", tag="HistoryList"):
     items: tuple[Finished, ...]
 
 
-class GroupMeta(_Written, frozen=True):
+class GroupMeta(_Written, frozen=True, kw_only=True):
     """As of when, and how many members and events there are, whether they are shown or not."""
 
     time: datetime
@@ -174,7 +174,7 @@ class GroupMeta(_Written, frozen=True):
     events: int
 
 
-class GroupDetails(_Written, frozen=True, tag_field="kind", tag="GroupDetails"):
+class GroupDetails(_Written, frozen=True, kw_only=True, tag_field="kind", tag="GroupDetails"):
     """Everything about one group; of several that had this name, the one that is there, or else
     the one that ended last. `until` is when a running group has to be over."""
 

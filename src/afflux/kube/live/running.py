@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from afflux.cycle.inspection import Inspection
 from afflux.cycle.loop import Cycle
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
@@ -23,13 +24,19 @@ from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.recording import LEADER_ELECTION, Recorder
 from afflux.kube.live.references import ObjectRef
 from afflux.kube.live.reporting import Reporting
+from afflux.kube.live.reviewing import Reviews, follow_authorities
 from afflux.kube.live.scheduling import Scheduling
+from afflux.web.authenticating import Gate
+from afflux.web.inspecting import Inspecting
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog
 
 # Beside the bindings: watches, events, conditions, volumes.
 OTHER_CONNECTIONS = 32
+# For reviews of those who ask the inspection service: many of them must not slow the scheduler.
+REVIEW_CONNECTIONS = 4
+REVIEWS_PER_SECOND = 50.0
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +78,13 @@ class Options:
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-async def run(connection: Connection, cycle: Cycle, options: Options) -> None:
-    """Schedule until told to stop; a LostLeaseError if the lease is lost."""
+async def run(
+    connection: Connection, cycle: Cycle, options: Options, inspection: Inspection | None = None
+) -> None:
+    """Schedule until told to stop; a LostLeaseError if the lease is lost.
+
+    `inspection`, if there is one, is what the inspection service shows.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
@@ -86,8 +98,12 @@ async def run(connection: Connection, cycle: Cycle, options: Options) -> None:
         ) as api,
         # A renewal must not queue behind a thousand bindings.
         Api(connection, connections=2) as lease_api,
+        Api(
+            connection, qps=REVIEWS_PER_SECOND, burst=100, connections=REVIEW_CONNECTIONS
+        ) as review_api,
     ):
-        door = _Door(api, lease_api, cycle, options)
+        shown = None if inspection is None else (inspection, review_api)
+        door = _Door(api, lease_api, cycle, options, shown)
         work = asyncio.create_task(door.run())
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,8 +121,17 @@ async def run(connection: Connection, cycle: Cycle, options: Options) -> None:
 class _Door:
     """The parts of one process, made for each other."""
 
-    def __init__(self, api: Api, lease_api: Api, cycle: Cycle, options: Options) -> None:
+    def __init__(
+        self,
+        api: Api,
+        lease_api: Api,
+        cycle: Cycle,
+        options: Options,
+        shown: tuple[Inspection, Api] | None,
+    ) -> None:
         self._api = api
+        # What the inspection service shows, and by whom it knows who may look.
+        self._shown = shown
         self._cycle = cycle
         self._options = options
         self._metrics = Metrics()
@@ -139,14 +164,19 @@ class _Door:
             ready={"watches": self._unfilled},
             configuration=self._options.configuration,
             before_metrics=self._bring_up_to_date,
+            inspecting=self._shown and Inspecting(self._shown[0], Gate(Reviews(self._shown[1]))),
         )
         async with pages:
             await pages.start(served.address, served.port, served.cert_file, served.key_file)
             try:
                 async with asyncio.TaskGroup() as beside:
-                    watches = beside.create_task(follow_all(self._api, self._mirror))
+                    tasks = [beside.create_task(follow_all(self._api, self._mirror))]
+                    if self._shown and served.cert_file:
+                        follow = follow_authorities(self._shown[1], pages.trust_clients_of)
+                        tasks.append(beside.create_task(follow))
                     await (self._lease.lead(self._work) if self._lease else self._work(None))
-                    watches.cancel()
+                    for task in tasks:
+                        task.cancel()
             finally:
                 await self._recorder.close()
                 await self._conditions.close()
