@@ -4,7 +4,7 @@ Plain values between the doors: whoever watches a cluster writes turns, whoever 
 stores them, and neither knows the other. Not here: how they are stored, nor when.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from afflux.model.group import DEFAULT_QUEUE
@@ -77,11 +77,15 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class BindOutcome:
-    """What became of an intent. Unknown: it keeps its place until the pod has been read back."""
+    """What became of an intent. Unknown: it keeps its place until the pod has been read back.
+
+    `machine` is where the pod is, if it is bound.
+    """
 
     uid: str
     verdict: Verdict
     reason: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,8 @@ class EventEntry:
 class Turn:
     """Everything of one transaction, in the order in which it is applied.
 
-    The outcomes of earlier binds, who has left, who is there as it stands now, what is about to be
-    bound. `promises` are all that hold now; None if nothing about them has changed.
+    The outcomes of earlier binds, who has left, who is there as it stands now, what holds and what
+    is about to be bound. `promises` are all that hold now; None if they are as they were.
     """
 
     outcomes: tuple[BindOutcome, ...] = ()
@@ -114,6 +118,34 @@ class Turn:
 
 
 _NOTHING = Turn()
+
+
+def merged(earlier: Turn, later: Turn) -> Turn:
+    """One turn that leaves a ledger as the two after one another would."""
+    settled = {each.uid for each in later.outcomes if each.verdict != "unknown"}
+    gone = {each.entry.name for each in later.gone}
+    groups = {entry.name: entry for entry in earlier.groups if entry.name not in gone}
+    for entry in later.groups:
+        before = groups.get(entry.name)
+        if entry.members is None and before is not None:
+            entry = replace(entry, members=before.members)  # noqa: PLW2901
+        groups[entry.name] = entry
+    promises = later.promises
+    if promises is None and earlier.promises is not None:
+        promises = tuple(each for each in earlier.promises if each.group not in gone)
+    return Turn(
+        outcomes=earlier.outcomes + later.outcomes,
+        gone=earlier.gone + later.gone,
+        groups=tuple(groups.values()),
+        promises=promises,
+        intents=tuple(
+            each
+            for each in earlier.intents
+            if each.uid not in settled and each.group not in gone
+        )
+        + later.intents,
+        events=earlier.events + later.events,
+    )
 
 
 @dataclass(frozen=True, slots=True)

