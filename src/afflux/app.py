@@ -201,7 +201,7 @@ async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
         async with LedgerInspection(source.database) as ledger:
             yield ledger, "default"
         return
-    if not (Path(source.database).expanduser() / "data" / "PG_VERSION").is_file():
+    if not (Path(source.database).expanduser() / "begun").is_file():
         raise InputError(
             f"--database: {source.database!r:.200}, expected postgresql://user@host:port/name, or"
             " the directory of an embedded ledger"
