@@ -247,7 +247,5 @@ class Known:
         start = int(asked.resume or 0)
         end = start + min(asked.limit, self.page)
         left = max(0, len(ours) - end)
-        meta = ListMeta(
-            time=at(NOW), resume=str(end) if left else "", remaining_item_count=left
-        )
+        meta = ListMeta(time=at(NOW), resume=str(end) if left else "", remaining_item_count=left)
         return meta, tuple(ours[start:end])

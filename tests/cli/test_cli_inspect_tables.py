@@ -121,7 +121,7 @@ def test_history() -> None:
         team-a     prep     default  4     40s ago  finished  5m      161m  node-0,node-1
         team-b     runaway  night    500   60m ago  deadline  166m    24h   node-000,node-001 and 248 more
         team-a     mistake  default  2     83m ago  deleted   10s     -     -
-        """)
+        """)  # noqa: E501
     wide = list_table(listed, wide=True).splitlines()
     assert "node-099 and 150 more  -10" in wide[2]
     assert wide[1].endswith("2027-01-15T05:13:20Z  2027-01-15T05:18:20Z  2027-01-15T07:59:20Z")

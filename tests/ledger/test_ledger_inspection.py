@@ -76,9 +76,7 @@ def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def ask(
-    address: str, question: Callable[[LedgerInspection], Awaitable[T]], *turns: Turn
-) -> T:
+def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *turns: Turn) -> T:
     """The answer after these turns."""
 
     async def asked() -> T:
@@ -245,7 +243,7 @@ def test_pages_together_are_the_whole_list(
 @pytest.mark.parametrize("resume", ["x", "bnVsbA==", "WzEsMl0=", "WyJcdTAwMDAiXQ==", "é"])
 def test_a_wrong_place_to_go_on_is_refused(address: str, resume: str) -> None:
     for listing in ("queue", "reservations", "history"):
-        with pytest.raises(InputError, match="continue: .*expected what the page before has"):
+        with pytest.raises(InputError, match=r"continue: .*expected what the page before has"):
             ask(
                 address,
                 lambda inspection, listing=listing: getattr(inspection, listing)(
@@ -343,7 +341,18 @@ def test_history_comes_in_pages(address: str) -> None:
                 return names
             assert page.metadata.remaining_item_count is None
 
-    assert ask(address, question, turn) == ["g9", "g8", "g7", "g6", "g5", "g4", "g3", "g2", "g1", "g0"]
+    assert ask(address, question, turn) == [
+        "g9",
+        "g8",
+        "g7",
+        "g6",
+        "g5",
+        "g4",
+        "g3",
+        "g2",
+        "g1",
+        "g0",
+    ]
 
 
 # --- One group
@@ -357,12 +366,19 @@ def test_everything_about_a_group_that_is_starting(address: str) -> None:
     name = "a/big"
     turns = (
         Turn(
-            groups=(entry("first", -5.0), entry("big", size=4, members=members(name, 4), reason="r")),
-            promises=(Promise(name, START + 9.0, ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))),),
+            groups=(
+                entry("first", -5.0),
+                entry("big", size=4, members=members(name, 4), reason="r"),
+            ),
+            promises=(
+                Promise(name, START + 9.0, ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))),
+            ),
             events=(EventEntry(name, "Ready", "it's all there; 'quoted'"),),
         ),
         Turn(
-            intents=tuple(Intent(f"{name}-{n}-uid", f"{name}-{n}", name, f"m{n}") for n in range(3)),
+            intents=tuple(
+                Intent(f"{name}-{n}-uid", f"{name}-{n}", name, f"m{n}") for n in range(3)
+            ),
             events=(EventEntry(name, "Starting", "on 3 machines"),),
         ),
         Turn(

@@ -45,7 +45,9 @@ def install(
     name = account["metadata"]["name"]
     user = f"system:serviceaccount:{namespace}:{name}"
     bound = {
-        (each["roleRef"]["kind"], each["roleRef"]["name"]) for each in manifests if "roleRef" in each
+        (each["roleRef"]["kind"], each["roleRef"]["name"])
+        for each in manifests
+        if "roleRef" in each
     }
     # The API server hears of new roles by watches of its own, a moment later.
     for role in manifests:

@@ -1,6 +1,6 @@
 """The inspection service: who is let in, what they get, and what becomes of the others.
 
-Here the API server is somebody who knows two tokens; tests/live/test_inspection.py has the real one.
+Here the API server is somebody who knows two tokens; tests/live/test_inspection.py has a real one.
 """
 
 import asyncio
@@ -131,9 +131,7 @@ class Reviewer:
 
     async def may(self, user: User, access: Access) -> bool:
         self.accesses.append((user, access))
-        return "admins" in user.groups or (
-            "devs" in user.groups and access.namespace == "team-a"
-        )
+        return "admins" in user.groups or ("devs" in user.groups and access.namespace == "team-a")
 
 
 @dataclass
@@ -293,7 +291,7 @@ def test_the_queue_can_be_asked_for_states(tmp_path: Path) -> None:
         async with service(tmp_path) as served:
             await served.get(f"{QUEUE}?state=running,waiting", "alices")
             assert served.answers.asked[-1].states == ("waiting", "running")  # type: ignore[attr-defined]
-            assert NOT_RUNNING == Asked(namespace=None).states
+            assert Asked(namespace=None).states == NOT_RUNNING
 
     run(test)
 

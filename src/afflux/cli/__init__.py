@@ -1,8 +1,9 @@
 """The command line: afflux run, simulate, place, solve; queue, group, reservations, history.
 
-The last four are also a plugin of kubectl. `arguments` says what can be typed, each subcommand has a file, `terminal` and `files` are what they
-share. What a subcommand needs is imported when it runs, so that `afflux --help` and a wrong
-argument answer at once. Not here: anything that another program could not do through `app`.
+The last four, which are one file, are a plugin of kubectl too. `arguments` says what can be typed,
+each subcommand has a file, `terminal` and `files` are what they share. What a subcommand needs is
+imported when it runs, so that `afflux --help` and a wrong argument answer at once. Not here:
+anything that another program could not do through `app`.
 
 Exit codes: 0 done, 1 the answer could not be had or written or leadership was lost, 2 input that
 cannot be used, 3 a problem without a solution or no such group, 130 interrupted.

@@ -159,9 +159,7 @@ async def _all_pages(
     found = len(pages[0].items)
     while pages[-1].metadata.resume and (wanted is None or found < wanted):
         limit = MOST_LINES if wanted is None else min(wanted - found, MOST_LINES)
-        following = msgspec.structs.replace(
-            asked, limit=limit, resume=pages[-1].metadata.resume
-        )
+        following = msgspec.structs.replace(asked, limit=limit, resume=pages[-1].metadata.resume)
         pages.append(await ask(following))
         found += len(pages[-1].items)
     items = tuple(item for page in pages for item in page.items)

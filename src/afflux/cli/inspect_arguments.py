@@ -129,7 +129,9 @@ def _timeout(text: str) -> float:
 def _limit(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
     if not 0 < number <= MOST_TYPED:
-        raise argparse.ArgumentTypeError(f"{text!r:.40}; expected an integer from 1 to {MOST_TYPED}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.40}; expected an integer from 1 to {MOST_TYPED}"
+        )
     return number
 
 

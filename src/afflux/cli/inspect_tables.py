@@ -47,9 +47,7 @@ def list_table(
     header += [*(more if wide else ()), *last]
     if namespaces:
         header.insert(0, "NAMESPACE")
-        rows = [
-            [line.namespace, *row] for line, row in zip(listed.items, rows, strict=True)
-        ]
+        rows = [[line.namespace, *row] for line, row in zip(listed.items, rows, strict=True)]
     text = table(header, rows, numbers=False)
     return text if headers else "\n".join(text.splitlines()[1:])
 
@@ -135,7 +133,9 @@ def group_text(group: GroupDetails, *, wide: bool = False) -> str:
     lines += _section("Members", _members(group), group.metadata.members - len(group.members))
     if group.witness:
         lines += _section("Promised", _witness(group.witness, wide))
-    lines += _section("Events", _events(group, now, wide), group.metadata.events - len(group.events))
+    lines += _section(
+        "Events", _events(group, now, wide), group.metadata.events - len(group.events)
+    )
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ The same credentials that open the API server are shown to the service, over TLS
 verified, and nowhere else. Not here: what is done with the answers.
 """
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,8 @@ from afflux.kube.api.errors import ApiError, CredentialError, UnreachableError
 from afflux.kube.api.proxies import proxy_for
 from afflux.kube.complaints import shown
 from afflux.model.errors import InputError
+
+_FAREWELL_SECONDS = 0.1
 
 T = TypeVar("T")
 
@@ -78,6 +81,10 @@ class ServiceInspection:
         trace: TracebackType | None,
     ) -> None:
         await self._api.close()
+        if self._connection.client_certificate is not None:
+            # Then the service ends each connection, and the library does not wait for the end of
+            # its TLS; its own advice is to give it a moment.
+            await asyncio.sleep(_FAREWELL_SECONDS)
 
     async def queue(self, asked: Asked) -> QueueList:
         """Who waits."""

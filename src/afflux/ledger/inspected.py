@@ -85,15 +85,15 @@ def _events(rows: Sequence[Row]) -> tuple[GroupEvent, ...]:
 
 
 def present(
-    namespace: str,
-    name: str,
+    whose: tuple[str, str],
     row: Row,
     members: Sequence[Row],
     witness: Sequence[Row],
-    events: Sequence[Row],
-    event_count: int,
+    happened: tuple[Sequence[Row], int],
 ) -> GroupDetails:
-    """A row of group_present with what belongs to it."""
+    """A row of group_present with what belongs to it; of what happened the latest, and how much."""
+    namespace, name = whose
+    events, event_count = happened
     return GroupDetails(
         metadata=GroupMeta(time=at(time.time()), members=row["member_count"], events=event_count),
         namespace=namespace,
@@ -138,14 +138,10 @@ def _member(row: Row, why_waiting: str) -> Member:
     )
 
 
-def past(
-    namespace: str,
-    name: str,
-    row: Row,
-    events: Sequence[Row],
-    event_count: int,
-) -> GroupDetails:
+def past(whose: tuple[str, str], row: Row, happened: tuple[Sequence[Row], int]) -> GroupDetails:
     """A row of group_past with what happened to it."""
+    namespace, name = whose
+    events, event_count = happened
     members = zip(row["pods"], row["machines"], strict=True)
     return GroupDetails(
         metadata=GroupMeta(time=at(time.time()), members=row["member_count"], events=event_count),

@@ -35,7 +35,7 @@ from afflux.cycle.inspection import (
     ReservationList,
     at,
 )
-from afflux.ledger.inspected import finished, past, present, queue_line, reservation
+from afflux.ledger.inspected import Row, finished, past, present, queue_line, reservation
 from afflux.ledger.statements import named
 from afflux.model.errors import InputError
 
@@ -135,10 +135,10 @@ class LedgerInspection:
             there = await _rows(moment, "group_present", which)
             if not there:
                 gone = await _rows(moment, "group_past", many)
-                return past(namespace, name, gone[0], events, event_count) if gone else None
+                return past((namespace, name), gone[0], (events, event_count)) if gone else None
             members = await _rows(moment, "group_members", many)
             witness = await _rows(moment, "group_witness", many)
-        return present(namespace, name, there[0], members, witness, events, event_count)
+        return present((namespace, name), there[0], members, witness, (events, event_count))
 
     # --- Connections
 
@@ -172,7 +172,7 @@ class LedgerInspection:
                 return connection
         address = self._address if isinstance(self._address, str) else await self._address()
         try:
-            connection = await psycopg.AsyncConnection.connect(
+            connection = await psycopg.AsyncConnection[DictRow].connect(
                 address,
                 row_factory=dict_row,
                 autocommit=True,
@@ -193,7 +193,7 @@ class LedgerInspection:
 
 @cache
 def _statements() -> dict[str, bytes]:
-    return named((files(__package__) / "sql" / "inspection.sql").read_text("utf-8"))
+    return named((files("afflux.ledger") / "sql" / "inspection.sql").read_text("utf-8"))
 
 
 async def _rows(connection: Connection, name: str, values: Parameters) -> list[dict[str, Any]]:
@@ -232,7 +232,7 @@ def _which(asked: Asked) -> dict[str, object]:
     }
 
 
-def _counted(rows: Sequence[Mapping[str, Any]], place: Callable[[], tuple[object, ...]]) -> ListMeta:
+def _counted(rows: Sequence[Row], place: Callable[[], tuple[object, ...]]) -> ListMeta:
     """What stands above these lines, the first of which knows how many there would be."""
     remaining = cast("int", rows[0]["remaining"]) - len(rows) if rows else 0
     return ListMeta(

@@ -125,6 +125,11 @@ class Gate:
         return user
 
 
+def shows_certificate(request: web.Request) -> bool:
+    """Whether the connection was made by somebody with a certificate."""
+    return bool(_shown(request, "peercert"))
+
+
 def _shown(request: web.Request, what: str) -> object:
     transport = request.transport
     return None if transport is None else transport.get_extra_info(what)

@@ -32,7 +32,13 @@ from afflux.cycle.inspection import (
     Phase,
 )
 from afflux.model.errors import InputError
-from afflux.web.authenticating import Access, Gate, RefusalError, ReviewError
+from afflux.web.authenticating import (
+    Access,
+    Gate,
+    RefusalError,
+    ReviewError,
+    shows_certificate,
+)
 from afflux.web.remembering import Remembering
 
 REMEMBERED_SECONDS = 1.0
@@ -94,29 +100,42 @@ class Inspecting:
         """Every answer in time and in form, every failure too."""
 
         async def handle(request: web.Request) -> web.Response:
+            response = await in_time(request)
+            if shows_certificate(request):
+                # It was looked at when the connection was made: the next question makes a new one.
+                response.force_close()
+            return response
+
+        async def in_time(request: web.Request) -> web.Response:
             if self._under_way >= MOST_AT_ONCE:
                 return _refused(429, "TooManyRequests", "too many questions at once; ask again")
             self._under_way += 1
             try:
                 async with asyncio.timeout(self._patience_seconds):
                     return _answered(await handler(request, what))
-            except RefusalError as error:
-                return _refused(error.status, error.reason, error.message)
-            except InputError as error:
-                return _refused(400, "BadRequest", str(error))
-            except (ReviewError, InspectionError) as error:
-                _log.warning("%s cannot be answered: %s", request.path, error)
-                return _refused(503, "ServiceUnavailable", str(error))
-            except TimeoutError:
-                seconds = f"{self._patience_seconds:g} s"
-                return _refused(504, "Timeout", f"not answered within {seconds}; ask again, for less")
-            except Exception:
-                _log.exception("%s", request.path)
-                return _refused(500, "InternalError", "the scheduler's log has the reason")
+            except Exception as error:
+                return self._failed(request, error)
             finally:
                 self._under_way -= 1
 
         return handle
+
+    def _failed(self, request: web.Request, error: Exception) -> web.Response:
+        match error:
+            case RefusalError():
+                return _refused(error.status, error.reason, error.message)
+            case InputError():
+                return _refused(400, "BadRequest", str(error))
+            case ReviewError() | InspectionError():
+                _log.warning("%s cannot be answered: %s", request.path, error)
+                return _refused(503, "ServiceUnavailable", str(error))
+            case TimeoutError():
+                within = f"{self._patience_seconds:g} s"
+                message = f"not answered within {within}; ask again, for less"
+                return _refused(504, "Timeout", message)
+            case _:
+                _log.error("%s", request.path, exc_info=error)
+                return _refused(500, "InternalError", "the scheduler's log has the reason")
 
     async def _list(self, request: web.Request, what: str) -> bytes:
         user = await self._gate.authenticate(request)
@@ -151,9 +170,8 @@ class Inspecting:
     async def _nothing(self, request: web.Request, _: str) -> bytes:
         await self._gate.authenticate(request)
         if request.method not in {"GET", "HEAD"}:
-            raise RefusalError(
-                405, "MethodNotAllowed", f"{request.method:.20}, expected GET: nothing is changed here"
-            )
+            message = f"{request.method:.20}, expected GET: nothing is changed here"
+            raise RefusalError(405, "MethodNotAllowed", message)
         raise RefusalError(
             404,
             "NotFound",
@@ -209,7 +227,7 @@ def _limit(text: str) -> int:
 
 
 def _states(text: str) -> tuple[Phase, ...]:
-    """The states in this list, in one order however they were written: the cache shall know them."""
+    """The states in this list, in one order however they were written: the cache compares them."""
     written = text.split(",")
     for state in written:
         if state not in PHASES[:-1]:
@@ -222,8 +240,6 @@ def _answered(body: bytes) -> web.Response:
     response = web.Response(body=body, content_type=_JSON, headers=_HEADERS)
     if len(body) > _COMPRESSED_BYTES:
         response.enable_compression()
-    # A certificate is looked at when a connection is made: the next question makes a new one.
-    response.force_close()
     return response
 
 
@@ -236,5 +252,4 @@ def _refused(status: int, reason: str, message: str) -> web.Response:
         response.headers["WWW-Authenticate"] = 'Bearer realm="afflux"'
     if status == 429:
         response.headers["Retry-After"] = "1"
-    response.force_close()
     return response
