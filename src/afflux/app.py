@@ -1,17 +1,18 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from afflux.admit.strategies import find_strategy
 from afflux.cluster.state import State
 from afflux.config import (
     DEFAULT_STRATEGY,
     Configuration,
+    Ledger,
     PolicySettings,
     Settings,
     effective,
@@ -29,6 +30,7 @@ from afflux.sim.replay import Contestant
 
 if TYPE_CHECKING:
     from afflux.kube.live.running import Options
+    from afflux.ledger.connecting import Address
 
 POD_BY_POD = "pod-by-pod"
 
@@ -48,6 +50,7 @@ def run_in_kubernetes(
     # Not needed by simulations, which should start quickly.
     import uvloop
 
+    from afflux.cycle.ports import DeposedError
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
     from afflux.kube.live.leasing import LostLeaseError
@@ -65,14 +68,53 @@ def run_in_kubernetes(
     connection = in_cluster() if path is None and context is None else None
     if connection is None:
         connection = read_kubeconfig(path, context)
-    door = run(connection, Cycle(state, optimising), _door_options(configuration))
+    cycle, options = Cycle(state, optimising), _door_options(configuration)
+
+    async def door(address: "Address | None") -> None:
+        if address is None:
+            await run(connection, cycle, options)
+            return
+        from afflux.ledger.inspecting import LedgerInspection
+        from afflux.ledger.postgres import PostgresLedger
+
+        # Whoever looks does so over connections of their own.
+        async with LedgerInspection(address) as inspection:
+            await run(connection, cycle, options, PostgresLedger(address), inspection)
+
     lost: BaseException | None = None
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(door)
-    except* LostLeaseError as group:
+        with (
+            opened(configuration.ledger) as address,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(door(address))
+    except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]
     return str(lost) if lost else None
+
+
+@contextmanager
+def opened(fields: Ledger) -> "Iterator[Address | None]":
+    """The address of the ledger that is configured, if one is; a server of our own runs for as
+    long."""
+    if fields.url:
+
+        async def address() -> str:
+            return fields.url
+
+        yield address
+        return
+    if not fields.directory:
+        yield None
+        return
+    from afflux.ledger.embedded import Embedded
+
+    server = Embedded(fields.directory)
+    server.start()
+    try:
+        yield server.address
+    finally:
+        server.stop()
 
 
 def _door_options(configuration: Configuration) -> "Options":
@@ -102,6 +144,7 @@ def _door_options(configuration: Configuration) -> "Options":
         parallelism=configuration.binding.parallelism,
         bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective(configuration),
     )
 
@@ -194,21 +237,21 @@ async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
         async with ServiceInspection(connection, source.timeout_seconds) as service:
             yield service, user.namespace
         return
-    from afflux.ledger.embedded import Embedded
     from afflux.ledger.inspecting import LedgerInspection
 
-    if "://" in source.database or "=" in source.database:
-        async with LedgerInspection(source.database) as ledger:
-            yield ledger, "default"
-        return
-    if not (Path(source.database).expanduser() / "begun").is_file():
+    with opened(_ledger(source.database)) as address:
+        if address is not None:
+            async with LedgerInspection(address) as ledger:
+                yield ledger, "default"
+
+
+def _ledger(database: str) -> Ledger:
+    """What stands behind --database, as the configuration would say it."""
+    if "://" in database or "=" in database:
+        return Ledger(url=database)
+    if not (Path(database).expanduser() / "begun").is_file():
         raise InputError(
-            f"--database: {source.database!r:.200}, expected postgresql://user@host:port/name, or"
-            " the directory of an embedded ledger"
+            f"--database: {database!r:.200}, expected postgresql://user@host:port/name, or the"
+            " directory of an embedded ledger"
         )
-    embedded = Embedded(source.database)
-    try:
-        async with LedgerInspection(embedded.address) as ledger:
-            yield ledger, "default"
-    finally:
-        await asyncio.to_thread(embedded.stop)
+    return Ledger(directory=database)

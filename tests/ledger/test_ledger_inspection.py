@@ -2,9 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import psycopg
@@ -33,7 +32,6 @@ from afflux.cycle.inspection import (
     Witness,
     at,
 )
-from afflux.ledger.embedded import Embedded
 from afflux.ledger.inspecting import LedgerInspection
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
@@ -46,21 +44,10 @@ EVERYBODY = Asked(namespace=None)
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that is there for all tests of this file."""
-    embedded = Embedded(str(tmp_path_factory.mktemp("postgres")))
-    yield embedded.start()
-    embedded.stop()
-
-
 @pytest.fixture
-def address(server: str) -> str:
-    """A database of its own."""
-    name = f"inspected_{next(_numbers)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return conninfo.make_conninfo(server, dbname=name)
+def address(database: str) -> str:
+    """A ledger of its own."""
+    return database
 
 
 def members(group: str, count: int) -> tuple[MemberEntry, ...]:
@@ -207,11 +194,11 @@ def test_expected_starts(address: str) -> None:
     limit=st.integers(1, 5),
 )
 def test_pages_together_are_the_whole_list(
-    server: str, groups: list[tuple[str, int, float, str]], limit: int
+    new_database: Callable[[str | None], str],
+    template: str,
+    groups: list[tuple[str, int, float, str]],
+    limit: int,
 ) -> None:
-    name = f"inspected_{next(_numbers)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
     turn = Turn(
         groups=tuple(
             entry(f"g{number}", ready, queue=queue, priority=priority, state=state)
@@ -235,9 +222,7 @@ def test_pages_together_are_the_whole_list(
             assert all(len(page.items) <= limit for page in pages)
             assert tuple(item for page in pages for item in page.items) == whole.items
 
-    ask(conninfo.make_conninfo(server, dbname=name), question, turn)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    ask(new_database(template), question, turn)
 
 
 @pytest.mark.parametrize("resume", ["x", "bnVsbA==", "WzEsMl0=", "WyJcdTAwMDAiXQ==", "é"])
@@ -481,7 +466,7 @@ def test_a_server_that_went_away_is_found_again(address: str) -> None:
 
 
 def test_trouble_with_the_database_is_told_without_its_password(
-    server: str, tmp_path: Path
+    new_database: Callable[[str | None], str],
 ) -> None:
     def complaint(address: str) -> str:
         async def question() -> None:
@@ -498,7 +483,7 @@ def test_trouble_with_the_database_is_told_without_its_password(
     wrong = complaint("postgresql://me:hunter2@[127.0.0.1/x")
     assert "expected postgresql://" in wrong
     assert "hunter2" not in wrong
-    empty = complaint(conninfo.make_conninfo(server, dbname="postgres"))
+    empty = complaint(new_database(None))
     assert empty == "this database holds no ledger; expected one that afflux has written to"
 
 

@@ -75,6 +75,15 @@ class Volumes(Fields, frozen=True):
     bind_timeout_seconds: int = 600
 
 
+class Ledger(Fields, frozen=True):
+    """Where groups and their order are kept: a database by its URL, or one of our own in a
+    directory; neither, nowhere. What happens while it is away."""
+
+    url: str = ""
+    directory: str = ""
+    when_away: str = "wait"
+
+
 class File(Fields, frozen=True):
     """A configuration file."""
 
@@ -88,3 +97,4 @@ class File(Fields, frozen=True):
     serving: Serving = Serving()
     binding: Binding = Binding()
     volumes: Volumes = Volumes()
+    ledger: Ledger = Ledger()

@@ -1,5 +1,6 @@
 """From a file, or from a name on the command line, to values that the parts are made of."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from afflux.config.fields import (
     ClientConnection,
     File,
     LeaderElection,
+    Ledger,
     PolicySettings,
     ProfileFields,
     Serving,
@@ -27,6 +29,9 @@ from afflux.files import read_all
 from afflux.kube.complaints import field_complaint, shown
 from afflux.kube.yaml_events import Value, documents
 from afflux.model.errors import InputError
+
+# In a URL: between user and host, or among the parameters.
+_PASSWORD = re.compile(r"(?P<before>://[^:/?@]*:|[?&]password=)(?:(?<=:)[^/?]*(?=@)|(?<==)[^&]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Configuration:
     serving: Serving
     binding: Binding
     volumes: Volumes
+    ledger: Ledger
 
 
 def parse_spec(text: str) -> Settings:
@@ -109,9 +115,16 @@ def effective(configuration: Configuration) -> dict[str, object]:
         serving=configuration.serving,
         binding=configuration.binding,
         volumes=configuration.volumes,
+        ledger=_without_password(configuration.ledger),
     )
     # Through JSON, so that lists are lists, as those expect who write YAML.
     return msgspec.json.decode(msgspec.json.encode(file, enc_hook=str), type=dict[str, object])
+
+
+def _without_password(ledger: Ledger) -> Ledger:
+    """What is shown is seen by people who must not know it."""
+    url = _PASSWORD.sub(r"\g<before>***", ledger.url)
+    return msgspec.structs.replace(ledger, url=url)
 
 
 def _resolved(file: File, origin: str) -> Configuration:
@@ -132,6 +145,7 @@ def _resolved(file: File, origin: str) -> Configuration:
         serving=file.serving,
         binding=file.binding,
         volumes=file.volumes,
+        ledger=file.ledger,
     )
 
 

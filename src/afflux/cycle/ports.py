@@ -53,3 +53,7 @@ class Ledger(Protocol):
         written once, whether the first attempt came through or not.
         """
         ...
+
+    async def close(self) -> None:
+        """Let go of it; nothing more will be written."""
+        ...

