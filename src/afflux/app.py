@@ -1,7 +1,7 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +94,7 @@ def run_in_kubernetes(
 
 
 @contextmanager
-def opened(fields: Ledger) -> "Iterator[Address | None]":
+def opened(fields: Ledger) -> "Generator[Address | None]":
     """The address of the ledger that is configured, if one is; a server of our own runs for as
     long."""
     if fields.url:

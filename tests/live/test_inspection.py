@@ -12,11 +12,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import trustme
 from installation import CHART, NAMESPACE, install, may, render
+from live_manifests import pod
+from scheduler import LEASE, Schedulers
 from test_rights import EVERYWHERE, attributes, rights
 from testbed import ControlPlane, Manifest
 
@@ -280,6 +283,61 @@ def test_the_commands_with_a_kubeconfig(service: Service, tmp_path: Path) -> Non
     code, _, err = typed("group", "no", "-n", "team-a")
     assert code == 3
     assert "kubectl afflux group: there is no group 'no'" in err
+
+
+def test_a_scheduler_with_a_ledger_shows_its_groups_to_those_who_may_see_them(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
+    """From the pod to the table: everything between is what is shipped."""
+    config = {"leaderElection": {"resourceName": LEASE}, "serving": SERVING}
+    kubeconfig = install(cluster, inspection={"enabled": True}, config=config)
+    cluster.create_namespace("team-a")
+    account(cluster, "viewer", "view")
+    cluster.create_nodes(1, cpu="4")
+    server = cluster.components.server
+    files = {"certFile": str(server.certificate), "keyFile": str(server.key)}
+    with TemporaryDirectory(prefix="ledger-") as directory:
+        process = schedulers.make(kubeconfig, serving=files, ledger={"directory": directory})
+        process.start(ready=False)
+        listens = r"serving health and metrics on .*, port (\d+)"
+        process.wait_until(lambda: process.said(listens) is not None, "the port")
+        service = Service(cluster, f"https://127.0.0.1:{process.said(listens)}")
+        admin = cluster.components.admin
+        client = (admin.certificate, admin.key)
+        sized = {"afflux.dev/group-name": "half", "afflux.dev/group-size": "3"}
+        cluster.create_pods(
+            [
+                pod("runs", namespace="team-a", cpu="3"),
+                pod("waits", namespace="team-a", cpu="3"),
+                pod("half-0", namespace="team-a", labels=sized),
+            ]
+        )
+
+        def states() -> dict[str, str]:
+            status, body = service.ask(
+                f"{QUEUE_A}?state=provisional,waiting,running", client=client
+            )
+            return {each["name"]: each["state"] for each in body["items"]} if status == 200 else {}
+
+        # There is room for one of the two, whichever comes first.
+        known = ["provisional", "running", "waiting"]
+        process.wait_until(lambda: sorted(states().values()) == known, "what the ledger knows")
+        assert states()["half"] == "provisional"
+        viewer = cluster.service_account_kubeconfig("team-a", "viewer")
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "afflux.cli", "queue", "-n", "team-a",
+                "--service", service.url, "--kubeconfig", str(viewer),
+            ],
+            env=os.environ | {"PYTHONPATH": str(Path(afflux.__file__).parents[1])},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "half   1/3   provisional" in done.stdout
+        assert process.stop() == 0
 
 
 # --- The chart
