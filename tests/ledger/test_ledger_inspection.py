@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import psycopg
 import pytest
@@ -19,19 +19,19 @@ from afflux.cycle.entries import (
     GroupEntry,
     Intent,
     MemberEntry,
+    State,
     Turn,
 )
 from afflux.cycle.inspection import (
     MOST_EVENTS,
     MOST_MACHINES,
-    NOT_RUNNING,
-    PHASES,
     Asked,
     InspectionError,
     QueueLine,
     Witness,
     at,
 )
+from afflux.cycle.phases import NOT_RUNNING, PHASES
 from afflux.ledger.inspecting import LedgerInspection
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
@@ -88,6 +88,10 @@ def places(lines: tuple[QueueLine, ...]) -> list[tuple[str, str, int | None]]:
 
 
 # --- The queue
+
+
+def test_people_see_the_states_that_the_ledger_knows() -> None:
+    assert set(get_args(State)) == set(PHASES)
 
 
 def test_an_empty_ledger_has_an_empty_queue(address: str) -> None:

@@ -19,7 +19,6 @@ import uvloop
 
 from afflux.cycle.inspection import (
     MOST_LINES,
-    NOT_RUNNING,
     ROOT,
     Asked,
     GroupDetails,
@@ -32,6 +31,7 @@ from afflux.cycle.inspection import (
     ReservationList,
     at,
 )
+from afflux.cycle.phases import NOT_RUNNING
 from afflux.model.errors import InputError
 from afflux.web.authenticating import Access, Gate, ReviewError, User
 from afflux.web.inspecting import MOST_AT_ONCE, Inspecting

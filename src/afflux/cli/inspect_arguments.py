@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from afflux.cycle.inspection import NOT_RUNNING, PHASES, Phase
+from afflux.cycle.phases import NOT_RUNNING, PRESENT, Phase
 
 OUTPUTS = ("table", "wide", "json", "yaml")
 LONGEST_TIMEOUT_SECONDS = 3600.0
@@ -109,7 +109,7 @@ def _lists(parser: argparse.ArgumentParser, command: str) -> None:
             type=_states,
             default=NOT_RUNNING,
             metavar="STATE[,...]",
-            help=f"some of {', '.join(PHASES[:-1])} (all but running)",
+            help=f"some of {', '.join(PRESENT)} (all but running)",
         )
 
 
@@ -138,7 +138,7 @@ def _limit(text: str) -> int:
 def _states(text: str) -> tuple[Phase, ...]:
     written = text.split(",")
     for state in written:
-        if state not in PHASES[:-1]:
-            expected = ", ".join(PHASES[:-1])
+        if state not in PRESENT:
+            expected = ", ".join(PRESENT)
             raise argparse.ArgumentTypeError(f"{state!r:.40}; expected some of {expected}")
-    return tuple(state for state in PHASES if state in written)
+    return tuple(state for state in PRESENT if state in written)

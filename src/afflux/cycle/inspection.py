@@ -7,9 +7,11 @@ nor who may see them.
 """
 
 from datetime import UTC, datetime
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 import msgspec
+
+from afflux.cycle.phases import NOT_RUNNING, Phase
 
 API_GROUP = "inspect.afflux.dev"
 VERSION = "v1alpha1"
@@ -27,18 +29,6 @@ MOST_MACHINES = 100
 MOST_MEMBERS = 10_000
 MOST_EVENTS = 200
 
-Phase = Literal[
-    "provisional", "refused", "waiting", "unsatisfiable", "starting", "running", "finished"
-]
-PHASES: tuple[Phase, ...] = get_args(Phase)
-# Those whom the queue shows if nobody says otherwise.
-NOT_RUNNING: tuple[Phase, ...] = (
-    "provisional",
-    "refused",
-    "waiting",
-    "unsatisfiable",
-    "starting",
-)
 MemberState = Literal["waiting", "binding", "unknown", "bound", "ended"]
 
 

@@ -20,8 +20,6 @@ from aiohttp import web
 
 from afflux.cycle.inspection import (
     MOST_LINES,
-    NOT_RUNNING,
-    PHASES,
     ROOT,
     USUAL_LINES,
     Answer,
@@ -29,8 +27,8 @@ from afflux.cycle.inspection import (
     GroupDetails,
     Inspection,
     InspectionError,
-    Phase,
 )
+from afflux.cycle.phases import NOT_RUNNING, PRESENT, Phase
 from afflux.model.errors import InputError
 from afflux.web.authenticating import (
     Access,
@@ -230,10 +228,10 @@ def _states(text: str) -> tuple[Phase, ...]:
     """The states in this list, in one order however they were written: the cache compares them."""
     written = text.split(",")
     for state in written:
-        if state not in PHASES[:-1]:
-            expected = ", ".join(PHASES[:-1])
+        if state not in PRESENT:
+            expected = ", ".join(PRESENT)
             raise InputError(f"state: {state!r:.80}, expected some of: {expected}")
-    return tuple(state for state in PHASES if state in written)
+    return tuple(state for state in PRESENT if state in written)
 
 
 def _answered(body: bytes) -> web.Response:
