@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import trustme
@@ -15,6 +16,9 @@ from inspected import HISTORY, LINES, Known
 
 from afflux.cli import kubectl_main, main
 from afflux.cli.inspect_arguments import INSPECTIONS
+from afflux.cycle.entries import GroupEntry, Turn
+from afflux.ledger.embedded import Embedded
+from afflux.ledger.postgres import PostgresLedger
 from afflux.web.authenticating import Access, Gate, User
 from afflux.web.inspecting import Inspecting
 from afflux.web.metrics import Metrics
@@ -184,6 +188,41 @@ def test_nothing_there_is_an_answer(ask: Callable[..., Answer]) -> None:
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == "No groups wait in namespace empty.\n"
     assert ask("queue", "-n", "empty", "-o", "json", who="great").json["items"] == []
+
+
+def test_the_ledger_itself(afflux: Afflux) -> None:
+    """Without a service, without a kubeconfig: by its address, or by its directory."""
+
+    async def write(embedded: Embedded) -> None:
+        ledger = PostgresLedger(embedded.address)
+        await ledger.take_over(None)
+        groups = tuple(GroupEntry(f"{place}/g", ready_seconds=1.8e9) for place in ("a", "default"))
+        await ledger.commit(Turn(groups=groups))
+        await ledger.close()
+
+    # Short, as paths of sockets have to be.
+    with TemporaryDirectory(prefix="ledger-") as directory:
+        embedded = Embedded(directory)
+        address = embedded.start()
+        try:
+            asyncio.run(write(embedded))
+            for database in (address, directory):
+                names = [
+                    (item["namespace"], item["position"])
+                    for item in afflux("queue", "--database", database, "-A", "-o", "json").json[
+                        "items"
+                    ]
+                ]
+                assert names == [("a", 1), ("default", 2)]
+            answer = afflux("queue", "--database", directory)
+            assert [line.split()[1:3] for line in answer.out.splitlines()[1:]] == [["2", "g"]]
+            assert afflux("group", "no", "--database", directory).code == 3
+        finally:
+            embedded.stop()
+    nobody = afflux("queue", "--database", "postgresql://me:hunter2@127.0.0.1:1/x")
+    assert nobody.code == 1
+    assert "the ledger cannot be reached" in nobody.err
+    assert "hunter2" not in nobody.err
 
 
 # --- Refusals

@@ -345,6 +345,8 @@ def test_tokens(tmp_path: Path) -> None:
             assert everywhere.refusal == (403, "Forbidden")
             assert "(-n)" in everywhere.body["message"]
             assert (await served.get(f"{ROOT}/queue", "roots")).status == 200
+            # Some tokens are long.
+            assert (await served.get(QUEUE, "x" * 20_000)).refusal == (401, "Unauthorized")
             # Case does not matter in the name of a scheme.
             assert (await served.get(QUEUE, Authorization="bearer alices")).status == 200
 

@@ -125,14 +125,14 @@ class Inspecting:
             case InputError():
                 return _refused(400, "BadRequest", str(error))
             case ReviewError() | InspectionError():
-                _log.warning("%s cannot be answered: %s", request.path, error)
+                _log.warning("%s cannot be answered: %s", request.raw_path, error)
                 return _refused(503, "ServiceUnavailable", str(error))
             case TimeoutError():
                 within = f"{self._patience_seconds:g} s"
                 message = f"not answered within {within}; ask again, for less"
                 return _refused(504, "Timeout", message)
             case _:
-                _log.error("%s", request.path, exc_info=error)
+                _log.error("%s", request.raw_path, exc_info=error)
                 return _refused(500, "InternalError", "the scheduler's log has the reason")
 
     async def _list(self, request: web.Request, what: str) -> bytes:

@@ -27,6 +27,8 @@ Check = Callable[[], str | None]
 CONFIGURATION_KEY = "afflux.dev"
 
 _SHUTDOWN_SECONDS = 5.0
+# Tokens of some providers list every group of their user.
+_LONGEST_HEADER = 1 << 15
 _PLAIN = "text/plain"
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
@@ -64,7 +66,11 @@ class Pages:
         if inspecting is not None:
             inspecting.add_to(app)
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            max_field_size=_LONGEST_HEADER,
         )
         self._handshakes: Handshakes | None = None
         self._client_authorities = b""
