@@ -25,7 +25,11 @@ def server() -> Iterator[str]:
     with TemporaryDirectory(prefix="ledger-") as directory:
         embedded = Embedded(directory)
         try:
-            yield embedded.start()
+            url = embedded.start()
+            # Processes are killed in these tests, machines are not.
+            execute(url, sql.SQL("ALTER SYSTEM SET fsync = off").format())
+            execute(url, sql.SQL("SELECT pg_reload_conf()").format())
+            yield url
         finally:
             embedded.stop()
 

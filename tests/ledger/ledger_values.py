@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from afflux.cycle.entries import GoneGroup, GroupEntry, Intent, MemberEntry
+from afflux.cycle.entries import BindOutcome, GoneGroup, GroupEntry, Intent, MemberEntry
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.promise import Promise
 
@@ -36,12 +36,12 @@ def gone(entry: GroupEntry, how: Any = "finished", ended_seconds: float = 2e9) -
 
 
 def intent(entry: GroupEntry, number: int = 0, machine: str = "m") -> Intent:
-    member = (entry.members or ())[number]
+    member = entry.members[number]
     return Intent(member.uid, member.name, entry.name, machine)
 
 
 def promise(entry: GroupEntry, start_seconds: float | None = 5.0) -> Promise:
-    machines = tuple((member.uid, f"m{n}") for n, member in enumerate(entry.members or ()))
+    machines = tuple((member.uid, f"m{n}") for n, member in enumerate(entry.members))
     return Promise(entry.name, start_seconds, machines)
 
 
@@ -57,6 +57,10 @@ async def ledger_at(url: str) -> AsyncIterator[PostgresLedger]:
         await ledger.close()
 
 
+def outcome(meant: Intent, verdict: Any = "bound", reason: str = "") -> BindOutcome:
+    return BindOutcome(meant.uid, meant.group, verdict, reason)
+
+
 def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
     """What a query finds, asked by somebody else."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -64,7 +68,7 @@ def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 # What differs in every run: numbers that only rise, and the server's clock.
-_UNSTEADY = {"id", "at", "promised_at", "written_at"}
+_UNSTEADY = {"id", "at", "promised_at", "written_at", "members"}
 
 
 def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:

@@ -4,7 +4,7 @@ Plain values between the doors: whoever watches a cluster writes turns, whoever 
 stores them, and neither knows the other. Not here: how they are stored, nor when.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from afflux.model.group import DEFAULT_QUEUE
@@ -35,7 +35,7 @@ class GroupEntry:
 
     Within its queue a group's position is its priority, then `ready_seconds`: when it first had
     all its members, None if it never had. `until_seconds` is when a running group has to be over,
-    None without end. `members` are all its pods; None if they are as they were last written.
+    None without end. `members` are all its pods, those included that have ended after they ran.
     """
 
     name: str
@@ -47,7 +47,7 @@ class GroupEntry:
     state: State = "waiting"
     reason: str = ""
     created_seconds: float = 0.0
-    members: tuple[MemberEntry, ...] | None = None
+    members: tuple[MemberEntry, ...] = ()
     started_seconds: float | None = None
     until_seconds: float | None = None
 
@@ -77,15 +77,12 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class BindOutcome:
-    """What became of an intent. Unknown: it keeps its place until the pod has been read back.
-
-    `machine` is where the pod is, if it is bound.
-    """
+    """What became of an intent. Unknown: it keeps its place until the pod has been read back."""
 
     uid: str
+    group: str
     verdict: Verdict
     reason: str = ""
-    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +122,7 @@ def merged(earlier: Turn, later: Turn) -> Turn:
     settled = {each.uid for each in later.outcomes if each.verdict != "unknown"}
     gone = {each.entry.name for each in later.gone}
     groups = {entry.name: entry for entry in earlier.groups if entry.name not in gone}
-    for entry in later.groups:
-        before = groups.get(entry.name)
-        if entry.members is None and before is not None:
-            entry = replace(entry, members=before.members)  # noqa: PLW2901
-        groups[entry.name] = entry
+    groups.update({entry.name: entry for entry in later.groups})
     promises = later.promises
     if promises is None and earlier.promises is not None:
         promises = tuple(each for each in earlier.promises if each.group not in gone)

@@ -1,9 +1,11 @@
 """The one connection: made when it is needed, given up when something is wrong with it."""
 
 import asyncio
-import logging
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -32,9 +34,6 @@ ALREADY_WRITTEN = "AF002"
 # A server that only answers questions, as a standby does while it is being promoted.
 _READ_ONLY = "25006"
 
-_log = logging.getLogger(__name__)
-
-
 class Connecting:
     """At most one connection to the database at `address`, with the schema up to date."""
 
@@ -49,7 +48,8 @@ class Connecting:
         url = await self._address()
         parameters = conninfo.conninfo_to_dict(url)
         options = {**_DEFAULTS, **parameters}
-        connection = await psycopg.AsyncConnection.connect(
+        # What cannot be had within connect_timeout is away; the rest can be hung up on.
+        self._connection = connection = await psycopg.AsyncConnection.connect(
             "", autocommit=True, **options
         )
         try:
@@ -58,9 +58,8 @@ class Connecting:
             )
             await migrate(connection)
         except BaseException:
-            await _closed(connection)
+            await self.close()
             raise
-        self._connection = connection
         return connection
 
     async def close(self) -> None:
@@ -77,23 +76,35 @@ class Connecting:
         After one the connection is given up: what it was doing is over at the latest when the
         server notices that.
         """
+        began = monotonic()
+        hanging_up = asyncio.get_running_loop().call_later(seconds, self._hang_up)
         try:
-            async with asyncio.timeout(seconds):
-                await work(await self.connection())
+            await work(await self.connection())
         except asyncio.CancelledError:
             await self.close()
             raise
-        except TimeoutError:
-            await self.close()
-            raise LedgerAwayError(f"no answer within {seconds:g} s") from None
         except psycopg.Error as error:
             if error.sqlstate == ALREADY_WRITTEN:
                 return
             await self.close()
+            if monotonic() - began >= seconds:
+                raise LedgerAwayError(f"no answer within {seconds:g} s") from error
             raise _understood(error) from error
         except OSError as error:
             await self.close()
             raise LedgerAwayError(str(error)) from error
+        finally:
+            hanging_up.cancel()
+
+    def _hang_up(self) -> None:
+        """End the conversation. To cancel whoever waits for an answer would first ask the server,
+        politely, to stop, and wait for that answer, too."""
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            # The number is psycopg's: it must not be closed with the object.
+            line = socket.socket(fileno=os.dup(connection.fileno()))
+            with suppress(OSError), line:
+                line.shutdown(socket.SHUT_RDWR)
 
 
 def _understood(error: psycopg.Error) -> LedgerError:

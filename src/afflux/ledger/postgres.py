@@ -4,16 +4,15 @@ All statements of a turn go out together, without waiting for the answers in bet
 one passes the fence: if it fails, none of the others counts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from afflux.cycle.entries import GroupEntry, Intent, MemberEntry, Recovered, Turn
+from afflux.cycle.entries import Recovered, Turn
 from afflux.cycle.ports import LedgerAwayError, LedgerError
-from afflux.ledger import columns
+from afflux.ledger import rows
 from afflux.ledger.connecting import Address, Connecting, Connection
 from afflux.ledger.statements import statement
-from afflux.model.promise import Promise
 
 # A turn takes milliseconds. One that takes longer than this has lost its server.
 LONGEST_TURN_SECONDS = 30.0
@@ -23,7 +22,7 @@ DAYS_OF_EVENTS = 30
 # So many turns after one another old events are looked for again.
 TURNS_BETWEEN_CLEANINGS = 10_000
 
-Step = tuple[str, columns.Parameters]
+Step = tuple[str, Mapping[str, Any]]
 
 _PUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("put_provisional", ("provisional", "refused")),
@@ -106,103 +105,40 @@ class PostgresLedger:
 def steps_of(turn: Turn, epoch: int) -> list[Step]:
     """The statements that write a turn, in order, without those that would change nothing."""
     steps: list[Step] = []
-    if settled := [each.uid for each in turn.outcomes if each.verdict != "unknown"]:
-        steps.append(("settle", {"uids": settled}))
-    if unknown := [outcome for outcome in turn.outcomes if outcome.verdict == "unknown"]:
-        reasons = [columns.text(outcome.reason) for outcome in unknown]
-        uids = [outcome.uid for outcome in unknown]
-        steps.append(("settle_unknown", {"uids": uids, "reasons": reasons}))
-    if turn.gone:
-        steps.append(("record_finished", columns.gone(turn.gone)))
-        gone = columns.names(dict.fromkeys(each.entry.name for each in turn.gone))
-        steps += [
-            (name, gone)
-            for name in ("forget_groups", "forget_pods", "forget_promises", "forget_intents")
-        ]
-    steps += _groups(_last_of_each(turn.groups))
-    if bound := {each.uid: each.machine for each in turn.outcomes if each.verdict == "bound"}:
-        steps.append(("place_pods", {"uids": list(bound), "machines": list(bound.values())}))
-    if turn.promises is not None:
-        held = columns.promises(turn.promises)
-        steps.append(("drop_promises", columns.names(each.group for each in turn.promises)))
-        if turn.promises:
-            steps.append(("put_promises", held))
-    if turn.intents:
-        steps.append(("put_intents", {**columns.intents(turn.intents), "epoch": epoch}))
-    if turn.events:
-        steps.append(("record_events", {**columns.events(turn.events), "epoch": epoch}))
-    return steps
 
+    def step(name: str, found: list[rows.Row], **more: int) -> None:
+        if found:
+            steps.append((name, {"rows": rows.encoded(found), **more}))
 
-def _last_of_each(entries: Iterable[GroupEntry]) -> list[GroupEntry]:
-    """One entry for each group: an upsert cannot meet the same row twice."""
-    return list({entry.name: entry for entry in entries}.values())
-
-
-def _groups(entries: Sequence[GroupEntry]) -> list[Step]:
-    if not entries:
-        return []
-    steps: list[Step] = [("move_groups", columns.homes(entries))]
+    unknown = [each for each in turn.outcomes if each.verdict == "unknown"]
+    step("settle", rows.settled(each for each in turn.outcomes if each.verdict != "unknown"))
+    step("settle_unknown", rows.unknown(unknown))
+    step("record_finished", rows.gone(turn.gone))
+    step("forget", rows.named(dict.fromkeys(each.entry.name for each in turn.gone)))
+    # Each group once: an upsert cannot meet the same row twice.
+    entries = {entry.name: entry for entry in turn.groups}.values()
     for name, states in _PUT:
-        if here := [entry for entry in entries if entry.state in states]:
-            steps.append((name, columns.groups(here)))
-    if changed := [entry for entry in entries if entry.members is not None]:
-        members = columns.pods(changed)
-        whose = columns.names(entry.name for entry in changed)
-        steps.append(("drop_pods", {**whose, "uids": members["uids"]}))
-        if members["uids"]:
-            steps.append(("put_pods", members))
+        step(name, rows.groups(entry for entry in entries if entry.state in states))
+    if turn.promises is not None:
+        held = rows.named(each.group for each in turn.promises)
+        steps.append(("drop_promises", {"rows": rows.encoded(held)}))
+        step("put_promises", rows.promises(turn.promises))
+    step("put_intents", rows.intents(turn.intents), epoch=epoch)
+    step("record_events", rows.events(turn.events), epoch=epoch)
     return steps
 
 
 async def _recovered(connection: Connection, epoch: int) -> Recovered:
-    members: dict[tuple[str, str], list[MemberEntry]] = {}
-    for space, group, uid, name, machine in await _rows(connection, "recover_pods"):
-        member = MemberEntry(uid, columns.joined(space, name), machine)
-        members.setdefault((space, group), []).append(member)
-    groups = tuple(
-        GroupEntry(
-            name=columns.joined(space, name),
-            queue=queue,
-            size=size,
-            priority=priority,
-            ready_seconds=ready,
-            run_seconds=run,
-            state=state,
-            reason=reason,
-            created_seconds=created,
-            members=tuple(members.get((space, name), ())),
-            started_seconds=started,
-            until_seconds=until,
-        )
-        for (
-            space,
-            name,
-            state,
-            queue,
-            size,
-            priority,
-            created,
-            ready,
-            run,
-            started,
-            until,
-            reason,
-        ) in await _rows(connection, "recover_groups")
+    return rows.recovered(
+        epoch,
+        await _rows(connection, "recover_groups"),
+        await _rows(connection, "recover_promises"),
+        await _rows(connection, "recover_intents"),
     )
-    promises = tuple(
-        Promise(columns.joined(space, name), start, tuple(zip(uids, machines, strict=True)))
-        for space, name, start, uids, machines in await _rows(connection, "recover_promises")
-    )
-    intents = tuple(
-        Intent(uid, columns.joined(space, pod), columns.joined(space, group), machine, epoch_)
-        for uid, space, pod, group, machine, epoch_ in await _rows(connection, "recover_intents")
-    )
-    return Recovered(epoch, groups, promises, intents)
 
 
 async def _rows(
-    connection: Connection, name: str, parameters: columns.Parameters | None = None
+    connection: Connection, name: str, parameters: Mapping[str, Any] | None = None
 ) -> list[Any]:
     cursor = await connection.execute(statement(name), parameters)
     return await cursor.fetchall()

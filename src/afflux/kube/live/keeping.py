@@ -79,6 +79,8 @@ class Keeping:
         )
         mirror.pods.heard_last = self._records.ended
         self._outcomes: list[BindOutcome] = []
+        # The groups of pods that are being bound: a pod may leave its group meanwhile.
+        self._intended: dict[str, str] = {}
         self._events: list[EventEntry] = []
         self._promises: tuple[Promise, ...] = ()
         # What was offered to the ledger and not taken yet, and what came after it.
@@ -86,6 +88,7 @@ class Keeping:
         self._kept = Turn()
         self._has_work = asyncio.Event()
         self._is_written = asyncio.Event()
+        self._is_written.set()
         self._is_answered = asyncio.Event()
         self._away_since: float | None = None
 
@@ -136,7 +139,7 @@ class Keeping:
     def _restore_positions(self, entries: Iterable[GroupEntry]) -> None:
         for entry in entries:
             if entry.ready_seconds is not None:
-                there = [each.uid for each in entry.members or () if self._records.is_there(each)]
+                there = [each.uid for each in entry.members if self._records.is_there(each)]
                 self._mirror.gathering.restore(there, entry.ready_seconds)
 
     def _still_holds(self, promise: Promise, entries: Sequence[GroupEntry]) -> bool:
@@ -144,7 +147,7 @@ class Keeping:
         entry = next((each for each in entries if each.name == promise.group), None)
         there = {
             each.uid
-            for each in (entry.members if entry else None) or ()
+            for each in (entry.members if entry else ())
             if self._records.is_there(each) and not self._node_of(each.uid, each.name)
         }
         return bool(there) and all(uid in there for uid, _ in promise.machines)
@@ -160,10 +163,11 @@ class Keeping:
                     await self._read(intent)
                 node = self._node_of(intent.uid, intent.pod)
             if node is None:
-                return BindOutcome(intent.uid, "failed", "the pod is gone")
+                return BindOutcome(intent.uid, intent.group, "failed", "the pod is gone")
             if not node:
-                return BindOutcome(intent.uid, "failed", "it was not bound when its leader ended")
-            return BindOutcome(intent.uid, "bound", machine=node)
+                why = "it was not bound when its leader ended"
+                return BindOutcome(intent.uid, intent.group, "failed", why)
+            return BindOutcome(intent.uid, intent.group, "bound")
 
         return list(await asyncio.gather(*(look(intent) for intent in intents)))
 
@@ -202,7 +206,7 @@ class Keeping:
         found: list[EventEntry] = []
         for entry in recovered.groups:
             there = 0
-            for member in entry.members or ():
+            for member in entry.members:
                 node = self._node_of(member.uid, member.name)
                 there += node is not None
                 if node is None or node == member.machine or member.uid in intended:
@@ -230,11 +234,12 @@ class Keeping:
     async def decided(self, outcome: Outcome) -> None:
         """A cycle has decided; returns when its placements may be bound."""
         intents = self._records.intend(outcome.placements)
+        self._intended.update({intent.uid: intent.group for intent in intents})
         self._keep(self._turn(intents, _promises_in(outcome)))
         if not outcome.placements or self._is_written.is_set():
             return
         if self._when_away == "wait":
-            await self._is_written.wait()
+            await self.written()
             return
         try:
             async with asyncio.timeout(LONGEST_PATIENCE_SECONDS):
@@ -251,10 +256,13 @@ class Keeping:
     def settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
         """What became of one bind; the next turn says so."""
         uid = placement.task.id
-        machine = placement.machine if verdict == "bound" else ""
-        self._outcomes.append(BindOutcome(uid, verdict, why, machine))
+        group = self._intended.get(uid)
+        if group is not None:
+            self._outcomes.append(BindOutcome(uid, group, verdict, why))
+            if verdict != "unknown":
+                del self._intended[uid]
         if verdict == "bound":
-            self._records.bound(uid, machine)
+            self._records.bound(uid, placement.machine)
         elif verdict == "failed":
             self._records.not_bound(uid, why)
 
@@ -290,6 +298,10 @@ class Keeping:
                 await self._write()
         except (LedgerError, TimeoutError) as error:
             _log.warning("the last turn was not written: %s", str(error) or "no time left")
+
+    async def written(self) -> None:
+        """Wait until the ledger has everything."""
+        await self._is_written.wait()
 
     async def _write(self) -> None:
         while self._offered is not None or not self._kept.is_empty():

@@ -28,7 +28,7 @@ QUEUE_LABEL = "afflux.dev/queue"
 
 @dataclass(slots=True)
 class _Record:
-    """One group. `entry` is without members and without state, which follow from the rest."""
+    """One group. State and members of `entry` are as they were last looked at."""
 
     entry: GroupEntry
     members: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
@@ -37,7 +37,6 @@ class _Record:
     never: str = ""
     until: dict[str, float | None] = field(default_factory=dict[str, float | None])
     written: GroupEntry | None = None
-    written_members: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
 
 
 class Records:
@@ -65,14 +64,8 @@ class Records:
     def restore(self, entries: Iterable[GroupEntry]) -> None:
         """What a ledger has kept; whether it is still so is found out with everything else."""
         for entry in entries:
-            members = {member.uid: member for member in entry.members or ()}
-            record = _Record(
-                entry=replace(entry, members=None),
-                members=dict(members),
-                written=replace(entry, members=None),
-                written_members=members,
-            )
-            self._records[entry.name] = record
+            members = {member.uid: member for member in entry.members}
+            self._records[entry.name] = _Record(entry, members, written=entry)
             self._touched[entry.name] = None
             self._group_of.update(dict.fromkeys(members, entry.name))
 
@@ -136,15 +129,13 @@ class Records:
         return intents
 
     def bound(self, uid: str, machine: str) -> None:
-        """A pod has its machine; the ledger hears of it as the outcome of the bind."""
+        """A pod has its machine."""
         self._under_way.pop(uid, None)
         group = self._group_of.get(uid)
         if group is None:
             return
         record = self._records[group]
         record.members[uid] = replace(record.members[uid], machine=machine)
-        if uid in record.written_members:
-            record.written_members[uid] = record.members[uid]
         self._touched[group] = None
 
     def not_bound(self, uid: str, why: str = "") -> None:
@@ -201,19 +192,21 @@ class Records:
             return []
         self._drop_deserters(record, {member.uid for member in there})
         state = self._state(record, there, refused)
-        entry = replace(record.entry, state=state)
-        if state == "running":
-            started = entry.started_seconds
-            entry = replace(
-                entry, reason="", started_seconds=now_seconds if started is None else started
-            )
-        record.entry = entry = replace(entry, until_seconds=_until(record, entry))
-        same_members = record.members == record.written_members
-        if entry == record.written and same_members:
+        started = record.entry.started_seconds
+        if state == "running" and started is None:
+            started = now_seconds
+        record.entry = entry = replace(
+            record.entry,
+            state=state,
+            reason="" if state == "running" else record.entry.reason,
+            started_seconds=started,
+            until_seconds=_until(record, started),
+            members=tuple(record.members.values()),
+        )
+        if entry == record.written:
             return []
-        members = None if same_members else tuple(record.members.values())
-        record.written, record.written_members = entry, dict(record.members)
-        return [replace(entry, members=members)]
+        record.written = entry
+        return [entry]
 
     def _state(
         self, record: _Record, there: Collection[MemberEntry], refused: Collection[str]
@@ -379,16 +372,16 @@ class Records:
             record.entry = replace(record.entry, reason=why)
 
 
-def _until(record: _Record, entry: GroupEntry) -> float | None:
+def _until(record: _Record, started_seconds: float | None) -> float | None:
     """When the last of those who run has to be over, None if one may go on for ever."""
     running = [member.uid for member in record.members.values() if member.machine]
     ends = [record.until.get(uid) for uid in running]
     bounded = [end for end in ends if end is not None]
     if running and len(bounded) == len(running):
         return max(bounded)
-    if entry.started_seconds is None or entry.run_seconds is None:
+    if started_seconds is None or record.entry.run_seconds is None:
         return None
-    return entry.started_seconds + entry.run_seconds
+    return started_seconds + record.entry.run_seconds
 
 
 def _started(pod: objects.Pod) -> float | None:

@@ -57,6 +57,8 @@ END
 $$;
 
 -- Every group that is there; its rows are in the three tables below, each group in one of them.
+-- Its pods are in its row, [{"uid", "name": "namespace/name", "machine"}, ...]: a row for each of
+-- them, written again whenever the group moves, would cost ten times as much.
 CREATE TABLE afflux.groups (
     namespace       text NOT NULL,
     name            text NOT NULL,
@@ -70,6 +72,7 @@ CREATE TABLE afflux.groups (
     started_seconds double precision,
     until_seconds   double precision,
     reason          text NOT NULL,
+    members         json NOT NULL,
     CHECK (false) NO INHERIT
 );
 
@@ -94,15 +97,14 @@ CREATE TABLE afflux.running_groups (
 ) INHERITS (afflux.groups);
 CREATE INDEX running_groups_by_deadline ON afflux.running_groups (until_seconds);
 
--- The pods of the groups that are there, once each; where it is bound, if it is.
-CREATE TABLE afflux.pods (
-    uid        text PRIMARY KEY,
-    namespace  text NOT NULL,
-    name       text NOT NULL,
-    group_name text NOT NULL,
-    machine    text NOT NULL DEFAULT ''
-);
-CREATE INDEX pods_by_group ON afflux.pods (namespace, group_name);
+-- The pods of the groups that are there; where each is bound, if it is.
+CREATE VIEW afflux.pods AS
+    SELECT
+        member.uid, groups.namespace, split_part(member.name, '/', 2) AS name,
+        groups.name AS group_name, member.machine
+    FROM afflux.groups
+    CROSS JOIN LATERAL json_to_recordset(groups.members)
+        AS member (uid text, name text, machine text);
 
 -- The pods that wait for the rest of their group.
 CREATE VIEW afflux.provisional_pods AS
@@ -123,18 +125,26 @@ CREATE TABLE afflux.reservations (
     CHECK (cardinality(uids) = cardinality(machines))
 );
 
--- What is about to be bound. Open: sent, or about to be. Unknown: the pod has to be read back.
-CREATE TABLE afflux.intents (
-    uid        text PRIMARY KEY,
+-- What is about to be bound, by group: {uid: {"pod": "namespace/name", "machine"}, ...}. A pod is
+-- here until its outcome is known; one of which nobody knows has a "state" and a "reason" as well.
+CREATE TABLE afflux.group_intents (
     namespace  text NOT NULL,
-    pod        text NOT NULL,
-    group_name text NOT NULL,
-    machine    text NOT NULL,
+    name       text NOT NULL,
+    pods       jsonb NOT NULL,
     epoch      bigint NOT NULL,
-    state      text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'unknown')),
-    reason     text NOT NULL DEFAULT '',
-    written_at timestamptz NOT NULL DEFAULT now()
+    written_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, name)
 );
+
+-- The same, pod by pod. Open: sent, or about to be. Unknown: the pod has to be read back.
+CREATE VIEW afflux.intents AS
+    SELECT
+        pod.key AS uid, intents.namespace, split_part(pod.value ->> 'pod', '/', 2) AS pod,
+        intents.name AS group_name, pod.value ->> 'machine' AS machine, intents.epoch,
+        coalesce(pod.value ->> 'state', 'open') AS state,
+        coalesce(pod.value ->> 'reason', '') AS reason, intents.written_at
+    FROM afflux.group_intents AS intents
+    CROSS JOIN LATERAL jsonb_each(intents.pods) AS pod;
 
 -- Groups that are over: history, for accounting. Their names are free again.
 CREATE TABLE afflux.finished_groups (
