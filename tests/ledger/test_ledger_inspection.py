@@ -357,7 +357,7 @@ def test_everything_about_a_group_that_is_starting(address: str) -> None:
         Turn(
             groups=(
                 entry("first", -5.0),
-                entry("big", size=4, members=members(name, 4), reason="r"),
+                entry("big", size=4, members=pods, reason="r"),
             ),
             promises=(
                 Promise(name, START + 9.0, ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))),
@@ -372,9 +372,10 @@ def test_everything_about_a_group_that_is_starting(address: str) -> None:
         ),
         Turn(
             outcomes=(
-                BindOutcome(f"{name}-0-uid", "bound", machine="m0"),
-                BindOutcome(f"{name}-1-uid", "unknown", "timed out"),
-            )
+                BindOutcome(f"{name}-0-uid", name, "bound"),
+                BindOutcome(f"{name}-1-uid", name, "unknown", "timed out"),
+            ),
+            groups=(entry("big", size=4, members=bound, reason="r"),),
         ),
     )
     group = ask(address, lambda inspection: inspection.group("a", "big"), *turns)

@@ -42,8 +42,8 @@ SELECT
     left(page.reason, 2000) AS reason, page.since_seconds, page.rank, page.remaining, positions.position,
     reservations.name IS NOT NULL AS promised, reservations.start_seconds,
     (
-        SELECT count(*) FROM afflux.pods
-        WHERE pods.namespace = page.namespace AND pods.group_name = page.name
+        SELECT json_array_length(members) FROM afflux.groups
+        WHERE groups.namespace = page.namespace AND groups.name = page.name
     ) AS present
 FROM page
 LEFT JOIN positions USING (namespace, name)
@@ -79,7 +79,9 @@ SELECT
     ARRAY(
         SELECT coalesce(pods.name, witness.uid)
         FROM unnest(page.uids[:%(most)s::integer]) WITH ORDINALITY AS witness (uid, number)
-        LEFT JOIN afflux.pods USING (uid)
+        LEFT JOIN afflux.pods
+            ON pods.uid = witness.uid
+            AND pods.namespace = page.namespace AND pods.group_name = page.name
         ORDER BY witness.number
     ) AS members
 FROM page
@@ -120,10 +122,7 @@ SELECT
             AND (-ahead.priority, ahead.ready_seconds, ahead.namespace, ahead.name)
             < (-groups.priority, groups.ready_seconds, groups.namespace, groups.name)
     ) END AS position,
-    (
-        SELECT count(*) FROM afflux.pods
-        WHERE pods.namespace = groups.namespace AND pods.group_name = groups.name
-    ) AS member_count
+    json_array_length(groups.members) AS member_count
 FROM afflux.groups
 LEFT JOIN afflux.reservations USING (namespace, name)
 WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text;
@@ -134,7 +133,9 @@ SELECT
     pods.name, pods.uid, pods.machine, intents.machine AS sent_to, intents.state AS intent,
     left(intents.reason, 2000) AS reason
 FROM afflux.pods
-LEFT JOIN afflux.intents USING (uid)
+LEFT JOIN afflux.intents
+    ON intents.uid = pods.uid
+    AND intents.namespace = %(namespace)s::text AND intents.group_name = %(name)s::text
 WHERE pods.namespace = %(namespace)s::text AND pods.group_name = %(name)s::text
 ORDER BY pods.name, pods.uid
 LIMIT %(most)s::integer;
@@ -145,7 +146,9 @@ SELECT coalesce(pods.name, witness.uid) AS member, witness.machine
 FROM afflux.reservations
 CROSS JOIN LATERAL unnest(reservations.uids, reservations.machines)
     WITH ORDINALITY AS witness (uid, machine, number)
-LEFT JOIN afflux.pods ON pods.uid = witness.uid
+LEFT JOIN afflux.pods
+    ON pods.uid = witness.uid
+    AND pods.namespace = %(namespace)s::text AND pods.group_name = %(name)s::text
 WHERE reservations.namespace = %(namespace)s::text AND reservations.name = %(name)s::text
 ORDER BY member, witness.number
 LIMIT %(most)s::integer;
