@@ -353,6 +353,8 @@ def test_a_group_that_nobody_knows(address: str) -> None:
 
 def test_everything_about_a_group_that_is_starting(address: str) -> None:
     name = "a/big"
+    pods = members(name, 4)
+    bound = (replace(pods[0], machine="m0"), *pods[1:])
     turns = (
         Turn(
             groups=(
