@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
-from afflux.cycle.entries import BindOutcome, GoneGroup, GroupEntry, Intent, MemberEntry
+from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.promise import Promise
 
@@ -35,9 +36,23 @@ def gone(entry: GroupEntry, how: Any = "finished", ended_seconds: float = 2e9) -
     return GoneGroup(entry, how, ended_seconds)
 
 
-def intent(entry: GroupEntry, number: int = 0, machine: str = "m") -> Intent:
-    member = entry.members[number]
-    return Intent(member.uid, member.name, entry.name, machine)
+def sent(entry: GroupEntry, *machines: str, doubt: str = "") -> GroupEntry:
+    """The same group, of which the first so many pods are about to be bound."""
+    members = tuple(
+        MemberEntry(each.uid, each.name, "", machine, doubt)
+        for each, machine in zip(entry.members, machines, strict=False)
+    )
+    return replace(entry, state="starting", members=members + entry.members[len(machines) :])
+
+
+def bound(entry: GroupEntry, *machines: str) -> GroupEntry:
+    """The same group, of which the first so many pods are bound; it runs if all are."""
+    members = tuple(
+        MemberEntry(each.uid, each.name, machine)
+        for each, machine in zip(entry.members, machines, strict=False)
+    )
+    state = "running" if len(members) == len(entry.members) else "starting"
+    return replace(entry, state=state, members=members + entry.members[len(machines) :])
 
 
 def promise(entry: GroupEntry, start_seconds: float | None = 5.0) -> Promise:
@@ -57,10 +72,6 @@ async def ledger_at(url: str) -> AsyncIterator[PostgresLedger]:
         await ledger.close()
 
 
-def outcome(meant: Intent, verdict: Any = "bound", reason: str = "") -> BindOutcome:
-    return BindOutcome(meant.uid, meant.group, verdict, reason)
-
-
 def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
     """What a query finds, asked by somebody else."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -68,11 +79,11 @@ def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 # What differs in every run: numbers that only rise, and the server's clock.
-_UNSTEADY = {"id", "at", "promised_at", "written_at", "members"}
+_UNSTEADY = {"id", "at", "promised_at", "epoch"}
 
 
 def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything in the ledger but times of the server and the fence."""
+    """Everything in the ledger but the fence, epochs and times of the server."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     with psycopg.connect(url, autocommit=True) as connection:
         for table in TABLES:

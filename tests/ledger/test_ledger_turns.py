@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from ledger_values import contents, gone, group, intent, ledger_at, outcome, promise, rows, run
+from ledger_values import bound, contents, gone, group, ledger_at, promise, rows, run, sent
 
 from afflux.cycle.entries import EventEntry, GroupEntry, MemberEntry, Recovered, Turn
 from afflux.cycle.ports import LedgerError
@@ -64,7 +64,7 @@ def test_everything_about_a_group_is_found_again(database: str) -> None:
         ("refused", "provisional_groups"),
         ("waiting", "queue"),
         ("unsatisfiable", "queue"),
-        ("starting", "queue"),
+        ("starting", "running_groups"),
         ("running", "running_groups"),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_group_moves_from_table_to_table_and_is_always_in_one_of_them(database
             for state, table in (
                 ("provisional", "provisional_groups"),
                 ("waiting", "queue"),
-                ("starting", "queue"),
+                ("starting", "running_groups"),
                 ("running", "running_groups"),
                 ("waiting", "queue"),
                 ("provisional", "provisional_groups"),
@@ -188,18 +188,17 @@ NASTY = [
 
 @pytest.mark.parametrize("text", NASTY)
 def test_no_text_is_a_problem(database: str, text: str) -> None:
-    members = (MemberEntry(f"uid {text}", f"s{text}/pod {text}", f"machine {text}"),)
-    entry = group(f"s{text}/{text}", queue=text, reason=text, members=members)
+    members = (MemberEntry(f"uid {text}", f"s{text}/pod {text}", "", f"to {text}", text),)
+    entry = group(f"s{text}/{text}", queue=text, reason=text, members=members, state="starting")
     turn = Turn(
         groups=(entry,),
         promises=(promise(entry),),
-        intents=(intent(entry, machine=text),),
         events=(EventEntry(entry.name, text, text),),
     )
     found = after(database, turn)
     assert found.groups == (entry,)
     assert found.promises == turn.promises
-    assert found.intents == (replace(turn.intents[0], epoch=0),)
+    assert [each.machine for each in found.intents] == [f"to {text}"]
     assert rows(database, "SELECT kind, message FROM afflux.events") == [(text, text)]
     again = after(database, Turn(gone=(gone(entry),)))
     assert again.groups == ()
@@ -217,51 +216,42 @@ def test_what_postgresql_cannot_store_is_replaced(database: str) -> None:
 
 
 def test_an_intent_is_there_until_its_outcome_is(database: str) -> None:
-    entry = group("default/a", state="starting")
-    one, two = intent(entry, 0, "m1"), intent(entry, 1, "m2")
-    meant = Turn(groups=(entry,), intents=(one, two))
-    assert [each.uid for each in after(database, meant).intents] == [one.uid, two.uid]
-    half = Turn(outcomes=(outcome(one, "bound"),))
-    assert [each.uid for each in after(database, half).intents] == [two.uid]
-    rest = Turn(outcomes=(outcome(two, "failed"),))
-    assert after(database, rest).intents == ()
-    assert rows(database, "SELECT count(*) FROM afflux.group_intents") == [(0,)]
+    entry = group("default/a")
+    found = after(database, Turn(groups=(sent(entry, "m1", "m2"),)))
+    assert [(each.pod, each.machine) for each in found.intents] == [
+        ("default/a-0", "m1"),
+        ("default/a-1", "m2"),
+    ]
+    one, two = sent(entry, "m1", "m2").members
+    half = replace(bound(entry, "m1"), members=(bound(entry, "m1").members[0], two))
+    assert [each.uid for each in after(database, Turn(groups=(half,))).intents] == [two.uid]
+    failed = replace(half, members=(half.members[0], entry.members[1]), state="waiting")
+    found = after(database, Turn(groups=(failed,)))
+    assert found.intents == ()
+    assert [member.machine for member in found.groups[0].members] == ["m1", ""]
+    assert one.uid != two.uid
 
 
 def test_an_unknown_outcome_keeps_its_place(database: str) -> None:
-    entry = group("default/a", state="starting")
-    meant = intent(entry)
-    turn = Turn(groups=(entry,), intents=(meant,))
-    unknown = Turn(outcomes=(outcome(meant, "unknown", "no answer"),))
-    found = after(database, turn, unknown)
-    assert [each.uid for each in found.intents] == [meant.uid]
+    entry = sent(group("default/a"), "m1", doubt="no answer")
+    found = after(database, Turn(groups=(entry,)))
+    assert [each.machine for each in found.intents] == ["m1"]
     assert found.groups == (entry,)
-    assert rows(database, "SELECT state, reason FROM afflux.intents") == [("unknown", "no answer")]
-    read_back = Turn(outcomes=(outcome(meant),))
-    assert after(database, read_back).intents == ()
-
-
-def test_a_bind_that_failed_may_be_meant_again_in_the_same_turn(database: str) -> None:
-    entry = group("default/a", state="starting")
-    again = intent(entry, machine="other")
-    found = after(
-        database,
-        Turn(groups=(entry,), intents=(intent(entry),)),
-        Turn(outcomes=(outcome(again, "failed"),), intents=(again,)),
-    )
-    assert [each.machine for each in found.intents] == ["other"]
+    shown = rows(database, "SELECT pod, machine, state, reason FROM afflux.intents")
+    assert shown == [("a-0", "m1", "unknown", "no answer")]
+    read_back = bound(group("default/a"), "m1", "m1")
+    assert after(database, Turn(groups=(read_back,))).intents == ()
 
 
 def test_an_intent_says_in_which_epoch_it_was_written(database: str) -> None:
-    entry = group("default/a", state="starting")
-
     async def test() -> None:
-        async with ledger_at(database) as ledger:
+        async with ledger_at(database) as ledger, ledger_at(database) as successor:
             await ledger.take_over(41)
-            await ledger.commit(Turn(groups=(entry,), intents=(intent(entry),)))
+            await ledger.commit(Turn(groups=(sent(group("default/a"), "m1"),)))
+            found = await successor.take_over(42)
+            assert [each.epoch for each in found.intents] == [41]
 
     run(test)
-    assert rows(database, "SELECT epoch FROM afflux.intents") == [(41,)]
 
 
 # --- Promises
@@ -303,8 +293,8 @@ def test_a_promise_that_is_as_it_was_keeps_its_date(database: str) -> None:
 
 
 def test_nothing_is_left_of_a_group_that_is_gone(database: str) -> None:
-    entry = group("default/a", state="starting")
-    turn = Turn(groups=(entry,), promises=(promise(entry),), intents=(intent(entry),))
+    entry = sent(group("default/a"), "m1")
+    turn = Turn(groups=(entry,), promises=(promise(entry),))
     after(database, turn, Turn(gone=(gone(entry),)))
     left = contents(database)
     assert [table for table in left if left[table]] == ["finished_groups"]

@@ -7,12 +7,14 @@ stores them, and neither knows the other. Not here: how they are stored, nor whe
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from afflux.model.group import DEFAULT_QUEUE
 from afflux.model.promise import Promise
 
 # provisional: some of its pods are missing. refused: what its pods say of it cannot be true.
 # waiting: in the queue. unsatisfiable: too, but it would not fit on the empty cluster.
-# starting: decided, not all of it bound. running: bound. finished: gone, and its name is free.
+# starting: decided, and being bound. running: bound. finished: gone, and its name is free.
 State = Literal[
     "provisional", "refused", "waiting", "unsatisfiable", "starting", "running", "finished"
 ]
@@ -20,13 +22,21 @@ Ending = Literal["finished", "deleted", "deadline"]
 Verdict = Literal["bound", "failed", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberEntry:
-    """A pod of a group: its uid and its namespace/name; `machine` is where it is bound, if it is."""
+class MemberEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A pod of a group: its uid and its namespace/name; `machine` is where it is bound, if it is.
+
+    `sent_to` is an intent: where it is about to be bound, empty as soon as it is known what became
+    of that. As long as nobody knows, `doubt` says why, and the pod keeps its place.
+
+    There are as many of these as pods: they are made ten times as fast as a dataclass, and the
+    garbage collector need not look at them.
+    """
 
     uid: str
     name: str
     machine: str = ""
+    sent_to: str = ""
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +73,13 @@ class GoneGroup:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A pod, by uid and namespace/name, that is about to be bound.
-
-    `epoch` is that of the leader who decided it; a ledger fills it in when it is written.
-    """
+    """A pod, by uid and namespace/name, that was about to be bound by the leader of this epoch."""
 
     uid: str
     pod: str
     group: str
     machine: str
-    epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BindOutcome:
-    """What became of an intent. Unknown: it keeps its place until the pod has been read back."""
-
-    uid: str
-    group: str
-    verdict: Verdict
-    reason: str = ""
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +95,13 @@ class EventEntry:
 class Turn:
     """Everything of one transaction, in the order in which it is applied.
 
-    The outcomes of earlier binds, who has left, who is there as it stands now, what holds and what
-    is about to be bound. `promises` are all that hold now; None if they are as they were.
+    Who has left; who is there as it stands now, with what is about to be bound and what became of
+    the last binds; all promises that hold now, None if they are as they were.
     """
 
-    outcomes: tuple[BindOutcome, ...] = ()
     gone: tuple[GoneGroup, ...] = ()
     groups: tuple[GroupEntry, ...] = ()
     promises: tuple[Promise, ...] | None = None
-    intents: tuple[Intent, ...] = ()
     events: tuple[EventEntry, ...] = ()
 
     def is_empty(self) -> bool:
@@ -119,7 +114,6 @@ _NOTHING = Turn()
 
 def merged(earlier: Turn, later: Turn) -> Turn:
     """One turn that leaves a ledger as the two after one another would."""
-    settled = {each.uid for each in later.outcomes if each.verdict != "unknown"}
     gone = {each.entry.name for each in later.gone}
     groups = {entry.name: entry for entry in earlier.groups if entry.name not in gone}
     groups.update({entry.name: entry for entry in later.groups})
@@ -127,16 +121,9 @@ def merged(earlier: Turn, later: Turn) -> Turn:
     if promises is None and earlier.promises is not None:
         promises = tuple(each for each in earlier.promises if each.group not in gone)
     return Turn(
-        outcomes=earlier.outcomes + later.outcomes,
         gone=earlier.gone + later.gone,
         groups=tuple(groups.values()),
         promises=promises,
-        intents=tuple(
-            each
-            for each in earlier.intents
-            if each.uid not in settled and each.group not in gone
-        )
-        + later.intents,
         events=earlier.events + later.events,
     )
 

@@ -26,8 +26,8 @@ Step = tuple[str, Mapping[str, Any]]
 
 _PUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("put_provisional", ("provisional", "refused")),
-    ("put_queue", ("waiting", "unsatisfiable", "starting")),
-    ("put_running", ("running",)),
+    ("put_queue", ("waiting", "unsatisfiable")),
+    ("put_running", ("starting", "running")),
 )
 
 
@@ -110,20 +110,17 @@ def steps_of(turn: Turn, epoch: int) -> list[Step]:
         if found:
             steps.append((name, {"rows": rows.encoded(found), **more}))
 
-    unknown = [each for each in turn.outcomes if each.verdict == "unknown"]
-    step("settle", rows.settled(each for each in turn.outcomes if each.verdict != "unknown"))
-    step("settle_unknown", rows.unknown(unknown))
     step("record_finished", rows.gone(turn.gone))
     step("forget", rows.named(dict.fromkeys(each.entry.name for each in turn.gone)))
     # Each group once: an upsert cannot meet the same row twice.
     entries = {entry.name: entry for entry in turn.groups}.values()
     for name, states in _PUT:
-        step(name, rows.groups(entry for entry in entries if entry.state in states))
+        here = rows.groups(entry for entry in entries if entry.state in states)
+        step(name, here, epoch=epoch)
     if turn.promises is not None:
         held = rows.named(each.group for each in turn.promises)
         steps.append(("drop_promises", {"rows": rows.encoded(held)}))
         step("put_promises", rows.promises(turn.promises))
-    step("put_intents", rows.intents(turn.intents), epoch=epoch)
     step("record_events", rows.events(turn.events), epoch=epoch)
     return steps
 
@@ -133,7 +130,6 @@ async def _recovered(connection: Connection, epoch: int) -> Recovered:
         epoch,
         await _rows(connection, "recover_groups"),
         await _rows(connection, "recover_promises"),
-        await _rows(connection, "recover_intents"),
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from afflux.cycle.entries import (
-    BindOutcome,
     EventEntry,
     GoneGroup,
     GroupEntry,
@@ -63,20 +62,6 @@ def gone(ended: Iterable[GoneGroup]) -> list[Row]:
     ]
 
 
-def settled(outcomes: Iterable[BindOutcome]) -> list[Row]:
-    """Intents that are over, by group."""
-    by_group: dict[str, list[str]] = {}
-    for each in outcomes:
-        by_group.setdefault(each.group, []).append(each.uid)
-    return [{**_named(name), "uids": uids} for name, uids in by_group.items()]
-
-
-def unknown(outcomes: Iterable[BindOutcome]) -> list[Row]:
-    """Intents of which nobody knows, each once."""
-    found = {each.uid: each for each in outcomes}.values()
-    return [{**_named(each.group), "uid": each.uid, "reason": each.reason} for each in found]
-
-
 def promises(held: Iterable[Promise]) -> list[Row]:
     """Promises, with their witnesses."""
     return [
@@ -90,35 +75,26 @@ def promises(held: Iterable[Promise]) -> list[Row]:
     ]
 
 
-def intents(meant: Iterable[Intent]) -> list[Row]:
-    """What is about to be bound, by group."""
-    by_group: dict[str, Row] = {}
-    for each in meant:
-        pods = by_group.setdefault(each.group, {})
-        pods[each.uid] = {"pod": each.pod, "machine": each.machine}
-    return [{**_named(name), "pods": pods} for name, pods in by_group.items()]
-
-
 def events(told: Iterable[EventEntry]) -> list[Row]:
     """What happened, in words."""
     return [{**_named(each.group), "kind": each.kind, "message": each.message} for each in told]
 
 
-def recovered(
-    epoch: int, found: Iterable[Any], promised: Iterable[Any], meant: Iterable[Any]
-) -> Recovered:
+def recovered(epoch: int, found: Iterable[Any], promised: Iterable[Any]) -> Recovered:
     """The way back, from rows as the statements of recovery return them."""
+    written = [(_entry(row), int(row[-1])) for row in found]
     return Recovered(
         epoch=epoch,
-        groups=tuple(_entry(row) for row in found),
+        groups=tuple(entry for entry, _ in written),
         promises=tuple(
             Promise(_joined(space, name), start, tuple(zip(uids, machines, strict=True)))
             for space, name, start, uids, machines in promised
         ),
         intents=tuple(
-            Intent(uid, pod["pod"], _joined(space, name), pod["machine"], written_in)
-            for space, name, pods, written_in in meant
-            for uid, pod in pods.items()
+            Intent(member.uid, member.name, entry.name, member.sent_to, written_in)
+            for entry, written_in in written
+            for member in entry.members
+            if member.sent_to
         ),
     )
 

@@ -15,7 +15,6 @@ from time import monotonic, time
 from typing import Literal, cast
 
 from afflux.cycle.entries import (
-    BindOutcome,
     EventEntry,
     GroupEntry,
     Intent,
@@ -78,9 +77,6 @@ class Keeping:
             lambda pod: scheduler_of(pod) in scheduler_names,
         )
         mirror.pods.heard_last = self._records.ended
-        self._outcomes: list[BindOutcome] = []
-        # The groups of pods that are being bound: a pod may leave its group meanwhile.
-        self._intended: dict[str, str] = {}
         self._events: list[EventEntry] = []
         self._promises: tuple[Promise, ...] = ()
         # What was offered to the ledger and not taken yet, and what came after it.
@@ -102,10 +98,10 @@ class Keeping:
         """
         recovered = await self._taken_over(term, lease_seconds)
         self._promises = recovered.promises
-        outcomes = await self._read_back(recovered.intents)
-        self._outcomes += outcomes
+        await self._read_back(recovered.intents)
         self._events += self._differences(recovered)
         self._records.restore(recovered.groups)
+        self._settle(recovered.intents)
         self._restore_positions(recovered.groups)
         held = [each for each in recovered.promises if self._still_holds(each, recovered.groups)]
         _hand_promises_to(cycle, held)
@@ -152,24 +148,25 @@ class Keeping:
         }
         return bool(there) and all(uid in there for uid, _ in promise.machines)
 
-    async def _read_back(self, intents: Sequence[Intent]) -> list[BindOutcome]:
-        """What became of binds whose end the last leader did not see."""
+    async def _read_back(self, intents: Sequence[Intent]) -> None:
+        """Ask about the pods of which the last leader did not see the end, and we do not either."""
         some = asyncio.Semaphore(MOST_AT_ONCE)
 
-        async def look(intent: Intent) -> BindOutcome:
-            node = self._node_of(intent.uid, intent.pod)
-            if node == "":
+        async def look(intent: Intent) -> None:
+            if self._node_of(intent.uid, intent.pod) == "":
                 async with some:
                     await self._read(intent)
-                node = self._node_of(intent.uid, intent.pod)
-            if node is None:
-                return BindOutcome(intent.uid, intent.group, "failed", "the pod is gone")
-            if not node:
-                why = "it was not bound when its leader ended"
-                return BindOutcome(intent.uid, intent.group, "failed", why)
-            return BindOutcome(intent.uid, intent.group, "bound")
 
-        return list(await asyncio.gather(*(look(intent) for intent in intents)))
+        await asyncio.gather(*(look(intent) for intent in intents))
+
+    def _settle(self, intents: Sequence[Intent]) -> None:
+        """What became of what the last leader meant to bind."""
+        for intent in intents:
+            node = self._node_of(intent.uid, intent.pod)
+            if node:
+                self._records.bound(intent.uid, node)
+            else:
+                self._records.not_bound(intent.uid, "it was not bound when its leader ended")
 
     async def _read(self, intent: Intent) -> None:
         """Bring the mirror's knowledge of one pod up to date."""
@@ -233,9 +230,8 @@ class Keeping:
 
     async def decided(self, outcome: Outcome) -> None:
         """A cycle has decided; returns when its placements may be bound."""
-        intents = self._records.intend(outcome.placements)
-        self._intended.update({intent.uid: intent.group for intent in intents})
-        self._keep(self._turn(intents, _promises_in(outcome)))
+        self._records.intend(outcome.placements)
+        self._keep(self._turn(_promises_in(outcome)))
         if not outcome.placements or self._is_written.is_set():
             return
         if self._when_away == "wait":
@@ -255,16 +251,16 @@ class Keeping:
 
     def settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
         """What became of one bind; the next turn says so."""
-        uid = placement.task.id
-        group = self._intended.get(uid)
-        if group is not None:
-            self._outcomes.append(BindOutcome(uid, group, verdict, why))
-            if verdict != "unknown":
-                del self._intended[uid]
-        if verdict == "bound":
-            self._records.bound(uid, placement.machine)
-        elif verdict == "failed":
-            self._records.not_bound(uid, why)
+        match verdict:
+            case "bound":
+                self._records.bound(placement.task.id, placement.machine)
+            case "unknown":
+                self._records.in_doubt(placement.task.id, why)
+            case "failed":
+                group = self._records.not_bound(placement.task.id, why)
+                if group is not None and why:
+                    said = f"pod {placement.task.name} was not bound: {why}"
+                    self._events.append(EventEntry(group, "NotBound", said))
 
     # --- From whoever cleans up
 
@@ -292,7 +288,7 @@ class Keeping:
 
     async def end(self) -> None:
         """Write what is left, if that is possible soon."""
-        self._keep(self._turn([], None))
+        self._keep(self._turn(None))
         try:
             async with asyncio.timeout(LONGEST_GOODBYE_SECONDS):
                 await self._write()
@@ -332,22 +328,14 @@ class Keeping:
         if self._away_since is None:
             self._is_answered.clear()
 
-    def _turn(self, intents: Sequence[Intent], promises: tuple[Promise, ...] | None) -> Turn:
+    def _turn(self, promises: tuple[Promise, ...] | None) -> Turn:
         groups, gone = self._records.take(self._now_seconds(), _refused_in(self._mirror.gathering))
         if promises == self._promises:
             promises = None
         elif promises is not None:
             self._promises = promises
-        outcomes, self._outcomes = self._outcomes, []
         events, self._events = self._events, []
-        return Turn(
-            outcomes=tuple(outcomes),
-            gone=tuple(gone),
-            groups=tuple(groups),
-            promises=promises,
-            intents=tuple(intents),
-            events=tuple(events),
-        )
+        return Turn(tuple(gone), tuple(groups), promises, tuple(events))
 
 
 # --- Seams: what the cycle and the groups say if they know it

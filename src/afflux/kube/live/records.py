@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from afflux.cycle.entries import Ending, GoneGroup, GroupEntry, Intent, MemberEntry, State
+from afflux.cycle.entries import Ending, GoneGroup, GroupEntry, MemberEntry, State
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
 from afflux.kube import objects
 from afflux.kube.decoding import created_seconds, is_finished
@@ -53,8 +53,6 @@ class Records:
         self._is_ours = is_ours
         self._records: dict[str, _Record] = {}
         self._group_of: dict[str, str] = {}
-        # Pods that are being bound, with their machines.
-        self._under_way: dict[str, str] = {}
         self._endings: dict[str, Ending] = {}
         # The groups that could not start even on the empty cluster, when last asked.
         self._never: set[str] = set()
@@ -115,36 +113,38 @@ class Records:
             for uid in self._records[name].members:
                 self._endings[uid] = "deadline"
 
-    def intend(self, placements: Iterable[Placement]) -> list[Intent]:
+    def intend(self, placements: Iterable[Placement]) -> None:
         """These are about to be bound."""
-        intents: list[Intent] = []
         for placement in placements:
-            uid, pod = placement.task.id, placement.task.name
-            group = self._group_of.get(uid)
-            if group is None:
-                continue
-            self._under_way[uid] = placement.machine
-            self._touched[group] = None
-            intents.append(Intent(uid, pod, group, placement.machine))
-        return intents
+            self._change(placement.task.id, sent_to=placement.machine)
 
     def bound(self, uid: str, machine: str) -> None:
         """A pod has its machine."""
-        self._under_way.pop(uid, None)
-        group = self._group_of.get(uid)
-        if group is None:
-            return
-        record = self._records[group]
-        record.members[uid] = replace(record.members[uid], machine=machine)
-        self._touched[group] = None
+        self._change(uid, machine=machine)
 
-    def not_bound(self, uid: str, why: str = "") -> None:
-        """A bind has come to nothing: the pod waits again, where it waited before."""
-        self._under_way.pop(uid, None)
-        group = self._group_of.get(uid)
-        if group is not None:
-            self._touched[group] = None
-            self._say(self._records[group], why)
+    def in_doubt(self, uid: str, why: str) -> None:
+        """Nobody knows whether a pod was bound; it keeps its place until it has been read back."""
+        name = self._group_of.get(uid)
+        if name is not None:
+            sent_to = self._records[name].members[uid].sent_to
+            self._change(uid, sent_to=sent_to, doubt=why)
+
+    def not_bound(self, uid: str, why: str = "") -> str | None:
+        """A bind has come to nothing: the pod waits again, where it waited before. Its group."""
+        name = self._group_of.get(uid)
+        if name is not None:
+            self._change(uid)
+            self._say(self._records[name], why)
+        return name
+
+    def _change(self, uid: str, machine: str = "", sent_to: str = "", doubt: str = "") -> None:
+        name = self._group_of.get(uid)
+        if name is None:
+            return
+        record = self._records[name]
+        pod = record.members[uid].name
+        record.members[uid] = MemberEntry(uid, pod, machine, sent_to, doubt)
+        self._touched[name] = None
 
     def explain(self, reasons: Mapping[str, str], never: Mapping[str, str]) -> None:
         """Why those wait, by task, who do, and which groups can never start."""
@@ -214,7 +214,7 @@ class Records:
         pending = [member for member in there if not member.machine]
         if not pending:
             return "running"
-        if any(member.uid in self._under_way for member in pending):
+        if any(member.sent_to for member in pending):
             return "starting"
         has_place = record.entry.ready_seconds is not None
         if record.is_ready or (has_place and len(there) >= record.entry.size):
@@ -246,7 +246,6 @@ class Records:
         record.until.pop(uid, None)
         if self._group_of.get(uid) == record.entry.name:
             del self._group_of[uid]
-            self._under_way.pop(uid, None)
             self._endings.pop(uid, None)
 
     # --- Members
@@ -311,13 +310,15 @@ class Records:
             record.entry = replace(
                 record.entry, size=size, created_seconds=created, priority=priority
             )
-        if record.entry.started_seconds is None and task.id not in self._under_way:
-            # Not ours to say when; the pod knows it better than we do.
+        known = record.members[task.id]
+        if record.entry.started_seconds is None and not known.sent_to and not known.machine:
+            # Bound by somebody else, or before our time: the pod knows better when that was.
             record.entry = replace(record.entry, started_seconds=_started(pod) or now_seconds)
-        self._under_way.pop(task.id, None)
-        record.members[task.id] = replace(record.members[task.id], machine=machine)
-        record.until[task.id] = until
-        self._touched[name] = None
+        if known.machine != machine or known.sent_to:
+            self._change(task.id, machine=machine)
+        if until != record.until.get(task.id):
+            record.until[task.id] = until
+            self._touched[name] = None
 
     def _record_for(self, name: str, uids: Iterable[str], now_seconds: float) -> _Record:
         """The group of this name; if all of it has ended and these are others, it is a new one."""

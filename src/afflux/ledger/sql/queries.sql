@@ -9,41 +9,6 @@ SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
 -- Lets a turn pass, or fails; whoever wants to take over waits until it is written.
 SELECT afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(turn)s::bigint);
 
--- settle --
--- Intents that have come true, or to nothing.
-WITH settled AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%(rows)s::json) AS s (namespace text, name text, uids text[])
-), finished AS (
-    DELETE FROM afflux.group_intents AS intents
-    USING settled
-    WHERE
-        intents.namespace = settled.namespace AND intents.name = settled.name
-        AND intents.pods - settled.uids = '{}'
-)
-UPDATE afflux.group_intents AS intents SET pods = intents.pods - settled.uids
-FROM settled
-WHERE
-    intents.namespace = settled.namespace AND intents.name = settled.name
-    AND intents.pods - settled.uids <> '{}';
-
--- settle_unknown --
--- Intents of which nobody knows what became of them: they stay until the pods have been read back.
-UPDATE afflux.group_intents AS intents SET pods = intents.pods || unknown.pods
-FROM (
-    SELECT
-        namespace, name,
-        jsonb_object_agg(
-            uid,
-            group_intents.pods -> uid || jsonb_build_object('state', 'unknown', 'reason', reason)
-        ) AS pods
-    FROM json_to_recordset(%(rows)s::json)
-        AS given (namespace text, name text, uid text, reason text)
-    JOIN afflux.group_intents USING (namespace, name)
-    WHERE group_intents.pods ? uid
-    GROUP BY namespace, name
-) AS unknown
-WHERE intents.namespace = unknown.namespace AND intents.name = unknown.name;
-
 -- record_finished --
 -- Groups that have left go into history, with their pods.
 INSERT INTO afflux.finished_groups (
@@ -67,10 +32,6 @@ WITH gone AS MATERIALIZED (
     DELETE FROM afflux.reservations
     USING gone
     WHERE reservations.namespace = gone.namespace AND reservations.name = gone.name
-), intents AS (
-    DELETE FROM afflux.group_intents AS intents
-    USING gone
-    WHERE intents.namespace = gone.namespace AND intents.name = gone.name
 )
 DELETE FROM afflux.groups
 USING gone
@@ -93,15 +54,15 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO afflux.provisional_groups (
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members
+    started_seconds, until_seconds, reason, members, epoch
 )
-SELECT * FROM given
+SELECT given.*, %(epoch)s::bigint FROM given
 ON CONFLICT (namespace, name) DO UPDATE SET
     state = excluded.state, queue = excluded.queue, size = excluded.size,
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    reason = excluded.reason, members = excluded.members;
+    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
 
 -- put_queue --
 -- Groups that wait, as they stand now, and in no other table.
@@ -120,18 +81,18 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO afflux.queue (
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members
+    started_seconds, until_seconds, reason, members, epoch
 )
-SELECT * FROM given
+SELECT given.*, %(epoch)s::bigint FROM given
 ON CONFLICT (namespace, name) DO UPDATE SET
     state = excluded.state, queue = excluded.queue, size = excluded.size,
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    reason = excluded.reason, members = excluded.members;
+    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
 
 -- put_running --
--- Groups that run, as they stand now, and in no other table.
+-- Groups that run or are being bound, as they stand now, and in no other table.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
         namespace text, name text, state text, queue text, size integer, priority bigint,
@@ -147,15 +108,15 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO afflux.running_groups (
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members
+    started_seconds, until_seconds, reason, members, epoch
 )
-SELECT * FROM given
+SELECT given.*, %(epoch)s::bigint FROM given
 ON CONFLICT (namespace, name) DO UPDATE SET
     state = excluded.state, queue = excluded.queue, size = excluded.size,
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    reason = excluded.reason, members = excluded.members;
+    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
 
 -- drop_promises --
 -- Promises that hold no longer.
@@ -178,15 +139,6 @@ WHERE
     reservations.start_seconds IS DISTINCT FROM excluded.start_seconds
     OR reservations.uids <> excluded.uids OR reservations.machines <> excluded.machines;
 
--- put_intents --
--- What is about to be bound, and under which epoch.
-INSERT INTO afflux.group_intents (namespace, name, pods, epoch)
-SELECT namespace, name, pods, %(epoch)s::bigint
-FROM json_to_recordset(%(rows)s::json) AS intent (namespace text, name text, pods jsonb)
-ON CONFLICT (namespace, name) DO UPDATE SET
-    pods = group_intents.pods || excluded.pods, epoch = excluded.epoch,
-    written_at = excluded.written_at;
-
 -- record_events --
 -- What happened, in words.
 INSERT INTO afflux.events (epoch, namespace, name, kind, message)
@@ -207,7 +159,7 @@ WHERE at < now() - make_interval(days => %(days)s::integer);
 -- Every group that is there, in queue order.
 SELECT
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members
+    started_seconds, until_seconds, reason, members, epoch
 FROM afflux.groups
 ORDER BY priority DESC, ready_seconds, namespace, name;
 
@@ -216,12 +168,6 @@ ORDER BY priority DESC, ready_seconds, namespace, name;
 SELECT namespace, name, start_seconds, uids, machines
 FROM afflux.reservations
 ORDER BY start_seconds, namespace, name;
-
--- recover_intents --
--- What was about to be bound and is not known to have been.
-SELECT namespace, name, pods, epoch
-FROM afflux.group_intents
-ORDER BY written_at, namespace, name;
 
 -- be_patient_for --
 -- If we are gone in the middle of a turn, the fence must not stay held for long.

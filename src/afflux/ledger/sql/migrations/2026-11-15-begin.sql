@@ -57,8 +57,10 @@ END
 $$;
 
 -- Every group that is there; its rows are in the three tables below, each group in one of them.
--- Its pods are in its row, [{"uid", "name": "namespace/name", "machine"}, ...]: a row for each of
--- them, written again whenever the group moves, would cost ten times as much.
+--
+-- Its pods are in its row, [{"uid", "name": "namespace/name", "machine", "sent_to", "doubt"}, ...],
+-- without what is empty: a row for each of them would cost ten times as much. `epoch` is whose
+-- leader wrote the row last.
 CREATE TABLE afflux.groups (
     namespace       text NOT NULL,
     name            text NOT NULL,
@@ -73,6 +75,7 @@ CREATE TABLE afflux.groups (
     until_seconds   double precision,
     reason          text NOT NULL,
     members         json NOT NULL,
+    epoch           bigint NOT NULL,
     CHECK (false) NO INHERIT
 );
 
@@ -82,26 +85,26 @@ CREATE TABLE afflux.provisional_groups (
     CHECK (state IN ('provisional', 'refused'))
 ) INHERITS (afflux.groups);
 
--- Groups that wait to be started, those included whose binds are under way.
+-- Groups that wait to be started.
 CREATE TABLE afflux.queue (
     PRIMARY KEY (namespace, name),
-    CHECK (state IN ('waiting', 'unsatisfiable', 'starting')),
+    CHECK (state IN ('waiting', 'unsatisfiable')),
     CHECK (ready_seconds IS NOT NULL)
 ) INHERITS (afflux.groups);
 CREATE INDEX queue_by_position ON afflux.queue (queue, priority DESC, ready_seconds);
 
--- Groups that run, and when each has to be over.
+-- Groups that run, and when each has to be over; those included whose binds are under way. Half of
+-- a page is left free, so that a group whose last bind succeeds stays where it is.
 CREATE TABLE afflux.running_groups (
     PRIMARY KEY (namespace, name),
-    CHECK (state = 'running')
-) INHERITS (afflux.groups);
-CREATE INDEX running_groups_by_deadline ON afflux.running_groups (until_seconds);
+    CHECK (state IN ('starting', 'running'))
+) INHERITS (afflux.groups) WITH (fillfactor = 50);
 
 -- The pods of the groups that are there; where each is bound, if it is.
 CREATE VIEW afflux.pods AS
     SELECT
         member.uid, groups.namespace, split_part(member.name, '/', 2) AS name,
-        groups.name AS group_name, member.machine
+        groups.name AS group_name, coalesce(member.machine, '') AS machine
     FROM afflux.groups
     CROSS JOIN LATERAL json_to_recordset(groups.members)
         AS member (uid text, name text, machine text);
@@ -125,26 +128,18 @@ CREATE TABLE afflux.reservations (
     CHECK (cardinality(uids) = cardinality(machines))
 );
 
--- What is about to be bound, by group: {uid: {"pod": "namespace/name", "machine"}, ...}. A pod is
--- here until its outcome is known; one of which nobody knows has a "state" and a "reason" as well.
-CREATE TABLE afflux.group_intents (
-    namespace  text NOT NULL,
-    name       text NOT NULL,
-    pods       jsonb NOT NULL,
-    epoch      bigint NOT NULL,
-    written_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (namespace, name)
-);
-
--- The same, pod by pod. Open: sent, or about to be. Unknown: the pod has to be read back.
+-- Intents: what is about to be bound. Open: sent, or about to be. Unknown: the pod has to be read
+-- back. Once it is known what became of it, it is none any more.
 CREATE VIEW afflux.intents AS
     SELECT
-        pod.key AS uid, intents.namespace, split_part(pod.value ->> 'pod', '/', 2) AS pod,
-        intents.name AS group_name, pod.value ->> 'machine' AS machine, intents.epoch,
-        coalesce(pod.value ->> 'state', 'open') AS state,
-        coalesce(pod.value ->> 'reason', '') AS reason, intents.written_at
-    FROM afflux.group_intents AS intents
-    CROSS JOIN LATERAL jsonb_each(intents.pods) AS pod;
+        member.uid, groups.namespace, split_part(member.name, '/', 2) AS pod,
+        groups.name AS group_name, member.sent_to AS machine, groups.epoch,
+        CASE WHEN member.doubt <> '' THEN 'unknown' ELSE 'open' END AS state,
+        coalesce(member.doubt, '') AS reason
+    FROM afflux.running_groups AS groups
+    CROSS JOIN LATERAL json_to_recordset(groups.members)
+        AS member (uid text, name text, sent_to text, doubt text)
+    WHERE groups.state = 'starting' AND member.sent_to <> '';
 
 -- Groups that are over: history, for accounting. Their names are free again.
 CREATE TABLE afflux.finished_groups (
