@@ -10,14 +10,13 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from psycopg import conninfo
 
 from afflux.cycle.entries import (
-    BindOutcome,
     EventEntry,
     GoneGroup,
     GroupEntry,
-    Intent,
     MemberEntry,
     State,
     Turn,
@@ -292,7 +291,9 @@ def ended(name: str, seconds: float, **more: object) -> GoneGroup:
 
 
 def test_history_is_what_ended_the_latest_first(address: str) -> None:
-    ran = tuple(replace(each, machine=f"m{n % 2}") for n, each in enumerate(members("a/ran", 3)))
+    ran = tuple(
+        structs.replace(each, machine=f"m{n % 2}") for n, each in enumerate(members("a/ran", 3))
+    )
     turn = Turn(
         gone=(
             ended("ran", 10.0, size=3, started_seconds=START + 5.0, members=ran),
@@ -352,34 +353,36 @@ def test_a_group_that_nobody_knows(address: str) -> None:
 
 
 def test_everything_about_a_group_that_is_starting(address: str) -> None:
+    """It waits, is promised a start, and begins it."""
     name = "a/big"
     pods = members(name, 4)
-    bound = (replace(pods[0], machine="m0"), *pods[1:])
-    turns = (
-        Turn(
-            groups=(
-                entry("first", -5.0),
-                entry("big", size=4, members=pods, reason="r"),
-            ),
-            promises=(
-                Promise(name, START + 9.0, ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))),
-            ),
-            events=(EventEntry(name, "Ready", "it's all there; 'quoted'"),),
-        ),
-        Turn(
-            intents=tuple(
-                Intent(f"{name}-{n}-uid", f"{name}-{n}", name, f"m{n}") for n in range(3)
-            ),
-            events=(EventEntry(name, "Starting", "on 3 machines"),),
-        ),
-        Turn(
-            outcomes=(
-                BindOutcome(f"{name}-0-uid", name, "bound"),
-                BindOutcome(f"{name}-1-uid", name, "unknown", "timed out"),
-            ),
-            groups=(entry("big", size=4, members=bound, reason="r"),),
-        ),
+    sent = (
+        structs.replace(pods[0], machine="m0"),
+        structs.replace(pods[1], sent_to="m1", doubt="timed out"),
+        structs.replace(pods[2], sent_to="m2"),
+        pods[3],
     )
+    waiting = entry("big", size=4, members=pods, reason="r")
+    witness = ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))
+    turns = [
+        Turn(
+            groups=(entry("first", -5.0), waiting),
+            promises=(Promise(name, START + 9.0, witness),),
+            events=(EventEntry(name, "Ready", "it's all there; 'quoted'"),),
+        )
+    ]
+    group = ask(address, lambda inspection: inspection.group("a", "big"), *turns)
+    assert group is not None
+    assert {(each.state, each.machine, each.reason) for each in group.members} == {
+        ("waiting", None, "r")
+    }
+    assert (group.state, group.position, group.size, group.metadata.members) == ("waiting", 2, 4, 4)
+    turns = [
+        Turn(
+            groups=(replace(waiting, state="starting", members=sent),),
+            events=(EventEntry(name, "Starting", "on 3 machines"),),
+        )
+    ]
     group = ask(address, lambda inspection: inspection.group("a", "big"), *turns)
     assert group is not None
     assert [(each.name, each.state, each.machine, each.reason) for each in group.members] == [
@@ -388,7 +391,7 @@ def test_everything_about_a_group_that_is_starting(address: str) -> None:
         ("big-2", "binding", "m2", ""),
         ("big-3", "waiting", None, "r"),
     ]
-    assert (group.state, group.position, group.size, group.metadata.members) == ("waiting", 2, 4, 4)
+    assert (group.state, group.position) == ("starting", None)
     assert group.witness == (
         Witness(member="big-0", machine="m0"),
         Witness(member="big-1", machine="m1"),
@@ -403,7 +406,7 @@ def test_everything_about_a_group_that_is_starting(address: str) -> None:
 
 
 def test_a_group_that_has_ended_is_shown_until_its_name_is_used_again(address: str) -> None:
-    was = tuple(replace(each, machine="m0") for each in members("a/g", 2))
+    was = tuple(structs.replace(each, machine="m0") for each in members("a/g", 2))
     over = Turn(
         gone=(ended("g", 30.0, size=2, started_seconds=START + 10.0, members=was),),
         events=(EventEntry("a/g", "Finished"),),

@@ -123,10 +123,9 @@ def _member(row: Row, why_waiting: str) -> Member:
     """A pod that is bound is there, whatever is still open about it."""
     if row["machine"]:
         state, machine, reason = "bound", row["machine"], ""
-    elif row["intent"] == "open":
-        state, machine, reason = "binding", row["sent_to"], ""
-    elif row["intent"] == "unknown":
-        state, machine, reason = "unknown", row["sent_to"], row["reason"]
+    elif row["sent_to"]:
+        reason = row["doubt"] or ""
+        state, machine = "unknown" if reason else "binding", row["sent_to"]
     else:
         state, machine, reason = "waiting", None, why_waiting
     return Member(

@@ -11,7 +11,6 @@ WITH positions AS (
             PARTITION BY queue ORDER BY priority DESC, ready_seconds, namespace, name
         ) AS position
     FROM afflux.queue
-    WHERE state <> 'starting'
 ), shown AS (
     SELECT
         namespace, name, state, queue, size, priority, run_seconds, reason,
@@ -118,7 +117,7 @@ SELECT
     CASE WHEN groups.state IN ('waiting', 'unsatisfiable') THEN (
         SELECT 1 + count(*) FROM afflux.queue AS ahead
         WHERE
-            ahead.queue = groups.queue AND ahead.state <> 'starting'
+            ahead.queue = groups.queue
             AND (-ahead.priority, ahead.ready_seconds, ahead.namespace, ahead.name)
             < (-groups.priority, groups.ready_seconds, groups.namespace, groups.name)
     ) END AS position,
@@ -128,16 +127,15 @@ LEFT JOIN afflux.reservations USING (namespace, name)
 WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text;
 
 -- group_members --
--- Its pods: where each is, or is being sent to.
+-- Its pods: where each is, or is being sent to, and why nobody knows whether it arrived.
 SELECT
-    pods.name, pods.uid, pods.machine, intents.machine AS sent_to, intents.state AS intent,
-    left(intents.reason, 2000) AS reason
-FROM afflux.pods
-LEFT JOIN afflux.intents
-    ON intents.uid = pods.uid
-    AND intents.namespace = %(namespace)s::text AND intents.group_name = %(name)s::text
-WHERE pods.namespace = %(namespace)s::text AND pods.group_name = %(name)s::text
-ORDER BY pods.name, pods.uid
+    split_part(member.name, '/', 2) AS name, member.uid, member.machine, member.sent_to,
+    left(member.doubt, 2000) AS doubt
+FROM afflux.groups
+CROSS JOIN LATERAL json_to_recordset(groups.members)
+    AS member (uid text, name text, machine text, sent_to text, doubt text)
+WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text
+ORDER BY member.name, member.uid
 LIMIT %(most)s::integer;
 
 -- group_witness --
