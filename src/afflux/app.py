@@ -1,19 +1,24 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from afflux.admit.strategies import Strategy, find_strategy
 from afflux.cluster.state import State
 from afflux.config import (
     DEFAULT_STRATEGY,
     Configuration,
+    Ledger,
     PolicySettings,
     Settings,
     effective,
     parse_spec,
 )
+from afflux.cycle.inspection import Inspection, InspectionError
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
 from afflux.cycle.ports import Scheduler
@@ -26,8 +31,11 @@ from afflux.sim.replay import Contestant
 
 if TYPE_CHECKING:
     from afflux.kube.live.running import Options
+    from afflux.ledger.connecting import Address
 
 POD_BY_POD = "pod-by-pod"
+
+T = TypeVar("T")
 
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
@@ -48,6 +56,7 @@ def run_in_kubernetes(
     # Not needed by simulations, which should start quickly.
     import uvloop
 
+    from afflux.cycle.ports import DeposedError
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
     from afflux.kube.live.leasing import LostLeaseError
@@ -65,14 +74,53 @@ def run_in_kubernetes(
     connection = in_cluster() if path is None and context is None else None
     if connection is None:
         connection = read_kubeconfig(path, context)
-    door = run(connection, Cycle(state, optimising), _door_options(configuration))
+    cycle, options = Cycle(state, optimising), _door_options(configuration)
+
+    async def door(address: "Address | None") -> None:
+        if address is None:
+            await run(connection, cycle, options)
+            return
+        from afflux.ledger.inspecting import LedgerInspection
+        from afflux.ledger.postgres import PostgresLedger
+
+        # Whoever looks does so over connections of their own.
+        async with LedgerInspection(address) as inspection:
+            await run(connection, cycle, options, PostgresLedger(address), inspection)
+
     lost: BaseException | None = None
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(door)
-    except* LostLeaseError as group:
+        with (
+            opened(configuration.ledger) as address,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(door(address))
+    except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]
     return str(lost) if lost else None
+
+
+@contextmanager
+def opened(fields: Ledger) -> "Generator[Address | None]":
+    """The address of the ledger that is configured, if one is; a server of our own runs for as
+    long."""
+    if fields.url:
+
+        async def address() -> str:
+            return fields.url
+
+        yield address
+        return
+    if not fields.directory:
+        yield None
+        return
+    from afflux.ledger.embedded import Embedded
+
+    server = Embedded(fields.directory)
+    server.start()
+    try:
+        yield server.address
+    finally:
+        server.stop()
 
 
 def _door_options(configuration: Configuration) -> "Options":
@@ -104,6 +152,7 @@ def _door_options(configuration: Configuration) -> "Options":
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
         rules={rules.name: rules for rules in configuration.settings.queue_rules()},
         cleanup=configuration.cleanup.enabled,
+        when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective(configuration),
     )
 
@@ -144,3 +193,73 @@ def contestants(specs: Sequence[str], strategy: str | None = None) -> list[Conte
         if any(other.name == name for other in found[:-1]):
             raise InputError(f"--compare: {name!r:.80} is named twice; expected different names")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where groups are looked at: the service at this address, as the user of a kubeconfig, or the
+    ledger itself, by the address of its database or the directory of an embedded one."""
+
+    service: str = ""
+    database: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    certificate_authority: str | None = None
+    tls_server_name: str | None = None
+    timeout_seconds: float = 30.0
+
+
+def inspect(source: Source, ask: Callable[[Inspection, str], Awaitable[T]]) -> T:
+    """The answer to a question, which is told the usual namespace; an InspectionError if there is
+    none."""
+
+    async def asked() -> T:
+        try:
+            async with (
+                asyncio.timeout(source.timeout_seconds),
+                _opened(source) as (inspection, namespace),
+            ):
+                return await ask(inspection, namespace)
+        except TimeoutError:
+            raise InspectionError(
+                f"not answered within {source.timeout_seconds:g} s (--request-timeout)"
+            ) from None
+
+    return asyncio.run(asked())
+
+
+@asynccontextmanager
+async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
+    if source.service:
+        from afflux.kube.api.in_cluster import in_cluster
+        from afflux.kube.api.kubeconfig import read_kubeconfig
+        from afflux.kube.asking import ServiceInspection, service_connection
+
+        named = source.kubeconfig is not None or source.context is not None
+        user = (None if named else in_cluster()) or read_kubeconfig(
+            source.kubeconfig, source.context
+        )
+        connection = service_connection(
+            user, source.service, source.certificate_authority, source.tls_server_name
+        )
+        async with ServiceInspection(connection, source.timeout_seconds) as service:
+            yield service, user.namespace
+        return
+    from afflux.ledger.inspecting import LedgerInspection
+
+    with opened(_ledger(source.database)) as address:
+        if address is not None:
+            async with LedgerInspection(address) as ledger:
+                yield ledger, "default"
+
+
+def _ledger(database: str) -> Ledger:
+    """What stands behind --database, as the configuration would say it."""
+    if "://" in database or "=" in database:
+        return Ledger(url=database)
+    if not (Path(database).expanduser() / "begun").is_file():
+        raise InputError(
+            f"--database: {database!r:.200}, expected postgresql://user@host:port/name, or the"
+            " directory of an embedded ledger"
+        )
+    return Ledger(directory=database)

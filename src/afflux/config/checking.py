@@ -13,6 +13,7 @@ from afflux.config.fields import (
     ClientConnection,
     File,
     LeaderElection,
+    Ledger,
     PolicySettings,
     ProfileFields,
     QueueFields,
@@ -56,6 +57,7 @@ def check(file: File) -> None:
             file.volumes.bind_timeout_seconds,
             "a whole number of seconds, 0 or more",
         )
+    _check_ledger(file.ledger)
 
 
 def check_policies(policies: Sequence[PolicySettings], where: str) -> None:
@@ -210,6 +212,18 @@ def _check_binding(fields: Binding) -> None:
         )
     if fields.timeout <= 0:
         raise _error("binding.timeout", fields.timeout, "more than 0s")
+
+
+def _check_ledger(fields: Ledger) -> None:
+    if fields.url and fields.directory:
+        raise InputError(
+            "ledger.directory: given, expected either url, a database, or directory, one of our own"
+        )
+    if fields.url and not fields.url.startswith(("postgresql://", "postgres://")):
+        # The value may hold a password: it is not repeated.
+        raise InputError("ledger.url: expected postgresql://USER@HOST/DATABASE")
+    if fields.when_away not in {"wait", "continue"}:
+        raise _error("ledger.whenAway", fields.when_away, "wait or continue")
 
 
 def _check_number(number: int, where: str) -> None:

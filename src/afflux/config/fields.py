@@ -103,6 +103,15 @@ class Cleanup(Fields, frozen=True):
     enabled: bool = False
 
 
+class Ledger(Fields, frozen=True):
+    """Where groups and their order are kept: a database by its URL, or one of our own in a
+    directory; neither, nowhere. What happens while it is away."""
+
+    url: str = ""
+    directory: str = ""
+    when_away: str = "wait"
+
+
 class File(Fields, frozen=True):
     """A configuration file."""
 
@@ -118,3 +127,4 @@ class File(Fields, frozen=True):
     binding: Binding = Binding()
     volumes: Volumes = Volumes()
     cleanup: Cleanup = Cleanup()
+    ledger: Ledger = Ledger()

@@ -1,5 +1,6 @@
 """From a file, or from a name on the command line, to values that the parts are made of."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from afflux.config.fields import (
     ClientConnection,
     File,
     LeaderElection,
+    Ledger,
     PolicySettings,
     ProfileFields,
     QueueFields,
@@ -31,6 +33,9 @@ from afflux.kube.complaints import field_complaint, shown
 from afflux.kube.yaml_events import Value, documents
 from afflux.model.errors import InputError
 from afflux.queue.rules import QueueRules
+
+# In a URL: between user and host, or among the parameters.
+_PASSWORD = re.compile(r"(?P<before>://[^:/?@]*:|[?&]password=)(?:(?<=:)[^/?]*(?=@)|(?<==)[^&]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class Configuration:
     binding: Binding
     volumes: Volumes
     cleanup: Cleanup
+    ledger: Ledger
 
 
 def parse_spec(text: str) -> Settings:
@@ -122,9 +128,16 @@ def effective(configuration: Configuration) -> dict[str, object]:
         binding=configuration.binding,
         volumes=configuration.volumes,
         cleanup=configuration.cleanup,
+        ledger=_without_password(configuration.ledger),
     )
     # Through JSON, so that lists are lists, as those expect who write YAML.
     return msgspec.json.decode(msgspec.json.encode(file, enc_hook=str), type=dict[str, object])
+
+
+def _without_password(ledger: Ledger) -> Ledger:
+    """What is shown is seen by people who must not know it."""
+    url = _PASSWORD.sub(r"\g<before>***", ledger.url)
+    return msgspec.structs.replace(ledger, url=url)
 
 
 def _resolved(file: File, origin: str) -> Configuration:
@@ -147,6 +160,7 @@ def _resolved(file: File, origin: str) -> Configuration:
         binding=file.binding,
         volumes=file.volumes,
         cleanup=file.cleanup,
+        ledger=file.ledger,
     )
 
 

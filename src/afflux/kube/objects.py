@@ -260,6 +260,7 @@ class PodSpec(Fields, frozen=True, gc=False):
 
 class PodStatus(Fields, frozen=True, gc=False):
     phase: str | None = None
+    reason: str | None = None
     nominated_node_name: str | None = None
     start_time: str | None = None
     conditions: tuple[Condition, ...] | None = None

@@ -13,7 +13,7 @@ class Group:
     """`ready_seconds` is when the group had all its members; it never changes while it waits.
 
     `run_seconds` is how long its tasks are expected to run, None without end. `queue` is the name
-    of the queue in which it waits.
+    of the queue in which it waits. `begun`: others of it run already, and these are the rest.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Group:
     ready_seconds: float = 0.0
     run_seconds: float | None = None
     queue: str = DEFAULT_QUEUE
+    begun: bool = False
     # How many members of each shape; counted once, because every cycle asks.
     shapes: tuple[tuple[Shape, int], ...] = field(init=False, repr=False, compare=False)
 

@@ -1,4 +1,8 @@
-"""The queue: by priority, then by when a group first became ready, then by when it was added."""
+"""The queue: by priority, then by when a group first became ready, then by when it was added.
+
+Among those of one priority, the rest of a group of which some run already goes first: until it has
+started too, what runs of it works for nothing.
+"""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
@@ -6,7 +10,7 @@ from itertools import count
 
 from afflux.model.group import Group
 
-_Key = tuple[float, float, int]
+_Key = tuple[float, bool, float, int]
 
 
 class Queue:
@@ -40,7 +44,7 @@ class Queue:
         if any(task.blocked for task in group.tasks):
             self._blocked[group.name] = (number, group)
             return
-        key = (-group.priority, group.ready_seconds, number)
+        key = (-group.priority, not group.begun, group.ready_seconds, number)
         self._waiting[group.name] = (key, group)
         insort(self._keys, key)
         self._groups.insert(bisect_left(self._keys, key), group)
@@ -80,5 +84,5 @@ class Queue:
     def _number(self, name: str) -> int:
         """When a group was first added, as a number; the next one for a group not waiting yet."""
         if name in self._waiting:
-            return self._waiting[name][0][2]
+            return self._waiting[name][0][-1]
         return self._blocked[name][0] if name in self._blocked else next(self._sequence)

@@ -16,7 +16,7 @@ from afflux.web.families import counters, exponential, gauges, histograms
 
 Result = Literal["scheduled", "unschedulable", "error"]
 Queue = Literal["active", "backoff", "unschedulable", "gated", "incomplete"]
-Phase = Literal["observe", "decide", "explain"]
+Phase = Literal["observe", "decide", "commit", "explain"]
 BindResult = Literal["bound", "refused", "overtaken"]
 WriteResult = Literal["written", "unchanged", "gone", "failed"]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Literal, Protocol
 
+from afflux.cycle.entries import Verdict
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
@@ -39,6 +40,7 @@ LONGEST_REFUSAL_SECONDS = 60.0
 
 
 _AT_ONCE = nullcontext()
+_OVERTAKEN = "overtaken by events"
 
 
 class Preparing(Protocol):
@@ -62,6 +64,14 @@ class Listener(Protocol):
 
     def not_bound(self, placement: Placement, seconds: float) -> None:
         """The binding was refused."""
+        ...
+
+
+class Outcomes(Protocol):
+    """Who keeps a ledger of binds."""
+
+    def settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
+        """What became of one; unknown is not the last word."""
         ...
 
 
@@ -99,6 +109,7 @@ class Binding:
         parallelism: int,
         timeout_seconds: float,
         preparing: Preparing,
+        outcomes: Outcomes | None = None,
     ) -> None:
         self._api = api
         self._mirror = mirror
@@ -107,6 +118,9 @@ class Binding:
         self._remaining_seconds = remaining_seconds
         self._timeout_seconds = timeout_seconds
         self._preparing = preparing
+        self._outcomes = outcomes
+        # Sent, and perhaps bound, although nobody has said so.
+        self._uncertain: set[str] = set()
         self._parallelism = parallelism
         self._waiting: deque[Placement] = deque()
         self._hands: asyncio.TaskGroup | None = None
@@ -128,6 +142,8 @@ class Binding:
 
     async def _finish(self) -> None:
         """Send nothing more, and hear what became of what was sent: whoever is next has to know."""
+        for placement in self._waiting:
+            self._settled(placement, "failed", "not sent before the end")
         self._waiting.clear()
         deadline = monotonic() + LONGEST_GOODBYE_SECONDS
         while self._under_way and monotonic() < deadline:
@@ -188,6 +204,7 @@ class Binding:
         if why:
             self._refused(placement, why, seconds)
         else:
+            self._settled(placement, "failed", _OVERTAKEN)
             self._mirror.unplaced(placement)
 
     async def _bind(self, placement: Placement, hand: _Hand) -> None:
@@ -198,6 +215,7 @@ class Binding:
         seconds = monotonic() - began
         if why is None:
             self._metrics.bind_answered("bound", seconds)
+            self._settled(placement, "bound")
             self._listener.bound(placement, seconds)
         elif why:
             self._metrics.bind_answered("refused", seconds)
@@ -206,7 +224,10 @@ class Binding:
             # The pod was deleted or bound by somebody else, its node has gone or was cordoned:
             # normal life.
             self._metrics.bind_answered("overtaken", seconds)
+            if placement.task.id not in self._uncertain:
+                self._settled(placement, "failed", _OVERTAKEN)
             self._mirror.unplaced(placement)
+        self._uncertain.discard(placement.task.id)
 
     async def _outcome(self, placement: Placement, hand: _Hand) -> str | None:
         """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
@@ -229,12 +250,16 @@ class Binding:
             if reply.verdict in {"lost", "failed"}:
                 # An answer that was lost, or an error of the server's own, may hide a success. It
                 # may also be about this pod alone, and come again.
+                if not uncertain:
+                    self._uncertain.add(placement.task.id)
+                    self._settled(placement, "unknown", why or "no answer")
                 uncertain = True
                 self._let_go(hand)
             failures += reply.verdict == "failed"
             await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         node = await self._read_back(placement)
+        self._uncertain.discard(placement.task.id)
         if node is None:
             return why
         return None if node == placement.machine else ""
@@ -296,7 +321,12 @@ class Binding:
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
+    def _settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
+        if self._outcomes is not None:
+            self._outcomes.settled(placement, verdict, why)
+
     def _refused(self, placement: Placement, why: str, seconds: float) -> None:
+        self._settled(placement, "failed", why)
         self._listener.not_bound(placement, seconds)
         times = self._mirror.refusals(placement.task.name)
         pause = min(LONGEST_REFUSAL_SECONDS, FIRST_REFUSAL_SECONDS * 2 ** min(times, 20))

@@ -217,7 +217,8 @@ class Gathering:
         # A pod and a group may have the same name; the queue knows both by it.
         clash = not _named_after_pod(group) and group.name in self._pods_ready
         name = f"{group.name} (group)" if clash else group.name
-        return replace(group, name=name, ready_seconds=self._first_ready[key])
+        begun = not _named_after_pod(group) and self._has_begun(key)
+        return replace(group, name=name, ready_seconds=self._first_ready[key], begun=begun)
 
     def _remember(self, key: str, before: dict[str, Group], now: dict[str, Group]) -> None:
         for name, group in before.items():

@@ -8,15 +8,16 @@ a cycle and told of its placements after it, never during one.
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic, time
 from typing import Any, ParamSpec, TypeVar
 
 from afflux.cycle.events import GroupReady
-from afflux.cycle.loop import Cycle
+from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube.live.binding import Binding
+from afflux.kube.live.keeping import Keeping
 from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.reporting import Reporting
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduling:
-    """One cluster's cycles."""
+    """One cluster's cycles; with `keeping`, a ledger hears of them before anybody else does."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Scheduling:
         *,
         metrics: Metrics,
         watchdog: Watchdog,
+        keeping: Keeping | None = None,
     ) -> None:
         self._mirror = mirror
         self._cycle = cycle
@@ -62,12 +64,18 @@ class Scheduling:
         self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
         self._watchdog = watchdog
+        self._keeping = keeping
         self._rest_seconds = 0.0
 
-    async def run(self, needed: Sequence[Shelf[Any]]) -> None:
-        """Work until cancelled; the first cycle waits until these shelves are filled."""
+    async def run(
+        self, needed: Sequence[Shelf[Any]], begin: Callable[[Cycle], Awaitable[None]] | None = None
+    ) -> None:
+        """Work until cancelled. The first cycle waits until these shelves are filled, and until
+        whatever else has to be done before has been done."""
         for shelf in needed:
             await shelf.filled.wait()
+        if begin is not None:
+            await begin(self._cycle)
         # What was there at the start stays: nothing of it is garbage, and looking costs time.
         gc.collect()
         gc.freeze()
@@ -91,13 +99,17 @@ class Scheduling:
         now_seconds = time()
         events = self._mirror.drain(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
-        self._reporting.held_back(self._mirror.gathering.take_held_back())
+        held = self._mirror.gathering.take_held_back()
+        if self._keeping is not None:
+            self._keeping.observe(events, held)
+        self._reporting.held_back(held)
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
         self._watchdog.begin()
         try:
             outcome = await self._in_thread("decide", self._cycle.run, events, now_seconds)
             self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
+            await self._keep(outcome)
             groups = outcome.round.placed if outcome.round is not None else ()
             placements, given_back = await self._preparing.choose(outcome.placements, groups)
             for placement, why in given_back:
@@ -108,6 +120,8 @@ class Scheduling:
                 reasons: Mapping[str, str] = {}
                 if len(self._cycle.queue):
                     reasons = await self._in_thread("explain", self._cycle.explain)
+                if self._keeping is not None:
+                    self._keeping.explained(reasons, outcome)
                 self._account(outcome.round, monotonic() - began, reasons)
         except Exception:
             # The cluster is as it was; only the plan is lost. It is made anew.
@@ -117,6 +131,16 @@ class Scheduling:
             self._mirror.changes.put(("cycle", ""))
         finally:
             self._watchdog.end()
+
+    async def _keep(self, outcome: Outcome) -> None:
+        """Nothing is bound that is not in the ledger. To wait for it is not to be stuck."""
+        if self._keeping is None:
+            return
+        began = monotonic()
+        self._watchdog.end()
+        await self._keeping.decided(outcome)
+        self._watchdog.begin()
+        self._metrics.phase("commit", monotonic() - began)
 
     def _account(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
         """Figures, and reasons for those who still wait."""

@@ -1,7 +1,7 @@
 """Shelves: the newest object of every name, as a watch tells them, one shelf for each kind."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from afflux.kube import objects
@@ -28,6 +28,8 @@ class Shelf(Generic[T]):
         self.filled = asyncio.Event()
         self.seen = 0
         self.lists = 0
+        # Told the last that is known of every object that is gone.
+        self.heard_last: Callable[[T], None] | None = None
         self._changes = changes
         self._items: dict[str, T] = {}
 
@@ -48,8 +50,10 @@ class Shelf(Generic[T]):
             known = before.pop(name, None)
             if known is None or known.metadata != item.metadata:
                 self._changes.put((self.kind, name))
-        for name in before:
+        for name, gone in before.items():
             self._changes.put_gone((self.kind, name))
+            if self.heard_last is not None:
+                self.heard_last(gone)
         self.lists += 1
         self.filled.set()
 
@@ -74,6 +78,8 @@ class Shelf(Generic[T]):
         self._items.pop(name, None)
         self.seen += 1
         self._changes.put_gone((self.kind, name))
+        if self.heard_last is not None:
+            self.heard_last(item)
 
 
 def _is_older(item: objects.Object, known: objects.Object) -> bool:

@@ -1,0 +1,400 @@
+"""Records: what is known of every group from its first pod to its last, for a ledger.
+
+The mirror and the groups know what matters for the next cycle. Here is what outlives it: who
+belongs together, since when, where each pod went, how it ended. Only what has changed since the
+last time is handed on.
+
+Pure: no clock, no network. The API server is right: whatever a record says of a pod is what the
+pod itself said last.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from afflux.cycle.entries import Ending, GoneGroup, GroupEntry, MemberEntry, State
+from afflux.cycle.events import Event, GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
+from afflux.kube import objects
+from afflux.kube.decoding import created_seconds, is_finished
+from afflux.kube.grouping import SIZED_LABELS, PodGroups, claimed_group
+from afflux.kube.live.shelves import Shelf
+from afflux.model.errors import InputError
+from afflux.model.group import DEFAULT_QUEUE, Group
+from afflux.model.placement import Placement
+from afflux.model.task import Task
+
+QUEUE_LABEL = "afflux.dev/queue"
+
+
+@dataclass(slots=True)
+class _Record:
+    """One group. State and members of `entry` are as they were last looked at."""
+
+    entry: GroupEntry
+    members: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
+    # Whether the cycle knows it, and why it can never start, if so.
+    is_ready: bool = False
+    never: str = ""
+    until: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    written: GroupEntry | None = None
+
+
+class Records:
+    """The groups of one cluster's pods that are ours."""
+
+    def __init__(
+        self,
+        pods: Shelf[objects.Pod],
+        pod_groups: Callable[[], PodGroups],
+        is_ours: Callable[[objects.Pod], bool],
+    ) -> None:
+        self._pods = pods
+        self._pod_groups = pod_groups
+        self._is_ours = is_ours
+        self._records: dict[str, _Record] = {}
+        self._group_of: dict[str, str] = {}
+        self._endings: dict[str, Ending] = {}
+        # The groups that could not start even on the empty cluster, when last asked.
+        self._never: set[str] = set()
+        self._touched: dict[str, None] = {}
+        self._gone: list[GoneGroup] = []
+
+    def restore(self, entries: Iterable[GroupEntry]) -> None:
+        """What a ledger has kept; whether it is still so is found out with everything else."""
+        for entry in entries:
+            members = {member.uid: member for member in entry.members}
+            self._records[entry.name] = _Record(entry, members, written=entry)
+            self._touched[entry.name] = None
+            self._group_of.update(dict.fromkeys(members, entry.name))
+
+    def is_there(self, member: MemberEntry) -> bool:
+        """Whether this very pod exists and has not ended."""
+        pod = self._pods.get(member.name)
+        return pod is not None and pod.metadata.uid == member.uid and not is_finished(pod)
+
+    # --- What happens
+
+    def observe(
+        self, events: Iterable[Event], held: Iterable[tuple[Task, str]], now_seconds: float
+    ) -> None:
+        """What the cycle hears, and which pods it may not consider, with the reasons."""
+        for event in events:
+            match event:
+                case GroupReady(group):
+                    self._ready(group, now_seconds)
+                case GroupWithdrawn(name) if name in self._records:
+                    self._records[name].is_ready = False
+                    self._touched[name] = None
+                case TaskRuns(task, machine, until):
+                    self._runs(task, machine, until, now_seconds)
+                case TaskEnded(uid) if uid in self._group_of:
+                    self._touched[self._group_of[uid]] = None
+                case _:
+                    pass
+        for task, why in held:
+            self._held(task, why, now_seconds)
+
+    def ended(self, pod: objects.Pod) -> None:
+        """This is the last that was heard of a pod."""
+        uid = pod.metadata.uid or ""
+        if uid not in self._group_of:
+            return
+        self._touched[self._group_of[uid]] = None
+        if pod.status is not None and pod.status.reason == "DeadlineExceeded":
+            self._endings[uid] = "deadline"
+        elif is_finished(pod) or not pod.metadata.deletion_timestamp:
+            self._endings.setdefault(uid, "finished")
+        else:
+            self._endings.setdefault(uid, "deleted")
+
+    def over_deadline(self, name: str) -> None:
+        """A group is being cleaned up because its time is over: that is how it will have ended."""
+        if name in self._records:
+            for uid in self._records[name].members:
+                self._endings[uid] = "deadline"
+
+    def intend(self, placements: Iterable[Placement]) -> None:
+        """These are about to be bound."""
+        for placement in placements:
+            self._change(placement.task.id, sent_to=placement.machine)
+
+    def bound(self, uid: str, machine: str) -> None:
+        """A pod has its machine."""
+        self._change(uid, machine=machine)
+
+    def in_doubt(self, uid: str, why: str) -> None:
+        """Nobody knows whether a pod was bound; it keeps its place until it has been read back."""
+        name = self._group_of.get(uid)
+        if name is not None:
+            sent_to = self._records[name].members[uid].sent_to
+            self._change(uid, sent_to=sent_to, doubt=why)
+
+    def not_bound(self, uid: str, why: str = "") -> str | None:
+        """A bind has come to nothing: the pod waits again, where it waited before. Its group."""
+        name = self._group_of.get(uid)
+        if name is not None:
+            self._change(uid)
+            self._say(self._records[name], why)
+        return name
+
+    def _change(self, uid: str, machine: str = "", sent_to: str = "", doubt: str = "") -> None:
+        name = self._group_of.get(uid)
+        if name is None:
+            return
+        record = self._records[name]
+        pod = record.members[uid].name
+        record.members[uid] = MemberEntry(uid, pod, machine, sent_to, doubt)
+        self._touched[name] = None
+
+    def explain(self, reasons: Mapping[str, str], never: Mapping[str, str]) -> None:
+        """Why those wait, by task, who do, and which groups can never start."""
+        for name in self._never | never.keys():
+            record, why = self._records.get(name), never.get(name, "")
+            if record is not None and record.never != why:
+                record.never = why
+                self._touched[name] = None
+                self._say(record, why)
+        self._never = set(never)
+        for uid, why in reasons.items():
+            name = self._group_of.get(uid)
+            if name is None:
+                continue
+            record = self._records[name]
+            if not record.never and record.entry.reason != why and next(iter(record.members)) == uid:
+                self._touched[name] = None
+                self._say(record, why)
+
+    # --- What has changed
+
+    def take(
+        self, now_seconds: float, refused: Collection[str] = ()
+    ) -> tuple[list[GroupEntry], list[GoneGroup]]:
+        """Groups as they stand that have changed since the last time, and those that have left.
+
+        `refused` are the pods that will not be considered unless somebody changes them.
+        """
+        changed: list[GroupEntry] = []
+        while self._touched:
+            name = next(iter(self._touched))
+            del self._touched[name]
+            record = self._records.get(name)
+            if record is not None:
+                changed += self._looked_at(name, record, now_seconds, refused)
+        gone, self._gone = self._gone, []
+        return changed, gone
+
+    def _looked_at(
+        self, name: str, record: _Record, now_seconds: float, refused: Collection[str]
+    ) -> list[GroupEntry]:
+        there = [member for member in record.members.values() if self.is_there(member)]
+        if not there:
+            self._leave(name, record, now_seconds)
+            return []
+        self._drop_deserters(record, {member.uid for member in there})
+        state = self._state(record, there, refused)
+        started = record.entry.started_seconds
+        if state == "running" and started is None:
+            started = now_seconds
+        record.entry = entry = replace(
+            record.entry,
+            state=state,
+            reason="" if state == "running" else record.entry.reason,
+            started_seconds=started,
+            until_seconds=_until(record, started),
+            members=tuple(record.members.values()),
+        )
+        if entry == record.written:
+            return []
+        record.written = entry
+        return [entry]
+
+    def _state(
+        self, record: _Record, there: Collection[MemberEntry], refused: Collection[str]
+    ) -> State:
+        pending = [member for member in there if not member.machine]
+        if not pending:
+            return "running"
+        if any(member.sent_to for member in pending):
+            return "starting"
+        has_place = record.entry.ready_seconds is not None
+        if record.is_ready or (has_place and len(there) >= record.entry.size):
+            return "unsatisfiable" if record.never else "waiting"
+        return "refused" if all(member.uid in refused for member in pending) else "provisional"
+
+    def _drop_deserters(self, record: _Record, there: Collection[str]) -> None:
+        """Who leaves before it was started was never a member; who ran stays in the record."""
+        for uid, member in list(record.members.items()):
+            if uid not in there and not member.machine:
+                self._forget_member(record, uid)
+
+    def _leave(self, name: str, record: _Record, now_seconds: float) -> None:
+        del self._records[name]
+        members = tuple(record.members.values())
+        entry = replace(record.entry, state="finished", members=members)
+        self._gone.append(GoneGroup(entry, self._how(members), now_seconds))
+        for uid in list(record.members):
+            self._forget_member(record, uid)
+
+    def _how(self, members: Iterable[MemberEntry]) -> Ending:
+        endings = {self._endings.get(each.uid, "finished") for each in members if each.machine}
+        if not endings or "deleted" in endings:
+            return "deadline" if "deadline" in endings else "deleted"
+        return "deadline" if "deadline" in endings else "finished"
+
+    def _forget_member(self, record: _Record, uid: str) -> None:
+        record.members.pop(uid, None)
+        record.until.pop(uid, None)
+        if self._group_of.get(uid) == record.entry.name:
+            del self._group_of[uid]
+            self._endings.pop(uid, None)
+
+    # --- Members
+
+    def _ready(self, group: Group, now_seconds: float) -> None:
+        record = self._record_for(group.name, (task.id for task in group.tasks), now_seconds)
+        for task in group.tasks:
+            self._join(record, task)
+        pod = self._pods.get(group.tasks[0].name)
+        claims = pod is not None and claimed_group(pod) is not None
+        is_alone = group.name == group.tasks[0].name and len(group.tasks) == 1
+        record.is_ready = True
+        record.entry = replace(
+            record.entry,
+            queue=group.queue,
+            size=self._size(pod, record) if pod and claims and not is_alone else len(group.tasks),
+            priority=group.priority,
+            ready_seconds=group.ready_seconds,
+            run_seconds=group.run_seconds,
+            reason=record.entry.reason if record.entry.state == "waiting" else "",
+            created_seconds=self._created(record),
+        )
+
+    def _held(self, task: Task, why: str, now_seconds: float) -> None:
+        pod = self._pods.get(task.name)
+        if pod is None or pod.metadata.uid != task.id:
+            return
+        name = claimed_group(pod) or task.name
+        known = self._records.get(name)
+        if known is not None and task.id not in known.members:
+            running = sum(bool(member.machine) for member in known.members.values())
+            if running >= known.entry.size and name != task.name:
+                # The group is complete; a late pod starts on its own.
+                name = task.name
+        record = self._record_for(name, (task.id,), now_seconds)
+        self._join(record, task)
+        labels = pod.metadata.labels or {}
+        record.entry = replace(
+            record.entry,
+            queue=labels.get(QUEUE_LABEL, DEFAULT_QUEUE),
+            size=self._size(pod, record),
+            priority=max(record.entry.priority, pod.spec.priority or 0),
+            reason=why,
+            created_seconds=self._created(record),
+        )
+
+    def _runs(self, task: Task, machine: str, until: float | None, now_seconds: float) -> None:
+        pod = self._pods.get(task.name)
+        if pod is None or pod.metadata.uid != task.id:
+            return
+        name = self._group_of.get(task.id)
+        if name is None:
+            if not self._is_ours(pod):
+                return
+            name = claimed_group(pod) or task.name
+        record = self._record_for(name, (task.id,), now_seconds)
+        if task.id not in record.members:
+            self._join(record, task)
+            size = self._size(pod, record)
+            created = self._created(record)
+            priority = max(record.entry.priority, pod.spec.priority or 0)
+            record.entry = replace(
+                record.entry, size=size, created_seconds=created, priority=priority
+            )
+        known = record.members[task.id]
+        if record.entry.started_seconds is None and not known.sent_to and not known.machine:
+            # Bound by somebody else, or before our time: the pod knows better when that was.
+            record.entry = replace(record.entry, started_seconds=_started(pod) or now_seconds)
+        if known.machine != machine or known.sent_to:
+            self._change(task.id, machine=machine)
+        if until != record.until.get(task.id):
+            record.until[task.id] = until
+            self._touched[name] = None
+
+    def _record_for(self, name: str, uids: Iterable[str], now_seconds: float) -> _Record:
+        """The group of this name; if all of it has ended and these are others, it is a new one."""
+        self._touched[name] = None
+        record = self._records.get(name)
+        if record is not None and not any(uid in record.members for uid in uids):
+            if not any(self.is_there(member) for member in record.members.values()):
+                self._leave(name, record, now_seconds)
+                record = None
+        if record is None:
+            record = self._records[name] = _Record(GroupEntry(name))
+        return record
+
+    def _join(self, record: _Record, task: Task) -> None:
+        name = record.entry.name
+        before = self._group_of.get(task.id)
+        if before not in (None, name):
+            self._forget_member(self._records[before], task.id)
+            self._touched[before] = None
+        self._group_of[task.id] = name
+        if task.id not in record.members:
+            record.members[task.id] = MemberEntry(task.id, task.name)
+
+    def _created(self, record: _Record) -> float:
+        if record.entry.created_seconds:
+            return record.entry.created_seconds
+        found = [
+            _created_or_zero(pod)
+            for member in record.members.values()
+            if (pod := self._pods.get(member.name)) is not None
+        ]
+        return min(found, default=0.0)
+
+    def _size(self, pod: objects.Pod, record: _Record) -> int:
+        """How many members the group has to have, as far as anybody says so."""
+        labels = pod.metadata.labels or {}
+        for name_label, size_label in SIZED_LABELS:
+            written = labels.get(size_label, "")
+            if name_label in labels and written.isascii() and written.isdigit():
+                return min(int(written), 10**9)
+        groups, name = self._pod_groups(), claimed_group(pod) or ""
+        size: int | None = None
+        if name in groups.coscheduling:
+            size = groups.coscheduling[name].spec.min_member
+        elif name in groups.native:
+            gang = groups.native[name].spec.scheduling_policy.gang
+            size = gang.min_count if gang is not None else None
+        return size if size is not None and size > 0 else len(record.members)
+
+    def _say(self, record: _Record, why: str) -> None:
+        if record.entry.reason != why:
+            record.entry = replace(record.entry, reason=why)
+
+
+def _until(record: _Record, started_seconds: float | None) -> float | None:
+    """When the last of those who run has to be over, None if one may go on for ever."""
+    running = [member.uid for member in record.members.values() if member.machine]
+    ends = [record.until.get(uid) for uid in running]
+    bounded = [end for end in ends if end is not None]
+    if running and len(bounded) == len(running):
+        return max(bounded)
+    if started_seconds is None or record.entry.run_seconds is None:
+        return None
+    return started_seconds + record.entry.run_seconds
+
+
+def _started(pod: objects.Pod) -> float | None:
+    written = pod.status.start_time if pod.status is not None else None
+    try:
+        return datetime.fromisoformat(written).timestamp() if written else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _created_or_zero(pod: objects.Pod) -> float:
+    try:
+        return created_seconds(pod)
+    except InputError:
+        return 0.0

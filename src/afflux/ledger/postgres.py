@@ -1,0 +1,140 @@
+"""The ledger in PostgreSQL: one transaction for each turn, under the fence.
+
+All statements of a turn go out together, without waiting for the answers in between, and the first
+one passes the fence: if it fails, none of the others counts.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from afflux.cycle.entries import Recovered, Turn
+from afflux.cycle.ports import LedgerAwayError, LedgerError
+from afflux.ledger import rows
+from afflux.ledger.connecting import Address, Connecting, Connection
+from afflux.ledger.statements import statement
+
+# A turn takes milliseconds. One that takes longer than this has lost its server.
+LONGEST_TURN_SECONDS = 30.0
+# Reading everything back, and perhaps bringing the schema up to date before.
+LONGEST_TAKE_OVER_SECONDS = 300.0
+DAYS_OF_EVENTS = 30
+# So many turns after one another old events are looked for again.
+TURNS_BETWEEN_CLEANINGS = 10_000
+
+Step = tuple[str, Mapping[str, Any]]
+
+_PUT: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("put_provisional", ("provisional", "refused")),
+    ("put_queue", ("waiting", "unsatisfiable")),
+    ("put_running", ("starting", "running")),
+)
+
+
+class PostgresLedger:
+    """A ledger, as the cycle knows it, in the database at `address`.
+
+    `address` is asked whenever a connection has to be made: an embedded server may first have to
+    be started.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._connecting = Connecting(address)
+        self._holder = uuid4().hex
+        self._epoch: int | None = None
+        self._turns = 0
+        # Offered, without an answer: it may have been written.
+        self._unanswered: Turn | None = None
+
+    async def take_over(self, epoch: int | None) -> Recovered:
+        """Become the only one who may write, and read what is there."""
+        found: list[Recovered] = []
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                fence = {"epoch": epoch, "holder": self._holder}
+                ((taken,),) = await _rows(connection, "move_fence", fence)
+                found.append(await _recovered(connection, taken))
+                await connection.execute(
+                    statement("forget_old_events"), {"days": DAYS_OF_EVENTS}
+                )
+                await connection.execute(
+                    statement("notify"), {"message": f"epoch {taken} leads"}
+                )
+
+        await self._connecting.attempt(work, LONGEST_TAKE_OVER_SECONDS)
+        self._epoch, self._turns, self._unanswered = found[-1].epoch, 0, None
+        return found[-1]
+
+    async def commit(self, turn: Turn) -> None:
+        """Write all of a turn or nothing; an empty one shows that nobody else has taken over."""
+        if self._epoch is None:
+            raise LedgerError("a turn came before anybody took over")
+        if self._unanswered not in (None, turn):
+            raise ValueError("another turn was offered before the one without an answer")
+        number = self._turns + 1
+        fence = {"epoch": self._epoch, "holder": self._holder, "turn": number}
+        steps = [("pass_fence", fence), *steps_of(turn, self._epoch)]
+        if number % TURNS_BETWEEN_CLEANINGS == 0:
+            steps.append(("forget_old_events", {"days": DAYS_OF_EVENTS}))
+        if not turn.is_empty():
+            steps.append(("notify", {"message": f"turn {number} of epoch {self._epoch}"}))
+
+        async def work(connection: Connection) -> None:
+            async with connection.pipeline(), connection.transaction():
+                for name, parameters in steps:
+                    await connection.execute(statement(name), parameters)
+
+        self._unanswered = turn
+        try:
+            await self._connecting.attempt(work, LONGEST_TURN_SECONDS)
+        except LedgerAwayError:
+            raise
+        except LedgerError:
+            # Refused: it has certainly not been written.
+            self._unanswered = None
+            raise
+        self._unanswered = None
+        self._turns = number
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        await self._connecting.close()
+
+
+def steps_of(turn: Turn, epoch: int) -> list[Step]:
+    """The statements that write a turn, in order, without those that would change nothing."""
+    steps: list[Step] = []
+
+    def step(name: str, found: list[rows.Row], **more: int) -> None:
+        if found:
+            steps.append((name, {"rows": rows.encoded(found), **more}))
+
+    step("record_finished", rows.gone(turn.gone))
+    step("forget", rows.named(dict.fromkeys(each.entry.name for each in turn.gone)))
+    # Each group once: an upsert cannot meet the same row twice.
+    entries = {entry.name: entry for entry in turn.groups}.values()
+    for name, states in _PUT:
+        here = rows.groups(entry for entry in entries if entry.state in states)
+        step(name, here, epoch=epoch)
+    if turn.promises is not None:
+        held = rows.named(each.group for each in turn.promises)
+        steps.append(("drop_promises", {"rows": rows.encoded(held)}))
+        step("put_promises", rows.promises(turn.promises))
+    step("record_events", rows.events(turn.events), epoch=epoch)
+    return steps
+
+
+async def _recovered(connection: Connection, epoch: int) -> Recovered:
+    return rows.recovered(
+        epoch,
+        await _rows(connection, "recover_groups"),
+        await _rows(connection, "recover_promises"),
+    )
+
+
+async def _rows(
+    connection: Connection, name: str, parameters: Mapping[str, Any] | None = None
+) -> list[Any]:
+    cursor = await connection.execute(statement(name), parameters)
+    return await cursor.fetchall()

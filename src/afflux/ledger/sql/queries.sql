@@ -1,0 +1,201 @@
+-- Every statement of the ledger, by name. A name, one line of what it does, the statement.
+-- Many rows go in as one JSON text: that costs a tenth of an array for each column.
+
+-- move_fence --
+-- Makes this process the only one that may write.
+SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
+
+-- pass_fence --
+-- Lets a turn pass, or fails; whoever wants to take over waits until it is written.
+SELECT afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(turn)s::bigint);
+
+-- record_finished --
+-- Groups that have left go into history, with their pods.
+INSERT INTO afflux.finished_groups (
+    namespace, name, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, ended_seconds, how, reason, pods, machines
+)
+SELECT
+    namespace, name, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, ended_seconds, how, reason, pods, machines
+FROM json_to_recordset(%(rows)s::json) AS gone (
+    namespace text, name text, queue text, size integer, priority bigint, created_seconds float8,
+    ready_seconds float8, run_seconds float8, started_seconds float8, until_seconds float8,
+    ended_seconds float8, how text, reason text, pods text[], machines text[]
+);
+
+-- forget --
+-- Nothing else is left of groups that have left; their names are free.
+WITH gone AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS g (namespace text, name text)
+), promises AS (
+    DELETE FROM afflux.reservations
+    USING gone
+    WHERE reservations.namespace = gone.namespace AND reservations.name = gone.name
+)
+DELETE FROM afflux.groups
+USING gone
+WHERE groups.namespace = gone.namespace AND groups.name = gone.name;
+
+-- put_provisional --
+-- Groups without all their members, as they stand now, and in no other table.
+WITH given AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
+        namespace text, name text, state text, queue text, size integer, priority bigint,
+        created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
+        until_seconds float8, reason text, members json
+    )
+), moved AS (
+    DELETE FROM afflux.groups
+    USING given
+    WHERE
+        groups.namespace = given.namespace AND groups.name = given.name
+        AND groups.tableoid <> 'afflux.provisional_groups'::regclass
+)
+INSERT INTO afflux.provisional_groups (
+    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, reason, members, epoch
+)
+SELECT given.*, %(epoch)s::bigint FROM given
+ON CONFLICT (namespace, name) DO UPDATE SET
+    state = excluded.state, queue = excluded.queue, size = excluded.size,
+    priority = excluded.priority, created_seconds = excluded.created_seconds,
+    ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
+    started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
+    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
+
+-- put_queue --
+-- Groups that wait, as they stand now, and in no other table.
+WITH given AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
+        namespace text, name text, state text, queue text, size integer, priority bigint,
+        created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
+        until_seconds float8, reason text, members json
+    )
+), moved AS (
+    DELETE FROM afflux.groups
+    USING given
+    WHERE
+        groups.namespace = given.namespace AND groups.name = given.name
+        AND groups.tableoid <> 'afflux.queue'::regclass
+)
+INSERT INTO afflux.queue (
+    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, reason, members, epoch
+)
+SELECT given.*, %(epoch)s::bigint FROM given
+ON CONFLICT (namespace, name) DO UPDATE SET
+    state = excluded.state, queue = excluded.queue, size = excluded.size,
+    priority = excluded.priority, created_seconds = excluded.created_seconds,
+    ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
+    started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
+    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
+
+-- put_running --
+-- Groups that run or are being bound, as they stand now, and in no other table.
+WITH given AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
+        namespace text, name text, state text, queue text, size integer, priority bigint,
+        created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
+        until_seconds float8, reason text, members json
+    )
+), moved AS (
+    DELETE FROM afflux.groups
+    USING given
+    WHERE
+        groups.namespace = given.namespace AND groups.name = given.name
+        AND groups.tableoid <> 'afflux.running_groups'::regclass
+)
+INSERT INTO afflux.running_groups (
+    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, reason, members, epoch
+)
+SELECT given.*, %(epoch)s::bigint FROM given
+ON CONFLICT (namespace, name) DO UPDATE SET
+    state = excluded.state, queue = excluded.queue, size = excluded.size,
+    priority = excluded.priority, created_seconds = excluded.created_seconds,
+    ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
+    started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
+    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
+
+-- drop_promises --
+-- Promises that hold no longer.
+DELETE FROM afflux.reservations
+WHERE NOT EXISTS (
+    SELECT FROM json_to_recordset(%(rows)s::json) AS held (namespace text, name text)
+    WHERE held.namespace = reservations.namespace AND held.name = reservations.name
+);
+
+-- put_promises --
+-- Promises that hold, with their witnesses; one that is as it was keeps its date.
+INSERT INTO afflux.reservations (namespace, name, start_seconds, uids, machines)
+SELECT namespace, name, start_seconds, uids, machines
+FROM json_to_recordset(%(rows)s::json)
+    AS held (namespace text, name text, start_seconds float8, uids text[], machines text[])
+ON CONFLICT (namespace, name) DO UPDATE SET
+    start_seconds = excluded.start_seconds, uids = excluded.uids, machines = excluded.machines,
+    promised_at = excluded.promised_at
+WHERE
+    reservations.start_seconds IS DISTINCT FROM excluded.start_seconds
+    OR reservations.uids <> excluded.uids OR reservations.machines <> excluded.machines;
+
+-- record_events --
+-- What happened, in words.
+INSERT INTO afflux.events (epoch, namespace, name, kind, message)
+SELECT %(epoch)s::bigint, namespace, name, kind, message
+FROM json_to_recordset(%(rows)s::json)
+    AS event (namespace text, name text, kind text, message text);
+
+-- notify --
+-- Wakes those who watch; they hear of it when the turn is written.
+SELECT pg_notify('afflux', %(message)s::text);
+
+-- forget_old_events --
+-- Words that are older than anybody asks for.
+DELETE FROM afflux.events
+WHERE at < now() - make_interval(days => %(days)s::integer);
+
+-- recover_groups --
+-- Every group that is there, in queue order.
+SELECT
+    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, reason, members, epoch
+FROM afflux.groups
+ORDER BY priority DESC, ready_seconds, namespace, name;
+
+-- recover_promises --
+-- What they were promised.
+SELECT namespace, name, start_seconds, uids, machines
+FROM afflux.reservations
+ORDER BY start_seconds, namespace, name;
+
+-- be_patient_for --
+-- If we are gone in the middle of a turn, the fence must not stay held for long.
+SELECT set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false);
+
+-- lock_schema --
+-- One process at a time looks at the schema and changes it; until the transaction ends.
+SELECT pg_advisory_xact_lock(%(key)s::bigint);
+
+-- has_migrations --
+-- Whether this database has been used before.
+SELECT to_regclass('afflux.migrations') IS NOT NULL;
+
+-- create_schema --
+-- Everything of ours is in a schema of its own: the database may be shared.
+CREATE SCHEMA IF NOT EXISTS afflux;
+
+-- begin_migrations --
+-- The list of steps that the schema has taken.
+CREATE TABLE afflux.migrations (
+    name       text PRIMARY KEY,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- applied_migrations --
+-- The steps that the schema has taken.
+SELECT name FROM afflux.migrations ORDER BY name;
+
+-- record_migration --
+-- One step more.
+INSERT INTO afflux.migrations (name) VALUES (%(name)s::text);

@@ -1,0 +1,107 @@
+"""Entries for tests, and ways to look at what became of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry
+from afflux.ledger.postgres import PostgresLedger
+from afflux.model.promise import Promise
+
+TABLES = (
+    "provisional_groups",
+    "queue",
+    "running_groups",
+    "pods",
+    "reservations",
+    "intents",
+    "finished_groups",
+    "events",
+)
+
+
+def group(name: str = "default/g", **fields: Any) -> GroupEntry:
+    """A group of two that waits, unless something else is said."""
+    own = f"{name}-"
+    members = tuple(MemberEntry(f"uid {own}{number}", f"{own}{number}") for number in range(2))
+    given = {"size": 2, "ready_seconds": 1_700_000_000.000001, "members": members, **fields}
+    return GroupEntry(name, **given)
+
+
+def gone(entry: GroupEntry, how: Any = "finished", ended_seconds: float = 2e9) -> GoneGroup:
+    return GoneGroup(entry, how, ended_seconds)
+
+
+def sent(entry: GroupEntry, *machines: str, doubt: str = "") -> GroupEntry:
+    """The same group, of which the first so many pods are about to be bound."""
+    members = tuple(
+        MemberEntry(each.uid, each.name, "", machine, doubt)
+        for each, machine in zip(entry.members, machines, strict=False)
+    )
+    return replace(entry, state="starting", members=members + entry.members[len(machines) :])
+
+
+def bound(entry: GroupEntry, *machines: str) -> GroupEntry:
+    """The same group, of which the first so many pods are bound; it runs if all are."""
+    members = tuple(
+        MemberEntry(each.uid, each.name, machine)
+        for each, machine in zip(entry.members, machines, strict=False)
+    )
+    state = "running" if len(members) == len(entry.members) else "starting"
+    return replace(entry, state=state, members=members + entry.members[len(machines) :])
+
+
+def promise(entry: GroupEntry, start_seconds: float | None = 5.0) -> Promise:
+    machines = tuple((member.uid, f"m{n}") for n, member in enumerate(entry.members))
+    return Promise(entry.name, start_seconds, machines)
+
+
+@asynccontextmanager
+async def ledger_at(url: str) -> AsyncIterator[PostgresLedger]:
+    async def address() -> str:
+        return url
+
+    ledger = PostgresLedger(address)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    """What a query finds, asked by somebody else."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(query.encode(), values or None).fetchall()
+
+
+# What differs in every run: numbers that only rise, and the server's clock.
+_UNSTEADY = {"id", "at", "promised_at", "epoch"}
+
+
+def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything in the ledger but the fence, epochs and times of the server."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in TABLES:
+            cursor = connection.execute(f"SELECT * FROM afflux.{table}".encode())
+            steady = [
+                place
+                for place, column in enumerate(cursor.description or ())
+                if column.name not in _UNSTEADY
+            ]
+            found[table] = sorted(
+                (tuple(row[place] for place in steady) for row in cursor), key=repr
+            )
+    return found
+
+
+def run(test: Callable[[], Awaitable[None]], seconds: float = 60.0) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await test()
+
+    asyncio.run(bounded())
