@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo testbed test quick lint rust pytest bench bench-solver bench-kube fmt setup setup-dev tools clean
+.PHONY: help demo testbed test quick lint rust pytest bench bench-solver bench-kube bench-ledger fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -53,6 +53,9 @@ bench-kube: setup-dev ## afflux and kube-scheduler on a real API server (40 minu
 	$(RUN)/python -m bench.kube --json docs/benchmarks/kube.json || failed=1; \
 	$(RUN)/python -m bench.kube --write-docs docs/benchmarks/kube.json \
 	    --plot docs/pictures/kube.svg; exit $${failed:-0}
+
+bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share of a cycle
+	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

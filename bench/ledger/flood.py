@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from time import perf_counter
 
 import msgspec
 
@@ -68,68 +67,70 @@ def nodes(count: int) -> list[objects.Node]:
     return found
 
 
-@dataclass
-class Spent:
-    """Seconds of one cycle: everything, and what of it is the ledger's."""
-
-    total: float = 0.0
-    ledger: float = 0.0
-
-
 class Door:
-    """The parts of the live door that a ledger has to do with."""
+    """The parts of the live door that a ledger has to do with; with or without one."""
 
-    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping) -> None:
+    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping | None) -> None:
         self.mirror = mirror
         self._cycle = cycle
         self._keeping = keeping
+        self._thread = ThreadPoolExecutor(1)
 
-    async def cycle(self, now_seconds: float) -> tuple[Spent, Outcome]:
-        """As the loop does it, with the last row written at the end."""
-        began = perf_counter()
+    async def cycle(self, now_seconds: float) -> Outcome:
+        """As the loop does it."""
         events = self.mirror.drain()
         held = self.mirror.gathering.take_held_back()
-        observed = perf_counter()
-        self._keeping.observe(events, held)
-        kept = perf_counter() - observed
-        outcome = self._cycle.run(events, now_seconds)
+        loop = asyncio.get_running_loop()
+        deciding = loop.run_in_executor(self._thread, self._cycle.run, events, now_seconds)
+        if self._keeping is not None:
+            self._keeping.observe(events, held)
+        outcome = await deciding
         self.mirror.assume(outcome.placements)
-        decided = perf_counter()
-        await self._keeping.decided(outcome)
-        await self._keeping.written()
-        kept += perf_counter() - decided
+        if self._keeping is not None:
+            await self._keeping.decided(outcome)
         if outcome.round is not None:
             reasons = self._cycle.explain() if len(self._cycle.queue) else {}
-            explained = perf_counter()
-            self._keeping.explained(reasons, outcome)
-            kept += perf_counter() - explained
-        return Spent(perf_counter() - began, kept), outcome
+            if self._keeping is not None:
+                self._keeping.explained(reasons, outcome)
+        return outcome
 
-    def bound(self, outcome: Outcome) -> float:
-        """Every bind succeeded, and the watch says so; seconds that the ledger took of it."""
-        began = perf_counter()
+    def bound(self, outcome: Outcome) -> None:
+        """Every bind succeeds, and the watch says so."""
         for placement in outcome.placements:
-            self._keeping.settled(placement, "bound")
-        seconds = perf_counter() - began
-        for placement in outcome.placements:
+            if self._keeping is not None:
+                self._keeping.settled(placement, "bound")
             pod = self.mirror.pods.get(placement.task.name)
             assert pod is not None
             metadata = msgspec.structs.replace(pod.metadata, resource_version="2")
             spec = msgspec.structs.replace(pod.spec, node_name=placement.machine)
             self.mirror.pods.changed(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
-        return seconds
+
+    async def written(self) -> None:
+        """Wait for what the ledger does beside the cycles."""
+        if self._keeping is not None:
+            await self._keeping.written()
+
+    async def queued(self) -> None:
+        """Until everybody who has come stands in the queue, with nothing decided."""
+        assert self._keeping is not None
+        self._keeping.observe(self.mirror.drain(), self.mirror.gathering.take_held_back())
+        await self._keeping.decided(Outcome())
+        await self._keeping.written()
 
 
 @asynccontextmanager
-async def door(directory: str, machines: Sequence[objects.Node]) -> AsyncIterator[Door]:
-    """A door over an embedded server in this directory, and over these machines."""
+async def door(directory: str | None, machines: Sequence[objects.Node]) -> AsyncGenerator[Door]:
+    """A door over these machines, with an embedded server in this directory, or without."""
+    mirror = Mirror([DEFAULT_SCHEDULER])
+    mirror.nodes.replaced(machines)
+    state = State()
+    cycle = Cycle(state, scheduler(parse_spec(SPEC), state))
+    if directory is None:
+        yield Door(mirror, cycle, None)
+        return
     server = Embedded(directory)
     ledger = PostgresLedger(server.address)
     async with Api(Connection("http://127.0.0.1:9", "nobody")) as api:
-        mirror = Mirror([DEFAULT_SCHEDULER])
-        mirror.nodes.replaced(machines)
-        state = State()
-        cycle = Cycle(state, scheduler(parse_spec(SPEC), state))
         keeping = Keeping(ledger, mirror, api, scheduler_names=[DEFAULT_SCHEDULER])
         try:
             await keeping.begin(cycle, None, 0.0)

@@ -1,4 +1,4 @@
-"""A way to the database that can be cut: after so many messages, in either direction, or at will."""
+"""A way to the database that can be cut: after so many messages in either direction, or at will."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -42,9 +42,8 @@ class Way:
         self.open, self.cut, self.silent = True, None, False
 
     def _passes(self, direction: Direction, message: bytes) -> bool:
-        if self.cut is not None and self.cut[0] == direction:
-            if len(self.passed[direction]) >= self.cut[1]:
-                return False
+        if self.cut is not None and (direction, len(self.passed[direction])) == self.cut:
+            return False
         self.passed[direction].append(message[:1])
         return True
 

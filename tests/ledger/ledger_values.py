@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry
 from afflux.ledger.postgres import PostgresLedger
@@ -87,7 +88,8 @@ def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
     found: dict[str, list[tuple[Any, ...]]] = {}
     with psycopg.connect(url, autocommit=True) as connection:
         for table in TABLES:
-            cursor = connection.execute(f"SELECT * FROM afflux.{table}".encode())
+            everything = sql.SQL("SELECT * FROM {}").format(sql.Identifier("afflux", table))
+            cursor = connection.execute(everything)
             steady = [
                 place
                 for place, column in enumerate(cursor.description or ())

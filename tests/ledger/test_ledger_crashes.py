@@ -179,6 +179,7 @@ def test_a_process_that_is_killed_at_any_statement(
         cwd=folder,
         env={"PYTHONPATH": ":".join([str(folder), *sys.path])},
         capture_output=True,
+        check=False,
         timeout=60,
     )
     codes = [int(line) for line in ended.stdout.split()]

@@ -161,9 +161,7 @@ def test_a_name_is_free_again_when_its_group_is_finished(database: str) -> None:
 def test_a_name_can_be_used_again_in_the_turn_in_which_it_became_free(database: str) -> None:
     first = group("default/a", ready_seconds=1.0)
     second = group("default/a", ready_seconds=9.0, members=(MemberEntry("new", "default/new"),))
-    found = after(
-        database, Turn(groups=(first,)), Turn(gone=(gone(first),), groups=(second,))
-    )
+    found = after(database, Turn(groups=(first,)), Turn(gone=(gone(first),), groups=(second,)))
     assert found.groups == (second,)
 
 

@@ -34,6 +34,7 @@ ALREADY_WRITTEN = "AF002"
 # A server that only answers questions, as a standby does while it is being promoted.
 _READ_ONLY = "25006"
 
+
 class Connecting:
     """At most one connection to the database at `address`, with the schema up to date."""
 
@@ -45,13 +46,12 @@ class Connecting:
         """The one that is there, or a new one."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        url = await self._address()
-        parameters = conninfo.conninfo_to_dict(url)
-        options = {**_DEFAULTS, **parameters}
+        # What the address says itself comes first.
+        given = conninfo.conninfo_to_dict(await self._address())
+        target = conninfo.make_conninfo("", **{**_DEFAULTS, **given})
         # What cannot be had within connect_timeout is away; the rest can be hung up on.
-        self._connection = connection = await psycopg.AsyncConnection.connect(
-            "", autocommit=True, **options
-        )
+        connect = psycopg.AsyncConnection.connect(target, autocommit=True)
+        self._connection = connection = await connect
         try:
             await connection.execute(
                 statement("be_patient_for"), {"milliseconds": _LONGEST_SILENCE_MILLISECONDS}
@@ -68,9 +68,7 @@ class Connecting:
         if connection is not None:
             await _closed(connection)
 
-    async def attempt(
-        self, work: Callable[[Connection], Awaitable[None]], seconds: float
-    ) -> None:
+    async def attempt(self, work: Callable[[Connection], Awaitable[None]], seconds: float) -> None:
         """Do something in so much time; whatever goes wrong becomes an error of a ledger.
 
         After one the connection is given up: what it was doing is over at the latest when the

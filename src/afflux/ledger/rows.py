@@ -1,7 +1,7 @@
 """Entries to rows: many go into one statement as one JSON text, and come back as they were."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -100,7 +100,9 @@ def recovered(epoch: int, found: Iterable[Any], promised: Iterable[Any]) -> Reco
 
 
 def _entry(row: Sequence[Any]) -> GroupEntry:
-    space, name, state, queue, size, priority, created, ready, run, started, until, reason = row[:12]
+    space, name, state, queue, size, priority, created, ready, run, started, until, reason = row[
+        :12
+    ]
     return GroupEntry(
         name=_joined(space, name),
         queue=queue,
@@ -144,14 +146,13 @@ def _group(entry: GroupEntry) -> Row:
     }
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     """The same with every half of a character replaced."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode("utf-8")
-        case dict():
-            return {_whole(key): _whole(inner) for key, inner in value.items()}
-        case list():
-            return [_whole(inner) for inner in value]
-        case _:
-            return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        found = cast("dict[object, object]", value)
+        return {_whole(key): _whole(inner) for key, inner in found.items()}
+    if isinstance(value, list):
+        return [_whole(inner) for inner in cast("list[object]", value)]
+    return value

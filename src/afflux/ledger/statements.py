@@ -13,7 +13,7 @@ _NAME = re.compile(r"-- (?P<name>[a-z_]+) --\n-- (?P<about>.+)\n(?P<text>[^;]+);
 @cache
 def statements() -> dict[str, bytes]:
     """All of sql/queries.sql."""
-    text = (files(__package__) / "sql" / "queries.sql").read_text("utf-8")
+    text = (files("afflux.ledger") / "sql" / "queries.sql").read_text("utf-8")
     return named(text)
 
 
@@ -43,7 +43,7 @@ def named(text: str) -> dict[str, bytes]:
 @cache
 def migrations() -> dict[str, bytes]:
     """The steps of the schema by name, oldest first: the names begin with a date."""
-    folder = files(__package__) / "sql" / "migrations"
+    folder = files("afflux.ledger") / "sql" / "migrations"
     steps = [step for step in folder.iterdir() if step.name.endswith(".sql")]
     return {
         step.name.removesuffix(".sql"): step.read_bytes()

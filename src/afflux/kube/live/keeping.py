@@ -210,7 +210,7 @@ class Keeping:
                     continue
                 where = f"on {node}" if node else "not bound"
                 ours = f"on {member.machine}" if member.machine else "not bound"
-                said = f"pod {member.name} is {where}, not {ours} as the ledger says"
+                said = f"pod {member.name} is {where}; the ledger says that it is {ours}"
                 found.append(EventEntry(entry.name, "Corrected", said))
             if not there:
                 found.append(EventEntry(entry.name, "Corrected", "none of its pods is there"))

@@ -8,6 +8,7 @@ Pure: no clock, no network. The API server is right: whatever a record says of a
 pod itself said last.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -56,7 +57,7 @@ class Records:
         self._endings: dict[str, Ending] = {}
         # The groups that could not start even on the empty cluster, when last asked.
         self._never: set[str] = set()
-        self._touched: dict[str, None] = {}
+        self._touched: OrderedDict[str, None] = OrderedDict()
         self._gone: list[GoneGroup] = []
 
     def restore(self, entries: Iterable[GroupEntry]) -> None:
@@ -160,7 +161,11 @@ class Records:
             if name is None:
                 continue
             record = self._records[name]
-            if not record.never and record.entry.reason != why and next(iter(record.members)) == uid:
+            if (
+                not record.never
+                and record.entry.reason != why
+                and next(iter(record.members)) == uid
+            ):
                 self._touched[name] = None
                 self._say(record, why)
 
@@ -175,8 +180,7 @@ class Records:
         """
         changed: list[GroupEntry] = []
         while self._touched:
-            name = next(iter(self._touched))
-            del self._touched[name]
+            name, _ = self._touched.popitem(last=False)
             record = self._records.get(name)
             if record is not None:
                 changed += self._looked_at(name, record, now_seconds, refused)
@@ -190,7 +194,8 @@ class Records:
         if not there:
             self._leave(name, record, now_seconds)
             return []
-        self._drop_deserters(record, {member.uid for member in there})
+        if len(there) < len(record.members):
+            self._drop_deserters(record, {member.uid for member in there})
         state = self._state(record, there, refused)
         started = record.entry.started_seconds
         if state == "running" and started is None:
@@ -301,15 +306,8 @@ class Records:
             if not self._is_ours(pod):
                 return
             name = claimed_group(pod) or task.name
-        record = self._record_for(name, (task.id,), now_seconds)
-        if task.id not in record.members:
-            self._join(record, task)
-            size = self._size(pod, record)
-            created = self._created(record)
-            priority = max(record.entry.priority, pod.spec.priority or 0)
-            record.entry = replace(
-                record.entry, size=size, created_seconds=created, priority=priority
-            )
+            self._discover(name, task, pod, now_seconds)
+        record = self._records[name]
         known = record.members[task.id]
         if record.entry.started_seconds is None and not known.sent_to and not known.machine:
             # Bound by somebody else, or before our time: the pod knows better when that was.
@@ -320,14 +318,28 @@ class Records:
             record.until[task.id] = until
             self._touched[name] = None
 
+    def _discover(self, name: str, task: Task, pod: objects.Pod, now_seconds: float) -> None:
+        """A pod of ours runs that nobody has told us of: from before there was a ledger."""
+        record = self._record_for(name, (task.id,), now_seconds)
+        self._join(record, task)
+        record.entry = replace(
+            record.entry,
+            queue=(pod.metadata.labels or {}).get(QUEUE_LABEL, DEFAULT_QUEUE),
+            size=self._size(pod, record),
+            created_seconds=self._created(record),
+            priority=max(record.entry.priority, pod.spec.priority or 0),
+        )
+
     def _record_for(self, name: str, uids: Iterable[str], now_seconds: float) -> _Record:
         """The group of this name; if all of it has ended and these are others, it is a new one."""
         self._touched[name] = None
         record = self._records.get(name)
-        if record is not None and not any(uid in record.members for uid in uids):
-            if not any(self.is_there(member) for member in record.members.values()):
-                self._leave(name, record, now_seconds)
-                record = None
+        if record is not None and not (
+            any(uid in record.members for uid in uids)
+            or any(self.is_there(member) for member in record.members.values())
+        ):
+            self._leave(name, record, now_seconds)
+            record = None
         if record is None:
             record = self._records[name] = _Record(GroupEntry(name))
         return record

@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic, time
 from typing import Any, ParamSpec, TypeVar
 
-from afflux.cycle.events import GroupReady
+from afflux.cycle.events import Event, GroupReady
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube.live.binding import Binding
 from afflux.kube.live.keeping import Keeping
@@ -22,6 +22,7 @@ from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.reporting import Reporting
 from afflux.kube.live.shelves import Shelf
+from afflux.model.task import Task
 from afflux.plan.rounds import Round
 from afflux.web.metrics import Metrics, Phase
 from afflux.web.watchdog import Watchdog
@@ -100,13 +101,11 @@ class Scheduling:
         events = self._mirror.drain(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
         held = self._mirror.gathering.take_held_back()
-        if self._keeping is not None:
-            self._keeping.observe(events, held)
         self._reporting.held_back(held)
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
         self._watchdog.begin()
         try:
-            outcome = await self._in_thread("decide", self._cycle.run, events, now_seconds)
+            outcome = await self._decide(events, held, now_seconds)
             self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
             await self._keep(outcome)
@@ -131,6 +130,19 @@ class Scheduling:
             self._mirror.changes.put(("cycle", ""))
         finally:
             self._watchdog.end()
+
+    async def _decide(
+        self, events: Sequence[Event], held: Sequence[tuple[Task, str]], now_seconds: float
+    ) -> Outcome:
+        """The cycle thinks; meanwhile the ledger's part is made ready."""
+        deciding = asyncio.create_task(
+            self._in_thread("decide", self._cycle.run, events, now_seconds), name="deciding"
+        )
+        # Once it has begun: the optimiser needs this thread no longer.
+        await asyncio.sleep(0)
+        if self._keeping is not None:
+            self._keeping.observe(events, held)
+        return await deciding
 
     async def _keep(self, outcome: Outcome) -> None:
         """Nothing is bound that is not in the ledger. To wait for it is not to be stuck."""

@@ -1,0 +1,295 @@
+"""A group's life as the ledger tells it, from the first pod to the last."""
+
+import pytest
+from ledger_values import ledger_at, rows, run
+from small_cluster import Door, door, node, pod
+
+from afflux.ledger.postgres import PostgresLedger
+from afflux.model.placement import Placement
+
+
+def states(url: str) -> dict[str, str]:
+    return dict(rows(url, "SELECT name, state FROM afflux.groups"))
+
+
+def history(url: str) -> dict[str, str]:
+    return dict(rows(url, "SELECT name, how FROM afflux.finished_groups"))
+
+
+def members(url: str, name: str) -> list[tuple[str, str]]:
+    query = "SELECT name, machine FROM afflux.pods WHERE group_name = %s ORDER BY name"
+    return [(row[0], row[1]) for row in rows(url, query, name)]
+
+
+def test_from_the_first_pod_to_the_last(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("a-0", "a"))
+            await one.settled()
+            assert states(database) == {"a": "provisional"}
+            ((size, reason),) = rows(database, "SELECT size, reason FROM afflux.groups")
+            assert (size, reason) == (2, "group default/a has 1 of 2 members")
+
+            one.mirror.pods.changed(pod("a-1", "a", created=5))
+            outcome = await one.once()
+            assert states(database) == {"a": "starting"}
+            assert sorted(rows(database, "SELECT pod, machine FROM afflux.intents")) == [
+                ("a-0", "n"),
+                ("a-1", "n"),
+            ]
+
+            one.now += 7
+            one.bound(outcome)
+            await one.settled()
+            assert states(database) == {"a": "running"}
+            assert members(database, "a") == [("a-0", "n"), ("a-1", "n")]
+            ((started,),) = rows(database, "SELECT started_seconds FROM afflux.running_groups")
+            assert started == one.now
+
+            one.now += 60
+            for name in ("a-0", "a-1"):
+                ended = pod(name, "a", node="n", version=3, status={"phase": "Succeeded"})
+                one.mirror.pods.deleted(ended)
+                await one.settled()
+            assert states(database) == {}
+            query = "SELECT name, how, started_seconds, ended_seconds, pods, machines"
+            assert rows(database, f"{query} FROM afflux.finished_groups") == [
+                ("a", "finished", started, one.now, ["a-0", "a-1"], ["n", "n"])
+            ]
+
+    run(test)
+
+
+def test_a_pod_on_its_own_is_a_group_of_its_name(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            one.bound(await one.settled())
+            await one.settled()
+            assert states(database) == {"p": "running"}
+            one.mirror.pods.deleted(pod("p", version=9, status={"phase": "Failed"}))
+            await one.settled()
+            assert history(database) == {"p": "finished"}
+
+    run(test)
+
+
+def test_who_cannot_start_waits_with_the_reason(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n", cpu=1)])
+            for number in range(2):
+                one.mirror.pods.changed(pod(f"a-{number}", "a", cpu="4", created=number))
+            await one.settled()
+            one.mirror.changes.put(("cycle", ""))
+            await one.settled()
+            assert states(database) == {"a": "waiting"}
+            ((reason, ready),) = rows(database, "SELECT reason, ready_seconds FROM afflux.queue")
+            assert "Insufficient cpu" in reason
+            assert ready == pytest.approx(1_763_236_801.0, abs=1e-3)
+
+    run(test)
+
+
+def test_a_pod_that_is_deleted_before_quorum_leaves(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            for number in range(2):
+                one.mirror.pods.changed(pod(f"a-{number}", "a", 3))
+            await one.settled()
+            assert members(database, "a") == [("a-0", ""), ("a-1", "")]
+            one.mirror.pods.deleted(pod("a-1", "a", 3, version=2))
+            await one.settled()
+            assert members(database, "a") == [("a-0", "")]
+            one.mirror.pods.deleted(pod("a-0", "a", 3, version=2))
+            await one.settled()
+            assert states(database) == {}
+            assert history(database) == {"a": "deleted"}
+
+    run(test)
+
+
+def test_a_pod_seen_three_times_is_one_member(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            for version in range(1, 4):
+                one.mirror.pods.changed(pod("a-0", "a", 3, version=version))
+                await one.settled()
+            assert states(database) == {"a": "provisional"}
+            assert members(database, "a") == [("a-0", "")]
+
+    run(test)
+
+
+def test_a_bind_that_fails_gives_the_group_back_its_place(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            outcome = await one.settled()
+            before = rows(database, "SELECT ready_seconds FROM afflux.groups")
+            for placement in outcome.placements:
+                one.keeping.settled(placement, "failed", "the node said no")
+                one.mirror.unplaced(placement, "the node said no; trying again after 1 s")
+            await one.settled()
+            assert states(database) == {"p": "waiting"}
+            assert rows(database, "SELECT ready_seconds FROM afflux.groups") == before
+            assert rows(database, "SELECT 1 FROM afflux.intents") == []
+            ((kind, said),) = rows(database, "SELECT kind, message FROM afflux.events")
+            assert (kind, said) == ("NotBound", "pod default/p was not bound: the node said no")
+            one.mirror.try_again("default/p")
+            await one.settled()
+            assert states(database) == {"p": "starting"}
+            assert rows(database, "SELECT ready_seconds FROM afflux.groups") == before
+
+    run(test)
+
+
+def test_an_unknown_outcome_stays_an_intent(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            (placement,) = (await one.settled()).placements
+            one.keeping.settled(placement, "unknown", "no answer")
+            one.mirror.changes.put(("cycle", ""))
+            await one.settled()
+            found = rows(database, "SELECT pod, machine, state, reason FROM afflux.intents")
+            assert found == [("p", "n", "unknown", "no answer")]
+            one.keeping.settled(placement, "bound")
+            one.mirror.changes.put(("cycle", ""))
+            await one.settled()
+            assert states(database) == {"p": "running"}
+
+    run(test)
+
+
+def test_a_name_is_free_for_the_next_group_at_once(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            one.bound(await one.settled())
+            await one.settled()
+            # Between two cycles the pod goes, and another of its name comes.
+            one.mirror.pods.deleted(
+                pod("p", version=3, metadata={"deletionTimestamp": "2025-11-15T20:01:00Z"})
+            )
+            one.mirror.pods.changed(pod("p", uid="another", version=4))
+            await one.settled()
+            assert history(database) == {"p": "deleted"}
+            assert states(database) == {"p": "starting"}
+            assert rows(database, "SELECT uid FROM afflux.pods") == [("another",)]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("last", "how"),
+    [
+        ({"status": {"phase": "Succeeded"}}, "finished"),
+        ({"status": {"phase": "Failed"}}, "finished"),
+        ({"status": {"phase": "Failed", "reason": "DeadlineExceeded"}}, "deadline"),
+        ({"metadata": {"deletionTimestamp": "2025-11-15T20:01:00Z"}}, "deleted"),
+    ],
+)
+def test_how_it_ended(database: str, last: dict[str, object], how: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            one.bound(await one.settled())
+            await one.settled()
+            one.mirror.pods.deleted(pod("p", node="n", version=3, **last))
+            await one.settled()
+            assert history(database) == {"p": how}
+
+    run(test)
+
+
+def test_who_is_cleaned_up_on_the_deadline_ended_on_it(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p", spec={"activeDeadlineSeconds": 30}))
+            one.bound(await one.settled())
+            await one.settled()
+            ((until,),) = rows(database, "SELECT until_seconds FROM afflux.running_groups")
+            assert until == one.now + 30
+            one.keeping.over_deadline("default/p")
+            deleted = {"deletionTimestamp": "2025-11-15T20:01:00Z"}
+            one.mirror.pods.deleted(pod("p", node="n", version=3, metadata=deleted))
+            await one.settled()
+            assert history(database) == {"p": "deadline"}
+
+    run(test)
+
+
+def test_pods_of_others_are_none_of_our_business(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            others = pod("o", node="n", spec={"schedulerName": "other"})
+            await one.begin([node("n")], [others, pod("mine", node="n")])
+            await one.settled()
+            # Ours from before there was a ledger is counted from now on.
+            assert states(database) == {"mine": "running"}
+
+    run(test)
+
+
+def test_a_quiet_cycle_writes_nothing(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            one.bound(await one.settled())
+            await one.settled()
+            ((turns,),) = rows(database, "SELECT turn FROM afflux.fence")
+            one.mirror.pods.changed(pod("p", node="n", version=7))
+            await one.settled()
+            assert rows(database, "SELECT turn FROM afflux.fence") == [(turns,)]
+
+    run(test)
+
+
+async def half_bound(one: Door, ledger: PostgresLedger) -> list[Placement]:
+    """A gang of three of which one is bound and two are not."""
+    await one.begin([node("n")])
+    for number in range(3):
+        one.mirror.pods.changed(pod(f"a-{number}", "a", 3))
+    outcome = await one.settled()
+    first, *rest = outcome.placements
+    one.keeping.settled(first, "bound")
+    name = first.task.name.removeprefix("default/")
+    one.mirror.pods.changed(pod(name, "a", 3, node="n", version=2))
+    return list(rest)
+
+
+def test_the_rest_of_a_half_bound_gang_goes_first(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            rest = await half_bound(one, ledger)
+            ((ready,),) = rows(database, "SELECT ready_seconds FROM afflux.groups")
+            # Somebody was ready earlier, but had to wait, and is as important.
+            for placement in rest:
+                one.keeping.settled(placement, "failed", "refused")
+                one.mirror.unplaced(placement, "refused")
+            one.mirror.nodes.changed(node("n", cpu=1))
+            one.mirror.pods.changed(pod("early", created=0, metadata={"creationTimestamp": EARLY}))
+            await one.settled()
+            for placement in rest:
+                one.mirror.try_again(placement.task.name)
+            await one.settled()
+            queue = one.cycle.queue.considered()
+            assert [group.name for group in queue] == ["default/a", "default/early"]
+            assert queue[0].ready_seconds == ready > queue[1].ready_seconds
+            assert len(queue[0].tasks) == 2
+
+    run(test)
+
+
+EARLY = "2025-11-15T19:00:00Z"

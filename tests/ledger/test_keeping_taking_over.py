@@ -1,0 +1,250 @@
+"""A new leader goes on where the last one stopped, and believes the API server."""
+
+import asyncio
+import json
+import logging
+from dataclasses import replace
+
+import msgspec
+import pytest
+from ledger_values import group, ledger_at, promise, rows, run, sent
+from small_cluster import door, node, pod
+
+from afflux.cycle.entries import GroupEntry, MemberEntry, Turn
+from afflux.cycle.loop import Cycle
+from afflux.cycle.ports import DeposedError
+from afflux.kube import objects
+from afflux.kube.live.leasing import Term, now_seconds
+from afflux.model.promise import Promise
+
+
+def single(name: str, ready_seconds: float, **fields: object) -> GroupEntry:
+    """The group of one pod, as small_cluster makes it."""
+    members = (MemberEntry(f"uid-{name}", f"default/{name}"),)
+    return replace(
+        GroupEntry(f"default/{name}", ready_seconds=ready_seconds, members=members), **fields
+    )
+
+
+async def left_behind(url: str, turn: Turn) -> None:
+    """What the last leader had written when it ended."""
+    async with ledger_at(url) as last:
+        await last.take_over(None)
+        await last.commit(turn)
+
+
+def states(url: str) -> dict[str, str]:
+    return dict(rows(url, "SELECT name, state FROM afflux.groups"))
+
+
+def test_groups_keep_their_order(database: str) -> None:
+    async def test() -> None:
+        # Not the order of creation, which is all that the API server knows.
+        await left_behind(database, Turn(groups=(single("late", 10.5), single("early", 20.25))))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([], [pod("early", created=1), pod("late", created=2), pod("new")])
+            await one.settled()
+            queue = one.cycle.queue.considered()
+            assert [(each.name, each.ready_seconds) for each in queue[:2]] == [
+                ("default/late", 10.5),
+                ("default/early", 20.25),
+            ]
+            assert queue[2].name == "default/new"
+
+    run(test)
+
+
+def test_a_place_belongs_to_a_pod_and_not_to_its_name(database: str) -> None:
+    async def test() -> None:
+        await left_behind(database, Turn(groups=(single("p", 10.5),)))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([], [pod("p", uid="another")])
+            await one.settled()
+            (waiting,) = one.cycle.queue.considered()
+            assert waiting.ready_seconds > 1e9
+            assert states(database) == {"p": "waiting"}
+            assert rows(database, "SELECT how FROM afflux.finished_groups") == [("deleted",)]
+
+    run(test)
+
+
+def test_a_gang_that_lost_a_pod_meanwhile_keeps_its_place(database: str) -> None:
+    async def test() -> None:
+        members = tuple(MemberEntry(f"uid-a-{n}", f"default/a-{n}") for n in range(2))
+        entry = group("default/a", ready_seconds=10.5, members=members)
+        await left_behind(database, Turn(groups=(entry,)))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([], [pod("a-0", "a")])
+            await one.settled()
+            assert states(database) == {"a": "provisional"}
+            one.mirror.pods.changed(pod("a-9", "a"))
+            await one.settled()
+            (waiting,) = one.cycle.queue.considered()
+            assert waiting.ready_seconds == 10.5
+
+    run(test)
+
+
+def on_the_server(found: objects.Pod) -> dict[str, object]:
+    return json.loads(msgspec.json.encode(found))
+
+
+def test_open_intents_are_read_back(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        names = ("seen", "bound", "open", "gone", "remade")
+        entries = [sent(single(name, 10.0 + n), "n") for n, name in enumerate(names)]
+        await left_behind(database, Turn(groups=tuple(entries)))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            # The watch knows that the first one is bound; of the others it is behind.
+            path = "/api/v1/namespaces/default/pods"
+            for name, found in (
+                ("bound", pod("bound", node="n", version=5)),
+                ("open", pod("open", version=5)),
+                ("remade", pod("remade", uid="another", version=5)),
+            ):
+                one.server.objects[f"{path}/{name}"] = on_the_server(found)
+            listed = [pod("seen", node="n"), *(pod(name) for name in names[1:])]
+            await one.begin([node("n")], listed)
+            asked = {each.path.rpartition("/")[2] for each in one.server.requests}
+            assert asked == {"bound", "open", "gone", "remade"}
+            outcome = await one.settled()
+            placed = {placement.task.name: placement.task.id for placement in outcome.placements}
+            assert placed == {"default/open": "uid-open", "default/remade": "another"}
+            assert states(database) == {
+                "seen": "running",
+                "bound": "running",
+                "open": "starting",
+                "remade": "starting",
+            }
+            kept = dict(rows(database, "SELECT name, ready_seconds FROM afflux.groups"))
+            assert kept["open"] == 12.0
+            assert kept["remade"] > 1e9
+            assert dict(rows(database, "SELECT name, how FROM afflux.finished_groups")) == {
+                "gone": "deleted",
+                "remade": "deleted",
+            }
+
+    run(test)
+
+
+def test_an_api_server_in_trouble_is_asked_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
+
+    async def test() -> None:
+        from small_api import Fault
+
+        await left_behind(database, Turn(groups=(sent(single("p", 1.0), "n"),)))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            faults = [Fault(status=500), Fault(hang_up_before=True), Fault()]
+            one.server.fault = lambda _: faults.pop(0) if len(faults) > 1 else faults[0]
+            found = on_the_server(pod("p", node="n", version=5))
+            one.server.objects["/api/v1/namespaces/default/pods/p"] = found
+            await one.begin([node("n")], [pod("p")])
+            await one.settled()
+            assert states(database) == {"p": "running"}
+
+    run(test)
+
+
+def test_where_they_disagree_the_api_server_wins_and_it_is_logged(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        on_n = MemberEntry("uid-moved", "default/moved", "n")
+        entries = (
+            single("vanished", 1.0),
+            single("moved", 2.0, state="running", members=(on_n,)),
+            single("bound", 3.0),
+            single("same", 4.0),
+        )
+        await left_behind(database, Turn(groups=entries))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            pods = [pod("moved", node="m"), pod("bound", node="n"), pod("same")]
+            with caplog.at_level(logging.WARNING):
+                await one.begin([node("n"), node("m")], pods)
+            await one.settled()
+            assert states(database) == {"moved": "running", "bound": "running", "same": "starting"}
+            machines = dict(rows(database, "SELECT name, machine FROM afflux.pods"))
+            assert machines == {"moved": "m", "bound": "n", "same": ""}
+            said = dict(rows(database, "SELECT name, message FROM afflux.events"))
+            assert said == {
+                "vanished": "none of its pods is there",
+                "moved": "pod default/moved is on m; the ledger says that it is on n",
+                "bound": "pod default/bound is on n; the ledger says that it is not bound",
+            }
+
+    run(test)
+    assert "disagree 3 times; the API server wins" in caplog.text
+    assert "pod default/moved is on m; the ledger says" in caplog.text
+
+
+def test_promises_are_handed_on_if_everybody_still_waits(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored: list[Promise] = []
+    monkeypatch.setattr(Cycle, "restore", lambda _, held: restored.extend(held), raising=False)
+
+    async def test() -> None:
+        kept, started, lost = single("kept", 1.0), single("started", 2.0), single("lost", 3.0)
+        held = tuple(promise(entry, 99.0) for entry in (kept, started, lost))
+        await left_behind(database, Turn(groups=(kept, started, lost), promises=held))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([], [pod("kept"), pod("started", node="n"), pod("lost", uid="other")])
+            assert restored == [held[0]]
+
+    run(test)
+
+
+def test_a_ledger_that_is_away_at_first_is_waited_for(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from cutting import way_to
+
+    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
+
+    async def test() -> None:
+        await left_behind(database, Turn(groups=(single("p", 10.5),)))
+        async with way_to(database) as way, ledger_at(way.url) as ledger:
+            way.close()
+            async with door(ledger, "continue") as one:
+                beginning = asyncio.create_task(one.begin([], [pod("p")]))
+                await asyncio.sleep(0.2)
+                assert not beginning.done()
+                way.let_in()
+                await beginning
+                await one.settled()
+                assert one.cycle.queue.considered()[0].ready_seconds == 10.5
+
+    run(test)
+    assert "the ledger cannot be taken over" in caplog.text
+
+
+def test_a_lease_that_was_made_anew_counts_from_the_beginning(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
+
+    async def test() -> None:
+        async with ledger_at(database) as last, ledger_at(database) as ledger:
+            await last.take_over(17)
+            async with door(ledger) as one:
+                term = Term(0, now_seconds() + 60)
+                await one.begin([], [pod("p")], term, lease_seconds=0.1)
+                await one.settled()
+                assert rows(database, "SELECT epoch FROM afflux.fence") == [(18,)]
+            with pytest.raises(DeposedError):
+                await last.commit(Turn())
+
+    run(test)
+    assert "the lease is ours: taking the next epoch" in caplog.text
+
+
+def test_the_epoch_of_the_lease_is_that_of_the_ledger(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([], [], Term(5, now_seconds() + 60), lease_seconds=15.0)
+            assert rows(database, "SELECT epoch FROM afflux.fence") == [(5,)]
+
+    run(test)

@@ -1,0 +1,159 @@
+"""A PostgreSQL of our own: it starts, outlives us, is found again, and stops with its last user."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+import pytest
+from ledger_values import group, run
+
+from afflux.cycle.entries import Turn
+from afflux.cycle.ports import LedgerAwayError
+from afflux.ledger import embedded
+from afflux.ledger.embedded import Embedded
+from afflux.ledger.postgres import PostgresLedger
+from afflux.model.errors import InputError
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="ledger-") as name:
+        yield Path(name)
+        Embedded(name).stop()
+        for pid in embedded._servers(Path(name).resolve() / "data"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def pid_of(directory: Path) -> int:
+    return int((directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def is_running(directory: Path) -> bool:
+    return any(embedded._servers(directory.resolve() / "data"))
+
+
+def ask(url: str) -> object:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT 1").fetchone()
+        return row and row[0]
+
+
+def test_the_last_user_stops_it(directory: Path) -> None:
+    one, other = Embedded(str(directory)), Embedded(str(directory))
+    url = one.start()
+    assert ask(url) == 1
+    assert other.start() == url
+    one.stop()
+    assert ask(url) == 1
+    other.stop()
+    assert not is_running(directory)
+    other.stop()
+
+
+PROCESS = """
+import asyncio, os, signal, sys
+from ledger_values import group
+from afflux.cycle.entries import Turn
+from afflux.ledger.embedded import Embedded
+from afflux.ledger.postgres import PostgresLedger
+
+async def main():
+    ledger = PostgresLedger(Embedded(sys.argv[1]).address)
+    await ledger.take_over(None)
+    await ledger.commit(Turn(groups=(group("default/kept"),)))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_it_is_found_again_by_whoever_comes_after_one_that_was_killed(directory: Path) -> None:
+    folder = Path(__file__).parent
+    ended = subprocess.run(
+        [sys.executable, "-c", PROCESS, str(directory)],
+        env={"PYTHONPATH": ":".join([str(folder), *sys.path])},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    before = pid_of(directory)
+    server = Embedded(str(directory))
+
+    async def test() -> None:
+        ledger = PostgresLedger(server.address)
+        try:
+            found = await ledger.take_over(None)
+            assert [entry.name for entry in found.groups] == ["default/kept"]
+            assert pid_of(directory) == before
+
+            # And if the server is killed, too, it is started again.
+            os.kill(before, signal.SIGKILL)
+            turn = Turn(groups=(group("default/next"),))
+            with pytest.raises(LedgerAwayError):
+                await ledger.commit(turn)
+            await ledger.commit(turn)
+            assert pid_of(directory) != before
+            found = await ledger.take_over(None)
+            assert {entry.name for entry in found.groups} == {"default/kept", "default/next"}
+        finally:
+            await ledger.close()
+
+    try:
+        run(test)
+    finally:
+        server.stop()
+    assert not is_running(directory)
+
+
+def test_a_pid_file_that_names_somebody_else_is_stale(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Embedded(str(directory))
+    server.start()
+    pid_file = directory / "data" / "postmaster.pid"
+    lines = pid_file.read_text().splitlines()
+    server.stop()
+    # The machine was switched off, and its number has gone to another process: this one.
+    lines[0] = str(os.getpid())
+    pid_file.write_text("\n".join(lines) + "\n")
+    again = Embedded(str(directory))
+    try:
+        assert ask(again.start()) == 1
+    finally:
+        again.stop()
+    assert "which is no server of ours: removed" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["", "garbage", "1\n", "999999999\nx\n"])
+def test_a_pid_file_that_was_not_finished_is_stale(directory: Path, content: str) -> None:
+    data = directory / "data"
+    data.mkdir()
+    (data / "postmaster.pid").write_text(content)
+    embedded.forget_stale_pid(data)
+    assert not (data / "postmaster.pid").exists()
+
+
+def test_what_a_crash_during_the_very_first_start_left_is_set_aside(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = directory / "data"
+    data.mkdir()
+    (data / "PG_VERSION").write_text("18\n")
+    server = Embedded(str(directory))
+    try:
+        assert ask(server.start()) == 1
+    finally:
+        server.stop()
+    assert "was never used by a server of ours" in caplog.text
+    assert [each.name for each in directory.glob("data.unfinished-*")] != []
+
+
+def test_a_directory_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(InputError, match=r"ledger\.directory: /proc/nowhere/x"):
+        Embedded("/proc/nowhere/x").start()

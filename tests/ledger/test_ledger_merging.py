@@ -1,0 +1,75 @@
+"""Turns that were kept while the ledger was away are one turn, with the same end."""
+
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ledger_values import bound, contents, gone, group, ledger_at, promise, run, sent
+
+from afflux.cycle.entries import EventEntry, GroupEntry, Turn, merged
+
+NAMES = ["default/a", "default/b", "default/c"]
+
+
+def versions(name: str) -> st.SearchStrategy[GroupEntry]:
+    """A group in one of its states."""
+    entry = group(name)
+    return st.sampled_from(
+        [
+            group(name, state="provisional", ready_seconds=None),
+            entry,
+            sent(entry, "m1", "m2"),
+            sent(entry, "m3", doubt="no answer"),
+            bound(entry, "m1", "m2"),
+            group(name, reason="full", members=entry.members[:1]),
+        ]
+    )
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    """Any of the groups end, then any stand somewhere: names are used again at once."""
+    ended = draw(st.lists(st.sampled_from(NAMES), unique=True))
+    there = draw(st.lists(st.sampled_from(NAMES), unique=True))
+    promised = draw(st.none() | st.lists(st.sampled_from(NAMES), unique=True))
+    return Turn(
+        gone=tuple(gone(draw(versions(name)), "deleted") for name in ended),
+        groups=tuple(draw(versions(name)) for name in there),
+        promises=None
+        if promised is None
+        else tuple(promise(group(name), draw(st.sampled_from([1.0, 2.0]))) for name in promised),
+        events=tuple(EventEntry(name, "Seen") for name in draw(st.lists(st.sampled_from(NAMES)))),
+    )
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(turns(), min_size=2, max_size=5))
+def test_merged_or_one_by_one_the_ledger_is_the_same(
+    new_database: Callable[[str | None], str], template: str, found: list[Turn]
+) -> None:
+    one_by_one, at_once = new_database(template), new_database(template)
+
+    async def test() -> None:
+        async with ledger_at(one_by_one) as ledger:
+            await ledger.take_over(1)
+            for turn in found:
+                await ledger.commit(turn)
+        async with ledger_at(at_once) as ledger:
+            await ledger.take_over(1)
+            kept = found[0]
+            for turn in found[1:]:
+                kept = merged(kept, turn)
+            await ledger.commit(kept)
+
+    run(test)
+    assert contents(at_once) == contents(one_by_one)
+
+
+def test_nothing_and_something_is_something() -> None:
+    turn = Turn(groups=(group(),), promises=(), events=(EventEntry("default/g", "Seen"),))
+    assert merged(Turn(), turn) == turn == merged(turn, Turn())
+    assert merged(Turn(), Turn()).is_empty()
