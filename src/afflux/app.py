@@ -104,6 +104,9 @@ def opened(fields: Ledger) -> "Generator[Address | None]":
     """The address of the ledger that is configured, if one is; a server of our own runs for as
     long."""
     if fields.url:
+        from afflux.ledger.connecting import check_url
+
+        check_url(fields.url)
 
         async def address() -> str:
             return fields.url

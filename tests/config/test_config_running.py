@@ -85,7 +85,8 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "serving: {bindAddress: '::1', port: 0, certFile: c, keyFile: k, stuckAfter: 90s}\n"
         "binding: {parallelism: 8, timeout: 5s}\n"
         "volumes: {bindTimeoutSeconds: 10}\n"
-        "cleanup: {enabled: true}\n",
+        "cleanup: {enabled: true}\n"
+        "ledger: {url: 'postgresql://u@h/d', whenAway: continue}\n",
     )
     leading = configuration.leader_election
     assert leading.lease_duration.seconds == 60
@@ -97,6 +98,10 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
     assert configuration.binding.timeout.seconds == 5
     assert configuration.volumes.bind_timeout_seconds == 10
     assert configuration.cleanup.enabled
+    assert (configuration.ledger.url, configuration.ledger.when_away) == (
+        "postgresql://u@h/d",
+        "continue",
+    )
 
 
 def test_the_numbers_of_a_lease_do_not_matter_to_one_that_takes_none(tmp_path: Path) -> None:
@@ -122,6 +127,24 @@ def test_what_is_shown_is_a_configuration_file_that_says_the_same(tmp_path: Path
     path = tmp_path / "again.json"
     path.write_text(json.dumps(shown))
     assert effective(read_configuration(str(path))) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:secret@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:sec@ret@h:5432/d?x=1", "postgresql://u:***@h:5432/d?x=1"),
+        ("postgresql://:secret@h", "postgresql://:***@h"),
+        ("postgresql://u@h/d?password=secret&x=1", "postgresql://u@h/d?password=***&x=1"),
+        ("postgresql://h/d?x=1&password=secret", "postgresql://h/d?x=1&password=***"),
+        ("postgresql://u@h:5432/d?options=-c%20a:b", "postgresql://u@h:5432/d?options=-c%20a:b"),
+    ],
+)
+def test_a_password_is_never_shown(tmp_path: Path, url: str, shown: str) -> None:
+    configuration = read(tmp_path, f"ledger: {{url: '{url}'}}")
+    assert configuration.ledger.url == url
+    ledger = effective(configuration)["ledger"]
+    assert ledger == {"url": shown, "directory": "", "whenAway": "wait"}
 
 
 def test_values_cannot_be_changed_by_accident() -> None:
@@ -208,6 +231,12 @@ NAMES = "expected at most 63 letters, digits"
         ("binding: {parallelism: 0}", "binding.parallelism: 0, expected a whole number from 1 to"),
         ("volumes: {bindTimeoutSeconds: -1}", "volumes.bindTimeoutSeconds: -1, expected a whole n"),
         ("volumes: [600]", "volumes: [600], expected a mapping"),
+        ("ledger: {url: 'mysql://h/d'}", "ledger.url: expected postgresql://USER@HOST/DATABASE"),
+        ("ledger: {whenAway: panic}", "ledger.whenAway: 'panic', expected wait or continue"),
+        (
+            "ledger: {url: 'postgresql://h/d', directory: /d}",
+            "ledger.directory: given, expected either url, a database, or directory",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(

@@ -14,6 +14,7 @@ from psycopg import conninfo
 from afflux.cycle.ports import DeposedError, LedgerAwayError, LedgerError
 from afflux.ledger.migrating import migrate
 from afflux.ledger.statements import statement
+from afflux.model.errors import InputError
 
 Connection = psycopg.AsyncConnection[Any]
 Address = Callable[[], Awaitable[str]]
@@ -33,6 +34,16 @@ _DEPOSED = "AF001"
 ALREADY_WRITTEN = "AF002"
 # A server that only answers questions, as a standby does while it is being promoted.
 _READ_ONLY = "25006"
+
+
+def check_url(url: str) -> None:
+    """An InputError if nobody could connect to this; it does not repeat what may be a password."""
+    try:
+        conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise InputError(
+            "ledger.url: cannot be understood, expected postgresql://USER@HOST/DATABASE"
+        ) from None
 
 
 class Connecting:
