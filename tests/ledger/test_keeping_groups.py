@@ -86,7 +86,7 @@ def test_who_cannot_start_waits_with_the_reason(database: str) -> None:
             await one.settled()
             one.mirror.changes.put(("cycle", ""))
             await one.settled()
-            assert states(database) == {"a": "waiting"}
+            assert states(database) == {"a": "waiting", "busy": "running"}
             ((reason, ready),) = rows(database, "SELECT reason, ready_seconds FROM afflux.queue")
             assert "Insufficient cpu" in reason
             assert ready == pytest.approx(1_763_236_801.0, abs=1e-3)
