@@ -141,7 +141,11 @@ class Scheduling:
         # Once it has begun: the optimiser needs this thread no longer.
         await asyncio.sleep(0)
         if self._keeping is not None:
-            self._keeping.observe(events, held)
+            try:
+                self._keeping.observe(events, held)
+            except Exception:
+                # A defect of the records. What is decided meanwhile must not get lost with it.
+                _log.exception("the ledger will not hear of everything that has happened")
         return await deciding
 
     async def _keep(self, outcome: Outcome) -> None:
@@ -150,7 +154,12 @@ class Scheduling:
             return
         began = monotonic()
         self._watchdog.end()
-        await self._keeping.decided(outcome)
+        try:
+            await self._keeping.decided(outcome)
+        except Exception:
+            for placement in outcome.placements:
+                self._mirror.unplaced(placement)
+            raise
         self._watchdog.begin()
         self._metrics.phase("commit", monotonic() - began)
 
