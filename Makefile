@@ -14,10 +14,10 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## Simulate a day of mixed work under three schedulers and write a report
+demo: setup ## Simulate a day of mixed work under four schedulers and write a report
 	@mkdir -p out
-	@$(RUN)/afflux simulate synthetic:mixed --compare cpu-memory load-spreading pod-by-pod \
-	    --report out/demo.html
+	@$(RUN)/afflux simulate synthetic:mixed --report out/demo.html \
+	    --compare cpu-memory cpu-memory@easy cpu-memory@fcfs pod-by-pod
 
 testbed: setup-dev ## A real control plane on loopback to play with, until Ctrl-C
 	@$(RUN)/python -m testbed

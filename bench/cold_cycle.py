@@ -18,6 +18,7 @@ from afflux.model.task import Shape, Task
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
 from afflux.sim.pod_by_pod import PodByPod
 
 GIB = 2**30
@@ -76,7 +77,9 @@ def measure(
             scheduler: Scheduler = (
                 PodByPod()
                 if name == "pod-by-pod"
-                else Optimising(state, flow, constraints(), [Weighted(CpuMemory())])
+                else Optimising(
+                    state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())]
+                )
             )
             cycle = Cycle(state, scheduler)
             began = time.perf_counter()

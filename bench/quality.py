@@ -17,6 +17,7 @@ from afflux.plan.demand import count_tasks, gather_demand
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
 from afflux.sim.pod_by_pod import PodByPod
 from bench.instances import Instance
 from bench.optimum import Prices, least_cost, most_placed
@@ -63,7 +64,7 @@ def cost_of(prices: Prices, machines: Sequence[str], placements: Sequence[Placem
 def ours(instance: Instance) -> Sequence[Placement]:
     """One round of this project's scheduler."""
     state = State(instance.machines)
-    scheduler = Optimising(state, flow, constraints(), [Weighted(CpuMemory())])
+    scheduler = Optimising(state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())])
     plan = scheduler.decide(state, instance.groups)
     check_plan(state, instance.groups, plan.placements)
     return plan.placements

@@ -2,7 +2,7 @@
 
 `Network` is a minimum-cost flow problem that lives from cycle to cycle: what changes is told to it
 in bulk, and each solve starts from the last answer. `solve` is the same for a problem that is
-solved once. `repack` searches better packings of tasks on machines.
+solved once. `Timeline` is room over time. `repack` searches better packings of tasks on machines.
 
 # The problem
 
@@ -312,6 +312,30 @@ class Network:
 
 # A unit of the search: its class, its machine, the devices it takes there.
 PlacedUnit = tuple[int, int, Sequence[int]]
+
+@final
+class Timeline:
+    """Room over time for tasks of one class, summed over machines.
+
+    A start is (when, whether at once). What ends now, or should have ended already, is a step after
+    *at once* at the same time: a group that needs it cannot start yet, but is expected to at any
+    moment. For one class the answers are exact, whatever machines are taken; with several classes
+    nobody fits earlier. `inf` is a run without end.
+    """
+
+    def __new__(cls) -> Timeline: ...
+    def set_row(self, row: int, room: int, growth: Sequence[tuple[float, int]]) -> None:
+        """A machine's room at once, and how much more there is from which times on."""
+    def begin(self, now: float) -> None:
+        """A pass begins: nobody has been started or promised anything."""
+    def earliest(self, count: int, run: float, not_before: float) -> tuple[float, bool] | None:
+        """The first start from which on `count` tasks fit for `run` seconds; None: never."""
+    def fits(self, count: int, run: float, start: tuple[float, bool]) -> bool:
+        """Whether `count` tasks fit from this start on for `run` seconds."""
+    def take(self, count: int, run: float, start: tuple[float, bool]) -> None:
+        """Take that room, or give it back with a negative count."""
+    def steps(self) -> list[tuple[float, int]]:
+        """From which time on there is how much room."""
 
 def repack(
     *,

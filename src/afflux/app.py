@@ -1,11 +1,13 @@
 """The only place where the parts are put together."""
 
 import asyncio
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from afflux.admit.strategies import find_strategy
+from afflux.admit.strategies import Strategy, find_strategy
 from afflux.cluster.state import State
 from afflux.config import (
     DEFAULT_STRATEGY,
@@ -16,26 +18,35 @@ from afflux.config import (
     effective,
     parse_spec,
 )
+from afflux.cycle.inspection import Inspection, InspectionError
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
 from afflux.cycle.ports import Scheduler
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
+from afflux.queue.rules import QueueRules
 from afflux.sim.pod_by_pod import PodByPod
 from afflux.sim.replay import Contestant
 
 if TYPE_CHECKING:
-    from afflux.cycle import ports
     from afflux.kube.live.running import Options
+    from afflux.ledger.connecting import Address
 
 POD_BY_POD = "pod-by-pod"
 
+T = TypeVar("T")
+
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
-    """A scheduler with these settings over this cluster."""
-    strategy = find_strategy(settings.strategy, settings.origin)
-    return Optimising(state, strategy, constraints(), _policies(settings))
+    """A scheduler with these settings over this cluster; promises come without their witness."""
+    return Optimising(state, _queues(settings), constraints(), _policies(settings), witnesses=False)
+
+
+def _queues(settings: Settings) -> list[tuple[QueueRules, Strategy]]:
+    return [
+        (rules, find_strategy(rules.strategy, settings.origin)) for rules in settings.queue_rules()
+    ]
 
 
 def run_in_kubernetes(
@@ -55,7 +66,7 @@ def run_in_kubernetes(
     state = State()
     optimising = Optimising(
         state,
-        find_strategy(settings.strategy, settings.origin),
+        _queues(settings),
         constraints(),
         {each.scheduler_name: _policies(each.settings) for each in configuration.profiles},
     )
@@ -64,40 +75,53 @@ def run_in_kubernetes(
     if connection is None:
         connection = read_kubeconfig(path, context)
     cycle, options = Cycle(state, optimising), _door_options(configuration)
+
+    async def door(address: "Address | None") -> None:
+        if address is None:
+            await run(connection, cycle, options)
+            return
+        from afflux.ledger.inspecting import LedgerInspection
+        from afflux.ledger.postgres import PostgresLedger
+
+        # Whoever looks does so over connections of their own.
+        async with LedgerInspection(address) as inspection:
+            await run(connection, cycle, options, PostgresLedger(address), inspection)
+
     lost: BaseException | None = None
     try:
         with (
-            opened(configuration.ledger) as ledger,
+            opened(configuration.ledger) as address,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(run(connection, cycle, options, ledger))
+            runner.run(door(address))
     except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]
     return str(lost) if lost else None
 
 
 @contextmanager
-def opened(fields: Ledger) -> "Generator[ports.Ledger | None]":
-    """The ledger that is configured, if one is; a server of our own runs for as long."""
-    if not fields.url and not fields.directory:
-        yield None
-        return
-    from afflux.ledger.connecting import check_url
-    from afflux.ledger.embedded import Embedded
-    from afflux.ledger.postgres import PostgresLedger
-
+def opened(fields: Ledger) -> "Generator[Address | None]":
+    """The address of the ledger that is configured, if one is; a server of our own runs for as
+    long."""
     if fields.url:
+        from afflux.ledger.connecting import check_url
+
         check_url(fields.url)
 
         async def address() -> str:
             return fields.url
 
-        yield PostgresLedger(address)
+        yield address
         return
+    if not fields.directory:
+        yield None
+        return
+    from afflux.ledger.embedded import Embedded
+
     server = Embedded(fields.directory)
     server.start()
     try:
-        yield PostgresLedger(server.address)
+        yield server.address
     finally:
         server.stop()
 
@@ -129,6 +153,8 @@ def _door_options(configuration: Configuration) -> "Options":
         parallelism=configuration.binding.parallelism,
         bind_seconds=configuration.binding.timeout.seconds,
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        rules={rules.name: rules for rules in configuration.settings.queue_rules()},
+        cleanup=configuration.cleanup.enabled,
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective(configuration),
     )
@@ -170,3 +196,73 @@ def contestants(specs: Sequence[str], strategy: str | None = None) -> list[Conte
         if any(other.name == name for other in found[:-1]):
             raise InputError(f"--compare: {name!r:.80} is named twice; expected different names")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where groups are looked at: the service at this address, as the user of a kubeconfig, or the
+    ledger itself, by the address of its database or the directory of an embedded one."""
+
+    service: str = ""
+    database: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    certificate_authority: str | None = None
+    tls_server_name: str | None = None
+    timeout_seconds: float = 30.0
+
+
+def inspect(source: Source, ask: Callable[[Inspection, str], Awaitable[T]]) -> T:
+    """The answer to a question, which is told the usual namespace; an InspectionError if there is
+    none."""
+
+    async def asked() -> T:
+        try:
+            async with (
+                asyncio.timeout(source.timeout_seconds),
+                _opened(source) as (inspection, namespace),
+            ):
+                return await ask(inspection, namespace)
+        except TimeoutError:
+            raise InspectionError(
+                f"not answered within {source.timeout_seconds:g} s (--request-timeout)"
+            ) from None
+
+    return asyncio.run(asked())
+
+
+@asynccontextmanager
+async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
+    if source.service:
+        from afflux.kube.api.in_cluster import in_cluster
+        from afflux.kube.api.kubeconfig import read_kubeconfig
+        from afflux.kube.asking import ServiceInspection, service_connection
+
+        named = source.kubeconfig is not None or source.context is not None
+        user = (None if named else in_cluster()) or read_kubeconfig(
+            source.kubeconfig, source.context
+        )
+        connection = service_connection(
+            user, source.service, source.certificate_authority, source.tls_server_name
+        )
+        async with ServiceInspection(connection, source.timeout_seconds) as service:
+            yield service, user.namespace
+        return
+    from afflux.ledger.inspecting import LedgerInspection
+
+    with opened(_ledger(source.database)) as address:
+        if address is not None:
+            async with LedgerInspection(address) as ledger:
+                yield ledger, "default"
+
+
+def _ledger(database: str) -> Ledger:
+    """What stands behind --database, as the configuration would say it."""
+    if "://" in database or "=" in database:
+        return Ledger(url=database)
+    if not (Path(database).expanduser() / "begun").is_file():
+        raise InputError(
+            f"--database: {database!r:.200}, expected postgresql://user@host:port/name, or the"
+            " directory of an embedded ledger"
+        )
+    return Ledger(directory=database)

@@ -1,48 +1,81 @@
-"""Who may start: everybody, or strictly one after the other."""
-
-from random import Random
+"""Who may start, and who is promised a start."""
 
 import pytest
 
-from afflux.admit.strategies import fcfs, find_strategy, flow
+from afflux.admit import strategies
+from afflux.admit.strategies import easy, fcfs, find_strategy, flow
 from afflux.cluster.state import State
+from afflux.cycle.events import GroupReady, MachineGone, MachineSet, TaskEnded, TaskRuns
+from afflux.cycle.loop import Cycle
+from afflux.cycle.optimising import Optimising
+from afflux.cycle.promises import Cause
 from afflux.model.errors import InputError
-from afflux.network.pricing import Pricing
+from afflux.model.group import Group
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
-from oracles.building import by_machine, decide, group, machine, shape
-from oracles.random_clusters import Generator
-from oracles.scalar import World, broken_rules
+from afflux.queue.rules import QueueRules
+from oracles.building import by_machine, decide, group, machine, shape, task
 
 
-def admit(strategy, state: State, *groups):
-    return strategy(state, Pricing(state, constraints(), [Weighted(CpuMemory())]), groups)
+def job(name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **more) -> Group:
+    members = tuple(task(f"{name}.{i}", shape(cpu=cpu)) for i, cpu in enumerate(cpus))
+    return Group(name, members, ready_seconds=ready, run_seconds=run, **more)
 
 
-def test_flow_admits_everybody_and_promises_nothing():
-    waiting = [group("a", shape(cpu=99)), group("b", shape(cpu=1))]
-    admission = admit(flow, State([machine("m", cpu=1)]), *waiting)
-    assert list(admission.groups) == waiting
-    assert admission.witness is None
+class Cluster:
+    """One machine unless said otherwise, of four processors."""
+
+    def __init__(self, strategy, *machines, **rules) -> None:
+        self.state = State(machines or [machine("m", cpu=4)])
+        queues = strategy if isinstance(strategy, list) else [(QueueRules(**rules), strategy)]
+        policies = [Weighted(CpuMemory())]
+        scheduler = Optimising(self.state, queues, constraints(), policies)
+        self.cycle = Cycle(self.state, scheduler)
+
+    def run(self, *events, now: float = 0.0):
+        return self.cycle.run(
+            [GroupReady(event) if isinstance(event, Group) else event for event in events], now
+        )
+
+    def starts(self, *events, now: float = 0.0) -> list[str]:
+        return sorted({p.task.id.split(".")[0] for p in self.run(*events, now=now).placements})
+
+
+def promised(outcome) -> dict[str, float | None]:
+    return {promise.group: promise.start_seconds for promise in outcome.promises}
+
+
+def test_flow_lets_everybody_in_and_promises_nothing():
+    outcome = Cluster(flow).run(job("big", 9), job("small", 1))
+    assert by_machine(outcome.placements) == {"m": ["small.0"]}
+    assert outcome.promises == ()
 
 
 def test_first_come_first_served_stops_at_the_first_who_has_no_room():
-    state = State([machine("m", cpu=4)])
-    waiting = [
-        group(name, shape(cpu=size)) for name, size in zip("abcd", (2, 1, 3, 1), strict=True)
-    ]
-    admission = admit(fcfs, state, *waiting)
-    assert [g.name for g in admission.groups] == ["a", "b"]
-    assert by_machine(admission.witness) == {"m": ["a.0", "b.0"]}
-    assert by_machine(decide(state, *waiting, strategy=fcfs).placements) == {"m": ["a.0", "b.0"]}
+    waiting = [job(name, size) for name, size in zip("abcd", (2, 1, 3, 1), strict=True)]
+    assert by_machine(decide(State([machine("m", cpu=4)]), *waiting, strategy=fcfs).placements) == {
+        "m": ["a.0", "b.0"]
+    }
 
 
-def test_a_gang_at_the_head_holds_everybody():
-    state = State([machine("m", cpu=3)])
-    gang, small = group("gang", *[shape(cpu=2)] * 2), group("small", shape(cpu=1))
-    assert decide(state, gang, small, strategy=fcfs).placements == ()
-    assert len(decide(state, small, gang, strategy=fcfs).placements) == 1
+def test_who_can_never_start_is_in_nobodys_way_and_says_why():
+    cluster = Cluster(fcfs)
+    outcome = cluster.run(job("huge", 9), job("gang", 3, 3), job("small", 1))
+    assert by_machine(outcome.placements) == {"m": ["small.0"]}
+    assert outcome.unsatisfiable == {
+        "huge": "needs room for it at once; the empty cluster has it nowhere",
+        "gang": "needs room for 2 of its members at once; the empty cluster has it for 1 of them",
+    }
+    # It is looked at again when the cluster changes, and never thrown away.
+    assert cluster.starts(MachineSet(machine("n", cpu=12))) == ["gang", "huge"]
+
+
+def test_members_that_fit_one_by_one_but_never_together_are_unsatisfiable():
+    outcome = Cluster(easy).run(job("pair", 3, 2))
+    assert outcome.unsatisfiable == {
+        "pair": "its members do not fit together, even on the empty cluster"
+    }
 
 
 def test_nobody_waits_nobody_starts():
@@ -50,27 +83,119 @@ def test_nobody_waits_nobody_starts():
     assert decide(State(), group("a", shape()), strategy=fcfs).placements == ()
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_a_witness_keeps_every_rule_and_everybody_admitted_is_placed(seed: int):
-    rng = Random(f"witness {seed}")
-    generator = Generator(rng)
-    world = World()
-    for offered in generator.machines():
-        world.set_machine(offered)
-    state = State(world.machines.values())
-    groups = [g for g in generator.groups() if not any(task.blocked for task in g.tasks)]
-    admission = admit(fcfs, state, *groups)
-    assert list(admission.groups) == groups[: len(admission.groups)]
-    assert not broken_rules(world, groups, admission.witness)
-    assert len(admission.witness) == sum(len(g.tasks) for g in admission.groups)
-    plan = decide(state, *groups, strategy=fcfs)
-    assert list(plan.placed) == list(admission.groups)
-    assert not broken_rules(world, groups, plan.placements)
+@pytest.mark.parametrize("several", [False, True])
+def test_easy_lets_others_pass_as_long_as_the_head_loses_nothing(several: bool):
+    cluster = Cluster(easy)
+    assert cluster.starts(job("running", 1, 1, 1, run=100)) == ["running"]
+    # The same request for everybody, or several classes: both ways to plan say the same.
+    head = job("head", 4, ready=1, run=50) if several else job("head", 1, 1, 1, 1, ready=1, run=50)
+    outcome = cluster.run(head, now=1)
+    assert promised(outcome) == {"head": 100}
+    assert {place for _, place in outcome.promises[0].machines} == {"m"}
+    assert cluster.starts(job("long", 1, ready=2, run=99), now=2) == []
+    assert cluster.starts(job("short", 1, ready=3, run=97), now=3) == ["short"]
+    # It ends early: the head starts earlier than promised, nobody passes.
+    ended = [TaskEnded(f"running.{i}") for i in range(3)]
+    assert cluster.starts(*ended, now=10) == []
+    assert cluster.starts(TaskEnded("short.0"), now=20) == ["head"]
+
+
+def test_every_group_that_does_not_fit_is_promised_a_start_by_conservative():
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    outcome = cluster.run(
+        job("a", 4, ready=1, run=10), job("b", 3, ready=2, run=10), job("c", 1, ready=3, run=5),
+        now=3,
+    )  # fmt: skip
+    assert promised(outcome) == {"a": 100, "b": 110, "c": 110}
+
+
+def test_hybrid_promises_as_many_as_its_queue_says():
+    cluster = Cluster(strategies.hybrid, reservations=2)
+    cluster.run(job("running", 4, run=100))
+    outcome = cluster.run(*(job(name, 4, run=10, ready=1) for name in "abc"), now=1)
+    assert promised(outcome) == {"a": 100, "b": 110}
+
+
+def test_a_head_that_waits_for_work_without_end_blocks_nobody():
+    cluster = Cluster(easy)
+    cluster.run(job("service", 2))
+    outcome = cluster.run(job("head", 4, ready=1, run=10), job("small", 2, ready=2), now=2)
+    assert promised(outcome) == {"head": None}
+    assert by_machine(outcome.placements) == {"m": ["small.0"]}
+
+
+def test_unless_its_queue_holds_machines_for_it():
+    cluster = Cluster(easy, holds_for_endless=True)
+    cluster.run(job("service", 2))
+    outcome = cluster.run(job("head", 4, ready=1, run=10), job("small", 2, ready=2), now=2)
+    assert promised(outcome) == {"head": None}
+    assert outcome.placements == ()
+
+
+def test_depth_is_how_far_a_queue_is_looked_through():
+    cluster = Cluster(easy, depth=2)
+    cluster.run(job("running", 3, run=100))
+    waiting = [job("a", 4, run=9), job("b", 4, run=9, ready=1), job("c", 1, run=9, ready=2)]
+    assert cluster.starts(*waiting, now=2) == []
+    assert Cluster(easy).starts(job("running", 3, run=100), *waiting) == ["c", "running"]
+
+
+def test_queues_are_served_in_the_order_of_the_configuration():
+    queues = [(QueueRules("urgent", depth=1), fcfs), (QueueRules("default"), easy)]
+    cluster = Cluster(queues)
+    outcome = cluster.run(
+        job("a", 3, run=10), job("b", 3, run=10, ready=1, queue="urgent"), job("c", 1, run=5)
+    )
+    assert by_machine(outcome.placements) == {"m": ["b.0", "c.0"]}
+    assert promised(outcome) == {"a": 10}
+
+
+def test_who_is_let_in_keeps_off_what_is_promised_in_another_queue():
+    queues = [(QueueRules("batch"), easy), (QueueRules("default"), flow)]
+    cluster = Cluster(queues, machine("m", cpu=4), machine("n", cpu=4))
+    cluster.run(job("running", 4, run=100, queue="batch"))
+    outcome = cluster.run(
+        job("head", 4, 4, run=10, ready=1, queue="batch"), job("service", 1, ready=2), now=2
+    )
+    assert promised(outcome) == {"head": 100}
+    assert outcome.placements == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "cause"),
+    [
+        (MachineGone("n"), Cause.MACHINE),
+        (TaskRuns(task("foreign", shape(cpu=1)), "m"), Cause.FOREIGN),
+        (GroupReady(job("urgent", 4, 4, run=500, ready=5, priority=9)), Cause.PRIORITY),
+    ],
+)
+def test_what_breaks_a_promise_is_named(event, cause: Cause):
+    cluster = Cluster(easy, machine("m", cpu=4), machine("n", cpu=4))
+    cluster.run(job("running", 4, run=100), job("other", 3, run=200))
+    assert promised(cluster.run(job("head", 4, 4, run=10, ready=1), now=1)) == {"head": 200}
+    broken = list(cluster.run(event, TaskEnded("other.0"), now=5).broken)
+    if cause is Cause.PRIORITY:
+        assert not broken  # the urgent one is promised a start, the head nothing any more
+        outcome = cluster.run(TaskEnded("running.0"), now=90)
+        assert [p.task.id for p in outcome.placements] == ["urgent.0", "urgent.1"]
+        broken = list(outcome.broken)
+    assert [(each.group, each.cause) for each in broken] in ([], [("head", cause)])
+
+
+def test_promises_survive_a_restart():
+    cluster = Cluster(easy)
+    cluster.run(job("running", 4, run=100))
+    before = cluster.run(job("head", 4, run=10, ready=1), now=1).promises
+    again = Cluster(easy)
+    again.cycle.restore(before)
+    running = TaskRuns(task("running.0", shape(cpu=4)), "m", 100)
+    assert again.run(running, job("head", 4, run=10, ready=1), now=50).promises == before
 
 
 def test_an_unknown_strategy_names_the_place_and_the_known_ones():
     with pytest.raises(
-        InputError, match="here: unknown strategy 'lifo'; expected one of flow, fcfs"
+        InputError, match="here: unknown strategy 'lifo'; expected one of flow, fcfs, easy"
     ):
         find_strategy("lifo", "here")
     assert find_strategy("fcfs", "here") is fcfs

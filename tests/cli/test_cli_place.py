@@ -395,16 +395,21 @@ def test_policies_and_strategy_can_be_chosen(place: Callable[..., Any]) -> None:
 
 
 def test_fcfs_lets_nobody_pass_the_first_who_does_not_fit(place: Callable[..., Any]) -> None:
-    created = [pod("first", cpu="64"), pod("second")]
+    created = [pod("never", cpu="64"), pod("first", cpu="4"), pod("second")]
     for minute, manifest in enumerate(created):
         manifest["metadata"]["creationTimestamp"] = f"2026-01-01T00:0{minute}:00Z"
-    assert where(place(node("n1"), *created)) == {"shop/second": "n1"}
-    assert where(place(node("n1"), *created, flags=("--strategy", "fcfs"))) == {}
+    busy = pod("busy", nodeName="n1")
+    assert where(place(node("n1"), busy, *created)) == {"shop/second": "n1"}
+    assert where(place(node("n1"), busy, *created, flags=("--strategy", "fcfs"))) == {}
 
 
 def test_who_waits_only_for_those_ahead_is_told_so(place: Callable[..., Any]) -> None:
     answer = place(
-        node("n1"), pod("big", cpu="64", priority=9), pod("web"), flags=("--strategy", "fcfs")
+        node("n1"),
+        pod("busy", nodeName="n1"),
+        pod("big", cpu="4", priority=9),
+        pod("web"),
+        flags=("--strategy", "fcfs"),
     )
     assert why(answer)["shop/web"] == "behind others in the queue; 1/1 nodes have room for it."
 

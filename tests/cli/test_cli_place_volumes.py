@@ -105,15 +105,47 @@ def test_pods_that_want_the_same_disks_get_one_each(place: Callable[..., Any]) -
     assert list(waiting.values()) == [f"0/3 nodes are available: 3 {NO_VOLUMES}."]
 
 
-def test_a_gang_whose_members_share_a_disk_pool(place: Callable[..., Any]) -> None:
+def writers(name: str, size: int) -> list[Manifest]:
+    """A gang, the members of which have a claim each, and the claims."""
     members = [
-        m | {"spec": m["spec"] | {"volumes": using("x", f"c{n}")["spec"]["volumes"]}}
-        for n, m in enumerate(gang("g", 2))
+        m | {"spec": m["spec"] | {"volumes": using("x", f"{name}{n}")["spec"]["volumes"]}}
+        for n, m in enumerate(gang(name, size))
     ]
-    claims = [claim(f"c{n}") for n in range(2)]
+    return [*(claim(f"{name}{n}") for n in range(size)), *members]
+
+
+def test_a_gang_whose_members_share_a_disk_pool(place: Callable[..., Any]) -> None:
     disks = [disk("d1", "n1"), disk("d2", "n2")]
-    placed, waiting = place(*hosts("n1", "n2"), local_class(), *claims, *disks, *members)
+    placed, waiting = place(*hosts("n1", "n2"), local_class(), *disks, *writers("g", 2))
     assert sorted(placed.values()) == ["n1", "n2"]
+    assert waiting == {}
+
+
+def test_a_gang_with_too_few_disks_starts_nothing(place: Callable[..., Any]) -> None:
+    cluster = [*hosts("n1", "n2", "n3"), local_class(), disk("d1", "n1"), disk("d2", "n2")]
+    placed, waiting = place(*cluster, *writers("g", 3))
+    assert placed == {}
+    words = "group shop/g needs volumes for 3 claims at once, 2 are available"
+    assert set(waiting.values()) == {words}
+    # Two that want the same: one of them starts, whole.
+    placed, waiting = place(*cluster, disk("d3", "n3"), *writers("g", 2), *writers("h", 2))
+    assert (len(placed), len(waiting)) == (2, 2)
+    assert len({name.rpartition("-")[0] for name in placed}) == 1
+
+
+def test_a_gang_finds_the_zone_that_has_enough(place: Callable[..., Any]) -> None:
+    def shared(name: str, zone: str) -> Manifest:
+        there = disk(name, "-")
+        terms = there["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        terms[0]["matchExpressions"] = [{"key": "zone", "operator": "In", "values": [zone]}]
+        return there
+
+    # The empty machine is in the zone with one disk.
+    near, far = node("near", labels={"zone": "a"}), node("far", labels={"zone": "b"})
+    disks = [shared("a1", "a"), shared("b1", "b"), shared("b2", "b")]
+    busy = pod("busy", cpu="1", on="far")
+    placed, waiting = place(near, far, busy, local_class(), *disks, *writers("g", 3))
+    assert sorted(placed.values()) == ["far", "far", "near"]
     assert waiting == {}
 
 

@@ -237,6 +237,21 @@ def test_people_get_a_table_with_a_column_per_scheduler(afflux: Afflux, log: Pat
     assert answer.err == "", "no progress bar in a pipe"
 
 
+def test_the_table_says_who_was_backfilled_and_by_what_promises_were_broken(
+    afflux: Afflux,
+) -> None:
+    log = Path(__file__).parents[2] / "docs" / "examples" / "eight-jobs.swf"
+    schedulers = [f"cpu-memory@{name}" for name in ("fcfs", "easy", "conservative-rebuild")]
+    lines = afflux("simulate", log, "--compare", *schedulers).out.splitlines()
+    rows = {line[:22].strip(): line[22:].split() for line in lines if line}
+    assert rows["backfilled"] == ["0.0", "%", "25.0", "%", "12.5", "%"]
+    assert rows["promised a start"] == ["0", "4", "6"]
+    assert rows["promises broken"] == ["0", "0", "1"]
+    assert rows["- strategy"] == ["-", "-", "1"]
+    answer = afflux("simulate", log, "--compare", *schedulers, "--json").json
+    assert [metrics["backfilled"] for metrics in answer] == [0, 0.25, 0.125]
+
+
 def test_a_report_is_written_and_its_path_printed(
     afflux: Afflux, log: Path, tmp_path: Path
 ) -> None:

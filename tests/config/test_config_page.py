@@ -25,6 +25,13 @@ WORDS = {
 
 # Defaults that depend on other fields, or that are short for something longer.
 IN_WORDS = {
+    "queues": "`[{name: default}]`",
+    "queues[].strategy": "the top-level `strategy`",
+    "queues[].depth": "all",
+    "queues[].reservations": "64 for `hybrid`, all for `conservative-*`",
+    "queues[].defaultDuration": "without end",
+    "queues[].limits.duration": "none",
+    "queues[].limits.groups": "none",
     "policies": "`[{name: cpu-memory}]`",
     "profiles": "`[{schedulerName: afflux}]`",
     "profiles[].schedulerName": "`afflux`",

@@ -85,6 +85,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "serving: {bindAddress: '::1', port: 0, certFile: c, keyFile: k, stuckAfter: 90s}\n"
         "binding: {parallelism: 8, timeout: 5s}\n"
         "volumes: {bindTimeoutSeconds: 10}\n"
+        "cleanup: {enabled: true}\n"
         "ledger: {url: 'postgresql://u@h/d', whenAway: continue}\n",
     )
     leading = configuration.leader_election
@@ -96,6 +97,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
     assert configuration.serving.stuck_after.seconds == 90
     assert configuration.binding.timeout.seconds == 5
     assert configuration.volumes.bind_timeout_seconds == 10
+    assert configuration.cleanup.enabled
     assert (configuration.ledger.url, configuration.ledger.when_away) == (
         "postgresql://u@h/d",
         "continue",

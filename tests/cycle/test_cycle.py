@@ -33,7 +33,7 @@ class Stubborn:
     def __init__(self, answer: Round) -> None:
         self._answer = answer
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
+    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
         return self._answer
 
 

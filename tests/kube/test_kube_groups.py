@@ -2,10 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
-from manifests import inventory, native_group, node, pod, pod_group, reasons
+from manifests import as_list, inventory, native_group, node, pod, pod_group, reasons
 
+from afflux.kube import objects
+from afflux.kube.decoding import task
+from afflux.kube.grouping import Member
+from afflux.kube.inventory import load
+from afflux.kube.live.gathering import Gathering
 from afflux.model.errors import InputError
+from afflux.queue.rules import QueueRules
 
 AFFLUX = ("afflux.dev/group-name", "afflux.dev/group-size")
 FLUXNETES = ("fluxnetes.group-name", "fluxnetes.group-size")
@@ -15,6 +22,11 @@ def labelled(
     name: str, group: str, size: Any, labels: tuple[str, str] = AFFLUX, **spec: Any
 ) -> Any:
     return pod(name, labels={labels[0]: group, labels[1]: str(size)}, **spec)
+
+
+def _member(manifest: Any) -> Member:
+    found = msgspec.convert(manifest, objects.Pod)
+    return Member(task(found), found, running=False)
 
 
 def ready(*items: Any) -> dict[str, list[str]]:
@@ -132,10 +144,53 @@ def test_labels_that_make_no_sense_hold_the_pod(labels: dict[str, str], reason: 
     assert reasons(pod(labels=labels)) == {"default/web": reason}
 
 
-def test_members_that_contradict_each_other_all_wait() -> None:
+def test_of_members_that_contradict_each_other_the_minority_is_refused() -> None:
     found = reasons(labelled("a", "g", 2), labelled("b", "g", 3), labelled("c", "h", 1))
-    reason = f"label {AFFLUX[1]}: 2 on default/a, but label {AFFLUX[1]}: 3 on default/b"
-    assert found == {"default/a": reason, "default/b": reason}
+    assert found == {
+        "default/a": "group default/g has 1 of 2 members; 1 refused",
+        "default/b": f"label {AFFLUX[1]}: 3 on default/b, but label {AFFLUX[1]}: 2 on default/a",
+    }
+    members = [labelled("z", "g", 3), *(labelled(f"p{i}", "g", 2) for i in range(2))]
+    assert ready(*members) == {"default/g": ["default/p0", "default/p1"]}
+    assert list(reasons(*members)) == ["default/z"]
+
+
+@pytest.mark.parametrize("size", [10_001, 999_999_999])
+def test_a_size_larger_than_allowed_is_refused(size: int) -> None:
+    reason = f"label {AFFLUX[1]}: {size}, expected at most 10000 in queue default"
+    assert reasons(labelled("a", "g", size), pod("solo")) == {"default/a": reason}
+
+
+def test_the_same_pod_however_often_it_is_seen_counts_once() -> None:
+    # What the prototype got wrong: one pod enqueued three times satisfied a group of three.
+    gathering = Gathering()
+    for version in range(3):
+        member = _member(labelled("a", "g", 3, metadata={"annotations": {"seen": str(version)}}))
+        gathering.set(member)
+        gathering.drain()
+    assert [why for _, why in gathering.held_back.values()] == [
+        "group default/g has 1 of 3 members"
+    ]
+
+
+# --- Queues
+
+
+def test_the_queue_of_a_group_is_on_its_pods() -> None:
+    rules = {name: QueueRules(name) for name in ("default", "night")}
+    queued = pod("a", labels={"afflux.dev/queue": "night"})
+    loaded = load([("cluster.json", as_list(queued, pod("b")))], rules)
+    assert {group.name: group.queue for group in loaded.groups} == {
+        "default/a": "night",
+        "default/b": "default",
+    }
+
+
+def test_a_queue_that_is_not_known_is_refused_with_those_that_are() -> None:
+    queued = pod("a", labels={"afflux.dev/queue": "night"})
+    assert reasons(queued, pod("b")) == {
+        "default/a": "queue 'night' is not known, expected one of: default"
+    }
 
 
 @pytest.mark.parametrize(
@@ -203,12 +258,55 @@ def test_a_group_has_the_highest_priority_and_the_latest_time_of_its_members() -
     assert (group.priority, group.ready_seconds) == (9, 100.0)
 
 
+def run_seconds(*items: Any) -> float | None:
+    (group,) = inventory(*items).groups
+    return group.run_seconds
+
+
 def test_a_group_runs_as_long_as_its_longest_member_if_all_end() -> None:
-    bounded = labelled("a", "g", 2, activeDeadlineSeconds=60)
-    longer = labelled("b", "g", 2, activeDeadlineSeconds=90)
+    bounded = labelled("a", "g", 2, activeDeadlineSeconds=60, terminationGracePeriodSeconds=5)
+    longer = labelled("b", "g", 2, activeDeadlineSeconds=50, terminationGracePeriodSeconds=20)
     endless = labelled("b", "g", 2)
-    assert inventory(bounded, longer).groups[0].run_seconds == 90.0
-    assert inventory(bounded, endless).groups[0].run_seconds is None
+    assert run_seconds(bounded, longer) == 70.0
+    assert run_seconds(bounded, endless) is None
+
+
+def test_the_grace_period_is_part_of_it_and_lasts_30_s_if_nothing_else_is_said() -> None:
+    assert run_seconds(pod(activeDeadlineSeconds=60)) == 90.0
+    assert run_seconds(pod(activeDeadlineSeconds=60, terminationGracePeriodSeconds=0)) == 60.0
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({}, 40.0),
+        ({"activeDeadlineSeconds": 100}, 40.0),
+        ({"activeDeadlineSeconds": 10, "terminationGracePeriodSeconds": 5}, 15.0),
+    ],
+)
+def test_what_is_expected_is_planned_unless_the_deadline_is_before(
+    where: str, spec: dict[str, Any], seconds: float
+) -> None:
+    item = pod(metadata={where: {"afflux.dev/expected-seconds": "40"}}, **spec)
+    assert run_seconds(item) == seconds
+
+
+@pytest.mark.parametrize("written", ["soon", "0", "-5", "1e3", "", "inf", "nan", "٣"])
+def test_an_expectation_that_makes_no_sense_is_refused(written: str) -> None:
+    item = pod(metadata={"annotations": {"afflux.dev/expected-seconds": written}})
+    assert reasons(item, pod("other")) == {
+        "default/web": f"annotation afflux.dev/expected-seconds: {written!r}, "
+        "expected a number of seconds above 0"
+    }
+
+
+def test_two_expectations_that_differ_are_refused() -> None:
+    key = "afflux.dev/expected-seconds"
+    item = pod(metadata={"annotations": {key: "40"}, "labels": {key: "50"}})
+    assert reasons(item) == {
+        "default/web": f"label {key}: '50', but annotation: '40'; expected one of them"
+    }
 
 
 @pytest.mark.parametrize("written", ["yesterday", "2026-02-30T00:00:00Z", "2026-01-01", "0"])

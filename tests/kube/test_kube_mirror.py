@@ -14,6 +14,7 @@ from afflux.kube.inventory import load
 from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
 from afflux.plan.rounds import Round
+from afflux.queue.rules import QueueRules
 
 OURS = "afflux"
 
@@ -24,7 +25,7 @@ class Idle:
     def policies_of(self, shape):
         return ()
 
-    def decide(self, state, queue):
+    def decide(self, state, queue, *when):
         return Round((), ())
 
 
@@ -232,6 +233,13 @@ def test_any_history_ends_in_what_is_there(batch):
         for _ in range(60):
             server.random_step()
         server.catch_up()
+        if any(most > 1 for most in server.mirror.gathering._most_bound.values()):
+            # That a group has run is known to those who saw it, and to nobody who comes later.
+            assert known(server)[:2] == wanted(server.expected())[:2], seed
+            restarted = Server()
+            restarted.items = server.items
+            restarted.catch_up()
+            server = restarted
         found, right = known(server), wanted(server.expected())
         assert found[:3] == right[:3], seed
         # Which running pod keeps one away, or which of two is named first, is a matter of order.
@@ -373,3 +381,127 @@ def test_the_rest_of_a_gang_whose_binding_failed_in_part_waits_together():
         server.mirror.unplaced(failed)
     ready = [event.group for event in server.drain() if isinstance(event, GroupReady)]
     assert [[task.id for task in group.tasks] for group in ready] == [["u0", "u1"]]
+
+
+# --- When a task is expected to end
+
+
+def started(name, uid, start="1970-01-01T00:16:40Z", scheduler=OURS, **more):
+    """A pod that runs since second 1,000."""
+    found = pod(name, uid, scheduler=scheduler, nodeName="n", **more)
+    found["status"] = {"phase": "Running", "startTime": start}
+    return found
+
+
+DEADLINE = {"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 5}
+
+
+def ends(events):
+    return [event.until_seconds for event in events if isinstance(event, TaskRuns)]
+
+
+@pytest.mark.parametrize("scheduler", [OURS, "another"])
+def test_a_pod_ends_after_its_start_its_deadline_and_its_grace_period(scheduler):
+    server = Server()
+    server.put(node("n"))
+    server.put(started("p", "u", scheduler=scheduler, **DEADLINE))
+    server.put(started("endless", "v", scheduler=scheduler))
+    assert ends(server.drain()) == [1065.0, None]
+
+
+def test_a_pod_that_says_how_long_it_takes_ends_then():
+    server = Server()
+    server.put(node("n"))
+    expecting = started("p", "u", **DEADLINE)
+    expecting["metadata"]["annotations"] = {"afflux.dev/expected-seconds": "20"}
+    server.put(expecting)
+    assert ends(server.drain()) == [1020.0]
+
+
+def test_a_pod_that_says_nothing_ends_as_its_queue_says_if_it_is_ours():
+    server = Server()
+    rules = {"default": QueueRules(default_run_seconds=300.0)}
+    server.mirror = Mirror([OURS], rules)
+    server.put(node("n"))
+    server.put(started("ours", "u"))
+    server.put(started("theirs", "v", scheduler="another"))
+    assert ends(server.drain()) == [1300.0, None]
+
+
+def test_before_its_start_is_known_it_counts_from_when_it_was_seen():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", nodeName="n", **DEADLINE))
+    assert ends(server.mirror.drain(2000.0)) == [2065.0]
+    # Time alone changes nothing.
+    server.put(pod("p", "u", nodeName="n", labels={"new": "label"}, **DEADLINE))
+    assert ends(server.mirror.drain(2030.0)) == []
+    server.put(started("p", "u", "1970-01-01T00:33:50Z", **DEADLINE))
+    assert ends(server.mirror.drain(2031.0)) == [2095.0]
+
+
+def test_an_end_is_told_again_only_if_it_is_another_one():
+    server = Server()
+    server.put(node("n"))
+    server.put(started("p", "u", **DEADLINE))
+    server.drain()
+    changed = started("p", "u", **DEADLINE)
+    changed["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    server.put(changed)
+    assert server.drain() == []
+    server.put(started("p", "u", **DEADLINE | {"activeDeadlineSeconds": 30}))
+    assert ends(server.drain()) == [1035.0]
+
+
+def test_the_end_of_what_we_placed_is_told_when_its_start_is_known():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", **DEADLINE))
+    server.mirror.drain(1000.0)
+    server.mirror.assume([placement(server, "p", "n")])
+    server.put(pod("p", "u", nodeName="n", **DEADLINE))
+    assert ends(server.mirror.drain(1001.0)) == []
+    server.put(started("p", "u", "1970-01-01T00:16:41Z", **DEADLINE))
+    assert ends(server.mirror.drain(1002.0)) == [1066.0]
+
+
+def test_a_node_that_comes_back_has_its_pods_until_their_end():
+    server = Server()
+    server.put(started("p", "u", **DEADLINE))
+    server.drain()
+    server.put(node("n"))
+    assert ends(server.drain()) == [1065.0]
+
+
+# --- Names that are used again
+
+
+def test_pods_made_anew_under_their_old_names_are_a_new_group():
+    labels = {"afflux.dev/group-name": "g", "afflux.dev/group-size": "2"}
+    server = Server()
+    server.put(node("n"))
+    for number in range(2):
+        server.put(pod(f"p{number}", f"old-{number}", labels=labels))
+    server.drain()
+    for number in range(2):
+        server.delete("Pod", f"p{number}")
+        made = pod(f"p{number}", f"new-{number}", labels=labels)
+        made["metadata"]["creationTimestamp"] = "2026-01-01T01:00:00Z"
+        server.put(made)
+    events = server.drain()
+    (group,) = [event.group for event in events if isinstance(event, GroupReady)]
+    assert [task.id for task in group.tasks] == ["new-0", "new-1"]
+    assert group.ready_seconds == pytest.approx(1_767_229_200.0, abs=1.0)
+
+
+def test_what_ends_frees_everything_at_once():
+    labels = {"afflux.dev/group-name": "g", "afflux.dev/group-size": "2"}
+    server = Server()
+    server.put(node("n"))
+    for number in range(2):
+        server.put(started(f"p{number}", f"u{number}", labels=labels, **DEADLINE))
+    server.drain()
+    for number in range(2):
+        server.delete("Pod", f"p{number}")
+    assert kinds(server.drain()) == [TaskEnded, TaskEnded]
+    assert server.mirror.gathering.waiting("default/g") is None

@@ -1,5 +1,6 @@
 """A pod has its node: which volumes its claims get, what is written, and when it is done."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from afflux.model import reason
 
 LATER = storage_class()
 DYNAMIC = storage_class(provisioner="disk.example.com")
+HOST = "kubernetes.io/hostname"
 ON_A = {"on": [{"zone": ["a"]}]}
 
 
@@ -229,15 +231,84 @@ def test_a_change_names_the_pods_it_may_matter_to() -> None:
     assert found.set(typed(claim("c"))) == {"uid-p", "uid-r"}
     assert found.set(typed(claim("c"))) == set()
     assert found.set(typed(claim("other"))) == set()
-    assert found.set(typed(LATER)) == {"uid-p", "uid-q"}
-    assert found.set(typed(volume("v"))) == {"uid-p", "uid-q"}
+    # Nothing matters to a pod whose claim is not there, nor to one of another class.
+    assert found.set(typed(LATER)) == {"uid-p"}
+    assert found.set(typed(storage_class("another"))) == set()
+    assert found.set(typed(volume("v"))) == {"uid-p"}
+    assert found.set(typed(volume("w", storageClassName="another"))) == set()
     held = {"claimRef": {"namespace": "default", "name": "c", "uid": "uid-c"}}
-    assert found.set(typed(volume("v", **held))) == {"uid-p", "uid-q", "uid-r"}
+    assert found.set(typed(volume("v", **held))) == {"uid-p", "uid-r"}
+    assert found.set(typed(driver())) == {"uid-p"}
     assert found.remove(typed(claim("c"))) == {"uid-p", "uid-r"}
     assert found.remove(typed(pods[1])) == set()
-    assert found.set(typed(driver())) == {"uid-p"}
+    assert found.set(typed(driver())) == set()
+    found.set(typed(claim("c")))
     assert found.set(typed(claiming("p", "c", status={"phase": "Failed"}))) == set()
     assert found.set(typed(driver())) == set()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_is_not_named_needs_what_it_needed_before(seed: int) -> None:
+    rng = Random(f"named {seed}")
+    found = storage()
+    there: dict[str, Any] = {}
+    assumed: list[tuple[Choice, ...]] = []
+
+    def some_object() -> tuple[str, Any]:
+        kind = rng.choice(("pod", "claim", "claim", "volume", "volume", "class", "driver", "space"))
+        name, of = f"{kind}{rng.randrange(3)}", rng.choice(("later", "other"))
+        claims = [f"claim{rng.randrange(3)}" for _ in range(rng.randint(1, 2))]
+        place = rng.choice(({}, {"on": [{"zone": [rng.choice("ab")]}]}, {"on": [{HOST: ["n1"]}]}))
+        match kind:
+            case "pod":
+                running = {"nodeName": "n1"} if rng.random() < 0.3 else {}
+                return name, claiming(name, *claims, **running)
+            case "claim":
+                bound = {"volume": "volume0"} if rng.random() < 0.3 else {}
+                gib = rng.randint(1, 2)
+                return name, claim(name, gib=gib, storageClassName=of, **bound)
+            case "volume":
+                held = {"claimRef": {"namespace": "default", "name": claims[0]}}
+                fields = {**place, **(held if rng.random() < 0.4 else {})}
+                return name, volume(name, gib=rng.randint(1, 2), storageClassName=of, **fields)
+            case "class":
+                by = rng.choice(("", "disk.example.com"))
+                mode = rng.choice(("WaitForFirstConsumer",) * 3 + ("Immediate",))
+                return of, storage_class(of, by, volumeBindingMode=mode)
+            case "driver":
+                return "driver", driver(storageCapacity=rng.random() < 0.5)
+            case _:
+                return name, space(name, of, capacity=f"{rng.randint(1, 2)}Gi")
+
+    for _ in range(150):
+        pods = {uid: typed(each) for each in there.values() if (uid := pod_uid(each)) is not None}
+        before = {uid: found.needs(pod) for uid, pod in pods.items()}
+        name, manifest = some_object()
+        action = rng.random()
+        changed = None
+        if action < 0.1 and pods:
+            uid = rng.choice(list(pods))
+            choices = found.choose(pods[uid], "n1", {"zone": "a", HOST: "n1"})
+            if isinstance(choices, Blocked):
+                continue
+            concerned = found.assume(choices)
+            assumed.append(choices)
+        elif action < 0.2 and assumed:
+            concerned = found.forget(assumed.pop())
+        elif name in there and action < 0.4:
+            changed = there.pop(name)
+            concerned = found.remove(typed(changed))
+        else:
+            changed = there[name] = manifest
+            concerned = found.set(typed(changed))
+        for uid, pod in pods.items():
+            if uid not in concerned and uid != pod_uid(changed):
+                assert found.needs(pod) == before[uid], (name, uid, action)
+
+
+def pod_uid(manifest: Any) -> str | None:
+    is_pod = manifest is not None and manifest["kind"] == "Pod"
+    return manifest["metadata"]["uid"] if is_pod else None
 
 
 def test_the_next_pod_is_named_when_a_claim_for_one_becomes_free() -> None:

@@ -1,7 +1,7 @@
 """A small API server for tests: objects with resource versions over real HTTP, and faults.
 
-It knows what leases, events and pod statuses need: create, read, replace with a precondition,
-patch. What it says in conflicts is what the real one says.
+It knows what leases, events, pod statuses and deletions need: create, read, replace with a
+precondition, patch, delete what has a uid. What it says in conflicts is what the real one says.
 """
 
 import asyncio
@@ -110,6 +110,12 @@ class SmallApi:
             return _status(404, "NotFound", f"{path} not found")
         if request.method == "GET":
             return web.json_response(kept)
+        if request.method == "DELETE":
+            uid = (request.body or {}).get("preconditions", {}).get("uid")
+            if uid not in {None, kept["metadata"].get("uid")}:
+                return _status(409, "Conflict", "Precondition failed: UID in precondition")
+            self.delete(path)
+            return web.json_response({"kind": "Status", "status": "Success"})
         wanted_version = request.body.get("metadata", {}).get("resourceVersion")
         if wanted_version not in {None, kept["metadata"]["resourceVersion"]}:
             return _status(

@@ -34,11 +34,11 @@ class Told:
 
 
 class NothingToPrepare:
-    def concerns(self, pod: objects.Pod) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         return False
 
-    async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
-        raise AssertionError(pod)
+    async def prepare(self, placement: Placement) -> str | None:
+        raise AssertionError(placement)
 
 
 def cluster() -> tuple[Mirror, Placement]:

@@ -11,6 +11,7 @@ from afflux.app import opened
 from afflux.config import Ledger
 from afflux.cycle.entries import Turn
 from afflux.ledger.embedded import _servers
+from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
 
@@ -24,8 +25,9 @@ def test_a_database_by_its_url(database: str) -> None:
     url = f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
 
     async def test() -> None:
-        with opened(Ledger(url=url)) as ledger:
-            assert ledger is not None
+        with opened(Ledger(url=url)) as address:
+            assert address is not None
+            ledger = PostgresLedger(address)
             await ledger.take_over(3)
             await ledger.commit(Turn(groups=(group(),)))
             await ledger.close()
@@ -38,8 +40,9 @@ def test_a_database_of_our_own_in_a_directory_runs_as_long_as_we_do() -> None:
         directory = os.path.join(name, "new", "one")
 
         async def test() -> None:
-            with opened(Ledger(directory=directory)) as ledger:
-                assert ledger is not None
+            with opened(Ledger(directory=directory)) as address:
+                assert address is not None
+                ledger = PostgresLedger(address)
                 assert (await ledger.take_over(None)).epoch == 0
                 await ledger.close()
 

@@ -44,9 +44,14 @@ def install(
     (account,) = (each for each in manifests if each["kind"] == "ServiceAccount")
     name = account["metadata"]["name"]
     user = f"system:serviceaccount:{namespace}:{name}"
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"])
+        for each in manifests
+        if "roleRef" in each
+    }
     # The API server hears of new roles by watches of its own, a moment later.
     for role in manifests:
-        if role["kind"] in {"ClusterRole", "Role"}:
+        if (role["kind"], role["metadata"]["name"]) in bound:
             control_plane.wait_until(
                 lambda role=role: all(
                     may(control_plane, user, **right) for right in _first_rights(role)

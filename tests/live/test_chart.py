@@ -20,6 +20,18 @@ STATIC_POD = ROOT / "deploy" / "static-pod"
 EVERYTHING: dict[str, Any] = {
     "config": {
         "strategy": "fcfs",
+        "queues": [
+            {"name": "default"},
+            {
+                "name": "night",
+                "strategy": "easy",
+                "depth": 32,
+                "reservations": 1,
+                "defaultDuration": "1h",
+                "holdForEndless": True,
+                "limits": {"groupSize": 64, "duration": "8h", "groups": 100},
+            },
+        ],
         "policies": [{"name": "cpu-memory", "weight": 2, "args": {"omega": 1000}}],
         "profiles": [
             {"schedulerName": "batch"},
@@ -38,6 +50,7 @@ EVERYTHING: dict[str, Any] = {
         },
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
+        "cleanup": {"enabled": True},
     },
     "replicas": 3,
     "image": {"repository": "images.example:5000/afflux", "digest": f"sha256:{'a' * 64}"},

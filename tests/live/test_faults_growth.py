@@ -13,7 +13,7 @@ from bursts import many, pod
 from scheduler import LEASE, NAMESPACE
 from testbed import ControlPlane, Manifest
 
-from afflux.admit.strategies import find_strategy
+from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
@@ -23,6 +23,7 @@ from afflux.kube.api.kubeconfig import read_kubeconfig
 from afflux.kube.live import running
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
+from afflux.queue.rules import QueueRules
 
 WAVES = 4
 PLACEABLE = 450
@@ -100,7 +101,7 @@ def _is_bound(pod: objects.Pod) -> bool:
 async def _door(rights: Path) -> AsyncIterator[running._Door]:
     state = State()
     policies = {"afflux": [Weighted(make_policy("cpu-memory", {}, "test"), 1)]}
-    optimising = Optimising(state, find_strategy("flow", "test"), constraints(), policies)
+    optimising = Optimising(state, [(QueueRules(), flow)], constraints(), policies)
     connection = read_kubeconfig(str(rights))
     async with Api(connection, connections=96) as api, Api(connection, connections=2) as lease_api:
         yield running._Door(api, lease_api, Cycle(state, optimising), OPTIONS)

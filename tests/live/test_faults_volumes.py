@@ -1,5 +1,7 @@
 """Volumes are promised or made before a pod is bound: those writes fail too."""
 
+from typing import Any
+
 from bursts import Burst, create_nodes, pod
 from injecting import Answer, Call, Proxy, Swallow, binds
 from scheduler import Schedulers
@@ -48,6 +50,52 @@ def test_writes_to_claims_fail_and_the_process_is_killed(
         afflux.assert_well()
 
 
+def test_promises_to_groups_fail_and_the_process_is_killed(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
+    """As many disks as members, each on one machine: in the end every group has all of its own."""
+    nodes = create_nodes(cluster, NODES)
+    cluster.api.create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        {
+            "metadata": {"name": "disk"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+    )
+    names = [f"writer-{n:02d}" for n in range(PODS)]
+    cluster.api.each(lambda name: create_claim(cluster, name), names)
+    cluster.api.each(lambda n: create_disk(cluster, f"disk-{n:02d}", nodes[n % NODES]), range(PODS))
+    with Proxy(cluster) as proxy:
+        by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
+        afflux = schedulers.start(by_proxy, leaderElection={"leaderElect": False})
+        faults = [
+            Answer(409, "Conflict"),
+            Answer(500, "InternalError"),
+            Swallow(done=True),
+            Swallow(done=False),
+        ]
+        rules = [proxy.inject(fault, patches_of_volumes, share=0.05) for fault in faults]
+        proxy.inject(Swallow(done=True), binds, share=0.2)
+        members = [
+            writer(name, [name], labels=in_group(f"g{number // 4}", 4))
+            for number, name in enumerate(names)
+        ]
+        burst = Burst(cluster, members)
+        burst.wait_bound(PODS // 4)
+        afflux.kill()
+        afflux.start()
+        burst.wait_all()
+        assert sum(rule.hits for rule in rules) > 1
+        cluster.wait_until(lambda: all(runs(each) for each in cluster.pods()), "all to run")
+        verdict.assert_sound(cluster, burst.names)
+        afflux.assert_well()
+
+
+def patches_of_volumes(call: Call) -> bool:
+    return call.method == "PATCH" and "/persistentvolumes/" in call.path
+
+
 def patches_of_claims(call: Call) -> bool:
     return call.method == "PATCH" and "/persistentvolumeclaims/" in call.path
 
@@ -62,10 +110,26 @@ def create_claim(cluster: ControlPlane, name: str) -> None:
     cluster.api.create(path, {"metadata": {"name": name}, "spec": spec})
 
 
-def writer(name: str, claims: list[str]) -> Manifest:
+def in_group(name: str, size: int) -> dict[str, str]:
+    return {"afflux.dev/group-name": name, "afflux.dev/group-size": str(size)}
+
+
+def create_disk(cluster: ControlPlane, name: str, node: str) -> None:
+    host = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    spec = {
+        "storageClassName": "disk",
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "local": {"path": f"/mnt/{name}"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}},
+    }
+    cluster.api.create("/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+
+
+def writer(name: str, claims: list[str], **fields: Any) -> Manifest:
     """A pod that cannot run before it has its disks, on a machine that reaches them."""
     volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
-    return pod(name, volumes=volumes)
+    return pod(name, volumes=volumes, **fields)
 
 
 def runs(pod: Manifest) -> bool:

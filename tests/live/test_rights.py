@@ -122,6 +122,31 @@ def test_what_it_must_not_do_is_refused(cluster: ControlPlane) -> None:
             assert not may(cluster, USER, **attributes(group, resource, verb)), (resource, verb)
 
 
+def test_deleting_has_to_be_asked_for(cluster: ControlPlane) -> None:
+    jobs = {"group": "batch", "resource": "jobs"}
+    install(cluster, config={"cleanup": {"enabled": False}})
+    cluster.wait_for_account(NAMESPACE)
+    before = rights(cluster, NAMESPACE, "afflux", "default")
+    owners = [{"apiGroup": "example.org", "resource": "trainings"}]
+    install(cluster, config={"cleanup": {"enabled": True}}, rbac={"cleanupOwners": owners})
+    cluster.wait_until(lambda: may(cluster, USER, verb="delete", **jobs), "the right")
+    more = {
+        ("", ("pods",), ("delete",)),
+        ("batch", ("jobs",), ("get", "delete")),
+        ("apps", ("daemonsets", "deployments", "replicasets", "statefulsets"), ("get",)),
+        ("jobset.x-k8s.io", ("jobsets",), ("get",)),
+        ("example.org", ("trainings",), ("get", "delete")),
+    }
+    assert rights(cluster, NAMESPACE, "afflux", "default") - before == {
+        (group, resource, "", verb)
+        for group, resources, verbs in more
+        for resource, verb in product(resources, verbs)
+    }
+    # Whoever turns it off again takes the rights back.
+    install(cluster)
+    cluster.wait_until(lambda: not may(cluster, USER, verb="delete", **jobs), "no right")
+
+
 def test_of_all_leases_it_may_have_its_own(cluster: ControlPlane) -> None:
     install(cluster, config={"leaderElection": {"resourceName": "mine"}})
 

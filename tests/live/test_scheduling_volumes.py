@@ -167,6 +167,95 @@ def test_pods_that_all_want_the_same_volume_first_get_one_each_without_delay(
     assert afflux.metric("scheduler_schedule_attempts_total", 'result="error"') == 0
 
 
+def gang(name: str, size: int, storage: str = "local") -> tuple[list[str], list[Manifest]]:
+    """The members of a group by name, and what they are: a claim and a pod each."""
+    labels = {"afflux.dev/group-name": name, "afflux.dev/group-size": str(size)}
+    names = [f"{name}-{number}" for number in range(size)]
+    claims = [claim(each, storage) for each in names]
+    return names, claims + [pod(each, labels=labels, volumes=mounting(each)) for each in names]
+
+
+def test_a_group_starts_when_there_is_a_volume_for_each_of_its_members(
+    cluster: ControlPlane, afflux: Scheduler
+) -> None:
+    nodes = cluster.create_nodes(5)
+    create(cluster, storage_class("local", BY_HAND))
+    for name, node in {"disk-a": nodes[1], "disk-b": nodes[3]}.items():
+        create(cluster, volume(name, "local", terms=at(HOSTNAME, node)))
+    names, members = gang("g", 3)
+    create(cluster, *members)
+    words = "group default/g needs volumes for 3 claims at once, 2 are available"
+    for name in names:
+        assert waits(cluster, name, words)["reason"] == "Unschedulable"
+    # Single pods are not held up by it.
+    create(cluster, claim("single", "local"), pod("single", volumes=mounting("single")))
+    assert placed(cluster, "single")["single"] in {nodes[1], nodes[3]}
+    waits(cluster, names[0], "at once, 1 are available")
+    for name, node in {"disk-c": nodes[0], "disk-d": nodes[2]}.items():
+        assert not any(node_of(cluster, member) for member in names)
+        create(cluster, volume(name, "local", terms=at(HOSTNAME, node)))
+    found = placed(cluster, *names)
+    rest = {nodes[1], nodes[3]} - {node_of(cluster, "single")}
+    assert set(found.values()) == {nodes[0], nodes[2], *rest}
+    for name in names:
+        runs(cluster, name)
+    assert afflux.metric("scheduler_schedule_attempts_total", 'result="error"') == 0
+
+
+def test_volumes_steer_the_members_of_a_group(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(4)
+    create(cluster, storage_class("local", BY_HAND))
+    # All that the first group can have is on one machine; the second takes what is left.
+    for number in range(3):
+        create(cluster, volume(f"disk-{number}", "local", terms=at(HOSTNAME, nodes[2])))
+    names, members = gang("g", 3)
+    create(cluster, *members)
+    assert placed(cluster, *names) == dict.fromkeys(names, nodes[2])
+    create(cluster, volume("left", "local", terms=at(HOSTNAME, nodes[0])))
+    create(cluster, volume("right", "local", terms=at(HOSTNAME, nodes[3])))
+    others, members = gang("h", 2)
+    create(cluster, *members)
+    assert set(placed(cluster, *others).values()) == {nodes[0], nodes[3]}
+    for name in (*names, *others):
+        runs(cluster, name)
+
+
+def test_groups_that_share_the_volumes_of_a_zone_start_one_after_the_other(
+    cluster: ControlPlane,
+) -> None:
+    nodes = cluster.create_nodes(6)  # two in each of three zones
+    create(cluster, storage_class("local", BY_HAND))
+    for number in range(4):
+        zone = "zone-1" if number < 2 else "zone-2"
+        create(cluster, volume(f"disk-{number}", "local", terms=at(ZONE, zone), nfs=SHARE))
+    groups = [gang(name, 3) for name in ("g", "h")]
+    create(cluster, *(each for _, members in groups for each in members))
+    cluster.wait_until(
+        lambda: any(all(node_of(cluster, n) for n in names) for names, _ in groups), "one of two"
+    )
+    first, second = sorted(
+        (names for names, _ in groups), key=lambda names: node_of(cluster, names[0]) is None
+    )
+    assert set(placed(cluster, *first).values()) <= {nodes[i] for i in (1, 2, 4, 5)}
+    waits(cluster, second[0], "needs volumes for 3 claims at once, 1 are available")
+    assert not any(node_of(cluster, name) for name in second)
+    for number in range(4, 6):
+        create(cluster, volume(f"disk-{number}", "local", terms=at(ZONE, "zone-0"), nfs=SHARE))
+    placed(cluster, *second)
+    for name in (*first, *second):
+        runs(cluster, name)
+
+
+def test_a_group_gets_volumes_that_are_made_for_it(cluster: ControlPlane) -> None:
+    cluster.create_nodes(3)
+    create(cluster, storage_class("disk"))
+    names, members = gang("g", 4, "disk")
+    create(cluster, *members)
+    placed(cluster, *names)
+    for name in names:
+        runs(cluster, name)
+
+
 def test_one_pod_with_two_volumes_goes_where_it_finds_both(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(3)
     create(cluster, storage_class("local", BY_HAND))

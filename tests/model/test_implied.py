@@ -12,7 +12,9 @@ from afflux.model.implied import (
     attachments,
     capacity_of,
     implied_capacity,
+    is_volume,
     port_requests,
+    volumes_for,
 )
 from afflux.model.resources import resources
 
@@ -66,6 +68,7 @@ def test_a_port_on_every_address_includes_each_single_one():
         ("cpu", 0),
         ("example.com/port", 0),
         (attachments("disk.example.com"), UNLIMITED_ATTACHMENTS),
+        (volumes_for("local"), 0),
         *((name, 1) for name in port_requests([HostPort("TCP", 80, "::")]) if "@" in name),
     ],
 )
@@ -78,3 +81,10 @@ def test_a_stated_limit_counts_even_if_it_is_nothing():
     disk = attachments("disk.example.com")
     assert capacity_of(((disk, 3),), disk) == 3
     assert capacity_of(((disk, 0),), disk) == 0
+
+
+def test_volumes_to_be_had_are_no_attachments():
+    name = volumes_for("local")
+    assert is_volume(name)
+    assert not is_volume(attachments("disk.example.com"))
+    assert capacity_of(((name, 2),), name) == 2

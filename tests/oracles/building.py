@@ -15,6 +15,7 @@ from afflux.plan.rounds import Round
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
 
 MACHINE_FIELDS = {"labels", "taints", "unschedulable", "images"}
 SHAPE_FIELDS = {"affinity", "tolerations", "images", "places", "profile"}
@@ -46,7 +47,7 @@ def group(name: str, *shapes: Shape, priority: int = 0, ready: float = 0.0) -> G
 
 def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weighted) -> Optimising:
     chosen = [p if isinstance(p, Weighted) else Weighted(p) for p in policies or (CpuMemory(),)]
-    return Optimising(state, strategy, constraints(), chosen)
+    return Optimising(state, [(QueueRules(), strategy)], constraints(), chosen)
 
 
 def decide(state: State, *groups: Group, strategy: Strategy = flow) -> Round:

@@ -16,7 +16,7 @@ from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 from afflux.sim.metrics import measure
-from afflux.sim.result import CycleTiming, Result, Run
+from afflux.sim.result import CycleTiming, Promised, Result, Run
 from afflux.sim.workload import Submission, Workload
 
 SMALL = Shape(resources({"cpu": 1000, "memory": 100}))
@@ -76,6 +76,8 @@ def test_two_tasks_one_after_the_other():
         "stranded_share": 0.0,
         "makespan_seconds": 40.0,
         "unplaced": 0,
+        "backfilled": 0.0,
+        "promises": {"made": 0, "broken": 0, "broken_by": {}},
         "preemptions": 0,
         "migrations": 0,
         "cycle_seconds": {
@@ -294,3 +296,17 @@ def test_every_value_is_json_and_no_share_exceeds_its_whole(drawn: Result):
         assert figures["stranded_share"] <= figures["utilisation"] + 1e-12
         assert all(isinstance(v, float) for v in figures["utilisation_by_resource"].values())
     assert not any(isinstance(value, np.generic) for value in figures.values())
+
+
+def test_promises_are_counted_with_what_broke_them():
+    one = result([group("a", SMALL)], {"a-0": (9.0, 9.0, 10.0, "m")})
+    promised = (
+        Promised("a", 0.0, 8.0, 7.0, "higher priority"),
+        Promised("b", 0.0, 8.0, 8.0),
+        Promised("c", 0.0, 5.0, 5.0, "foreign pod"),
+    )
+    assert measure(replace(one, promised=promised))["promises"] == {
+        "made": 3,
+        "broken": 2,
+        "broken_by": {"foreign pod": 1, "higher priority": 1},
+    }

@@ -72,7 +72,7 @@ class FirstFit:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return ()
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
+    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
         self.asked.append([group.name for group in queue])
         free = [machine.name for row, machine in state.machines() if not state.running[row]]
         placements: list[Placement] = []
@@ -125,11 +125,13 @@ def test_what_fits_nowhere_waits_for_ever_and_holds_up_nobody(name: str) -> None
     assert [(r.bound, r.start, r.end, r.machine) for r in result.runs[:3]] == [(None,) * 4] * 3
 
 
-def test_under_fcfs_what_fits_nowhere_holds_up_everybody_behind_it() -> None:
-    jobs = job("first", 0, 10), job("huge", 1, 10, 3), job("a", 2, 10)
+def test_under_fcfs_who_has_to_wait_holds_up_everybody_behind_but_not_who_can_never_start() -> None:
+    jobs = job("first", 0, 10), job("huge", 1, 10, 3), job("both", 2, 10, 2), job("a", 3, 10)
     result = replay(workload(2, *jobs), contestant("cpu-memory@fcfs"))
     assert spans(result)["first.0"] == (0, 10)
-    assert spans(result)["a.0"] == (None, None)
+    assert spans(result)["huge.0"] == (None, None)
+    assert spans(result)["both.0"] == (10, 20)
+    assert spans(result)["a.0"] == (20, 30)
 
 
 def test_a_workload_without_submissions_is_over_at_once() -> None:
@@ -332,8 +334,8 @@ class Watched:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return self.inner.policies_of(shape)
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
-        decided = self.inner.decide(state, queue)
+    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
+        decided = self.inner.decide(state, queue, *when)
         self.devices |= {p.task.id: p.devices for p in decided.placements}
         return decided
 

@@ -162,7 +162,7 @@ MIX = made_up(groups=120, machines=6)
 RESULTS = three(MIX)
 PAGE = render(RESULTS)
 SECTIONS = ("summary", "utilisation", "waiting", "queue", "machines", "groups", "cycles")
-VOID = {"meta", "br", "img", "link", "hr", "input"}
+VOID = {"meta", "wbr", "br", "img", "link", "hr", "input"}
 
 
 class Outline(HTMLParser):
@@ -230,8 +230,9 @@ class TestThePage:
     def test_has_every_section_and_well_formed_pictures(self):
         check(PAGE)
         drawn = [svg for svg in pictures(PAGE) if svg.get("role") == "img"]
-        # three resources, two distributions, one queue, and three panels per scheduler
-        assert len(drawn) == 3 + 2 + 1 + 3 * 3
+        # three resources, two distributions, one queue, strips and close-up for all, and three
+        # panels per scheduler
+        assert len(drawn) == 3 + 2 + 1 + 2 + 3 * 3
 
     def test_says_what_is_compared(self):
         text = visible(PAGE)
@@ -240,7 +241,7 @@ class TestThePage:
             assert fact in text
 
     def test_every_picture_has_a_caption_of_its_section(self):
-        assert PAGE.count("<figcaption>") == len(SECTIONS)
+        assert PAGE.count("<figcaption>") == PAGE.count("<section") == len(SECTIONS) + 2
 
     def test_asks_nothing_of_the_network(self):
         page = PAGE.replace("http-equiv", "")

@@ -18,6 +18,16 @@ counts as left out, as afflux has it.
 {{- if $serving.certFile -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
 
+{{/* Empty unless groups are deleted when their deadline is over. */}}
+{{- define "afflux.cleanup" -}}
+{{- $cleanup := (.Values.config | default dict).cleanup | default dict -}}
+{{- if eq (toString $cleanup.enabled) "true" -}}enabled{{- end -}}
+{{- end -}}
+
+{{- define "afflux.cleanupName" -}}
+{{- printf "%s-cleanup" (include "afflux.fullname" . | trunc 55 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* Empty if there is no election. */}}
 {{- define "afflux.leaseName" -}}
 {{- $election := (.Values.config | default dict).leaderElection | default dict -}}

@@ -15,6 +15,15 @@
 {{- end -}}
 {{- end -}}
 
+{{/* As long as the name of a Service may be. */}}
+{{- define "afflux.inspectionName" -}}
+{{- printf "%s-inspection" (include "afflux.fullname" . | trunc 52 | trimSuffix "-") -}}
+{{- end -}}
+
+{{- define "afflux.viewerName" -}}
+{{- printf "%s-viewer" (include "afflux.fullname" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{- define "afflux.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "afflux.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -6,6 +6,7 @@
 mod answers;
 mod columns;
 mod errors;
+mod horizon;
 mod network;
 mod pack;
 mod stopping;
@@ -84,6 +85,8 @@ mod _core {
     use super::answers::{Answer, Gate, GatedAnswer, LevelsAnswer};
     #[pymodule_export]
     use super::errors::{ExpiredError, FlowError, InfeasibleError};
+    #[pymodule_export]
+    use super::horizon::Timeline;
     #[pymodule_export]
     use super::network::Network;
     #[pymodule_export]

@@ -1,75 +1,123 @@
-"""Strategies, each a function from the queue to those who may start now.
+"""Strategies: who of those who wait may start now, and who is promised a start.
 
-`flow` admits everybody and lets cost decide. `fcfs` is strict: it admits groups in queue order
-while they fit, and nobody behind the first one that does not.
+A strategy walks its queue, first come first, and asks the planner: can this group start at once,
+else when? `flow` asks nothing: everybody is let in and cost decides. The others are sequential by
+nature; for them the optimiser decides only where.
+
+    fcfs                   nobody starts before one who came first
+    easy                   the first who does not fit is promised a start; others may pass him as
+                           long as he loses nothing
+    hybrid                 as many of those who do not fit are promised a start as the queue says
+    conservative-compress  everybody is; promises move to earlier starts, never to later ones
+                           (`conservative` for short)
+    conservative-rebuild   everybody is, anew in every pass
+
+Other packages can ship strategies as entry points `afflux.strategies`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from importlib.metadata import entry_points
+from itertools import groupby
+from typing import cast
 
-from afflux.cluster.state import State
+from afflux.admit.planner import Planner
 from afflux.model.errors import InputError
 from afflux.model.group import Group
-from afflux.model.placement import Placement
-from afflux.model.task import Shape
-from afflux.network.pricing import Pricing
-from afflux.plan.book import Book, settle
-from afflux.plan.demand import count_classes
-from afflux.plan.gangs import place_gang
+from afflux.queue.rules import QueueRules
+
+GROUP = "afflux.strategies"
+
+# Promises of `hybrid` where its queue does not say.
+HYBRID_RESERVATIONS = 64
+
+# Groups come in queue order, as many as the queue's depth allows.
+Strategy = Callable[[Sequence[Group], Planner, QueueRules], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Who may start now. A `witness` is a placement of them all that the strategy knows to fit;
-    it is used if the optimiser does not find room for every one of them."""
-
-    groups: Sequence[Group]
-    witness: tuple[Placement, ...] | None = None
+def flow(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    """Everybody is let in."""
+    del rules
+    planner.let_in(queue)
 
 
-Strategy = Callable[[State, Pricing, Sequence[Group]], Admission]
+def fcfs(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    """Nobody before one who came first; who can never start is in nobody's way."""
+    del rules
+    for group in queue:
+        if not planner.start(group) and planner.complaint(group) is None:
+            return
 
 
-def flow(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
-    """Everybody."""
-    del state, pricing
-    return Admission(queue)
+def easy(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    """One promise."""
+    _backfill(queue, planner, rules, 1)
 
 
-def fcfs(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
-    """The longest run of groups from the head of the queue that fit, one after the other."""
-    # Most often only a few can start: look at a few, and at twice as many while all of them fit.
-    window = 8
-    while True:
-        admission = _run_from_head(state, pricing, queue[:window])
-        if len(admission.groups) < window:
-            return admission
-        window *= 2
+def hybrid(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    """As many promises as the queue says."""
+    most = HYBRID_RESERVATIONS if rules.reservations is None else rules.reservations
+    _backfill(queue, planner, rules, most)
 
 
-def _run_from_head(state: State, pricing: Pricing, queue: Sequence[Group]) -> Admission:
-    hopeful = list(
-        takewhile(
-            lambda group: all(pricing.prices(shape).room.any() for shape, _ in group.shapes), queue
-        )
-    )
-    if not hopeful:
-        return Admission((), ())
-    numbers: dict[Shape, int] = {}
-    needs = [count_classes(group, numbers) for group in hopeful]
-    book = Book(state, list(numbers), [pricing.prices(shape) for shape in numbers])
-    count = sum(1 for _ in takewhile(lambda need: place_gang(book, need), needs))
-    admitted = hopeful[:count]
-    return Admission(admitted, settle(book, state, admitted))
+def conservative_rebuild(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    """A promise for everybody, made anew in each pass: some may move to a later start."""
+    _backfill(queue, planner, rules, rules.reservations)
 
 
-STRATEGIES: dict[str, Strategy] = {"flow": flow, "fcfs": fcfs}
+def conservative_compress(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    """A promise for everybody that only ever moves to an earlier start.
+
+    What was promised is held before anybody is asked about, but not against those of a higher
+    priority.
+    """
+    for _, level in groupby(queue, key=lambda group: group.priority):
+        equals = list(level)
+        planner.hold(equals)
+        _backfill(equals, planner, rules, rules.reservations)
+
+
+def _backfill(
+    queue: Sequence[Group], planner: Planner, rules: QueueRules, most: int | None
+) -> None:
+    promises = 0
+    for group in queue:
+        if planner.stands(group):
+            promises += 1
+            continue
+        if planner.start(group) or (most is not None and promises >= most):
+            continue
+        promise = planner.reserve(group)
+        if promise is None:
+            continue
+        if promise.start_seconds is not None:
+            promises += 1
+        elif rules.holds_for_endless:
+            return
+
+
+OURS: dict[str, Strategy] = {
+    "flow": flow,
+    "fcfs": fcfs,
+    "easy": easy,
+    "hybrid": hybrid,
+    "conservative": conservative_compress,
+    "conservative-compress": conservative_compress,
+    "conservative-rebuild": conservative_rebuild,
+}
 
 
 def find_strategy(name: str, where: str) -> Strategy:
     """The strategy of this name; `where` names the place that asks for it."""
-    if name not in STRATEGIES:
-        known = ", ".join(STRATEGIES)
+    if name in OURS:
+        return OURS[name]
+    shipped = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in shipped:
+        known = ", ".join([*OURS, *sorted(shipped)])
         raise InputError(f"{where}: unknown strategy {name!r}; expected one of {known}")
-    return STRATEGIES[name]
+    try:
+        strategy = cast("Strategy", shipped[name].load())
+    except Exception as error:
+        raise InputError(f"{where}: strategy {name} cannot be loaded: {error}") from error
+    if not callable(strategy):
+        raise InputError(f"{where}: strategy {name} is {strategy!r}; expected a function")
+    return strategy

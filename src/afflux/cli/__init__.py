@@ -1,11 +1,12 @@
-"""The command line: afflux run, simulate, place, solve.
+"""The command line: afflux run, simulate, place, solve; queue, group, reservations, history.
 
-`arguments` says what can be typed, each subcommand has a file, `terminal` and `files` are what they
-share. What a subcommand needs is imported when it runs, so that `afflux --help` and a wrong
-argument answer at once. Not here: anything that another program could not do through `app`.
+The last four, which are one file, are a plugin of kubectl too. `arguments` says what can be typed,
+each subcommand has a file, `terminal` and `files` are what they share. What a subcommand needs is
+imported when it runs, so that `afflux --help` and a wrong argument answer at once. Not here:
+anything that another program could not do through `app`.
 
-Exit codes: 0 done, 1 the answer could not be written or leadership was lost, 2 input that cannot be
-used, 3 a problem without a solution, 130 interrupted.
+Exit codes: 0 done, 1 the answer could not be had or written or leadership was lost, 2 input that
+cannot be used, 3 a problem without a solution or no such group, 130 interrupted.
 """
 
 import io
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from afflux.cli.arguments import (
+    PLUGIN,
+    PROGRAM,
     Options,
     PlaceOptions,
     RunOptions,
@@ -22,6 +25,7 @@ from afflux.cli.arguments import (
     SolveOptions,
     parse,
 )
+from afflux.cli.inspect_arguments import InspectOptions
 from afflux.cli.terminal import complain
 from afflux.model.errors import InputError
 
@@ -30,17 +34,17 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run one command; returns the exit code."""
     _prepare_streams()
-    name = "afflux"
+    name = program
     try:
-        options = _parsed(arguments)
+        options = _parsed(arguments, program)
         if isinstance(options, int):
             code = options
         else:
-            name = f"afflux {options.command}"
-            code = _run(options)
+            name = f"{program} {options.command}"
+            code = _run(options, program)
         sys.stdout.flush()
     except InputError as error:
         complain(f"{name}: {error}")
@@ -59,7 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(options: Options) -> int:
+def kubectl_main() -> int:
+    """`kubectl afflux ...`: kubectl finds the program kubectl-afflux and hands it the rest."""
+    return main(program=PLUGIN)
+
+
+def _run(options: Options, program: str) -> int:
     match options:
         case RunOptions():
             from afflux.cli.run import run as schedule
@@ -77,12 +86,16 @@ def _run(options: Options) -> int:
             from afflux.cli.solve import run as solve
 
             return solve(options)
+        case InspectOptions():
+            from afflux.cli.inspect import run as inspect
+
+            return inspect(options, program)
 
 
-def _parsed(arguments: Sequence[str] | None) -> Options | int:
+def _parsed(arguments: Sequence[str] | None, program: str) -> Options | int:
     """What is to be done; an exit code if the parser has said all there is to say."""
     try:
-        return parse(arguments)
+        return parse(arguments, program)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
 

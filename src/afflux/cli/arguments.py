@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
+from afflux.cli.inspect_arguments import INSPECTIONS, InspectOptions, add_inspections
 from afflux.cli.terminal import plain
+
+PROGRAM = "afflux"
+# What kubectl calls for `kubectl afflux`: the commands that ask a running afflux, and no others.
+PLUGIN = "kubectl afflux"
 
 LARGEST_INTERVAL = 1e12
 MOST_MACHINES = 1_000_000
@@ -63,21 +68,23 @@ class SolveOptions:
     json: bool
 
 
-Options = RunOptions | SimulateOptions | PlaceOptions | SolveOptions
+Options = RunOptions | SimulateOptions | PlaceOptions | SolveOptions | InspectOptions
 
 _COMMANDS = {
     kind.command: kind for kind in (RunOptions, SimulateOptions, PlaceOptions, SolveOptions)
 }
 
 
-def parse(arguments: Sequence[str] | None) -> Options:
+def parse(arguments: Sequence[str] | None, program: str = PROGRAM) -> Options:
     """What was typed; SystemExit once help or a complaint about it has been printed."""
-    parser = _parser()
+    parser = _parser(program)
     typed = vars(parser.parse_args(arguments))
     command = typed.pop("command")
     if command is None:
         parser.print_help()
         parser.exit()
+    if command in INSPECTIONS:
+        return InspectOptions(command=command, **typed)
     return _COMMANDS[command](**typed)
 
 
@@ -96,22 +103,28 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> _Parser:
+def _parser(program: str) -> _Parser:
     parser = _Parser(
-        prog="afflux", description="Place every waiting group of pods in one optimisation."
+        prog=program,
+        description="Place every waiting group of pods in one optimisation."
+        if program == PROGRAM
+        else "Look at the groups of pods that afflux schedules.",
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, dest=argparse.SUPPRESS, help="print it"
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    for name, add_arguments, summary in (
-        ("run", _run, "schedule the pods of a cluster"),
-        ("simulate", _simulate, "replay a workload under one or more schedulers"),
-        ("place", _place, "place the pending pods of a cluster, as a dry run"),
-        ("solve", _solve, "solve a minimum-cost-flow problem in DIMACS format"),
-    ):
+
+    def add(name: str, summary: str) -> argparse.ArgumentParser:
         # No abbreviations: a script that uses one would break when the next option is added.
-        add_arguments(commands.add_parser(name, help=summary, allow_abbrev=False))
+        return commands.add_parser(name, help=summary, allow_abbrev=False)
+
+    if program == PROGRAM:
+        _run(add("run", "schedule the pods of a cluster"))
+        _simulate(add("simulate", "replay a workload under one or more schedulers"))
+        _place(add("place", "place the pending pods of a cluster, as a dry run"))
+        _solve(add("solve", "solve a minimum-cost-flow problem in DIMACS format"))
+    add_inspections(add)
     return parser
 
 
@@ -184,7 +197,11 @@ def _solve(parser: argparse.ArgumentParser) -> None:
 
 def _scheduler(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="NAME", help="policies, joined by + (cpu-memory)")
-    parser.add_argument("--strategy", metavar="NAME", help="who may start: flow (default) or fcfs")
+    parser.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help="who may start: flow (default), fcfs, easy, hybrid, conservative[-rebuild]",
+    )
     parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
 
 

@@ -30,7 +30,8 @@ def run(options: PlaceOptions) -> int:
     if options.files.count("-") > 1:
         raise InputError("FILE: '-' is given twice; standard input can be read only once")
     app.scheduler(settings, State())  # a wrong setting is told before anything is read
-    inventory = load([read_source(path) for path in options.files])
+    rules = {each.name: each for each in settings.queue_rules()}
+    inventory = load([read_source(path) for path in options.files], rules)
     _say_notes(inventory)
     state = State(inventory.machines)
     cycle = Cycle(state, app.scheduler(settings, state))
@@ -53,17 +54,16 @@ def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
     events: list[Event] = [GroupReady(group) for group in inventory.groups]
     while events:
         outcome = cycle.run(events)
+        decided = {placement.task.id: placement for placement in outcome.placements}
         lost: set[str] = set()
-        for placement in outcome.placements:
-            if inventory.volumes.take(placement, labels[placement.machine]):
-                placements.append(placement)
-            else:
-                lost.add(placement.task.id)
-        for task_id in lost:
-            cycle.state.remove(task_id)
         for group in outcome.round.placed if outcome.round else ():
+            together = [decided[task.id] for task in group.tasks]
+            lost |= inventory.volumes.take(together, labels)
             if rest := tuple(task for task in group.tasks if task.id in lost):
                 cycle.queue.add(replace(group, tasks=rest))
+        placements += [each for each in outcome.placements if each.task.id not in lost]
+        for task_id in lost:
+            cycle.state.remove(task_id)
         events = [GroupReady(group) for group in inventory.volumes.look_again(cycle.queue)]
     return placements
 

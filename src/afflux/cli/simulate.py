@@ -19,7 +19,7 @@ from afflux.sim.loading import load_workload
 from afflux.sim.metrics import measure
 from afflux.sim.replay import Contestant, replay
 from afflux.sim.report import write_report
-from afflux.sim.report.text import duration, figures, percent
+from afflux.sim.report.text import count, duration, figures, percent
 from afflux.sim.result import Result
 from afflux.sim.starts import write_starts
 from afflux.sim.workload import Workload
@@ -89,7 +89,8 @@ def _columns() -> int:
 
 
 # What the table shows: a label, where the figure is in the metrics, how to write it.
-_ROWS: list[tuple[str, str, Callable[[float], str]]] = [
+_Row = tuple[str, str, Callable[[float], str]]
+_ROWS: list[_Row] = [
     ("mean wait", "wait_seconds.mean", duration),
     ("p95 wait", "wait_seconds.p95", duration),
     ("longest wait", "wait_seconds.max", duration),
@@ -98,7 +99,12 @@ _ROWS: list[tuple[str, str, Callable[[float], str]]] = [
     ("utilisation", "utilisation", percent),
     ("held without working", "stranded_share", percent),
     ("makespan", "makespan_seconds", duration),
-    ("tasks not placed", "unplaced", figures),
+    ("tasks not placed", "unplaced", count),
+    ("backfilled", "backfilled", percent),
+    ("promised a start", "promises.made", count),
+    ("promises broken", "promises.broken", count),
+]
+_CYCLES: list[_Row] = [
     ("cycle, median", "cycle_seconds.p50", duration),
     ("cycle, p99", "cycle_seconds.p99", duration),
 ]
@@ -112,14 +118,21 @@ def _print_table(
     header = ["", *(str(metrics["scheduler"]) for metrics in measured)]
     rows = [
         [label, *(_cell(metrics, path, write) for metrics in measured)]
-        for label, path, write in _ROWS
+        for label, path, write in [*_ROWS, *_causes(measured), *_CYCLES]
     ]
     print(table(header, rows))
     for path in reports:
         print("\n" + plain(f"report: {path}"))
 
 
+def _causes(measured: Sequence[Mapping[str, object]]) -> list[_Row]:
+    """By what promises were broken, of those causes that occur."""
+    broken = (cast("Mapping[str, Mapping[str, int]]", m["promises"])["broken_by"] for m in measured)
+    causes = sorted({cause for by in broken for cause in by})
+    return [(f"- {cause}", f"promises.broken_by.{cause}", count) for cause in causes]
+
+
 def _cell(metrics: object, path: str, write: Callable[[float], str]) -> str:
     for key in path.split("."):
-        metrics = cast("Mapping[str, object]", metrics)[key]
+        metrics = cast("Mapping[str, object]", metrics).get(key)
     return "-" if metrics is None else write(cast("float", metrics))

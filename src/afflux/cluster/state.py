@@ -193,11 +193,14 @@ class State:
         self._on_row[row][task.id] = None
         self._touch(row)
 
-    def remove(self, task_id: str) -> None:
-        """The task has ended, was deleted, or its binding failed; unknown tasks are no matter."""
+    def remove(self, task_id: str) -> Held | None:
+        """The task has ended, was deleted, or its binding failed; unknown tasks are no matter.
+
+        Returns what it held.
+        """
         held = self._held.pop(task_id, None)
         if held is None:
-            return
+            return None
         del self._on_row[held.row][task_id]
         if held.task.shape.devices is not None:
             self.free_devices[held.row] = take_devices(
@@ -206,6 +209,7 @@ class State:
         self.used[held.row] -= self.requests(held.counted)
         self.running[held.row] -= 1
         self._touch(held.row)
+        return held
 
     def _countable(self, row: int, shape: Shape) -> Shape:
         """The shape with no more requests than can be counted on this machine."""

@@ -16,6 +16,7 @@ from afflux.config.fields import (
     Ledger,
     PolicySettings,
     ProfileFields,
+    QueueFields,
     Serving,
 )
 from afflux.kube.complaints import shown
@@ -44,6 +45,7 @@ def check(file: File) -> None:
             raise _error(field, value, expected)
     check_policies(file.policies, "policies")
     _check_profiles(file.profiles)
+    _check_queues(file.queues)
     if file.leader_election.leader_elect:
         _check_leader_election(file.leader_election)
     _check_connection(file.client_connection)
@@ -80,6 +82,40 @@ def refuse_twice(policies: Sequence[PolicySettings], where: str) -> None:
 def is_subdomain(name: str) -> bool:
     """Whether most objects of Kubernetes may have this name."""
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def _check_queues(queues: Sequence[QueueFields]) -> None:
+    if not queues:
+        raise _error("queues", [], "at least one")
+    first: dict[str, int] = {}
+    for number, queue in enumerate(queues):
+        where = f"queues[{number}]"
+        # Pods name it in a label.
+        if not _LABEL.fullmatch(queue.name):
+            raise _error(
+                f"{where}.name",
+                queue.name,
+                "at most 63 small letters, digits or '-', a letter or digit first and last",
+            )
+        if queue.name in first:
+            raise _error(
+                f"{where}.name", queue.name, f"a name that queues[{first[queue.name]}] has not"
+            )
+        first[queue.name] = number
+        for field, count, least in (
+            ("depth", queue.depth, 1),
+            ("reservations", queue.reservations, 0),
+            ("limits.groupSize", queue.limits.group_size, 1),
+            ("limits.groups", queue.limits.groups, 0),
+        ):
+            if count is not None and count < least:
+                raise _error(f"{where}.{field}", count, f"a whole number from {least} up")
+        for field, duration in (
+            ("defaultDuration", queue.default_duration),
+            ("limits.duration", queue.limits.duration),
+        ):
+            if duration is not None and duration.seconds <= 0:
+                raise _error(f"{where}.{field}", str(duration), "a duration above 0, such as 1h")
 
 
 def _check_profiles(profiles: Sequence[ProfileFields]) -> None:

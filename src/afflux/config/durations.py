@@ -64,9 +64,9 @@ def parse_duration(text: str) -> Duration:
     return Duration(int(nanoseconds))
 
 
-def seconds(count: int) -> Duration:
-    """A duration of whole seconds."""
-    return Duration(count * _NANOSECONDS["s"])
+def seconds(count: float) -> Duration:
+    """A duration of so many seconds."""
+    return Duration(round(count * _NANOSECONDS["s"]))
 
 
 def _number(nanoseconds: int, unit: str) -> str:

@@ -3,6 +3,8 @@
 import msgspec
 
 from afflux.config.durations import Duration, seconds
+from afflux.model.group import DEFAULT_QUEUE
+from afflux.queue.rules import LARGEST_GROUP
 
 API_VERSION = "afflux.dev/v1alpha1"
 KIND = "AffluxConfiguration"
@@ -29,6 +31,26 @@ class ProfileFields(Fields, frozen=True):
 
     scheduler_name: str | None = None
     policies: tuple[PolicySettings, ...] | None = None
+
+
+class QueueLimits(Fields, frozen=True):
+    """Who is refused: groups that are too large or too long, and those who come when it is full."""
+
+    group_size: int = LARGEST_GROUP
+    duration: Duration | None = None
+    groups: int | None = None
+
+
+class QueueFields(Fields, frozen=True):
+    """A named queue: who may start, and how far ahead is looked."""
+
+    name: str
+    strategy: str | None = None
+    depth: int | None = None
+    reservations: int | None = None
+    default_duration: Duration | None = None
+    hold_for_endless: bool = False
+    limits: QueueLimits = QueueLimits()
 
 
 class LeaderElection(Fields, frozen=True):
@@ -75,6 +97,12 @@ class Volumes(Fields, frozen=True):
     bind_timeout_seconds: int = 600
 
 
+class Cleanup(Fields, frozen=True):
+    """Whether groups are deleted when their deadline is over."""
+
+    enabled: bool = False
+
+
 class Ledger(Fields, frozen=True):
     """Where groups and their order are kept: a database by its URL, or one of our own in a
     directory; neither, nowhere. What happens while it is away."""
@@ -90,6 +118,7 @@ class File(Fields, frozen=True):
     api_version: str
     kind: str
     strategy: str = DEFAULT_STRATEGY
+    queues: tuple[QueueFields, ...] = (QueueFields(DEFAULT_QUEUE),)
     policies: tuple[PolicySettings, ...] = (PolicySettings(DEFAULT_POLICY),)
     profiles: tuple[ProfileFields, ...] = (ProfileFields(DEFAULT_SCHEDULER_NAME),)
     leader_election: LeaderElection = LeaderElection()
@@ -97,4 +126,5 @@ class File(Fields, frozen=True):
     serving: Serving = Serving()
     binding: Binding = Binding()
     volumes: Volumes = Volumes()
+    cleanup: Cleanup = Cleanup()
     ledger: Ledger = Ledger()

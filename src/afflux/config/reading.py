@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from afflux.config.checking import check, refuse_twice
-from afflux.config.durations import Duration, parse_duration
+from afflux.config.durations import Duration, parse_duration, seconds
 from afflux.config.fields import (
     API_VERSION,
     DEFAULT_POLICY,
@@ -15,12 +15,15 @@ from afflux.config.fields import (
     DEFAULT_STRATEGY,
     KIND,
     Binding,
+    Cleanup,
     ClientConnection,
     File,
     LeaderElection,
     Ledger,
     PolicySettings,
     ProfileFields,
+    QueueFields,
+    QueueLimits,
     Serving,
     Volumes,
 )
@@ -29,6 +32,7 @@ from afflux.files import read_all
 from afflux.kube.complaints import field_complaint, shown
 from afflux.kube.yaml_events import Value, documents
 from afflux.model.errors import InputError
+from afflux.queue.rules import QueueRules
 
 # In a URL: between user and host, or among the parameters.
 _PASSWORD = re.compile(r"(?P<before>://[^:/?@]*:|[?&]password=)(?:(?<=:)[^/?]*(?=@)|(?<==)[^&]*)")
@@ -41,6 +45,12 @@ class Settings:
     origin: str
     policies: tuple[PolicySettings, ...] = (PolicySettings(DEFAULT_POLICY),)
     strategy: str = DEFAULT_STRATEGY
+    # Without any there is one, with the strategy above.
+    queues: tuple[QueueRules, ...] = ()
+
+    def queue_rules(self) -> tuple[QueueRules, ...]:
+        """Every queue there is."""
+        return self.queues or (QueueRules(strategy=self.strategy),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ class Configuration:
     serving: Serving
     binding: Binding
     volumes: Volumes
+    cleanup: Cleanup
     ledger: Ledger
 
 
@@ -105,6 +116,7 @@ def effective(configuration: Configuration) -> dict[str, object]:
         api_version=API_VERSION,
         kind=KIND,
         strategy=configuration.settings.strategy,
+        queues=tuple(map(_queue_fields, configuration.settings.queue_rules())),
         policies=configuration.settings.policies,
         profiles=tuple(
             ProfileFields(profile.scheduler_name, profile.settings.policies)
@@ -115,6 +127,7 @@ def effective(configuration: Configuration) -> dict[str, object]:
         serving=configuration.serving,
         binding=configuration.binding,
         volumes=configuration.volumes,
+        cleanup=configuration.cleanup,
         ledger=_without_password(configuration.ledger),
     )
     # Through JSON, so that lists are lists, as those expect who write YAML.
@@ -129,8 +142,9 @@ def _without_password(ledger: Ledger) -> Ledger:
 
 def _resolved(file: File, origin: str) -> Configuration:
     """Profiles with names and policies, whoever gave them."""
+    queues = tuple(_queue_rules(queue, file.strategy) for queue in file.queues)
     return Configuration(
-        settings=Settings(origin, file.policies, file.strategy),
+        settings=Settings(origin, file.policies, file.strategy, queues),
         profiles=tuple(
             Profile(
                 profile.scheduler_name or DEFAULT_SCHEDULER_NAME,
@@ -145,7 +159,44 @@ def _resolved(file: File, origin: str) -> Configuration:
         serving=file.serving,
         binding=file.binding,
         volumes=file.volumes,
+        cleanup=file.cleanup,
         ledger=file.ledger,
+    )
+
+
+def _queue_rules(queue: QueueFields, strategy: str) -> QueueRules:
+    def in_seconds(duration: Duration | None) -> float | None:
+        return None if duration is None else duration.seconds
+
+    return QueueRules(
+        name=queue.name,
+        strategy=queue.strategy or strategy,
+        depth=queue.depth,
+        reservations=queue.reservations,
+        default_run_seconds=in_seconds(queue.default_duration),
+        longest_run_seconds=in_seconds(queue.limits.duration),
+        largest_group=queue.limits.group_size,
+        most_groups=queue.limits.groups,
+        holds_for_endless=queue.hold_for_endless,
+    )
+
+
+def _queue_fields(rules: QueueRules) -> QueueFields:
+    def duration(in_seconds: float | None) -> Duration | None:
+        return None if in_seconds is None else seconds(in_seconds)
+
+    return QueueFields(
+        name=rules.name,
+        strategy=rules.strategy,
+        depth=rules.depth,
+        reservations=rules.reservations,
+        default_duration=duration(rules.default_run_seconds),
+        hold_for_endless=rules.holds_for_endless,
+        limits=QueueLimits(
+            group_size=rules.largest_group,
+            duration=duration(rules.longest_run_seconds),
+            groups=rules.most_groups,
+        ),
     )
 
 

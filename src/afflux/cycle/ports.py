@@ -6,6 +6,7 @@ from typing import Protocol
 from afflux.cluster.state import State
 from afflux.cycle.entries import Recovered, Turn
 from afflux.model.group import Group
+from afflux.model.promise import Standing
 from afflux.model.task import Shape
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
@@ -18,8 +19,17 @@ class Scheduler(Protocol):
         """What may refuse a machine to a class, for explanations."""
         ...
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
-        """A plan for some of the groups, which come in queue order; the state is not changed."""
+    def decide(
+        self,
+        state: State,
+        queue: Sequence[Group],
+        now_seconds: float,
+        standing: Standing,
+    ) -> Round:
+        """A plan for some of the groups, which come in queue order; the state is not changed.
+
+        `standing` is what was promised before.
+        """
         ...
 
 

@@ -38,8 +38,12 @@ _RFC3339 = re.compile(
 )
 
 
-def machine(node: objects.Node, drivers: objects.CSINode | None = None) -> Machine:
-    """The machine this node is, with the drivers that attach volumes to it.
+def machine(
+    node: objects.Node,
+    drivers: objects.CSINode | None = None,
+    volumes: dict[str, int] | None = None,
+) -> Machine:
+    """The machine this node is, with the drivers that attach volumes to it, and those it has.
 
     What it offers is status.allocatable, or status.capacity where that is missing. A node that
     does not say how many pods it takes takes none, as in kube-scheduler.
@@ -55,6 +59,8 @@ def machine(node: objects.Node, drivers: objects.CSINode | None = None) -> Machi
         # A limit of nothing is a limit: unlike other resources it is kept.
         capacity = tuple(sorted((dict(capacity) | _limits(drivers.spec.drivers)).items()))
         labels = labels | {driver_label(driver.name): "" for driver in drivers.spec.drivers}
+    if volumes:
+        capacity = tuple(sorted((dict(capacity) | volumes).items()))
     return Machine(
         name=node.metadata.name or "",
         capacity=capacity,
@@ -155,7 +161,7 @@ def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
             blocked = blocked or needs.reason
         else:
             places = needs.places
-            implied.update(needs.attached)
+            implied.update((*needs.attached, *needs.taken))
     if implied:
         asked = resources((*asked, *implied.items()))
     images = pod_images(spec, around.images) if around.images else None
@@ -186,20 +192,31 @@ def is_finished(pod: objects.Pod) -> bool:
 def created_seconds(pod: objects.Pod) -> float:
     """When the pod was created, in seconds since 1970; 0 if it does not say."""
     written = pod.metadata.creation_timestamp
-    return _seconds(written) if written else 0.0
+    if not written:
+        return 0.0
+    found = _seconds(written)
+    if found is None:
+        raise InputError(
+            f"metadata.creationTimestamp: {shown(written)}, expected a time such as "
+            "2026-01-31T08:00:00Z"
+        )
+    return found
+
+
+def started_seconds(pod: objects.Pod) -> float | None:
+    """When its machine began with the pod, in seconds since 1970; None if nobody says so yet."""
+    written = pod.status and pod.status.start_time
+    return _seconds(written) if written else None
 
 
 @lru_cache(maxsize=65536)
-def _seconds(written: str) -> float:
+def _seconds(written: str) -> float | None:
     if _RFC3339.fullmatch(written):
         try:
             return datetime.fromisoformat(written).timestamp()
         except (ValueError, OverflowError):
             pass
-    raise InputError(
-        f"metadata.creationTimestamp: {shown(written)}, expected a time such as "
-        "2026-01-31T08:00:00Z"
-    )
+    return None
 
 
 @lru_cache(maxsize=65536)

@@ -1,33 +1,44 @@
-"""Tasks to groups: who starts together, who still waits for others and why.
+"""Pods to groups: what a pod says about its group, and hence who starts together and who waits.
 
 A pod names its group in one of four ways, the first found being the one that counts:
 `afflux.dev/group-name` with `afflux.dev/group-size`, `fluxnetes.group-name` with
 `fluxnetes.group-size`, `scheduling.x-k8s.io/pod-group` with its PodGroup, or
 `spec.schedulingGroup.podGroupName` with Kubernetes' own PodGroup. A pod that names none is a
-group of one.
+group of one. The label `afflux.dev/queue` names the queue it waits in.
+
+Here is what pods say; what follows from it for a group as a whole is in queue/quorum.py.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
 from afflux.kube.complaints import shown
 from afflux.kube.decoding import namespace
+from afflux.kube.lasting import WITHOUT_END, ExpectationError, Lasting, lasting
 from afflux.kube.objects import is_name
-from afflux.model.group import Group
+from afflux.model.group import DEFAULT_QUEUE
 from afflux.model.task import Task
+from afflux.queue.quorum import ONE_QUEUE, Candidate, Gathered, Terms, alone, form
+from afflux.queue.rules import QueueRules
 
 SIZED_LABELS = (
     ("afflux.dev/group-name", "afflux.dev/group-size"),
     ("fluxnetes.group-name", "fluxnetes.group-size"),
 )
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+QUEUE_LABEL = "afflux.dev/queue"
+# With the words for where it was found.
+_NAME_LABELS = tuple(
+    (label, f"label {label}") for label in (*(name for name, _ in SIZED_LABELS), POD_GROUP_LABEL)
+)
 _NATIVE_FIELD = "spec.schedulingGroup.podGroupName"
 _SIZE = re.compile(r"[0-9]{1,9}")
 
-Waiting = tuple[Task, str]
+Shortage = Callable[[Sequence[objects.Pod]], str | None]
+"""Of what there is too little for these pods to start together, if there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,125 +65,103 @@ class PodGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """A pod's word that it belongs to a group, and where it says so."""
+class _Named:
+    """The group that a pod names, and where it does."""
 
     group: str
     source: str
-    minimum: int = 1
 
 
-class _UnclearError(ValueError):
-    """A pod whose group cannot be made out; the text names label and value."""
+class _RefusedError(ValueError):
+    """A pod that cannot be understood; the text names label and value."""
 
 
-def groups(members: Iterable[Member], pod_groups: PodGroups) -> tuple[list[Group], list[Waiting]]:
-    """The groups that have their quorum, and the tasks that wait with the reason.
+class _WaitsError(ValueError):
+    """A pod whose group nobody can look at yet; the text says what is missing."""
 
-    Running members count towards the quorum. Once that many run, each newcomer is a group of one;
-    before, the pending members start together. A gang is all its pending members, even if fewer
-    would do: choosing the quorum out of more is left for later.
+
+def groups(
+    members: Iterable[Member],
+    pod_groups: PodGroups,
+    rules: Mapping[str, QueueRules] = ONE_QUEUE,
+    shortage: Shortage | None = None,
+    most_ran: int = 0,
+) -> Gathered:
+    """The groups that have their quorum, and the pods that wait or are refused, with the reason.
+
+    Of the group that they name, `most_ran` at once were seen running before.
     """
-    singles, claims, running, waiting = _sort(members, pod_groups)
-    gangs: dict[str, list[Member]] = {}
-    for name, claimed in claims.items():
-        gang = [member for member, _ in claimed]
-        minimum, present = claimed[0][1].minimum, running[name]
-        reason = _contradiction(claimed) or _missing_members(name, len(gang) + present, minimum)
-        together = present < minimum and minimum > 1
-        if reason is None and together:
-            reason = _blocked_member(name, gang)
-        if reason is not None:
-            waiting += [(member.task, member.task.blocked or reason) for member in gang]
-        elif together:
-            gangs[name] = gang
-        else:
-            singles += gang
+    gathered = Gathered()
+    named: dict[str, list[Candidate]] = {}
+    refused: Counter[str] = Counter()
+    pods: dict[str, objects.Pod] = {}
+    for member in members:
+        group: str | None = None
+        try:
+            name = _named(member.pod)
+            group = name.group if name else None
+            terms = _terms(member.pod, name, pod_groups)
+            candidate = _candidate(member, terms, lasting(member.pod))
+        except (_RefusedError, _WaitsError, ExpectationError) as problem:
+            if member.running:
+                if group is not None:
+                    named.setdefault(group, []).append(_candidate(member, None, WITHOUT_END))
+            elif member.task.blocked is not None or isinstance(problem, _WaitsError):
+                gathered.waiting.append((member.task, member.task.blocked or str(problem)))
+            else:
+                gathered.refused.append((member.task, str(problem)))
+                refused.update([group] if group else ())
+            continue
+        if group is not None and terms.source:
+            named.setdefault(group, []).append(candidate)
+            pods[member.task.id] = member.pod
+        elif not member.running:
+            gathered.add(alone(candidate, rules))
 
-    waiting += [(m.task, m.task.blocked) for m in singles if m.task.blocked]
-    ready = [_group(m.task.name, [m]) for m in singles if not m.task.blocked]
-    # A pod and a group may have the same name; the queue knows groups by it.
-    taken = {group.name for group in ready}
-    ready += [_group(f"{name} (group)" if name in taken else name, g) for name, g in gangs.items()]
-    return ready, waiting
+    def short(tasks: Sequence[Task]) -> str | None:
+        return shortage([pods[task.id] for task in tasks]) if shortage else None
+
+    for group, candidates in named.items():
+        others = refused[group]
+        gathered.add(
+            form(group, candidates, rules, others=others, most_ran=most_ran, shortage=short)
+        )
+    return gathered
 
 
 def claimed_group(pod: objects.Pod) -> str | None:
     """The namespace/name of the group this pod names, None if it names none or more than one."""
     try:
-        claim = _claim(pod, PodGroups(), sized=False)
-    except _UnclearError:
+        name = _named(pod)
+    except _RefusedError:
         return None
-    return claim.group if claim else None
+    return name.group if name else None
 
 
-def _sort(
-    members: Iterable[Member], pod_groups: PodGroups
-) -> tuple[list[Member], dict[str, list[tuple[Member, _Claim]]], Counter[str], list[Waiting]]:
-    """Pending members without a group and by group, how many run of each, and the unclear."""
-    singles: list[Member] = []
-    claims: dict[str, list[tuple[Member, _Claim]]] = {}
-    running: Counter[str] = Counter()
-    waiting: list[Waiting] = []
-    for member in members:
-        try:
-            claim = _claim(member.pod, pod_groups, sized=not member.running)
-        except _UnclearError as problem:
-            if not member.running:
-                waiting.append((member.task, member.task.blocked or str(problem)))
-            continue
-        if claim is None:
-            singles += [] if member.running else [member]
-        elif member.running:
-            running[claim.group] += 1
-        else:
-            claims.setdefault(claim.group, []).append((member, claim))
-    return singles, claims, running, waiting
+def queue_of(pod: objects.Pod) -> str:
+    """The queue that the pod asks for."""
+    return (pod.metadata.labels or {}).get(QUEUE_LABEL, DEFAULT_QUEUE)
 
 
-def _missing_members(name: str, present: int, minimum: int) -> str | None:
-    return f"group {name} has {present} of {minimum} members" if present < minimum else None
-
-
-def _blocked_member(name: str, gang: Sequence[Member]) -> str | None:
-    blocked = next((member.task for member in gang if member.task.blocked), None)
-    return f"group {name} waits for {blocked.name}: {blocked.blocked}" if blocked else None
-
-
-def _group(name: str, members: Sequence[Member]) -> Group:
-    limits = [member.pod.spec.active_deadline_seconds for member in members]
-    bounded = [float(limit) for limit in limits if limit is not None]
-    return Group(
-        name=name,
-        tasks=tuple(member.task for member in members),
-        priority=max(member.priority for member in members),
-        ready_seconds=max(member.created_seconds for member in members),
-        run_seconds=max(bounded) if len(bounded) == len(limits) else None,
+def _candidate(member: Member, terms: Terms | None, lasts: Lasting) -> Candidate:
+    return Candidate(
+        task=member.task,
+        terms=terms,
+        running=member.running,
+        priority=member.priority,
+        created_seconds=member.created_seconds,
+        run_seconds=lasts.run_seconds,
+        limit_seconds=lasts.limit_seconds,
     )
 
 
-def _contradiction(claimed: Sequence[tuple[Member, _Claim]]) -> str | None:
-    first, claim = claimed[0]
-    for other, its in claimed:
-        if its.minimum != claim.minimum:
-            return (
-                f"{claim.source}: {claim.minimum} on {first.task.name}, "
-                f"but {its.source}: {its.minimum} on {other.task.name}"
-            )
-    return None
-
-
-def _claim(pod: objects.Pod, pod_groups: PodGroups, *, sized: bool) -> _Claim | None:
-    """The group this pod names; without `sized` nobody asks how large it has to be."""
-    labels, space = pod.metadata.labels or {}, namespace(pod)
-    named: list[tuple[str, str]] = [
-        (f"label {label}", labels[label])
-        for label in (*(name for name, _ in SIZED_LABELS), POD_GROUP_LABEL)
-        if label in labels
-    ]
+def _named(pod: objects.Pod) -> _Named | None:
+    """The group this pod names, whatever its size."""
+    labels = pod.metadata.labels or {}
+    named = [(source, labels[label]) for label, source in _NAME_LABELS if label in labels]
     for name_label, size_label in SIZED_LABELS:
         if size_label in labels and name_label not in labels:
-            raise _UnclearError(
+            raise _RefusedError(
                 f"label {size_label}: {shown(labels[size_label])} without {name_label}"
             )
     native = pod.spec.scheduling_group
@@ -183,68 +172,71 @@ def _claim(pod: objects.Pod, pod_groups: PodGroups, *, sized: bool) -> _Claim | 
     source, name = named[0]
     for other_source, other_name in named:
         if other_name != name:
-            raise _UnclearError(
+            raise _RefusedError(
                 f"{source}: {shown(name)}, but {other_source}: {shown(other_name)}; "
                 "expected one group"
             )
     if not is_name(name):
-        raise _UnclearError(f"{source}: {shown(name)}, expected the name of a group")
-    group = f"{space}/{name}"
-    if not sized:
-        return _Claim(group, source)
-    label = source.removeprefix("label ")
+        raise _RefusedError(f"{source}: {shown(name)}, expected the name of a group")
+    return _Named(f"{namespace(pod)}/{name}", source)
+
+
+def _terms(pod: objects.Pod, named: _Named | None, pod_groups: PodGroups) -> Terms:
+    """What the pod says its group is; without a source it starts on its own, whoever is there."""
+    queue = queue_of(pod)
+    if named is None:
+        return Terms(1, queue, source="")
+    label = named.source.removeprefix("label ")
     if label == POD_GROUP_LABEL:
-        return _coscheduling_claim(group, pod_groups)
-    if source == _NATIVE_FIELD:
-        return _native_claim(group, pod_groups)
+        found = pod_groups.coscheduling.get(named.group)
+        if found is None:
+            raise _WaitsError(
+                f"label {POD_GROUP_LABEL}: PodGroup {named.group} is not in the input"
+            )
+        return _checked(named.group, "spec.minMember", found.spec.min_member, queue)
+    if named.source == _NATIVE_FIELD:
+        return _native_terms(named.group, pod_groups, queue)
     size_label = dict(SIZED_LABELS)[label]
-    return _Claim(group, f"label {size_label}", _size(labels, size_label))
+    return Terms(_size(pod.metadata.labels or {}, size_label), queue, f"label {size_label}")
 
 
 def _size(labels: Mapping[str, str], label: str) -> int:
     written = labels.get(label)
     if written is None:
-        raise _UnclearError(f"label {label}: missing, expected the number of members")
+        raise _RefusedError(f"label {label}: missing, expected the number of members")
     if not _SIZE.fullmatch(written) or int(written) == 0:
-        raise _UnclearError(f"label {label}: {shown(written)}, expected a whole number from 1 up")
+        raise _RefusedError(f"label {label}: {shown(written)}, expected a whole number from 1 up")
     return int(written)
 
 
-def _coscheduling_claim(group: str, pod_groups: PodGroups) -> _Claim:
-    found = pod_groups.coscheduling.get(group)
-    if found is None:
-        raise _UnclearError(f"label {POD_GROUP_LABEL}: PodGroup {group} is not in the input")
-    return _checked_claim(group, "spec.minMember", found.spec.min_member)
-
-
-def _native_claim(group: str, pod_groups: PodGroups) -> _Claim | None:
+def _native_terms(group: str, pod_groups: PodGroups, queue: str) -> Terms:
     found = pod_groups.native.get(group)
     if found is None:
-        raise _UnclearError(f"{_NATIVE_FIELD}: PodGroup {group} is not in the input")
+        raise _WaitsError(f"{_NATIVE_FIELD}: PodGroup {group} is not in the input")
     constraints = found.spec.scheduling_constraints
     if constraints is not None and constraints.topology:
-        raise _UnclearError(
+        raise _WaitsError(
             f"PodGroup {group}: spec.schedulingConstraints.topology is not supported yet"
         )
     if found.spec.parent_composite_pod_group_name:
-        raise _UnclearError(
+        raise _WaitsError(
             f"PodGroup {group}: spec.parentCompositePodGroupName is not supported yet"
         )
     policy = found.spec.scheduling_policy
     if policy.gang is not None:
         field_name = "spec.schedulingPolicy.gang.minCount"
-        return _checked_claim(group, field_name, policy.gang.min_count)
+        return _checked(group, field_name, policy.gang.min_count, queue)
     if policy.basic is None:
-        raise _UnclearError(
+        raise _RefusedError(
             f"PodGroup {group}: spec.schedulingPolicy: missing, expected basic or gang"
         )
-    return None
+    return Terms(1, queue, source="")
 
 
-def _checked_claim(group: str, field_name: str, minimum: int | None) -> _Claim:
+def _checked(group: str, field_name: str, minimum: int | None, queue: str) -> Terms:
     source = f"PodGroup {group}: {field_name}"
     if minimum is None:
-        raise _UnclearError(f"{source}: missing, expected the number of members")
+        raise _RefusedError(f"{source}: missing, expected the number of members")
     if minimum < 1:
-        raise _UnclearError(f"{source}: {minimum}, expected a whole number from 1 up")
-    return _Claim(group, source, minimum)
+        raise _RefusedError(f"{source}: {minimum}, expected a whole number from 1 up")
+    return Terms(minimum, queue, source)

@@ -13,19 +13,22 @@ from afflux.kube.decoding import (
     machine,
     task,
 )
-from afflux.kube.grouping import Member, PodGroups, Waiting, groups
+from afflux.kube.grouping import Member, PodGroups, groups
 from afflux.kube.images import ImageCensus
 from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion
 from afflux.kube.volumes.claims import pod_references
 from afflux.kube.volumes.needs import Blocked
-from afflux.kube.volumes.storage import Storage, StorageObject
+from afflux.kube.volumes.storage import Storage, StorageObject, task_id
+from afflux.kube.volumes.together import Short
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import PODS, amount_of
 from afflux.model.task import Task
+from afflux.queue.quorum import ONE_QUEUE, Held
+from afflux.queue.rules import QueueRules
 
 # Kubernetes creates these two itself, so that they are missing from most inputs.
 _SYSTEM_PRIORITIES = {
@@ -45,13 +48,15 @@ class Inventory:
     machines: tuple[Machine, ...]
     running: tuple[tuple[Task, str], ...]
     groups: tuple[Group, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[Held, ...]
     ignored: Counter[str]
     notes: tuple[str, ...]
     volumes: "ClaimedVolumes" = field(compare=False, repr=False)
 
 
-def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
+def load(
+    sources: Sequence[tuple[str, bytes]], rules: Mapping[str, QueueRules] = ONE_QUEUE
+) -> Inventory:
     """The inventory of these (file name, content) pairs; an InputError for unusable input."""
     contents = read(sources)
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
@@ -83,22 +88,39 @@ def load(sources: Sequence[tuple[str, bytes]]) -> Inventory:
     notes += _listed(leaving, "being deleted and had no node; left alone")
 
     repulsion = Repulsion(keeping_away, _namespace_labels(contents))
-    ready, waiting = groups(
+    gathered = groups(
         (_kept_away(member, repulsion) for member in members),
         PodGroups(
             {name: g.value for name, g in contents.of(objects.MemberGroup).items()},
             {name: g.value for name, g in contents.of(objects.NativeGroup).items()},
         ),
+        rules,
+        storage.shortage,
     )
     return Inventory(
         machines=tuple(machines.values()),
         running=tuple(running),
-        groups=tuple(ready),
-        waiting=tuple(waiting),
+        groups=tuple(_told_apart(gathered.ready)),
+        waiting=(*gathered.waiting, *gathered.refused),
         ignored=contents.ignored,
         notes=tuple(notes),
         volumes=ClaimedVolumes(around, {m.task.id: m.pod for m in members if not m.running}),
     )
+
+
+def _told_apart(ready: Sequence[Group]) -> list[Group]:
+    """A pod and a group may have the same name; the queue knows groups by it."""
+    pods = {group.name for group in ready if _is_pod(group)}
+    return [
+        replace(group, name=f"{group.name} (group)")
+        if group.name in pods and not _is_pod(group)
+        else group
+        for group in ready
+    ]
+
+
+def _is_pod(group: Group) -> bool:
+    return len(group.tasks) == 1 and group.name == group.tasks[0].name
 
 
 class ClaimedVolumes:
@@ -108,19 +130,38 @@ class ClaimedVolumes:
         self._around = around
         self._claiming = {id_: pod for id_, pod in pending.items() if pod_references(pod)}
 
-    def take(self, placement: Placement, labels: Mapping[str, str]) -> bool:
-        """Whether the pod finds volumes for all its claims on a machine with these labels.
+    def take(
+        self, together: Sequence[Placement], labels: Mapping[str, Mapping[str, str]]
+    ) -> frozenset[str]:
+        """Volumes for pods that start together, on machines with these labels; who finds none.
 
-        Those that it gets are no longer to be had.
+        Those that they get are no longer to be had. If one of them finds none, all of them do:
+        except where they share a claim, and so have to follow the first that gets it.
         """
-        pod, storage = self._claiming.get(placement.task.id), self._around.storage
-        if pod is None or storage is None:
-            return True
-        choices = storage.choose(pod, placement.machine, labels)
-        if isinstance(choices, Blocked):
-            return False
-        storage.assume(choices)
-        return True
+        storage = self._around.storage
+        going = [
+            (self._claiming[each.task.id], each.machine, labels[each.machine])
+            for each in together
+            if each.task.id in self._claiming
+        ]
+        if storage is None or not going:
+            return frozenset()
+        if len(together) > 1:
+            found = storage.choose_together(going)
+            if not isinstance(found, Short):
+                storage.assume(tuple(choice for each in found.values() for choice in each))
+                return frozenset()
+            if not found.scattered:
+                storage.concede(going, found)
+                return frozenset(each.task.id for each in together)
+        lost: set[str] = set()
+        for pod, node, stated in going:
+            choices = storage.choose(pod, node, stated)
+            if isinstance(choices, Blocked):
+                lost.add(task_id(pod))
+            else:
+                storage.assume(choices)
+        return frozenset(lost)
 
     def look_again(self, waiting: Iterable[Group]) -> list[Group]:
         """Those of the groups that ask for something else, now that some volumes are taken."""
@@ -172,7 +213,8 @@ class _Priorities:
 
 def _machine(node: Found[objects.Node], storage: Storage) -> Machine:
     try:
-        return machine(node.value, storage.csi_node(node.name))
+        stated = node.value.metadata.labels or {}
+        return machine(node.value, storage.csi_node(node.name), storage.volumes_on(stated))
     except InputError as error:
         raise node.error(error) from None
 

@@ -35,6 +35,7 @@ class Present(Fields, frozen=True, gc=False):
 
 
 class OwnerReference(Fields, frozen=True, gc=False):
+    api_version: str | None = None
     kind: str | None = None
     name: str | None = None
     uid: str | None = None

@@ -1,4 +1,4 @@
-"""Resources that every machine has without saying so: host ports, and room to attach volumes.
+"""Resources beside those that people name: host ports, room to attach volumes, volumes to be had.
 
 What only one task at a time may have on a machine is a resource like any other, so that whatever
 counts resources (fit, books, repacking, the checker) keeps it exactly without knowing of it.
@@ -8,7 +8,8 @@ whole of it; one that takes it on a single address asks for a sliver of the port
 of that address. So two tasks clash exactly if they name the same protocol and port, and the same
 address or one of them all.
 
-A machine that states an amount of such a resource has that amount, even if it is 0.
+Ports and room to attach every machine has without saying so; one that states an amount has that
+amount, even if it is 0. Volumes to be had it has only if it says so.
 """
 
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from afflux.model.resources import Resources
 # The names of extended resources have one slash, so that these can be nobody else's.
 _PORT = "port/"
 _ATTACHMENT = "attach/csi/"
+_VOLUMES = "volume/static/"
 
 # All of a port; more slivers than there can be tasks on a machine.
 WHOLE_PORT = 1 << 20
@@ -52,6 +54,16 @@ def port_requests(ports: Iterable[HostPort]) -> dict[str, int]:
 def attachments(driver: str) -> str:
     """The resource that counts volumes which a driver attaches to a machine."""
     return f"{_ATTACHMENT}{driver}"
+
+
+def volumes_for(kind: str) -> str:
+    """The resource that counts volumes to be had on a machine by claims of one kind."""
+    return f"{_VOLUMES}{kind}"
+
+
+def is_volume(name: str) -> bool:
+    """Whether this resource counts volumes to be had."""
+    return name.startswith(_VOLUMES)
 
 
 def is_port(name: str) -> bool:

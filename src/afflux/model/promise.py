@@ -1,6 +1,7 @@
 """A promise: a waiting group will start then, and there is a place for every member."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +14,18 @@ class Promise:
     group: str
     start_seconds: float | None
     machines: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What was promised before, by group, and whether all has gone `as_expected` since.
+
+    It has if work ended when it was to end, and if nobody came who goes before one who was promised
+    a start: then every promise can be kept, and none moves to an earlier start.
+    """
+
+    promises: Mapping[str, Promise] = field(default_factory=dict[str, Promise])
+    as_expected: bool = False
+
+
+NOTHING_PROMISED = Standing()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from afflux.model.implied import is_attachment, is_port
+from afflux.model.implied import is_attachment, is_port, is_volume
 from afflux.model.resources import PODS
 
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -25,6 +25,8 @@ def insufficient(resource: str) -> str:
         return "Too many pods"
     if is_port(resource):
         return PORTS
+    if is_volume(resource):
+        return VOLUME_MISSING
     return ATTACHMENTS if is_attachment(resource) else f"Insufficient {resource}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afflux.cluster.machines import Column, Machines
+from afflux.cluster.machines import BoolColumn, Column, Machines
 from afflux.cluster.state import State
 from afflux.model.errors import InputError
 from afflux.model.task import Shape
@@ -26,8 +26,10 @@ LARGEST_COST = 1 << 40
 
 @dataclass(slots=True)
 class Prices:
-    """One class: how many fit on each machine, what the first costs, what each further one adds."""
+    """One class: where it may go at all, how many fit on each machine, what the first costs, what
+    each further one adds."""
 
+    admitted: BoolColumn
     room: Column
     cost: Column
     slope: Column
@@ -62,6 +64,7 @@ class Pricing:
             changed = self._state.changed[: len(self._state)] > known.as_of
             rows = np.flatnonzero(changed)
             fresh = self._ask(shape, self._state.view(rows))
+            known.admitted[rows] = fresh.admitted
             known.room[rows] = fresh.room
             known.cost[rows] = fresh.cost
             known.slope[rows] = fresh.slope
@@ -94,7 +97,8 @@ class Pricing:
         if shape.devices is not None:
             np.minimum(room, fit.device_room(machines.free_devices, shape.devices), out=room)
         profile = self._profile(shape)
-        room[~admitted_by(profile.refusing, shape, machines)] = 0
+        admitted = admitted_by(profile.refusing, shape, machines)
+        room[~admitted] = 0
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
         for weighted in profile.costing:
@@ -104,7 +108,7 @@ class Pricing:
             policy = weighted.policy
             rise = _checked(policy, "slope", policy.slope(shape, machines), cost)
             slope += weighted.weight * rise
-        return Prices(room, cost, slope, self._state.version)
+        return Prices(admitted, room, cost, slope, self._state.version)
 
 
 class _Profile:

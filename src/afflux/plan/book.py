@@ -4,7 +4,7 @@ Tasks of one class are interchangeable, so the book counts units of classes on m
 task gets which unit is settled when the round is over.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class Book:
         # Ports that other tasks have taken need no account here: there may be hundreds of them.
         columns = np.flatnonzero(state.amounts.stated_columns() | requests.any(axis=0))
         view = state.view()
+        self.columns: NDArray[np.intp] = columns
         self.requests: Table = requests[:, columns]
         self.free: Table = view.free_of(columns)
         self.free_devices = list(view.free_devices)
@@ -100,9 +101,19 @@ class Book:
         """Whether that is known; rolling back only undoes what came after it."""
         return tuple(sorted(need.items())) in self._refused
 
+    def forget_refusals(self) -> None:
+        """What was refused may fit again, though nothing has left: somebody made room."""
+        self._refused.clear()
+
     def mark(self) -> int:
         """A point to roll back to."""
         return len(self._log)
+
+    def placed_since(self, mark: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Every unit placed since the mark: its class, its machine, its devices."""
+        for number, row, count, devices in self._log[mark:]:
+            for indices in devices or [()] * count:
+                yield number, row, indices
 
     def rollback(self, mark: int) -> None:
         """Undo everything placed and removed since the mark, devices included."""
@@ -116,6 +127,20 @@ class Book:
                 self._take(number, row, -count, devices)
         if touched:
             self.refresh(np.array(sorted(touched)))
+
+    def foresee(
+        self,
+        free: Table,
+        free_devices: list[tuple[int, ...]],
+        admitted: NDArray[np.bool_],
+    ) -> None:
+        """Make this the book of another time, at which so much is free; before anything is placed.
+
+        `admitted` is where each class may go, whether or not there is room for it today.
+        """
+        self.free, self.free_devices, self.admitted = free, free_devices, admitted
+        self.refresh(np.arange(len(self.count)))
+        self.most = self.room.copy()
 
     def place_table(self, units: Table, rows: NDArray[np.intp]) -> None:
         """Put whole columns of units, without devices, on machines where all of them fit."""

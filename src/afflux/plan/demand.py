@@ -60,6 +60,11 @@ class Level:
         """Gangs that are not placed yet, in queue order."""
         return [gang for gang in self.gangs if not gang.placed]
 
+    def waiting_tasks(self) -> int:
+        """How many tasks are not placed yet."""
+        singles = sum(singles.left for singles in self.singles.values())
+        return singles + sum(len(gang.group.tasks) for gang in self.waiting_gangs())
+
     def waiting_cost(self) -> int:
         """What leaving the rest waiting costs."""
         singles = sum(int(s.waiting[s.taken :].sum()) for s in self.singles.values())

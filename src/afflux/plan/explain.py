@@ -13,7 +13,7 @@ from afflux.cluster.machines import BoolColumn, Machines
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
-from afflux.model.implied import is_attachment, is_port
+from afflux.model.implied import is_attachment, is_port, is_volume
 from afflux.model.resources import PODS
 from afflux.model.selectors import Term
 from afflux.model.task import Shape
@@ -52,9 +52,11 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     ports: Stage = []
     resources: Stage = []
     attachments: Stage = []
+    volumes: Stage = []
     for index, column in enumerate(asked):
         name = state.resource_names[column]
         chosen = ports if is_port(name) else attachments if is_attachment(name) else resources
+        chosen = volumes if is_volume(name) else chosen
         chosen.append((reason.insufficient(name), lacking[:, index]))
     # Pods first, then as the resources are known: the order of kube-scheduler's messages.
     resources.sort(key=lambda entry: entry[0] != reason.insufficient(PODS))
@@ -68,7 +70,7 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     ]
     drivers, binding, zones = _volume_stages(shape, machines)
     named = _named_stage(shape, machines)
-    return [named, *refused, ports, resources, drivers, attachments, binding, zones]
+    return [named, *refused, ports, resources, drivers, attachments, binding + volumes, zones]
 
 
 def _named_stage(shape: Shape, machines: Machines) -> Stage:

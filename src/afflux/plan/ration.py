@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from afflux.plan.book import Book
 from afflux.plan.demand import Gang, Level, Singles
+from afflux.plan.knapsack import choose
 
 # Sweeps over the resources, and halvings per price, when prices are sought.
 SWEEPS = 6
@@ -29,11 +30,12 @@ HALVINGS = 30
 @dataclass(frozen=True, slots=True)
 class Ration:
     """`singles` of each class and which `gangs` (by position) go first; what has to wait costs at
-    least `waiting_bound`."""
+    least `waiting_bound`, and if the ration is `exact` nothing else would cost less."""
 
     singles: dict[int, int]
     gangs: frozenset[int]
     waiting_bound: int
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,13 @@ class _Bid:
 
 def ration(book: Book, level: Level) -> Ration | None:
     """Who goes first, or None if the cluster as a whole has room for everybody."""
+    if len(book.shapes) == 1 and book.shapes[0].devices is None:
+        room = int(book.room[0].sum())
+        if room >= level.waiting_tasks():
+            return None
+        exact = _of_one_class(level, room)
+        if exact is not None:
+            return exact
     bids = _bids(book, level)
     usable = book.admitted.any(axis=0)
     free = np.maximum(book.free[usable], 0).sum(axis=0).astype(np.float64)
@@ -77,6 +86,27 @@ def ration(book: Book, level: Level) -> Ration | None:
         else:
             singles[bid.item.class_index] = fitting
     return Ration(singles, frozenset(gangs), waiting_bound)
+
+
+def _of_one_class(level: Level, room: int) -> Ration | None:
+    gangs = level.waiting_gangs()
+    singles = level.singles.get(0)
+    waiting: list[int] = []
+    if singles is not None:
+        waiting = singles.waiting[singles.taken :].tolist()
+    items = [(len(gang.group.tasks), gang.worth) for gang in gangs]
+    chosen = choose(items, waiting, room)
+    if chosen is None:
+        return None
+    indices, alone = chosen
+    kept = sum(items[index][1] for index in indices) + sum(waiting[:alone])
+    first = 0 if singles is None else singles.taken
+    return Ration(
+        singles={0: first + alone} if alone else {},
+        gangs=frozenset(gangs[index].position for index in indices),
+        waiting_bound=level.waiting_cost() - kept,
+        exact=True,
+    )
 
 
 def _bids(book: Book, level: Level) -> list[_Bid]:

@@ -7,14 +7,15 @@ after a few passes, an exact bounded search finishes. Priorities are strict: a l
 finished before the next one is looked at.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.promise import Promise
 from afflux.model.task import Shape
 from afflux.network.layout import Source, route
 from afflux.network.pricing import Pricing
@@ -34,7 +35,8 @@ class Round:
 
     `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the
     relaxed knapsack where not everything fits, says no plan can undercut, level by level given the
-    levels above. Groups without room even alone are in neither.
+    levels above. Groups without room even alone are in neither. `promises` is who was promised a
+    start, `unsatisfiable` who can never start, with the reason.
     """
 
     placements: tuple[Placement, ...]
@@ -42,6 +44,8 @@ class Round:
     solves: int = 0
     cost: int | None = None
     bound: int | None = None
+    promises: tuple[Promise, ...] = ()
+    unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def gap(self) -> float | None:
@@ -72,6 +76,9 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         solves += used
         bound += level_bound
         waiting = level.waiting_cost()
+        if rationed is not None and rationed.exact and waiting == rationed.waiting_bound:
+            # Nobody else could start, and the network has found the cheapest places.
+            continue
         # The bound holds as long as the levels above stay where they are: they can be moved.
         if book.placement_cost() - before + waiting > level_bound or (waiting and below_others):
             rounds_left = finish(book, demand, level, rationed, rounds_left)
@@ -87,11 +94,16 @@ def _hopeful(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
     """Groups for whose members of each shape there is room; the others wait at no expense."""
     rooms: dict[Shape, int] = {}
     found: list[Group] = []
+    last: Shape | None = None
+    room = 0
     for group in groups:
         for shape, count in group.shapes:
-            room = rooms.get(shape)
-            if room is None:
-                room = rooms[shape] = int(pricing.prices(shape).room.sum())
+            # Neighbours in the queue are often of one class.
+            if shape is not last:
+                last = shape
+                if shape not in rooms:
+                    rooms[shape] = int(pricing.prices(shape).room.sum())
+                room = rooms[shape]
             if room < count:
                 break
         else:

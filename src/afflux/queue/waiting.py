@@ -76,6 +76,11 @@ class Queue:
         """Groups to place, first come first in each priority."""
         return self._groups
 
+    def priority_of(self, name: str) -> int:
+        """A waiting group's priority; 0 if there is none of that name."""
+        entry = self._waiting.get(name) or self._blocked.get(name)
+        return entry[1].priority if entry else 0
+
     def _number(self, name: str) -> int:
         """When a group was first added, as a number; the next one for a group not waiting yet."""
         if name in self._waiting:

@@ -75,12 +75,14 @@ class Columns:
 class Groups:
     """A group has started when its last member has, and has ended when its last member has.
 
-    `endless` groups run without end by nature; they have no slowdown.
+    `endless` groups run without end by nature; they have no slowdown. `queue` tells queues apart
+    by a number.
     """
 
     names: tuple[str, ...]
     size: Ints
     priority: Ints
+    queue: Ints
     endless: Bools
     submit: Floats
     start: Floats
@@ -182,10 +184,13 @@ def _groups(
     found = [known.get(name) for name in names]
     count = len(names)
     endless = [s is not None and s.run_seconds is None for s in found]
+    queues = [s.group.queue if s else "" for s in found]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(queues))}
     return Groups(
         names=names,
         size=np.bincount(group, minlength=count).astype(np.int64),
         priority=np.array([s.group.priority if s else 0 for s in found], dtype=np.int64),
+        queue=np.array([numbers[name] for name in queues], dtype=np.int64),
         endless=np.array(endless, dtype=np.bool_),
         submit=_latest(submit, group, count),
         start=_latest(start, group, count),

@@ -14,6 +14,11 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
   waited for the rest, or never got it. `utilisation - stranded_share` did work.
 - Makespan runs from the first submission to the last end; what has no end counts until the
   simulation stopped.
+- `backfilled` is the share of the groups that started which did so while one ahead of them in their
+  queue still waited, ahead being of a higher priority, or of the same one and submitted earlier.
+  Groups that never started are not counted as ahead of anybody.
+- `promises` are groups that were promised a start before they had one; one is broken if the group
+  starts later than it was first promised, `broken_by` says why.
 - `cycle_seconds` is real time spent deciding.
 - Percentiles are by linear interpolation between the two nearest values.
 
@@ -21,9 +26,11 @@ A figure that does not exist (the mean of no waits, a share of no time) is null,
 """
 
 import math
+from collections import Counter
 
 import numpy as np
 
+from afflux.sim.backfilling import backfilled
 from afflux.sim.columns import Columns, Floats, columns
 from afflux.sim.result import Result
 
@@ -54,10 +61,27 @@ def measure(result: Result) -> dict[str, object]:
         ),
         "makespan_seconds": makespan,
         "unplaced": int(np.isnan(table.start).sum()),
+        "backfilled": _backfilled_share(table),
+        "promises": _promises(result),
         "preemptions": result.preemptions,
         "migrations": result.migrations,
         "cycle_seconds": _figures(seconds, "p50", "p99", "max") | {"total": float(seconds.sum())},
         "cycles": len(result.cycles),
+    }
+
+
+def _backfilled_share(table: Columns) -> float | None:
+    started = ~np.isnan(table.groups.start)
+    return float(backfilled(table.groups)[started].mean()) if started.any() else None
+
+
+def _promises(result: Result) -> dict[str, object]:
+    """How many groups were promised a start, and how many did not start by then, and why."""
+    causes = Counter(promised.broken for promised in result.promised if promised.broken)
+    return {
+        "made": len(result.promised),
+        "broken": causes.total(),
+        "broken_by": dict(sorted(causes.items())),
     }
 
 

@@ -28,6 +28,7 @@ from afflux.cluster.state import State
 from afflux.model.devices import choose_devices, take_devices
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.promise import NOTHING_PROMISED, Standing
 from afflux.model.resources import CPU, MEMORY, amount_of
 from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
@@ -59,8 +60,15 @@ class PodByPod:
         del shape
         return self._constraints
 
-    def decide(self, state: State, queue: Sequence[Group]) -> Round:
-        """One pod after the other; a group must be of one."""
+    def decide(
+        self,
+        state: State,
+        queue: Sequence[Group],
+        now_seconds: float = 0.0,
+        standing: Standing = NOTHING_PROMISED,
+    ) -> Round:
+        """One pod after the other, as of now; a group must be of one."""
+        del now_seconds, standing
         # A resource that was never heard of widens the tables: ask before they are copied.
         for shape in dict.fromkeys(group.tasks[0].shape for group in queue):
             state.requests(shape)

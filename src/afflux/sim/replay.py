@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskEnded
-from afflux.cycle.loop import Cycle
+from afflux.cycle.loop import Cycle, Outcome
 from afflux.cycle.ports import Scheduler
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.sim.result import CycleTiming, Result, Run
+from afflux.sim.result import CycleTiming, Promised, Result, Run
 from afflux.sim.workload import Submission, Workload
 
 
@@ -79,13 +79,15 @@ class _Replay:
         self._submitted = 0
         self._waiting = 0  # tasks
         self._timings: list[CycleTiming] = []
+        self._promised: dict[str, Promised] = {}
 
     def run(self) -> Result:
         for now, events in self._batches():
             self._now = now
             began = time.perf_counter()
-            outcome = self._cycle.run(events)
+            outcome = self._cycle.run(events, now)
             seconds = time.perf_counter() - began
+            self._note(outcome)
             self._start(outcome.placements)
             if self._waiting:
                 placed = len(outcome.placements)
@@ -97,7 +99,24 @@ class _Replay:
             runs=tuple(run for life in self._lives for run in _runs(life)),
             cycles=tuple(self._timings),
             ended_at=self._now,
+            promised=tuple(self._promised.values()),
         )
+
+    def _note(self, outcome: Outcome) -> None:
+        """Remember who was promised what, and what was not kept."""
+        promised = self._promised
+        for promise in outcome.promises:
+            start = promise.start_seconds
+            known = promised.get(promise.group)
+            if start is None or (known is not None and start >= known.earliest):
+                continue
+            promised[promise.group] = (
+                Promised(promise.group, self._now, start, start)
+                if known is None
+                else replace(known, earliest=start)
+            )
+        for broken in outcome.broken:
+            promised[broken.group] = replace(promised[broken.group], broken=str(broken.cause))
 
     def _start(self, placements: Sequence[Placement]) -> None:
         """Placements take effect at once; a group works from when all its members are placed."""

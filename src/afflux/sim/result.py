@@ -35,6 +35,21 @@ class CycleTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class Promised:
+    """A group that was promised a start before it had one.
+
+    `at` is when it was first promised anything, `first` the start it was promised then, `earliest`
+    the best it ever was; `broken` says why it started later than first promised, or None.
+    """
+
+    group: str
+    at: float
+    first: float
+    earliest: float
+    broken: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One workload under one scheduler."""
 
@@ -43,5 +58,6 @@ class Result:
     runs: tuple[Run, ...]
     cycles: tuple[CycleTiming, ...]
     ended_at: float
+    promised: tuple[Promised, ...] = ()
     preemptions: int = 0
     migrations: int = 0

@@ -2,14 +2,13 @@
 
 They answer as those of the Kubernetes components do: `ok`, a list of checks with `?verbose`, 500
 with the names of the checks that fail. Why they fail is on the check's own page, as /livez/cycle.
-Everything is read-only, and nobody is asked who they are: nothing secret may be shown here.
+Everything is read-only, and nobody is asked who they are: nothing secret may be shown here. What
+is only for some, the inspection service, comes on top; see `inspecting`.
 """
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -19,15 +18,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from afflux.model.errors import InputError
+from afflux.web.handshaking import RELOAD_SECONDS, Handshakes
+from afflux.web.inspecting import Inspecting
 
 # What is wrong, in a few words; None if all is well.
 Check = Callable[[], str | None]
 
 CONFIGURATION_KEY = "afflux.dev"
 
-RELOAD_SECONDS = 60.0
-
 _SHUTDOWN_SECONDS = 5.0
+# Tokens of some providers list every group of their user.
+_LONGEST_HEADER = 1 << 15
 _PLAIN = "text/plain"
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
@@ -40,7 +41,8 @@ class Pages:
     `live` fails if only a restart helps, `ready` as long as this replica should not be counted on;
     one that waits to become the leader can be counted on. /healthz, which is older than the two,
     is the same as /livez. `configuration` is what is in effect. `before_metrics` brings figures up
-    to date that are only worth it when somebody looks.
+    to date that are only worth it when somebody looks. `inspecting`, if given, is served too; it
+    refuses by itself whoever does not come over TLS.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Pages:
         ready: Mapping[str, Check],
         configuration: Mapping[str, object],
         before_metrics: Callable[[], None] = lambda: None,
+        inspecting: Inspecting | None = None,
     ) -> None:
         self._registry = registry
         self._before_metrics = before_metrics
@@ -60,9 +63,17 @@ class Pages:
             _add_health(app, name, {"ping": lambda: None, **checks})
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/configz", self._configz)
+        if inspecting is not None:
+            inspecting.add_to(app)
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            max_field_size=_LONGEST_HEADER,
         )
+        self._handshakes: Handshakes | None = None
+        self._client_authorities = b""
         self._reloading: asyncio.Task[None] | None = None
         # Where it listens, once it does.
         self.port = 0
@@ -77,10 +88,8 @@ class Pages:
         reload_seconds: float = RELOAD_SECONDS,
     ) -> None:
         """Listen; port 0 is any free one. With a certificate and its key, only HTTPS."""
-        context = None
-        if cert_file:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            _load(context, cert_file, key_file)
+        handshakes = Handshakes(cert_file, key_file) if cert_file else None
+        context = None if handshakes is None else handshakes.context
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, address, port, ssl_context=context).start()
@@ -91,11 +100,19 @@ class Pages:
                 " expected an address of this machine and a free port"
             ) from None
         self.port = self._runner.addresses[0][1]
-        if context is not None:
-            self._reloading = asyncio.create_task(
-                _reload(context, cert_file, key_file, reload_seconds)
-            )
+        if handshakes is not None:
+            handshakes.trust(self._client_authorities)
+            self._handshakes = handshakes
+            self._reloading = asyncio.create_task(handshakes.keep_fresh(reload_seconds))
         _log.info("serving health and metrics on %s, port %d", address, self.port)
+
+    def trust_clients_of(self, authorities: bytes) -> None:
+        """From now on, accept client certificates that these have signed, in PEM form, and no
+        others; with none, no client is asked for a certificate. An InputError if there is no
+        certificate in it."""
+        if self._handshakes is not None:
+            self._handshakes.trust(authorities)
+        self._client_authorities = authorities
 
     async def close(self) -> None:
         """Finish what is being answered, and listen no longer."""
@@ -199,43 +216,3 @@ async def _kindly(
 
 def _text(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=text, content_type=_PLAIN, headers=_HEADERS)
-
-
-def _load(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
-    try:
-        context.load_cert_chain(cert_file, key_file)
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(
-            f"serving.certFile: {cert_file!r:.200}, keyFile: {key_file!r:.200}: {why};"
-            " expected a PEM certificate chain and its private key"
-        ) from None
-
-
-async def _reload(context: ssl.SSLContext, cert_file: str, key_file: str, seconds: float) -> None:
-    """Certificates are replaced while we run; new connections get the new one."""
-    loaded = await asyncio.to_thread(_stamp, cert_file, key_file)
-    while True:
-        await asyncio.sleep(seconds)
-        stamp = await asyncio.to_thread(_stamp, cert_file, key_file)
-        if stamp == loaded:
-            continue
-        try:
-            # First into one that nobody uses: a pair that does not match would spoil it.
-            _load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), cert_file, key_file)
-            _load(context, cert_file, key_file)
-        except InputError as error:
-            # Perhaps one of the two has not been replaced yet: the next look will tell.
-            _log.warning("the old certificate stays: %s", error)
-        else:
-            loaded = stamp
-
-
-def _stamp(*files: str) -> tuple[int, ...]:
-    stamps: list[int] = []
-    for file in files:
-        try:
-            stamps.append(Path(file).stat().st_mtime_ns)
-        except OSError:
-            stamps.append(0)
-    return tuple(stamps)

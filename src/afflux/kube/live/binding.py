@@ -46,11 +46,11 @@ _OVERTAKEN = "overtaken by events"
 class Preparing(Protocol):
     """What has to be done for a pod on its node before it is bound."""
 
-    def concerns(self, pod: objects.Pod) -> bool:
+    def concerns(self, placement: Placement) -> bool:
         """Whether there is anything to do for this pod."""
         ...
 
-    async def prepare(self, pod: objects.Pod, placement: Placement) -> str | None:
+    async def prepare(self, placement: Placement) -> str | None:
         """Do it; why it is impossible, None if it is done; empty if others were faster."""
         ...
 
@@ -176,10 +176,9 @@ class Binding:
             placement = self._waiting.popleft()
             if not self._waiting:
                 self._caught_up.set()
-            pod = self._mirror.pending(placement.task)
-            if pod is not None and self._preparing.concerns(pod):
+            if self._preparing.concerns(placement):
                 # Disks may take minutes to be made; nobody else waits for that.
-                hands.create_task(self._prepare_and_bind(pod, placement))
+                hands.create_task(self._prepare_and_bind(placement))
             else:
                 await self._bind(placement, hand)
         if hand.free:
@@ -192,13 +191,18 @@ class Binding:
             self._busy_hands -= 1
             self.start(())
 
-    async def _prepare_and_bind(self, pod: objects.Pod, placement: Placement) -> None:
+    async def _prepare_and_bind(self, placement: Placement) -> None:
         began = monotonic()
-        why = await self._preparing.prepare(pod, placement)
+        why = await self._preparing.prepare(placement)
         if why is None:
             await self._bind(placement, _Hand(free=False))
-        elif why:
-            self._refused(placement, why, monotonic() - began)
+        else:
+            self.give_back(placement, why, monotonic() - began)
+
+    def give_back(self, placement: Placement, why: str, seconds: float = 0.0) -> None:
+        """It came to nothing before it could be sent; without a reason it is decided anew."""
+        if why:
+            self._refused(placement, why, seconds)
         else:
             self._settled(placement, "failed", _OVERTAKEN)
             self._mirror.unplaced(placement)

@@ -3,15 +3,20 @@
 A change of one pod looks at its own group again and at no other. What the cycle was told is
 remembered, so that it hears only of differences. A group's place in the queue is when it first
 became ready: that is kept for as long as one of its pods is there, through retries and changes.
+When none is left the group is finished, and whoever uses its name next is another group.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
-from afflux.kube.grouping import Member, PodGroups, Waiting, claimed_group, groups
+from afflux.kube.grouping import Member, PodGroups, Shortage, claimed_group, groups
+from afflux.kube.lasting import EXPECTED
 from afflux.model.group import Group
+from afflux.queue.quorum import ONE_QUEUE, Held
+from afflux.queue.rules import QueueRules
 
 # Creation times are whole seconds; within one, groups keep the order in which they became ready.
 _TIE_SECONDS = 1e-6
@@ -20,25 +25,44 @@ _TIE_SECONDS = 1e-6
 class Gathering:
     """Pending and running pods by the group they name; a pod that names none is its own."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, rules: Mapping[str, QueueRules] = ONE_QUEUE, shortage: Shortage | None = None
+    ) -> None:
         self.pod_groups = PodGroups({}, {})
-        # The pending pods that the cycle may not consider, by uid, with the reason; and those of
-        # them that were looked at since somebody last asked.
-        self.held_back: dict[str, Waiting] = {}
+        # The pending pods that the cycle may not consider, by uid, with the reason; those of them
+        # who will not be unless somebody changes something; and those who were looked at since
+        # somebody last asked.
+        self.held_back: dict[str, Held] = {}
+        self.refused: set[str] = set()
         self._newly_held: dict[str, None] = {}
+        self._rules = rules
+        self._shortage = shortage
         self._key_of: dict[str, str] = {}
         self._members: dict[str, dict[str, Member]] = {}
         self._told: dict[str, dict[str, Group]] = {}
+        self._by_name: dict[str, Group] = {}
         self._pods_ready: set[str] = set()
         self._first_ready: dict[str, float] = {}
+        # How many are bound, and were at once. What was only assumed may come to nothing.
+        self._bound: dict[str, set[str]] = {}
+        self._most_bound: dict[str, int] = {}
         self._restored: dict[str, float] = {}
-        self._touched: OrderedDict[str, None] = OrderedDict()
+        self._touched: dict[str, None] = {}
         self._became_ready = 0
+        # How many groups wait in each queue; and who found theirs full, in a line by when they
+        # became ready. A line may name some who are not in it any more.
+        self._waiting_in: Counter[str] = Counter()
+        self._turned_away: dict[str, str] = {}
+        self._lines: dict[str, list[tuple[float, str]]] = {}
 
     def restore(self, uids: Iterable[str], ready_seconds: float) -> None:
         """The group of these pods became ready then, before this process was there."""
         for uid in uids:
             self._restored[uid] = ready_seconds
+
+    def restore_begun(self, group: str, bound: int) -> None:
+        """Of this group, by namespace/name, so many were bound, before this process was there."""
+        self._most_bound[f"group {group}"] = bound
 
     def set(self, member: Member) -> None:
         """A pod is there, or what is known of it has changed."""
@@ -47,6 +71,10 @@ class Gathering:
         key = f"group {group}" if group else f"pod {uid}"
         if self._key_of.get(uid, key) != key:
             self.remove(uid)
+        if group and member.pod.spec.node_name:
+            bound = self._bound.setdefault(key, set())
+            bound.add(uid)
+            self._most_bound[key] = max(len(bound), self._most_bound.get(key, 0))
         known = self._members.setdefault(key, {})
         if uid in known and _same(known[uid], member):
             return
@@ -59,8 +87,15 @@ class Gathering:
         key = self._key_of.pop(uid, None)
         if key is None:
             return
-        del self._members[key][uid]
-        self.held_back.pop(uid, None)
+        members = self._members[key]
+        del members[uid]
+        self._bound.get(key, set[str]()).discard(uid)
+        if not members:
+            # Finished. Whoever comes next under this name, even at once, is another group.
+            self._first_ready.pop(key, None)
+            self._bound.pop(key, None)
+            self._most_bound.pop(key, None)
+        self._release(uid)
         self._restored.pop(uid, None)
         self._touched[key] = None
 
@@ -69,7 +104,11 @@ class Gathering:
         if f"group {group}" in self._members:
             self._touched[f"group {group}"] = None
 
-    def take_held_back(self) -> list[Waiting]:
+    def waiting(self, name: str) -> Group | None:
+        """The group of this name, if the cycle was told that it waits."""
+        return self._by_name.get(name)
+
+    def take_held_back(self) -> list[Held]:
         """Who was found to be held back since the last time, with the reason."""
         held = [self.held_back[uid] for uid in self._newly_held if uid in self.held_back]
         self._newly_held.clear()
@@ -79,53 +118,129 @@ class Gathering:
         """What the cycle has to hear: first who left, as a name may have gone to somebody else."""
         withdrawn: list[Event] = []
         ready: list[Event] = []
-        while self._touched:
-            key = next(iter(self._touched))
-            del self._touched[key]
-            before, now = self._look_again(key)
-            withdrawn += [GroupWithdrawn(name) for name in before if name not in now]
-            ready += [GroupReady(group) for name, group in now.items() if before.get(name) != group]
+        while self._touched or self._invite():
+            touched, self._touched = self._touched, {}
+            for key in touched:
+                before, now = self._look_again(key)
+                withdrawn += [GroupWithdrawn(name) for name in before if name not in now]
+                ready += [
+                    GroupReady(group) for name, group in now.items() if before.get(name) != group
+                ]
         return withdrawn + ready
 
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
         """What the cycle was told about these pods, and what is true now."""
         members = self._members.get(key, {})
-        ready, waiting = groups(members.values(), self.pod_groups)
+        gathered = groups(
+            members.values(),
+            self.pod_groups,
+            self._rules,
+            self._shortage,
+            self._most_bound.get(key, 0),
+        )
         for uid in members:
-            self.held_back.pop(uid, None)
-        for held in waiting:
-            self.held_back[held[0].id] = held
-            self._newly_held[held[0].id] = None
+            self._release(uid)
+        for held in gathered.waiting:
+            self._hold(held)
+        for held in gathered.refused:
+            self._hold(held, refused=True)
+        ready = self._admitted(key, gathered.ready)
         before = self._told.pop(key, {})
-        now = {group.name: group for group in (self._in_place(key, group) for group in ready)}
         self._pods_ready -= {name for name, group in before.items() if _named_after_pod(group)}
-        for name, group in now.items():
+        for group in ready:
             if _named_after_pod(group):
-                self._pods_ready.add(name)
-                if name not in before:
-                    self.touch(name)
-        if now:
-            self._told[key] = now
+                self._pods_ready.add(group.name)
+                if group.name not in before:
+                    self.touch(group.name)
+        now = {group.name: group for group in (self._in_place(key, group) for group in ready)}
+        self._remember(key, before, now)
         if not members:
             self._members.pop(key, None)
-            self._first_ready.pop(key, None)
         return before, now
 
-    def _in_place(self, key: str, group: Group) -> Group:
+    def _admitted(self, key: str, ready: list[Group]) -> list[Group]:
+        """Those for whom their queue has room; the rest of a group that has started always has."""
+        self._turned_away.pop(key, None)
+        if not ready:
+            return ready
         if key not in self._first_ready:
-            known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]
-            self._became_ready += 1
-            fresh = group.ready_seconds + self._became_ready * _TIE_SECONDS
-            self._first_ready[key] = min(known, default=fresh)
+            self._first_ready[key] = self._ready_seconds(key, ready)
+        queue = self._rules[ready[0].queue]
+        known = key in self._told or self._has_begun(key)
+        if known or queue.most_groups is None:
+            return ready
+        line = self._line(queue.name)
+        is_first = not line or (self._first_ready[key], key) <= line[0]
+        if is_first and self._waiting_in[queue.name] < queue.most_groups:
+            return ready
+        self._turned_away[key] = queue.name
+        heappush(line, (self._first_ready[key], key))
+        why = f"queue {queue.name} is full: {queue.most_groups} groups wait in it"
+        for group in ready:
+            for task in group.tasks:
+                self._hold((task, why), refused=True)
+        return []
+
+    def _invite(self) -> bool:
+        """Whether somebody who found a queue full may look again: who became ready first."""
+        for name in self._lines:
+            most = self._rules[name].most_groups
+            line = self._line(name)
+            if line and (most is None or self._waiting_in[name] < most):
+                self._touched[line[0][1]] = None
+                return True
+        return False
+
+    def _line(self, queue: str) -> list[tuple[float, str]]:
+        """Who waits for room in this queue, the first of them at its head."""
+        line = self._lines.setdefault(queue, [])
+        while line and not self._is_in_line(queue, *line[0]):
+            heappop(line)
+        return line
+
+    def _is_in_line(self, queue: str, ready_seconds: float, key: str) -> bool:
+        return self._turned_away.get(key) == queue and self._first_ready.get(key) == ready_seconds
+
+    def _has_begun(self, key: str) -> bool:
+        """Whether some of the group run already, so that the rest has to follow."""
+        return any(member.running for member in self._members[key].values())
+
+    def _ready_seconds(self, key: str, ready: list[Group]) -> float:
+        known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]
+        if known:
+            return min(known)
+        self._became_ready += 1
+        newest = max(group.ready_seconds for group in ready)
+        return newest + self._became_ready * _TIE_SECONDS
+
+    def _in_place(self, key: str, group: Group) -> Group:
         # A pod and a group may have the same name; the queue knows both by it.
         clash = not _named_after_pod(group) and group.name in self._pods_ready
         name = f"{group.name} (group)" if clash else group.name
         begun = not _named_after_pod(group) and self._has_begun(key)
         return replace(group, name=name, ready_seconds=self._first_ready[key], begun=begun)
 
-    def _has_begun(self, key: str) -> bool:
-        """Whether some of the group run already, so that the rest has to follow."""
-        return any(member.running for member in self._members[key].values())
+    def _remember(self, key: str, before: dict[str, Group], now: dict[str, Group]) -> None:
+        for name, group in before.items():
+            # Unless another key has the name by now.
+            if self._by_name.get(name) is group:
+                del self._by_name[name]
+        self._by_name.update(now)
+        self._waiting_in.subtract({group.queue for group in before.values()})
+        self._waiting_in.update({group.queue for group in now.values()})
+        if now:
+            self._told[key] = now
+
+    def _hold(self, held: Held, *, refused: bool = False) -> None:
+        uid = held[0].id
+        self.held_back[uid] = held
+        self._newly_held[uid] = None
+        if refused:
+            self.refused.add(uid)
+
+    def _release(self, uid: str) -> None:
+        self.held_back.pop(uid, None)
+        self.refused.discard(uid)
 
 
 def _named_after_pod(group: Group) -> bool:
@@ -139,6 +254,11 @@ def _same(before: Member, now: Member) -> bool:
         and before.running == now.running
         and before.priority == now.priority
         and before.pod.metadata.labels == now.pod.metadata.labels
+        and _expected(before) == _expected(now)
         and before.pod.spec.scheduling_group == now.pod.spec.scheduling_group
         and before.pod.spec.active_deadline_seconds == now.pod.spec.active_deadline_seconds
     )
+
+
+def _expected(member: Member) -> str | None:
+    return (member.pod.metadata.annotations or {}).get(EXPECTED)

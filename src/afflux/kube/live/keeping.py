@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import monotonic, time
-from typing import Literal, cast
+from typing import Literal
 
 from afflux.cycle.entries import (
     EventEntry,
@@ -29,7 +29,6 @@ from afflux.cycle.ports import DeposedError, Ledger, LedgerError
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.live.gathering import Gathering
 from afflux.kube.live.leasing import Term
 from afflux.kube.live.mirror import Mirror, scheduler_of
 from afflux.kube.live.records import Records
@@ -104,7 +103,7 @@ class Keeping:
         self._settle(recovered.intents)
         self._restore_positions(recovered.groups)
         held = [each for each in recovered.promises if self._still_holds(each, recovered.groups)]
-        _hand_promises_to(cycle, held)
+        cycle.restore(held)
         _log.info(
             "epoch %s of the ledger: %s groups, %s promises of which %s hold, %s open intents",
             recovered.epoch,
@@ -137,6 +136,9 @@ class Keeping:
             if entry.ready_seconds is not None:
                 there = [each.uid for each in entry.members if self._records.is_there(each)]
                 self._mirror.gathering.restore(there, entry.ready_seconds)
+                bound = sum(bool(each.machine) for each in entry.members)
+                if there and bound:
+                    self._mirror.gathering.restore_begun(entry.name, bound)
 
     def _still_holds(self, promise: Promise, entries: Sequence[GroupEntry]) -> bool:
         """Whether all those still wait to whom a machine was promised."""
@@ -231,7 +233,7 @@ class Keeping:
     async def decided(self, outcome: Outcome) -> None:
         """A cycle has decided; returns when its placements may be bound."""
         self._records.intend(outcome.placements)
-        self._keep(self._turn(_promises_in(outcome)))
+        self._keep(self._turn(outcome.promises))
         if not outcome.placements or self._is_written.is_set():
             return
         if self._when_away == "wait":
@@ -245,7 +247,7 @@ class Keeping:
 
     def explained(self, reasons: Mapping[str, str], outcome: Outcome) -> None:
         """Why those wait, by task, who do; the next turn says so."""
-        self._records.explain(reasons, _unsatisfiable_in(outcome))
+        self._records.explain(reasons, outcome.unsatisfiable)
 
     # --- From the bindings
 
@@ -329,35 +331,10 @@ class Keeping:
             self._is_answered.clear()
 
     def _turn(self, promises: tuple[Promise, ...] | None) -> Turn:
-        groups, gone = self._records.take(self._now_seconds(), _refused_in(self._mirror.gathering))
+        groups, gone = self._records.take(self._now_seconds(), self._mirror.gathering.refused)
         if promises == self._promises:
             promises = None
         elif promises is not None:
             self._promises = promises
         events, self._events = self._events, []
         return Turn(tuple(gone), tuple(groups), promises, tuple(events))
-
-
-# --- Seams: what the cycle and the groups say if they know it
-
-
-def _promises_in(outcome: Outcome) -> tuple[Promise, ...] | None:
-    """All promises that hold after a cycle."""
-    return cast("tuple[Promise, ...] | None", getattr(outcome, "promises", None))
-
-
-def _unsatisfiable_in(outcome: Outcome) -> Mapping[str, str]:
-    """The groups that could not start even on the empty cluster, and why."""
-    return cast("Mapping[str, str]", getattr(outcome, "unsatisfiable", {}))
-
-
-def _hand_promises_to(cycle: Cycle, promises: Sequence[Promise]) -> None:
-    """What was promised before holds on."""
-    restore = cast("Callable[[Sequence[Promise]], None] | None", getattr(cycle, "restore", None))
-    if restore is not None and promises:
-        restore(promises)
-
-
-def _refused_in(gathering: Gathering) -> Collection[str]:
-    """The pods that will not be considered unless somebody changes them."""
-    return cast("Collection[str]", getattr(gathering, "refused", ()))

@@ -4,29 +4,41 @@ Watches fill the shelves; `drain` looks at every object that has changed since t
 says what that means for machines, running tasks and groups. It also knows what the watches cannot:
 which pods have been assumed on a machine, and which have to wait because a binding was refused.
 
-Pure: no clock, no network. Whoever owns it calls it from one thread.
+Pure: no clock, no network; who drains it says what time it is. Whoever owns it calls it from one
+thread.
 """
 
 import logging
-from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
 from afflux.kube import objects
-from afflux.kube.decoding import Surroundings, created_seconds, is_finished, machine, task
-from afflux.kube.grouping import Member, PodGroups, claimed_group
+from afflux.kube.decoding import (
+    Surroundings,
+    created_seconds,
+    is_finished,
+    machine,
+    started_seconds,
+    task,
+)
+from afflux.kube.grouping import Member, PodGroups, claimed_group, queue_of
 from afflux.kube.images import ImageCensus
+from afflux.kube.lasting import over_seconds, planned_seconds
+from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.disks import Disks
 from afflux.kube.live.gathering import Gathering
 from afflux.kube.live.queueing import KeyedQueue
 from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.repulsion import Repulsion, repels
+from afflux.kube.volumes.claims import pod_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import LARGEST_AMOUNT, PODS, resources
 from afflux.model.task import Shape, Task
+from afflux.queue.quorum import ONE_QUEUE
+from afflux.queue.rules import QueueRules
 
 DEFAULT_SCHEDULER = "default-scheduler"
 # No machine has room for more pods than this, and every pod takes one such place.
@@ -37,17 +49,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A pod as the cycle knows it: its task, the node it is on, and whether only we say so."""
+    """A pod as the cycle knows it: its task, the node it is on, whether only we say so, and when it
+    is expected to end there."""
 
     task: Task
     node: str | None = None
     assumed: bool = False
+    until_seconds: float | None = None
 
 
 class Mirror:
-    """The objects of a cluster, for the scheduler of these names."""
+    """The objects of a cluster, for the scheduler of these names, whose queues have these rules.
 
-    def __init__(self, scheduler_names: Collection[str]) -> None:
+    `deadlines` are told who runs, if anybody wants to know whose time is over.
+    """
+
+    def __init__(
+        self,
+        scheduler_names: Collection[str],
+        rules: Mapping[str, QueueRules] = ONE_QUEUE,
+        deadlines: Deadlines | None = None,
+    ) -> None:
         self.changes: KeyedQueue[Key] = KeyedQueue()
         self.nodes: Shelf[objects.Node] = Shelf("node", self.changes)
         self.pods: Shelf[objects.Pod] = Shelf("pod", self.changes)
@@ -55,7 +77,10 @@ class Mirror:
         self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
         self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
         self.disks = Disks(self.changes)
-        self.gathering = Gathering()
+        self.gathering = Gathering(rules, self.disks.storage.shortage)
+        self._deadlines = deadlines
+        self._rules = rules
+        self._now_seconds = 0.0
         self._scheduler_names = frozenset(scheduler_names)
         self._images = ImageCensus()
         self._around = Surroundings(self._images, self._scheduler_names, self.disks.storage)
@@ -79,8 +104,9 @@ class Mirror:
                 self._events.append(TaskEnded(placement.task.id))
                 continue
             # Also if it was deleted meanwhile: who looks at that next gives the place back.
-            self._track(name, Tracked(before.task, placement.machine, assumed=True))
             pod = self.pods.get(name)
+            until = self._until(pod, None) if pod is not None else None
+            self._track(name, Tracked(before.task, placement.machine, True, until))
             if pod is not None:
                 # Its place in the queue is kept among the groups until the watch confirms it.
                 self.gathering.set(_member(pod, before.task, running=True))
@@ -137,8 +163,9 @@ class Mirror:
 
     # --- What the watches say
 
-    def drain(self) -> list[Event]:
+    def drain(self, now_seconds: float = 0.0) -> list[Event]:
         """What has happened since the last time."""
+        self._now_seconds = now_seconds
         changed: dict[str, list[str]] = {}
         for kind, name in self.changes.take():
             changed.setdefault(kind, []).append(name)
@@ -147,14 +174,20 @@ class Mirror:
         for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
             self._look_at_node(name)
         self._repulsion_stale |= bool("namespace" in changed and self._repelling)
-        # Of a dict, whose front is only marked as free, to find the first takes ever longer.
-        waiting = OrderedDict.fromkeys((*changed.get("pod", ()), *by_disks))
+        waiting = dict.fromkeys((*changed.get("pod", ()), *by_disks))
+        # Who is gone leaves before anybody joins: a group of which nobody is left is finished, and
+        # those who come under its name are another one.
+        for name in list(waiting):
+            waiting.update(dict.fromkeys(self._depart(name)))
         while waiting:
-            name = next(iter(waiting))
-            del waiting[name]
-            waiting.update(dict.fromkeys(self._look_at_pod(name)))
+            # All at once: taking the first of a hundred thousand is slow when many were taken.
+            names, waiting = waiting, dict[str, None]()
+            for name in names:
+                waiting.update(dict.fromkeys(self._look_at_pod(name)))
         if self._repulsion_stale:
             self._renew_repulsion()
+        for name in self.disks.take_touched_nodes():
+            self._look_at_node(name)
         events = self._events + self.gathering.drain()
         self._events = []
         return events
@@ -173,6 +206,7 @@ class Mirror:
         node = self.nodes.get(name)
         found = self._usable(node) if node is not None else None
         if found is None:
+            self.disks.remove_node(name)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
@@ -185,26 +219,23 @@ class Mirror:
             self._machines.add(name)
             self._repulsion_stale |= self._has_repelling(name)
             for pod in self._on_node.get(name, ()):
-                self._events.append(TaskRuns(self._tracked[pod].task, name))
+                tracked = self._tracked[pod]
+                self._events.append(TaskRuns(tracked.task, name, tracked.until_seconds))
 
     def _usable(self, node: objects.Node) -> Machine | None:
         """The machine; None if it makes no sense, which is as good as none."""
         name = node.metadata.name or ""
         try:
-            return machine(node, self.disks.csi_nodes.get(name))
+            self.disks.set_node(node)
+            return machine(node, self.disks.csi_nodes.get(name), self.disks.volumes_on(node))
         except InputError as error:
             _log.error("node %s cannot be used: %s", name, error)
             return None
 
     def _look_at_pod(self, name: str) -> list[str]:
         """Look at one pod; the names of others that have to be looked at because of it."""
-        pod, known = self.pods.get(name), self._tracked.get(name)
-        if pod is not None and is_finished(pod):
-            pod = None
-        concerned: list[str] = []
-        if known is not None and (pod is None or pod.metadata.uid != known.task.id):
-            concerned = self._leave(name)
-            known = None
+        concerned = self._depart(name)
+        pod, known = self._alive(name), self._tracked.get(name)
         if pod is None:
             return concerned
         if pod.spec.node_name:
@@ -213,7 +244,7 @@ class Mirror:
         elif known is not None and known.assumed:
             # The watch is behind what we know; whether the binding succeeds decides.
             pass
-        elif pod.metadata.deletion_timestamp or not self._is_ours(pod):
+        elif pod.metadata.deletion_timestamp or not self.is_ours(pod):
             if known is not None:
                 concerned += self._leave(name)
         else:
@@ -221,26 +252,64 @@ class Mirror:
             self._waits(name, pod)
         return concerned
 
+    def _depart(self, name: str) -> list[str]:
+        """If the pod we knew is gone it leaves; the names of others this concerns."""
+        known, pod = self._tracked.get(name), self._alive(name)
+        if known is None or (pod is not None and pod.metadata.uid == known.task.id):
+            return []
+        return self._leave(name)
+
+    def _alive(self, name: str) -> objects.Pod | None:
+        """The pod of this name, None if it has ended."""
+        pod = self.pods.get(name)
+        return None if pod is None or is_finished(pod) else pod
+
     def _runs(self, name: str, pod: objects.Pod, node: str, known: Tracked | None) -> None:
         try:
             found = task(pod, self._around)
         except InputError as error:
             _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, error)
             found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
-        if known != Tracked(found, node):
-            if known is None or known.node != node or known.task != found:
-                self._events.append(TaskRuns(found, node))
-            self._track(name, Tracked(found, node))
+        now = Tracked(found, node, until_seconds=self._until(pod, known))
+        if known != now:
+            if known is None or replace(known, assumed=False) != now:
+                self._events.append(TaskRuns(found, node, now.until_seconds))
+            self._track(name, now)
         if name not in self._repelling and repels(pod):
             self._repelling[name] = pod
             self._repulsion_stale = True
         self._clear_refusals(name)
         self._join(pod, found, running=True)
+        if self._deadlines is None:
+            return
+        if self.is_ours(pod) and not pod.metadata.deletion_timestamp:
+            self._deadlines.runs(pod, over_seconds(pod), self._now_seconds)
+        else:
+            self._deadlines.left(found.id, self._now_seconds)
+
+    def _until(self, pod: objects.Pod, known: Tracked | None) -> float | None:
+        """When a pod that has a node is expected to end. Until its start is known we count from
+        when we first saw it there."""
+        seconds = planned_seconds(pod)
+        if seconds is None and self.is_ours(pod):
+            queue = self._rules.get(queue_of(pod))
+            seconds = queue.default_run_seconds if queue else None
+        if seconds is None:
+            return None
+        started = started_seconds(pod)
+        if started is not None:
+            return started + seconds
+        if known is not None and known.node and known.until_seconds is not None:
+            return known.until_seconds
+        return self._now_seconds + seconds
 
     def _waits(self, name: str, pod: objects.Pod) -> None:
         found = self._pending_task(name, pod)
         self._track(name, Tracked(found))
         self._join(pod, found, running=False)
+        if not found.blocked and pod_references(pod) and (group := claimed_group(pod)):
+            # There may be enough volumes for all of them now, or too few.
+            self.gathering.touch(group)
 
     def _pending_task(self, name: str, pod: objects.Pod) -> Task:
         try:
@@ -265,6 +334,8 @@ class Mirror:
         self._clear_refusals(name)
         self._repulsion_stale |= self._repelling.pop(name, None) is not None
         self.gathering.remove(known.task.id)
+        if self._deadlines is not None:
+            self._deadlines.left(known.task.id, self._now_seconds)
         if known.node is not None:
             self._events.append(TaskEnded(known.task.id))
         return self.disks.remove_pod(known.task.id)
@@ -303,7 +374,8 @@ class Mirror:
     def _has_repelling(self, node: str) -> bool:
         return any(name in self._repelling for name in self._on_node.get(node, ()))
 
-    def _is_ours(self, pod: objects.Pod) -> bool:
+    def is_ours(self, pod: objects.Pod) -> bool:
+        """Whether the pod asks for a scheduler of ours."""
         return scheduler_of(pod) in self._scheduler_names
 
 

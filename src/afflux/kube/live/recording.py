@@ -37,6 +37,11 @@ class What:
 
 SCHEDULED = What("Normal", "Scheduled", "Binding")
 FAILED = What("Warning", "FailedScheduling", "Scheduling")
+# What a pod says about its group cannot be, or its queue does not take it.
+REFUSED = What("Warning", "GroupRefused", "Scheduling")
+# The group would not fit on the empty cluster either.
+UNSATISFIABLE = What("Warning", "Unsatisfiable", "Scheduling")
+DEADLINE = What("Warning", "DeadlineOver", "Cleaning")
 PREEMPTED = What("Normal", "Preempted", "Preempting")
 LEADER_ELECTION = What("Normal", "LeaderElection", "LeaderElection")
 
@@ -127,9 +132,11 @@ class Recorder:
         # Its name is a key that nobody else has: this is told once and not again.
         self._deliveries.put(event.metadata.name, event)
 
-    def failed(self, pod: PodRef, why: str, scheduler: str | None = None) -> None:
+    def failed(
+        self, pod: PodRef, why: str, scheduler: str | None = None, what: What = FAILED
+    ) -> None:
         """The pod could not be scheduled."""
-        self.event(FAILED, of_pod(pod), why, scheduler=scheduler)
+        self.event(what, of_pod(pod), why, scheduler=scheduler)
 
     def preempted(
         self, victim: PodRef, by: PodRef, node: str, scheduler: str | None = None
@@ -169,9 +176,10 @@ class Recorder:
 
     def forget(self, pod: PodRef) -> None:
         """The pod waits no longer: nothing more is to be said about why it does."""
-        key = _key(pod.uid, FAILED)
-        self._told.pop(key, None)
-        self._deliveries.discard(key)
+        for what in (FAILED, REFUSED, UNSATISFIABLE):
+            key = _key(pod.uid, what)
+            self._told.pop(key, None)
+            self._deliveries.discard(key)
 
     async def close(self, seconds: float = 5.0) -> None:
         """Take no more events, and send what is there within so much time."""

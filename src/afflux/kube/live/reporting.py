@@ -1,19 +1,22 @@
 """Reports: users hear what became of their pods, operators see the figures.
 
 A pod that is bound gets its event at once. Why a pod waits is said as an event and a condition
-when the words have changed; how often they may change is up to those who write them.
+when the words have changed; how often they may change is up to those who write them. Who waits
+because of what they say about their group is told so by an event of another name; who waits for
+something that can never be, by one more.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
+from types import MappingProxyType
 
 from afflux.kube import objects
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.conditions import Condition, Conditions, scheduler_error, unschedulable
 from afflux.kube.live.mirror import Mirror, scheduler_of
-from afflux.kube.live.recording import Recorder
+from afflux.kube.live.recording import FAILED, REFUSED, UNSATISFIABLE, Recorder, What
 from afflux.kube.live.references import PodRef
 from afflux.model import reason
 from afflux.model.group import Group
@@ -21,16 +24,21 @@ from afflux.model.placement import Placement
 from afflux.model.task import Task
 from afflux.web.metrics import Metrics, Queue, Started
 
+NOBODY: Mapping[str, str] = MappingProxyType({})
+
 
 @dataclass(slots=True)
 class _Wait:
-    """One pod that waits: since when, and what was said last."""
+    """One pod that waits: since when, and what was said last, and as what."""
 
     task: Task
     ready_at: float
     ready_round: int
     attempts: int = 1
     said: str = ""
+    what: What = FAILED
+    # Why it can never start, as far as it was told.
+    never: str = ""
 
 
 class Reporting:
@@ -60,25 +68,54 @@ class Reporting:
         """These pods may not even be considered, and why."""
         machines = len(self._mirror.nodes)
         for task, why in held:
+            if task.id in self._mirror.gathering.refused:
+                self._tell(self._wait_of(task), why, REFUSED)
+                continue
             # A refused binding is about one node only.
             general = machines and not self._mirror.is_refused(task.name)
             self._tell(self._wait_of(task), reason.everywhere(machines, why) if general else why)
 
-    def decided(self, seconds: float, reasons: Mapping[str, str]) -> None:
-        """A cycle took so long; why those wait, by task id, whom it could not place."""
+    def decided(
+        self,
+        seconds: float,
+        reasons: Mapping[str, str],
+        unsatisfiable: Mapping[str, str] = NOBODY,
+    ) -> None:
+        """A cycle took so long; why those wait, by task id, whom it could not place.
+
+        `unsatisfiable` are the groups, by name, that would not fit on the empty cluster either, and
+        why. They are looked at again when the cluster has changed, as everybody is.
+        """
         self._rounds += 1
         self._last_seconds = seconds
+        never = self._never(unsatisfiable)
         by_profile: dict[str, int] = {}
         for task_id, why in reasons.items():
             wait = self._waits.get(task_id)
             if wait is not None:
                 profile = wait.task.shape.profile
                 by_profile[profile] = by_profile.get(profile, 0) + 1
-                self._tell(wait, why)
+                name, added = never.get(task_id, ("", ""))
+                self._tell(wait, why + added)
+                self._tell_never(wait, name and f"group {name}: {unsatisfiable[name]}")
         for profile, count in by_profile.items():
             self._metrics.failed("unschedulable", profile, [seconds] * count)
         if len(self._waits) > 2 * self._kept + 1000:
             self._forget_the_gone()
+
+    def _never(self, unsatisfiable: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """For every task of these groups, by id, its group, and what is added to its reason.
+
+        Of a pod by itself the reason says for every machine what is missing, in kube-scheduler's
+        words: those who read them find them as they are.
+        """
+        found: dict[str, tuple[str, str]] = {}
+        for name, why in unsatisfiable.items():
+            group = self._mirror.gathering.waiting(name)
+            if group is not None:
+                added = f" Unsatisfiable: {why}." if group.is_gang else ""
+                found.update({task.id: (name, added) for task in group.tasks})
+        return found
 
     def placed(self, placements: Iterable[Placement]) -> None:
         """A cycle has found places for these."""
@@ -103,6 +140,8 @@ class Reporting:
             return "gated"
         if self._mirror.is_refused(wait.task.name):
             return "backoff"
+        if wait.task.id in self._mirror.gathering.refused:
+            return "unschedulable"
         return "unschedulable" if claimed_group(pod) is None else "incomplete"
 
     def _wait_of(self, task: Task) -> _Wait:
@@ -149,13 +188,20 @@ class Reporting:
 
     # --- Saying it
 
-    def _tell(self, wait: _Wait, why: str) -> None:
+    def _tell_never(self, wait: _Wait, why: str) -> None:
+        pod = self._mirror.pending(wait.task)
+        if pod is not None and why and why != wait.never:
+            self._recorder.failed(_ref(pod), why, scheduler_of(pod), UNSATISFIABLE)
+        wait.never = why
+
+    def _tell(self, wait: _Wait, why: str, what: What = FAILED) -> None:
         pod = self._mirror.pending(wait.task)
         # The API server itself says so of pods with gates.
-        if why == wait.said or pod is None or pod.spec.scheduling_gates:
+        said = wait.said, wait.what
+        if (why, what) == said or pod is None or pod.spec.scheduling_gates:
             return
-        wait.said = why
-        self._recorder.failed(_ref(pod), why, scheduler_of(pod))
+        wait.said, wait.what = why, what
+        self._recorder.failed(_ref(pod), why, scheduler_of(pod), what)
         refused = self._mirror.is_refused(wait.task.name)
         self._conditions.write(
             _ref(pod),

@@ -8,15 +8,18 @@ whoever starts it again starts from what the API server says.
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from afflux.cycle.inspection import Inspection
 from afflux.cycle.loop import Cycle
 from afflux.cycle.ports import DeposedError, Ledger
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
 from afflux.kube.live.binding import Binding
+from afflux.kube.live.cleaning import Cleaning
 from afflux.kube.live.conditions import Conditions
+from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.following import always_there, follow_all, maybe_there
 from afflux.kube.live.keeping import Keeping, WhenAway
 from afflux.kube.live.leasing import Lease, Term
@@ -25,13 +28,21 @@ from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.recording import LEADER_ELECTION, Recorder
 from afflux.kube.live.references import ObjectRef
 from afflux.kube.live.reporting import Reporting
+from afflux.kube.live.reviewing import Reviews, follow_authorities
 from afflux.kube.live.scheduling import Scheduling
+from afflux.queue.quorum import ONE_QUEUE
+from afflux.queue.rules import QueueRules
+from afflux.web.authenticating import Gate
+from afflux.web.inspecting import Inspecting
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog
 
 # Beside the bindings: watches, events, conditions, volumes.
 OTHER_CONNECTIONS = 32
+# For reviews of those who ask the inspection service: many of them must not slow the scheduler.
+REVIEW_CONNECTIONS = 4
+REVIEWS_PER_SECOND = 50.0
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +71,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the process runs. Without an `election` it leads from the start."""
+    """How the process runs. Without an `election` it leads from the start. With `cleanup` groups
+    are deleted when their deadline is over.
+    """
 
     scheduler_names: tuple[str, ...]
     election: Election | None
@@ -70,15 +83,24 @@ class Options:
     parallelism: int = 64
     bind_seconds: float = 30.0
     volume_seconds: float = 600.0
+    rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
+    cleanup: bool = False
     when_ledger_away: WhenAway = "wait"
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 async def run(
-    connection: Connection, cycle: Cycle, options: Options, ledger: Ledger | None = None
+    connection: Connection,
+    cycle: Cycle,
+    options: Options,
+    ledger: Ledger | None = None,
+    inspection: Inspection | None = None,
 ) -> None:
     """Schedule until told to stop; a LostLeaseError if the lease is lost, a DeposedError if the
-    ledger knows a later leader."""
+    ledger knows a later leader.
+
+    `inspection`, if there is one, is what the inspection service shows.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):
@@ -92,8 +114,12 @@ async def run(
         ) as api,
         # A renewal must not queue behind a thousand bindings.
         Api(connection, connections=2) as lease_api,
+        Api(
+            connection, qps=REVIEWS_PER_SECOND, burst=100, connections=REVIEW_CONNECTIONS
+        ) as review_api,
     ):
-        door = _Door(api, lease_api, cycle, options, ledger)
+        shown = None if inspection is None else (inspection, review_api)
+        door = _Door(api, lease_api, cycle, options, ledger=ledger, shown=shown)
         work = asyncio.create_task(door.run())
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,14 +138,24 @@ class _Door:
     """The parts of one process, made for each other."""
 
     def __init__(
-        self, api: Api, lease_api: Api, cycle: Cycle, options: Options, ledger: Ledger | None
+        self,
+        api: Api,
+        lease_api: Api,
+        cycle: Cycle,
+        options: Options,
+        *,
+        ledger: Ledger | None,
+        shown: tuple[Inspection, Api] | None,
     ) -> None:
         self._api = api
+        # What the inspection service shows, and by whom it knows who may look.
+        self._shown = shown
         self._cycle = cycle
         self._options = options
         self._ledger = ledger
         self._metrics = Metrics()
-        self._mirror = Mirror(options.scheduler_names)
+        self._deadlines = Deadlines() if options.cleanup else None
+        self._mirror = Mirror(options.scheduler_names, options.rules, self._deadlines)
         self._watchdog = Watchdog(options.served.stuck_seconds)
         name = options.scheduler_names[0]
         self._recorder = Recorder(api, self._metrics, name)
@@ -148,14 +184,19 @@ class _Door:
             ready={"watches": self._unfilled},
             configuration=self._options.configuration,
             before_metrics=self._bring_up_to_date,
+            inspecting=self._shown and Inspecting(self._shown[0], Gate(Reviews(self._shown[1]))),
         )
         async with pages:
             await pages.start(served.address, served.port, served.cert_file, served.key_file)
             try:
                 async with asyncio.TaskGroup() as beside:
-                    watches = beside.create_task(follow_all(self._api, self._mirror))
+                    tasks = [beside.create_task(follow_all(self._api, self._mirror))]
+                    if self._shown and served.cert_file:
+                        follow = follow_authorities(self._shown[1], pages.trust_clients_of)
+                        tasks.append(beside.create_task(follow))
                     await (self._lease.lead(self._work) if self._lease else self._work(None))
-                    watches.cancel()
+                    for task in tasks:
+                        task.cancel()
             finally:
                 await self._recorder.close()
                 await self._conditions.close()
@@ -164,14 +205,17 @@ class _Door:
 
     async def _work(self, term: Term | None) -> None:
         """What a leader does."""
-        preparing = Preparing(self._api, self._mirror, self._options.volume_seconds)
+        remaining_seconds = term.remaining_seconds if term else _for_ever
+        preparing = Preparing(
+            self._api, self._mirror, self._options.volume_seconds, remaining_seconds
+        )
         keeping = self._keeping()
         binding = Binding(
             self._api,
             self._mirror,
             self._reporting,
             metrics=self._metrics,
-            remaining_seconds=term.remaining_seconds if term else lambda: None,
+            remaining_seconds=remaining_seconds,
             parallelism=self._options.parallelism,
             timeout_seconds=self._options.bind_seconds,
             preparing=preparing,
@@ -180,18 +224,39 @@ class _Door:
         scheduling = Scheduling(
             self._mirror,
             self._cycle,
+            preparing,
             binding,
             self._reporting,
             metrics=self._metrics,
             watchdog=self._watchdog,
             keeping=keeping,
         )
+        beside = [binding.run()]
+        if self._deadlines is not None:
+            announce = keeping.over_deadline if keeping is not None else _nobody
+            beside.append(self._cleaning(self._deadlines, remaining_seconds, announce).run())
         if keeping is None:
             async with asyncio.TaskGroup() as parts:
-                parts.create_task(binding.run())
+                for each in beside:
+                    parts.create_task(each)
                 parts.create_task(scheduling.run(self._needed))
         else:
-            await self._work_with(keeping, binding, scheduling, term)
+            await self._work_with(keeping, beside, scheduling, term)
+
+    def _cleaning(
+        self,
+        deadlines: Deadlines,
+        remaining_seconds: Callable[[], float | None],
+        announce: Callable[[str], None],
+    ) -> Cleaning:
+        return Cleaning(
+            self._api,
+            self._mirror,
+            deadlines,
+            self._recorder,
+            remaining_seconds=remaining_seconds,
+            announce=announce,
+        )
 
     def _keeping(self) -> Keeping | None:
         if self._ledger is None:
@@ -205,7 +270,11 @@ class _Door:
         )
 
     async def _work_with(
-        self, keeping: Keeping, binding: Binding, scheduling: Scheduling, term: Term | None
+        self,
+        keeping: Keeping,
+        beside: Sequence[Coroutine[None, None, None]],
+        scheduling: Scheduling,
+        term: Term | None,
     ) -> None:
         """The same with a ledger; whoever it says is not the leader stops."""
         election = self._options.election
@@ -217,7 +286,8 @@ class _Door:
         deposed: str | None = None
         try:
             async with asyncio.TaskGroup() as parts:
-                parts.create_task(binding.run())
+                for each in beside:
+                    parts.create_task(each)
                 parts.create_task(keeping.run())
                 parts.create_task(scheduling.run(self._needed, begin))
         except* DeposedError as errors:
@@ -252,3 +322,12 @@ class _Door:
             for _ in range(lists, shelf.lists):
                 self._metrics.relisted(shelf.kind)
             self._counted[shelf.kind] = shelf.seen, max(1, shelf.lists)
+
+
+def _for_ever() -> None:
+    """There is no term that could end."""
+
+
+def _nobody(group: str) -> None:
+    """Nobody has to hear of it."""
+    del group

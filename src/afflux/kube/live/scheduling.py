@@ -19,6 +19,7 @@ from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube.live.binding import Binding
 from afflux.kube.live.keeping import Keeping
 from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.reporting import Reporting
 from afflux.kube.live.shelves import Shelf
 from afflux.model.task import Task
@@ -48,6 +49,7 @@ class Scheduling:
         self,
         mirror: Mirror,
         cycle: Cycle,
+        preparing: Preparing,
         binding: Binding,
         reporting: Reporting,
         *,
@@ -57,6 +59,7 @@ class Scheduling:
     ) -> None:
         self._mirror = mirror
         self._cycle = cycle
+        self._preparing = preparing
         self._binding = binding
         self._reporting = reporting
         self._metrics = metrics
@@ -94,18 +97,23 @@ class Scheduling:
 
     async def _once(self) -> None:
         began = monotonic()
-        events = self._mirror.drain()
+        now_seconds = time()
+        events = self._mirror.drain(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
         held = self._mirror.gathering.take_held_back()
         self._reporting.held_back(held)
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
         self._watchdog.begin()
         try:
-            outcome = await self._decide(events, held)
+            outcome = await self._decide(events, held, now_seconds)
             self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
             await self._keep(outcome)
-            self._binding.start(outcome.placements)
+            groups = outcome.round.placed if outcome.round is not None else ()
+            placements, given_back = await self._preparing.choose(outcome.placements, groups)
+            for placement, why in given_back:
+                self._binding.give_back(placement, why)
+            self._binding.start(placements)
             self._rest_seconds = 0.0
             if outcome.round is not None:
                 reasons: Mapping[str, str] = {}
@@ -123,10 +131,12 @@ class Scheduling:
         finally:
             self._watchdog.end()
 
-    async def _decide(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> Outcome:
+    async def _decide(
+        self, events: Sequence[Event], held: Sequence[tuple[Task, str]], now_seconds: float
+    ) -> Outcome:
         """The cycle thinks; meanwhile the ledger's part is made ready."""
         deciding = asyncio.create_task(
-            self._in_thread("decide", self._cycle.run, events, time()), name="deciding"
+            self._in_thread("decide", self._cycle.run, events, now_seconds), name="deciding"
         )
         # Once it has begun: the optimiser needs this thread no longer.
         await asyncio.sleep(0)
@@ -163,7 +173,7 @@ class Scheduling:
             gap=decided.gap,
         )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
-        self._reporting.decided(seconds, reasons)
+        self._reporting.decided(seconds, reasons, decided.unsatisfiable)
         if not decided.placed:
             self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from afflux.kube.volumes.claims import SELECTED_NODE, Claim, Reference
 from afflux.kube.volumes.needs import Blocked, assign
 from afflux.kube.volumes.regions import contains
-from afflux.kube.volumes.supply import Supply, Volume
+from afflux.kube.volumes.supply import Supply
+from afflux.kube.volumes.volume import Volume
 from afflux.model import reason
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -59,24 +60,23 @@ def choose_volumes(
         if volume is None or not contains(volume.region, node, labels):
             return Blocked(reason.VOLUME_AFFINITY)
     open_claims = [claim for claim in claims if supply.node_of(claim) is None]
-    candidates = {claim.key: supply.candidates(claim) for claim in open_claims}
-    usable = {
-        volume.name
-        for volumes in candidates.values()
-        for volume in volumes
-        if contains(volume.region, node, labels)
+    within_reach = {
+        claim.key: [
+            volume for volume in supply.candidates(claim) if contains(volume.region, node, labels)
+        ]
+        for claim in open_claims
     }
-    found = assign(open_claims, candidates, usable)
+    found = assign(open_claims, within_reach)
     choices: list[Choice] = []
     for claim in claims:
         volume = found.get(claim.key)
-        if volume is None and (why := _unmakeable(claim, node, labels, supply)) is not None:
+        if volume is None and (why := unmakeable(claim, node, labels, supply)) is not None:
             return Blocked(why)
         choices.append(Choice(claim.key, volume.name if volume else None, node))
     return tuple(choices)
 
 
-def _unmakeable(claim: Claim, node: str, labels: Mapping[str, str], supply: Supply) -> str | None:
+def unmakeable(claim: Claim, node: str, labels: Mapping[str, str], supply: Supply) -> str | None:
     """Why no volume can be made for a claim on this node."""
     making = supply.provisioning(claim)
     if supply.node_of(claim) not in {None, node} or not contains(making.allowed, node, labels):

@@ -6,7 +6,6 @@ are looked at together: each must find one of its own.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from afflux.kube.volumes.claims import Claim, Reference
 from afflux.kube.volumes.regions import (
@@ -17,7 +16,8 @@ from afflux.kube.volumes.regions import (
     only,
     union,
 )
-from afflux.kube.volumes.supply import Provisioning, Supply, Volume
+from afflux.kube.volumes.supply import Provisioning, Supply
+from afflux.kube.volumes.volume import Volume
 from afflux.model import reason
 from afflux.model.implied import attachments
 from afflux.model.places import Places, driver_label
@@ -37,10 +37,14 @@ MOST_COMBINED = 12
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """Where a pod may go because of its claims, and what it attaches there."""
+    """Where a pod may go because of its claims, what it attaches and which volumes it takes there.
+
+    Volumes are only counted where a machine has so many for claims like these and no others.
+    """
 
     places: tuple[Places, ...] = ()
     attached: Resources = ()
+    taken: Resources = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,12 @@ class Owner:
 
 
 def find_needs(
-    owner: Owner, references: Sequence[Reference], supply: Supply
+    owner: Owner,
+    references: Sequence[Reference],
+    supply: Supply,
+    without: Collection[str] = (),
 ) -> VolumeNeeds | Blocked:
-    """What the claims of a pod that waits for a node mean."""
+    """What the claims of a pod that waits for a node mean; volumes `without` are not for it."""
     blocked = _blocked(owner, references, supply)
     if blocked is not None:
         return Blocked(blocked)
@@ -74,14 +81,15 @@ def find_needs(
             _add(found, reason.VOLUME_AFFINITY, volume.region)
             for region in volume.zones:
                 _add(found, reason.VOLUME_ZONE, region)
-    for why, region in _unbound_regions([c for c in claims if not c.bound], supply):
+    for why, region in _unbound_regions([c for c in claims if not c.bound], supply, without):
         _add(found, why, region)
     attached = count_attachments(claims, supply)
     for driver in {driver for driver, _ in _handles(claims, supply)}:
         if supply.insists_on_driver(driver):
             there = Term((Requirement(driver_label(driver), "Exists"),))
             found.add(Places(reason.driver_missing(driver), (there,)))
-    return VolumeNeeds(tuple(sorted(found, key=_places_key)), attached)
+    ordered = tuple(found) if len(found) < 2 else tuple(sorted(found, key=_places_key))
+    return VolumeNeeds(ordered, attached)
 
 
 def count_attachments(claims: Iterable[Claim], supply: Supply) -> Resources:
@@ -93,19 +101,27 @@ def count_attachments(claims: Iterable[Claim], supply: Supply) -> Resources:
     return resources(counts)
 
 
-def assign(
-    claims: Sequence[Claim], candidates: dict[str, list[Volume]], usable: Collection[str]
-) -> dict[str, Volume]:
-    """Volumes for claims, by key, out of those that are usable.
+def count_taken(claims: Iterable[Claim], supply: Supply) -> Resources:
+    """How many volumes of each kind these claims take of what their machine has."""
+    counts: dict[str, int] = {}
+    for claim in claims:
+        name = None if claim.bound else supply.drawn_from(claim)
+        if name is not None:
+            counts[name] = counts.get(name, 0) + 1
+    return resources(counts)
+
+
+def assign(claims: Sequence[Claim], candidates: dict[str, list[Volume]]) -> dict[str, Volume]:
+    """Volumes for claims, by key.
 
     As kube-scheduler does: the smallest claim first, each taking its first candidate that is left.
-    Whatever else is usable, a claim that finds one among fewer also finds one among more.
+    Whatever else is there, a claim that finds one among fewer also finds one among more.
     """
     taken: dict[str, Volume] = {}
     used: set[str] = set()
     for claim in sorted(claims, key=lambda each: each.size_bytes or 0):
         for volume in candidates[claim.key]:
-            if volume.name in usable and volume.name not in used:
+            if volume.name not in used:
                 used.add(volume.name)
                 taken[claim.key] = volume
                 break
@@ -167,7 +183,9 @@ def _without_volume(reference: Reference, supply: Supply) -> str | None:
     return None
 
 
-def _unbound_regions(claims: Sequence[Claim], supply: Supply) -> Iterator[tuple[str, Region]]:
+def _unbound_regions(
+    claims: Sequence[Claim], supply: Supply, without: Collection[str]
+) -> Iterator[tuple[str, Region]]:
     """For claims that wait for their first consumer: where each finds a volume or may get one."""
     open_claims: list[Claim] = []
     making: dict[str, Provisioning] = {}
@@ -181,12 +199,22 @@ def _unbound_regions(claims: Sequence[Claim], supply: Supply) -> Iterator[tuple[
             yield reason.VOLUME_SPACE, making[claim.key].spacious
             continue
         open_claims.append(claim)
-        candidates[claim.key] = supply.candidates(claim)
-        there = union(volume.region for volume in candidates[claim.key])
+        candidates[claim.key] = found = supply.candidates(claim)
+        there = supply.reach(claim)
+        if without:
+            found = [volume for volume in found if volume.name not in without]
+            candidates[claim.key], there = found, union(volume.region for volume in found)
         yield reason.VOLUME_MISSING, union([there, making[claim.key].allowed])
         yield reason.VOLUME_SPACE, union([there, making[claim.key].spacious])
-    if _compete(candidates.values()):
-        yield reason.VOLUME_MISSING, _joint_region(open_claims, candidates, making)
+    if len(candidates) > 1 and _compete(candidates.values()):
+        yield (
+            reason.VOLUME_MISSING,
+            _joint_region(open_claims, candidates, making)
+            if without
+            else supply.remembered(
+                open_claims, lambda: _joint_region(open_claims, candidates, making)
+            ),
+        )
 
 
 def _compete(candidates: Iterable[list[Volume]]) -> bool:
@@ -209,27 +237,56 @@ def _joint_region(
     Volumes that can be reached from the same nodes are one pool. A pool, or a few where there are
     few, is tried with what can be reached from everywhere; what finds none there must be made.
     """
-    pools: dict[Region, set[str]] = {}
-    for volumes in candidates.values():
-        for volume in volumes:
-            pools.setdefault(volume.region, set()).add(volume.name)
-    shared = pools.pop(EVERYWHERE, set[str]())
+    by_pool = {key: _by_region(volumes) for key, volumes in candidates.items()}
+    pools = dict.fromkeys(region for of in by_pool.values() for region in of)
+    pools.pop(EVERYWHERE, None)
     most = len(claims) if len(pools) <= MOST_COMBINED else 1
     regions: list[Region] = []
-    for size in range(most + 1):
-        for chosen in combinations(pools, size):
-            region: Region = EVERYWHERE
-            for pool in chosen:
-                region = intersection(region, pool)
-            usable = shared.union(*(pools[pool] for pool in chosen))
-            found = assign(claims, candidates, usable)
-            for claim in claims:
-                if claim.key not in found:
-                    region = intersection(region, making[claim.key].allowed)
-                    region = intersection(region, making[claim.key].spacious)
-            if region != NOWHERE:
-                regions.append(region)
+    for chosen, together in _combined([*pools], most):
+        usable = {
+            key: _merged([of.get(EVERYWHERE, []), *(of.get(pool, []) for pool in chosen)])
+            for key, of in by_pool.items()
+        }
+        found = assign(claims, usable)
+        region = together
+        for claim in claims:
+            if claim.key not in found:
+                region = intersection(region, making[claim.key].allowed)
+                region = intersection(region, making[claim.key].spacious)
+        if region != NOWHERE:
+            regions.append(region)
     return union(regions)
+
+
+def _by_region(volumes: Iterable[Volume]) -> dict[Region, list[Volume]]:
+    found: dict[Region, list[Volume]] = {}
+    for volume in volumes:
+        found.setdefault(volume.region, []).append(volume)
+    return found
+
+
+def _merged(lists: Iterable[list[Volume]]) -> list[Volume]:
+    """One list in the order in which volumes are taken."""
+    found = [volume for each in lists for volume in each]
+    found.sort(key=lambda volume: (volume.capacity_bytes, volume.name))
+    return found
+
+
+def _combined(pools: Sequence[Region], most: int) -> Iterator[tuple[tuple[Region, ...], Region]]:
+    """Up to so many pools at once, none included, and the nodes that belong to all of them.
+
+    Pools without a node in common, as disks of different machines are, are not combined: with
+    them nothing else needs to be.
+    """
+    waiting: list[tuple[tuple[Region, ...], Region, int]] = [((), EVERYWHERE, 0)]
+    while waiting:
+        chosen, region, first = waiting.pop()
+        yield chosen, region
+        if len(chosen) < most:
+            for number in range(first, len(pools)):
+                both = intersection(region, pools[number])
+                if both != NOWHERE:
+                    waiting.append(((*chosen, pools[number]), both, number + 1))
 
 
 def _handles(claims: Iterable[Claim], supply: Supply) -> set[tuple[str, str]]:

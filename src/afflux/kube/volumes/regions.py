@@ -30,6 +30,7 @@ _TOPOLOGY_LABELS = (_BETA_ZONE, _BETA_REGION, _ZONE, _REGION)
 _SUCCESSORS = {_BETA_ZONE: _ZONE, _BETA_REGION: _REGION}
 _BETWEEN_ZONES = "__"
 _OWN_NAME = "metadata.name"
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def contains(region: Region, name: str, labels: Mapping[str, str]) -> bool:
@@ -42,10 +43,23 @@ def only(node: str) -> Region:
     return (Term(names=(Requirement(_OWN_NAME, "In", (node,)),)),)
 
 
+def sole_host(region: Region) -> str | None:
+    """The hostname of the one machine that a region is; None if it may be several."""
+    if region is None or len(region) != 1:
+        return None
+    for each in region[0].labels:
+        if each.key == HOSTNAME and each.operator == "In" and len(each.values) == 1:
+            return each.values[0]
+    return None
+
+
 def union(regions: Iterable[Region]) -> Region:
     """The nodes of any of the regions."""
+    found = list(dict.fromkeys(region for region in regions if region != NOWHERE))
+    if len(found) == 1:
+        return found[0]
     terms: list[Term] = []
-    for region in regions:
+    for region in found:
         if region is None:
             return None
         terms += region

@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from afflux.sim.columns import Columns, columns
+from afflux.sim.backfilling import backfilled
+from afflux.sim.columns import Bools, Columns, columns
 from afflux.sim.metrics import measure
-from afflux.sim.result import Result
+from afflux.sim.result import Promised, Result
 from afflux.sim.workload import Workload
 
 # Colours told apart by every kind of colour vision; further schedulers repeat them, dashed.
@@ -29,6 +31,21 @@ class Subject:
     def style(self) -> str:
         """The CSS classes that give it its colour."""
         return f"s{self.index % COLOURS}" + (" again" if self.index >= COLOURS else "")
+
+    @cached_property
+    def backfilled(self) -> Bools:
+        """Which groups passed another."""
+        return backfilled(self.table.groups)
+
+    @cached_property
+    def promised(self) -> dict[str, Promised]:
+        """What was promised, by group."""
+        return {promised.group: promised for promised in self.result.promised}
+
+    @cached_property
+    def broken(self) -> dict[str, str]:
+        """What was promised and not kept: by group the cause."""
+        return {each.group: each.broken for each in self.result.promised if each.broken}
 
     def figure(self, *keys: str) -> float | None:
         """One of its figures by its path in the JSON object."""

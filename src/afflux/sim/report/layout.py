@@ -26,6 +26,14 @@ def legend(comparison: Comparison) -> str:
     return f'<ul class="legend" aria-label="Schedulers">{items}</ul>'
 
 
+def marks(entries: Iterable[tuple[str, str, bool]]) -> str:
+    """What marks mean: their class, the words, and whether they occur."""
+    items = [
+        f'<li><i class="{mark}"></i>{escape(text)}</li>' for mark, text, occurs in entries if occurs
+    ]
+    return f'<ul class="legend key-list">{"".join(items)}</ul>'
+
+
 def swatch(subject: Subject) -> str:
     """The scheduler's line as it is drawn in the charts."""
     return (

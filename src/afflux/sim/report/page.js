@@ -46,19 +46,23 @@
     const svg = group.ownerSVGElement;
     const [left, right] = group.dataset.x.split(" ").map(Number);
     const series = [...group.querySelectorAll("[data-v]")]
-      .map((line) => ({ index: +line.dataset.s, values: line.dataset.v.split(" ") }))
+      .map(({ dataset: { s, v, w, p } }) => ({
+        index: +s, values: v.split(" "), parts: w?.split(" "), part: p,
+      }))
       .sort((a, b) => a.index - b.index);
     const cross = group.appendChild(document.createElementNS(svg.namespaceURI, "path"));
     cross.setAttribute("class", "cross");
     svg.addEventListener("pointermove", (event) => {
+      if (event.target.closest("[data-tip]")) { cross.removeAttribute("d"); return; }
       const box = svg.getBoundingClientRect();
       const { width, height } = svg.viewBox.baseVal;
       const x = ((event.clientX - box.left) / box.width) * width;
       if (x < left || x > right) { cross.removeAttribute("d"); hide(); return; }
       const share = (x - left) / (right - left);
-      const said = series.map(({ index, values }) => {
-        const value = values[Math.min(values.length - 1, Math.floor(share * values.length))];
-        return `${names[index]}: ${value} ${group.dataset.u}`;
+      const said = series.map(({ index, values, parts, part }) => {
+        const at = Math.min(values.length - 1, Math.floor(share * values.length));
+        const unit = group.dataset.u;
+        return `${names[index]}: ${values[at]} ${unit}` + (parts ? `, ${parts[at]} ${unit} ${part}` : "");
       });
       cross.setAttribute("d", `M${x} 10V${height - 24}`);
       show(event, [clock(share * group.dataset.t), ...said].join("\n"));

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from importlib.resources import files
 
+from afflux.sim.report.backfilling import draw_backfilling
+from afflux.sim.report.closeup import draw_closeup
 from afflux.sim.report.comparison import Comparison, compare
 from afflux.sim.report.deciding import draw_cycles
 from afflux.sim.report.distributions import draw_distributions
@@ -22,6 +24,8 @@ SECTIONS = (
     draw_distributions,
     draw_queue,
     draw_machines,
+    draw_backfilling,
+    draw_closeup,
     draw_timeline,
     draw_cycles,
 )

@@ -41,7 +41,7 @@ def draw_summary(comparison: Comparison) -> str:
     rows = _rows(comparison)
     winners = [_winners(row, comparison) for row in rows]
     head = "".join(
-        f'<th scope="col" class="{s.style}" data-s="{s.index}">{swatch(s)}{escape(s.name)}</th>'
+        f'<th scope="col" class="{s.style}" data-s="{s.index}">{swatch(s)}{_breaking(s.name)}</th>'
         for s in comparison.subjects
     )
     lines = "".join(
@@ -71,6 +71,7 @@ def _rows(comparison: Comparison) -> list[Row]:
         *_utilisation(comparison),
         Row("Makespan", "first submission to last end", of("makespan_seconds"), duration),
         Row("Unplaced", "tasks that never started", of("unplaced"), count, of_started=False),
+        *_promises(comparison),
     ]
     rows.extend(
         Row(name.capitalize(), "", of(name), count, of_started=False)
@@ -109,6 +110,51 @@ def _utilisation(comparison: Comparison) -> list[Row]:
     ]
 
 
+# What the causes of a broken promise mean.
+_CAUSES = {
+    "machine lost": "a machine was lost or changed",
+    "foreign pod": "another scheduler took the room",
+    "higher priority": "a group of a higher priority came",
+    "ran longer than expected": "work took longer than it said",
+    "strategy": "the strategy moved it",
+}
+
+
+def _promises(comparison: Comparison) -> list[Row]:
+    """Who passed whom, what was promised, and what became of it, where any of it happened."""
+    subjects = comparison.subjects
+
+    def passed(subject: Subject) -> float | None:
+        return subject.figure("backfilled")
+
+    def made(subject: Subject) -> float | None:
+        return subject.figure("promises", "made")
+
+    def broken(*keys: str) -> Callable[[Subject], float | None]:
+        # Who promises nothing keeps nothing either.
+        return lambda s: (s.figure("promises", *keys) or 0.0) if made(s) else None
+
+    rows: list[Row] = []
+    if any(passed(s) for s in subjects):
+        told = "groups that started before one ahead of them"
+        rows.append(Row("Backfilled", told, passed, percent, None))
+    if any(made(s) for s in subjects):
+        told = "groups told in advance when they start at the latest"
+        rows.append(Row("Promised a start", told, made, count, None))
+        told = "those that started later than first told"
+        rows.append(Row("Promises broken", told, broken("broken"), count, of_started=False))
+    rows.extend(
+        Row(f"of them: {cause}", _CAUSES.get(cause, ""), broken("broken_by", cause), count, None)
+        for cause in sorted({str(cause) for s in subjects for cause in s.broken.values()})
+    )
+    return rows
+
+
+def _breaking(name: str) -> str:
+    """A name that breaks before its strategy, if it has to."""
+    return escape(name).replace("@", "<wbr>@")
+
+
 def _shares(subject: Subject) -> dict[str, float | None]:
     names = subject.table.capacities
     return {name: subject.figure("utilisation_by_resource", name) for name in names}
@@ -135,7 +181,8 @@ def _winners(row: Row, comparison: Comparison) -> set[int]:
         return set()
     best = row.best(list(values.values()))
     won = {index for index, value in values.items() if math.isclose(value, best, rel_tol=_SAME)}
-    return set() if len(won) == len(comparison.subjects) else won
+    rivals = comparison.subjects if row.of_started else competing
+    return set() if len(won) == len(rivals) else won
 
 
 def _line(row: Row, won: set[int], subjects: tuple[Subject, ...]) -> str:

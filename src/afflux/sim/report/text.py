@@ -14,9 +14,12 @@ DAY = 86400.0
 
 def escape(text: str, longest: int = 120) -> str:
     """Text that is only text, in HTML, in SVG and inside attributes."""
-    if len(text) > longest:
-        text = text[: longest - 1] + "…"
-    return html.escape(_UNPRINTABLE.sub("\ufffd", text), quote=True)
+    return html.escape(_UNPRINTABLE.sub("\ufffd", shorten(text, longest)), quote=True)
+
+
+def shorten(text: str, longest: int) -> str:
+    """As much of a text as there is room for."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def count(number: float) -> str:

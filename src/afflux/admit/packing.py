@@ -1,0 +1,210 @@
+"""Exact room at an instant for several classes that share machines, promises considered.
+
+Counting is exact for one class only. Here the same book and the same search as in a round say
+whether a whole group has room, at once or when others will have ended.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from afflux.admit.commitment import Commitment, Seat, Start
+from afflux.cluster.state import Held, State
+from afflux.model.devices import take_devices
+from afflux.model.group import Group
+from afflux.model.task import Shape
+from afflux.network.pricing import Pricing
+from afflux.plan.book import Book, Table
+from afflux.plan.gangs import place_gang
+
+# Promises that may be moved to other machines so that one more finds room.
+MOST_REARRANGED = 16
+# Dearer than any policy's price: a promise prefers machines that nobody could use at once.
+_FREE_NOW = 1 << 44
+
+
+class Packing:
+    """The machines as they are, and as they will be."""
+
+    def __init__(
+        self, state: State, pricing: Pricing, shapes: Sequence[Shape], now_seconds: float
+    ) -> None:
+        self._state = state
+        self._shapes = list(shapes)
+        self._numbers = {shape: number for number, shape in enumerate(shapes)}
+        self._prices = [pricing.prices(shape) for shape in shapes]
+        self._now = now_seconds
+        self._admitted = np.array([p.admitted for p in self._prices]).reshape(len(shapes), -1)
+        # What can start at once; those who do stay in it.
+        self._at_once = Book(state, self._shapes, self._prices)
+        self._columns = self._at_once.columns
+        self._requests = self._at_once.requests
+        self._at_first = self._at_once.free.copy()
+        self._devices_at_first = list(self._at_once.free_devices)
+        ending = [
+            (max(held.until_seconds, now_seconds), held)
+            for row in state.rows.values()
+            for held in state.held_on(row)
+            if held.until_seconds is not None
+        ]
+        ending.sort(key=lambda end: end[0])
+        self._ending = [held for _, held in ending]
+        self._ends = np.array([end for end, _ in ending])
+        self._end_rows = np.array([held.row for held in self._ending], np.intp)
+        self._returned: Table = np.zeros((len(ending), len(self._columns)), np.int64)
+        for number, held in enumerate(self._ending):
+            self._returned[number] = state.requests(held.counted)[self._columns]
+
+    def ends(self) -> list[float]:
+        """When what runs is expected to end."""
+        return self._ends.tolist()
+
+    def start(
+        self, group: Group, end: float, others: Sequence[Commitment]
+    ) -> list[Commitment] | None:
+        """The group and all others, with seats for everybody, if the group starts at once.
+
+        Its seats stay taken. `others` are all who have started before, and all promises.
+        """
+        book = self._at_once
+        start = (self._now, True)
+        if all(other.start[1] or other.start[0] >= end for other in others):
+            mark = book.mark()
+            if not place_gang(book, self._need(group)):
+                return None
+            return [*others, Commitment(group, start, end, _since(book, mark))]
+        found = self.reserve(group, start, end, others)
+        if found is not None:
+            own = next(each for each in found if each.group is group)
+            for shape, row, devices in own.seats:
+                book.place(self._numbers[shape], row, 1, [devices] if devices else ())
+        return found
+
+    def reserve(
+        self, group: Group, start: Start, end: float, others: Sequence[Commitment]
+    ) -> list[Commitment] | None:
+        """The group and all others, with seats for everybody; others keep their starts.
+
+        None if the group does not fit then, as far as the search could see.
+        """
+        seats = self._seats(group, start, end, others)
+        if seats is not None:
+            return [*others, Commitment(group, start, end, seats)]
+        movable = [each for each in others if not each.start[1] and each.start[0] >= start[0]]
+        if not movable or len(movable) > MOST_REARRANGED:
+            return None
+        fixed = [other for other in others if other not in movable]
+        return self.rearrange(fixed, [*movable, Commitment(group, start, end, ())])
+
+    def rearrange(
+        self, fixed: Sequence[Commitment], movable: Iterable[Commitment]
+    ) -> list[Commitment] | None:
+        """Seats for everybody, chosen anew in the order of their starts but for those `fixed`."""
+        placed = list(fixed)
+        for each in sorted(movable, key=lambda each: (each.start[0], not each.start[1])):
+            seats = self._seats(each.group, each.start, each.end, placed)
+            if seats is None:
+                return None
+            placed.append(Commitment(each.group, each.start, each.end, seats))
+        return placed
+
+    def keep(self, promise: Commitment, others: Sequence[Commitment]) -> tuple[Seat, ...] | None:
+        """The seats of a promise, if it still holds on the machines it has; devices may differ."""
+        book = self._book(promise.group, promise.start, promise.end, others)
+        mark = book.mark()
+        for shape, row, _ in promise.seats:
+            number = book.shapes.index(shape)
+            if book.room[number, row] < 1:
+                return None
+            book.place(number, row)
+        return _since(book, mark)
+
+    def _seats(
+        self, group: Group, start: Start, end: float, others: Iterable[Commitment]
+    ) -> tuple[Seat, ...] | None:
+        book = self._book(group, start, end, others)
+        if not start[1]:
+            numbers = [self._numbers[shape] for shape in book.shapes]
+            book.cost += _FREE_NOW * (self._at_once.room[numbers] > 0)
+        need = dict(enumerate(count for _, count in group.shapes))
+        mark = book.mark()
+        return _since(book, mark) if place_gang(book, need) else None
+
+    def _book(self, group: Group, start: Start, end: float, others: Iterable[Commitment]) -> Book:
+        """The least that is free from then to the end, for the classes of a group.
+
+        What runs only ends, so on most machines that is what is free at the start. Where others
+        start later, each of their starts is looked at as well.
+        """
+        numbers = [self._numbers[shape] for shape, _ in group.shapes]
+        shapes = [self._shapes[number] for number in numbers]
+        book = Book(self._state, shapes, [self._prices[number] for number in numbers])
+        free, devices = self._at_first.copy(), list(self._devices_at_first)
+        there = [other for other in others if other.start[0] < end and other.end > start[0]]
+        ended = self._ended_by(start)
+        np.add.at(free, self._end_rows[:ended], self._returned[:ended])
+        for held in self._ending[:ended]:
+            _give_back(devices, held)
+        for other in there:
+            if _has_begun(other, start):
+                self._sit(other, free, devices)
+        for moment in sorted({o.start for o in there if not _has_begun(o, start)}):
+            rows = sorted({row for o in there if o.start == moment for _, row, _ in o.seats})
+            self._lower(free, devices, moment, rows, there)
+        concerned = np.searchsorted(self._columns, book.columns)
+        book.foresee(free[:, concerned], devices, self._admitted[numbers])
+        return book
+
+    def _lower(
+        self,
+        free: Table,
+        devices: list[tuple[int, ...]],
+        moment: Start,
+        rows: Sequence[int],
+        others: Iterable[Commitment],
+    ) -> None:
+        """Lower what is free on these machines to what will be left at a later moment."""
+        then, devices_then = self._at_first.copy(), list(self._devices_at_first)
+        ended = self._ended_by(moment)
+        np.add.at(then, self._end_rows[:ended], self._returned[:ended])
+        for held in self._ending[:ended]:
+            _give_back(devices_then, held)
+        for other in others:
+            if _has_begun(other, moment) and other.end > moment[0]:
+                self._sit(other, then, devices_then)
+        free[rows] = np.minimum(free[rows], then[rows])
+        for row in rows:
+            pairs = zip(devices[row], devices_then[row], strict=True)
+            devices[row] = tuple(min(pair) for pair in pairs)
+
+    def _ended_by(self, start: Start) -> int:
+        """How many of those who run are expected to have ended."""
+        at, at_once = start
+        return 0 if at_once else int(np.searchsorted(self._ends, at, side="right"))
+
+    def _sit(self, commitment: Commitment, free: Table, devices: list[tuple[int, ...]]) -> None:
+        for shape, row, taken in commitment.seats:
+            free[row] -= self._requests[self._numbers[shape]]
+            if shape.devices is not None:
+                devices[row] = take_devices(devices[row], taken, shape.devices.milli)
+
+    def _need(self, group: Group) -> dict[int, int]:
+        return {self._numbers[shape]: count for shape, count in group.shapes}
+
+
+def _since(book: Book, mark: int) -> tuple[Seat, ...]:
+    """What was placed since the mark."""
+    units = book.placed_since(mark)
+    return tuple((book.shapes[number], row, indices) for number, row, indices in units)
+
+
+def _has_begun(commitment: Commitment, start: Start) -> bool:
+    """Whether it has begun at this moment; what begins at once does so before anything else."""
+    return commitment.start[1] or (not start[1] and commitment.start[0] <= start[0])
+
+
+def _give_back(devices: list[tuple[int, ...]], held: Held) -> None:
+    """What a task returns when it ends."""
+    if held.task.shape.devices is not None:
+        milli = -held.task.shape.devices.milli
+        devices[held.row] = take_devices(devices[held.row], held.devices, milli)

@@ -1,0 +1,281 @@
+"""The planner of free capacity over time: does a group fit now, else when, else never.
+
+One planner serves one pass over the queues. Whoever starts and whoever is promised a start takes
+what it needs from then until its expected end, and everybody after sees only what is left: a group
+that would outlive a promise leaves alone what the promise needs.
+
+It counts as long as all who are asked about are of one class, and searches from the first one on
+who is not.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from afflux.admit.commitment import Commitment, Seat, run_of
+from afflux.admit.counting import Counting
+from afflux.admit.horizon import Horizon
+from afflux.admit.packing import Packing
+from afflux.admit.satisfying import Satisfying
+from afflux.admit.searching import Searching
+from afflux.cluster.state import State
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.model.promise import Promise, Standing
+from afflux.model.task import Shape, Task
+from afflux.network.pricing import Pricing
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a planner knows of the world; so many classes may be searched for at once."""
+
+    state: State
+    pricing: Pricing
+    horizon: Horizon
+    satisfying: Satisfying
+    most_classes: int
+
+
+class Planner:
+    """`groups` are all who may be asked about, `standing` is what was promised before."""
+
+    def __init__(
+        self,
+        outlook: Outlook,
+        groups: Sequence[Group],
+        standing: Standing,
+        now_seconds: float,
+    ) -> None:
+        self._outlook = outlook
+        self._groups = groups
+        self._standing = standing
+        self._now = now_seconds
+        self._counting: Counting | None = None
+        self._searching: Searching | None = None
+        # Who was let in without a place of its own: the optimiser decides whether there is one.
+        self.open: list[Group] = []
+        # Who waits for work without end; and who can never start, with the reason.
+        self.unknown: dict[str, Group] = {}
+        self.never: dict[str, str] = {}
+
+    def let_in(self, groups: Iterable[Group]) -> None:
+        """Whoever of them finds a place may start; nobody else waits for them."""
+        self.open += groups
+
+    def hold(self, groups: Iterable[Group]) -> None:
+        """Hold on to what these groups were promised, as far as that is still possible."""
+        for group in groups:
+            self._hold(group)
+
+    def stands(self, group: Group) -> bool:
+        """Whether a promise stands, because nothing has happened that was not expected.
+
+        Then there is no earlier start to look for.
+        """
+        standing = self._standing
+        if not standing.as_expected:
+            return False
+        promise = standing.promises.get(group.name)
+        if promise is None or promise.start_seconds is None or promise.start_seconds <= self._now:
+            return False
+        counting = self._counted(group)
+        if counting is None:
+            return False
+        if group.name not in counting.promised:
+            counting.hold(group, promise.start_seconds, surely=True)
+        return True
+
+    def start(self, group: Group) -> bool:
+        """Whether the group can start at once; then it does."""
+        counting = self._counted(group)
+        if counting is not None:
+            own = counting.let_go(group)
+            if counting.start(group):
+                return True
+            if own is not None:
+                counting.hold(group, own, surely=True)
+            return False
+        searching = self._searched()
+        if not searching.knows(group):
+            return False
+        before = searching.let_go(group)
+        if searching.start(group):
+            return True
+        if before is not None:
+            searching.take_back(before)
+        return False
+
+    def reserve(self, group: Group) -> Promise | None:
+        """Promise the group the earliest start there is, never a later one than it was promised.
+
+        Without a time if it waits for work without end; None if it can never start, or if there are
+        more classes than can be looked at in one pass.
+        """
+        counting = self._counted(group)
+        if counting is not None:
+            own = counting.let_go(group)
+            if own is None and self._hold(group):
+                own = counting.let_go(group)
+            if counting.promise(group, math.inf if own is None else own):
+                return Promise(group.name, counting.promised[group.name][1][0])
+            if own is None:
+                return self._without_time(group)
+            counting.hold(group, own, surely=True)
+            return Promise(group.name, own)
+        searching = self._searched()
+        if not searching.knows(group):
+            return None
+        before = searching.let_go(group)
+        if before is None and self._hold(group):
+            before = searching.let_go(group)
+        if not searching.promise(group, math.inf if before is None else before.start[0]):
+            if before is None:
+                return self._without_time(group)
+            searching.take_back(before)
+        return Promise(group.name, searching.promised[group.name].start[0])
+
+    def complaint(self, group: Group) -> str | None:
+        """Why the group can never start, None if it may one day."""
+        reason = self._outlook.satisfying.complaint(group)
+        if reason is not None:
+            self.never[group.name] = reason
+        return reason
+
+    def started(self) -> list[Group]:
+        """Everybody who starts."""
+        if self._searching is not None:
+            return [commitment.group for commitment in self._searching.started.values()]
+        return list(self._counting.started.values()) if self._counting is not None else []
+
+    def witness(self) -> tuple[Placement, ...]:
+        """A place for everybody who starts."""
+        placements: list[Placement] = []
+        for commitment in self._searched().started.values():
+            for task, (_, row, devices) in _seated(commitment):
+                placements.append(Placement(task, self._outlook.state.name_of(row), devices))
+        return tuple(placements)
+
+    def keeps_promises(self, placements: Sequence[Placement]) -> bool:
+        """Whether every promise holds if those who start are placed like this."""
+        if self._searching is None or not self._searching.promised:
+            return True
+        return self._searching.rearranged(self._placed(placements))
+
+    def promises(self, placements: Sequence[Placement], *, seated: bool = True) -> list[Promise]:
+        """All promises, given where those who start are placed; `seated` with their machines."""
+        unknown = [Promise(name, None) for name in self.unknown]
+        if self._searching is None and not seated:
+            return self._counted_promises() + unknown
+        names = self._outlook.state.name_of
+        known = [
+            Promise(
+                each.group.name,
+                each.start[0],
+                tuple((task.id, names(row)) for task, (_, row, _) in _seated(each)),
+            )
+            for each in self._promised(placements)
+        ]
+        return known + unknown
+
+    def held(self, placements: Sequence[Placement]) -> list[Seat]:
+        """What is promised, wherever and whenever: who has no place of its own keeps off it."""
+        return [seat for each in self._promised(placements) for seat in each.seats]
+
+    def _promised(self, placements: Sequence[Placement]) -> Iterable[Commitment]:
+        if self._searching is not None:
+            return self._searching.promised.values()
+        if self._counting is None or not self._counting.promised:
+            return ()
+        room = self._outlook.pricing.prices(self._counting.shape).room
+        return self._counting.seated(room, self._placed(placements))
+
+    def _counted_promises(self) -> list[Promise]:
+        if self._counting is None:
+            return []
+        before = self._standing.promises
+        found: list[Promise] = []
+        for name, (_, start) in self._counting.promised.items():
+            promise = before.get(name)
+            if promise is None or promise.start_seconds != start[0]:
+                promise = Promise(name, start[0])
+            found.append(promise)
+        return found
+
+    def _hold(self, group: Group) -> bool:
+        """Hold on to what a group was promised before, if that still holds."""
+        promise = self._standing.promises.get(group.name)
+        if promise is None or promise.start_seconds is None or promise.start_seconds < self._now:
+            return False
+        counting = self._counted(group)
+        if counting is not None:
+            return counting.hold(group, promise.start_seconds, surely=self._standing.as_expected)
+        rows, where = self._outlook.state.rows, dict(promise.machines)
+        seats: list[Seat] = [
+            (task.shape, rows[where[task.id]], ())
+            for task in group.tasks
+            if where.get(task.id) in rows
+        ]
+        start = (promise.start_seconds, False)
+        complete = tuple(seats) if len(seats) == len(group.tasks) else ()
+        searching = self._searched()
+        return searching.knows(group) and searching.hold(
+            Commitment(group, start, start[0] + run_of(group), complete)
+        )
+
+    def _without_time(self, group: Group) -> Promise | None:
+        if self.complaint(group) is not None:
+            return None
+        self.unknown[group.name] = group
+        return Promise(group.name, None)
+
+    def _counted(self, group: Group) -> Counting | None:
+        """Where the group is counted, None if it has to be searched for."""
+        if self._searching is not None or len(group.shapes) != 1:
+            return None
+        shape = group.shapes[0][0]
+        counting = self._counting
+        if counting is None and shape.devices is None:
+            kept = self._outlook.horizon.begin(shape, self._now)
+            counting = self._counting = Counting(shape, kept, self._now)
+        if counting is not None and (shape is counting.shape or shape == counting.shape):
+            return counting
+        return None
+
+    def _searched(self) -> Searching:
+        """From now on everybody is searched for, on machines."""
+        if self._searching is None:
+            outlook, counting = self._outlook, self._counting
+            shapes: dict[Shape, None] = {} if counting is None else {counting.shape: None}
+            for group in self._groups:
+                if len(shapes) >= outlook.most_classes:
+                    break
+                shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
+            packing = Packing(outlook.state, outlook.pricing, list(shapes), self._now)
+            self._searching = Searching(outlook.horizon, packing, shapes, self._now)
+            if counting is not None:
+                self._searching.adopt(counting.started.values(), counting.commitments())
+        return self._searching
+
+    def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:
+        """Those who start, on the machines they were given."""
+        rows = self._outlook.state.rows
+        where = {p.task.id: (p.task.shape, rows[p.machine], p.devices) for p in placements}
+        return [
+            Commitment(
+                group,
+                (self._now, True),
+                self._now + run_of(group),
+                tuple(where[task.id] for task in group.tasks),
+            )
+            for group in self.started()
+            if all(task.id in where for task in group.tasks)
+        ]
+
+
+def _seated(commitment: Commitment) -> list[tuple[Task, Seat]]:
+    """Which member takes which seat: in order, within each class."""
+    free: dict[Shape, list[Seat]] = {}
+    for seat in reversed(commitment.seats):
+        free.setdefault(seat[0], []).append(seat)
+    return [(task, free[task.shape].pop()) for task in commitment.group.tasks]

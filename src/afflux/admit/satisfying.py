@@ -1,0 +1,90 @@
+"""Whether a group could ever start: on the machines there are, if nothing ran on them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from afflux.cluster.state import State
+from afflux.model.group import Group
+from afflux.model.task import Shape
+from afflux.network.pricing import Pricing
+from afflux.plan.book import Book
+from afflux.plan.gangs import place_gang
+from afflux.policies import fit
+
+# Answers that are kept.
+_KEPT = 100_000
+
+
+class Satisfying:
+    """Answers hold until a machine comes, goes or changes."""
+
+    def __init__(self, state: State, pricing: Pricing) -> None:
+        self._state = state
+        self._pricing = pricing
+        self._as_of = -1
+        self._known: dict[tuple[tuple[Shape, int], ...], str | None] = {}
+        # Who was asked about, and who of them got a complaint.
+        self._asked: dict[str, Group] = {}
+        self._complaints: dict[str, str] = {}
+
+    def complaints(self, groups: Sequence[Group]) -> dict[str, str]:
+        """For those of the groups who can never fit, why; who was asked about before is known."""
+        self._start_anew_if_changed()
+        asked = self._asked
+        for group in groups:
+            if asked.get(group.name) is not group:
+                asked[group.name] = group
+                reason = self.complaint(group)
+                if reason is None:
+                    self._complaints.pop(group.name, None)
+                else:
+                    self._complaints[group.name] = reason
+        if not self._complaints:
+            return {}
+        waiting = {group.name for group in groups}
+        return {name: why for name, why in self._complaints.items() if name in waiting}
+
+    def complaint(self, group: Group) -> str | None:
+        """Why the group provably can never fit, even on the empty cluster; None if it may."""
+        self._start_anew_if_changed()
+        if group.shapes not in self._known:
+            self._known[group.shapes] = self._find_out(group)
+        return self._known[group.shapes]
+
+    def _start_anew_if_changed(self) -> None:
+        if self._as_of != self._state.described or len(self._asked) > _KEPT:
+            for known in (self._known, self._asked, self._complaints):
+                known.clear()
+            self._as_of = self._state.described
+
+    def _find_out(self, group: Group) -> str | None:
+        state = self._state
+        if not state.rows:
+            # Machines are on their way: a cluster without any says nothing about groups.
+            return None
+        devices: list[tuple[int, ...]] = [() for _ in range(len(state))]
+        for row, machine in state.machines():
+            devices[row] = machine.free_devices()
+        for shape, count in group.shapes:
+            requests = state.requests(shape)
+            asked = np.flatnonzero(requests)
+            room = fit.room(state.view().capacities[:, asked], requests[asked])
+            if shape.devices is not None:
+                np.minimum(room, fit.device_room(devices, shape.devices), out=room)
+            total = int(np.minimum(room[self._pricing.prices(shape).admitted], count).sum())
+            if total < count:
+                wanted = f"{count} of its members" if group.is_gang else "it"
+                found = f"for {total} of them" if total else "nowhere"
+                return f"needs room for {wanted} at once; the empty cluster has it {found}"
+        if len(group.shapes) > 1 and not self._fits_together(group, devices):
+            return "its members do not fit together, even on the empty cluster"
+        return None
+
+    def _fits_together(self, group: Group, devices: list[tuple[int, ...]]) -> bool:
+        shapes = [shape for shape, _ in group.shapes]
+        prices = [self._pricing.prices(shape) for shape in shapes]
+        book = Book(self._state, shapes, prices)
+        capacity = self._state.view().capacities[:, book.columns]
+        book.foresee(capacity.copy(), devices, np.array([price.admitted for price in prices]))
+        return place_gang(book, dict(enumerate(count for _, count in group.shapes)))

@@ -1,0 +1,154 @@
+"""Who fits when, if those who wait are of several classes that share machines.
+
+Counting each class alone says when nobody can fit. Whether a group really does is searched for on
+the machines as they will be, at those times at which something ends.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from afflux._core import Timeline
+from afflux.admit.commitment import Commitment, Start, run_of
+from afflux.admit.horizon import Horizon
+from afflux.admit.packing import Packing
+from afflux.model.group import Group
+from afflux.model.task import Shape
+
+# Times that are tried for a group one by one; after that every second, fourth, eighth... is.
+TRIED_IN_TURN = 16
+
+
+class Searching:
+    """Several classes in one pass."""
+
+    def __init__(
+        self, horizon: Horizon, packing: Packing, shapes: Iterable[Shape], now_seconds: float
+    ) -> None:
+        self.started: dict[str, Commitment] = {}
+        self.promised: dict[str, Commitment] = {}
+        self._packing = packing
+        self._now = now_seconds
+        self._timelines: dict[Shape, Timeline] = {
+            shape: horizon.begin(shape, now_seconds).timeline for shape in shapes
+        }
+
+    def knows(self, group: Group) -> bool:
+        """Whether the classes of a group are among those of this pass."""
+        return all(shape in self._timelines for shape, _ in group.shapes)
+
+    def adopt(self, started: Iterable[Group], promised: Iterable[Commitment]) -> None:
+        """Go on with what was found by counting, for one class: everybody finds machines."""
+        for group in started:
+            self.start(group)
+        found = self._packing.rearrange([*self.started.values()], promised)
+        for each in found or ():
+            if each.group.name not in self.started:
+                self._promise(each)
+
+    def start(self, group: Group) -> bool:
+        """Whether the group can start at once; then it does."""
+        start: Start = (self._now, True)
+        if not self._has_room(group, start):
+            return False
+        found = self._packing.start(group, self._now + run_of(group), self._committed())
+        if found is None:
+            return False
+        self._take(group, start)
+        self.started[group.name] = next(each for each in found if each.group is group)
+        self.reseat(found)
+        return True
+
+    def promise(self, group: Group, not_after: float) -> bool:
+        """Promise the group the earliest start found, if that is not later than this."""
+        run, tried, stride = run_of(group), 0, 1
+        at = self._earliest(group, self._now)
+        while at is not None and at <= not_after:
+            start: Start = (at, False)
+            found = self._packing.reserve(group, start, at + run, self._committed())
+            if found is not None:
+                self._promise(next(each for each in found if each.group is group))
+                self.reseat(found)
+                return True
+            tried += 1
+            stride *= 2 if tried > TRIED_IN_TURN else 1
+            later = self._after(at, stride)
+            at = None if later is None else self._earliest(group, later)
+        return False
+
+    def hold(self, promise: Commitment) -> bool:
+        """Promise a group what it was promised before, on the same machines, if that still holds.
+
+        Without machines, on any.
+        """
+        if not self._has_room(promise.group, promise.start):
+            return False
+        others = self._committed()
+        if promise.seats:
+            seats = self._packing.keep(promise, others)
+            if seats is not None:
+                self._promise(Commitment(promise.group, promise.start, promise.end, seats))
+                return True
+        found = self._packing.reserve(promise.group, promise.start, promise.end, others)
+        if found is None:
+            return False
+        self._promise(next(each for each in found if each.group is promise.group))
+        self.reseat(found)
+        return True
+
+    def let_go(self, group: Group) -> Commitment | None:
+        """Take back what the group was promised in this pass."""
+        own = self.promised.pop(group.name, None)
+        if own is not None:
+            for shape, count in group.shapes:
+                self._timelines[shape].take(-count, run_of(group), own.start)
+        return own
+
+    def take_back(self, own: Commitment) -> None:
+        """What the group was promised in this pass holds after all."""
+        self._promise(own)
+
+    def reseat(self, commitments: Iterable[Commitment]) -> None:
+        """Promises keep their times, but may have got other machines."""
+        for commitment in commitments:
+            if commitment.group.name in self.promised:
+                self.promised[commitment.group.name] = commitment
+
+    def rearranged(self, started: Sequence[Commitment]) -> bool:
+        """Whether all promises hold if those who start have these seats; they then fit to it."""
+        found = self._packing.rearrange(started, self.promised.values())
+        self.reseat(found or ())
+        return found is not None
+
+    def _committed(self) -> list[Commitment]:
+        return [*self.started.values(), *self.promised.values()]
+
+    def _promise(self, commitment: Commitment) -> None:
+        self._take(commitment.group, commitment.start)
+        self.promised[commitment.group.name] = commitment
+
+    def _take(self, group: Group, start: Start) -> None:
+        for shape, count in group.shapes:
+            self._timelines[shape].take(count, run_of(group), start)
+
+    def _has_room(self, group: Group, start: Start) -> bool:
+        run = run_of(group)
+        return all(self._timelines[shape].fits(n, run, start) for shape, n in group.shapes)
+
+    def _earliest(self, group: Group, not_before: float) -> float | None:
+        """When there is room for every class, each counted alone."""
+        # Each class moves the start on, until all of them agree on one.
+        at, agreed = not_before, False
+        while not agreed:
+            agreed = True
+            for shape, count in group.shapes:
+                found = self._timelines[shape].earliest(count, run_of(group), at)
+                if found is None:
+                    return None
+                if found[0] > at:
+                    at, agreed = found[0], False
+        return at
+
+    def _after(self, at: float, stride: int) -> float | None:
+        """The stride-th next time at which something ends."""
+        ends = {end for end in self._packing.ends() if end > at}
+        ends |= {each.end for each in self._committed() if at < each.end < float("inf")}
+        return sorted(ends)[stride - 1] if stride <= len(ends) else None

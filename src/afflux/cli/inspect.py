@@ -1,0 +1,179 @@
+"""afflux queue, group, reservations and history: ask, then print.
+
+Exit codes: 0 answered, 1 no answer (nobody there, or it said no), 2 input that cannot be used, 3
+there is no such group. An empty list is an answer.
+"""
+
+import json
+import os
+import re
+from typing import TypeVar
+
+import msgspec
+
+from afflux import app
+from afflux.cli.inspect_arguments import InspectOptions
+from afflux.cli.inspect_tables import group_text, list_table
+from afflux.cli.terminal import complain
+from afflux.cycle.inspection import (
+    MOST_LINES,
+    Asked,
+    GroupDetails,
+    Inspection,
+    InspectionError,
+    Listed,
+)
+from afflux.model.errors import InputError
+
+NO_ANSWER = 1
+NO_SUCH_GROUP = 3
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
+_EMPTY = {
+    "queue": "No groups wait",
+    "reservations": "No starts are promised",
+    "history": "No groups have ended",
+}
+
+L = TypeVar("L", bound=Listed)
+
+
+def run(options: InspectOptions, program: str = "afflux") -> int:
+    """Ask, and print the answer."""
+    source = _source(options)
+    if options.namespace is not None and not _LABEL.fullmatch(options.namespace):
+        raise InputError(f"--namespace: {options.namespace!r:.80}, expected a namespace's name")
+    try:
+        if options.command == "group":
+            return _show_group(options, source, program)
+        return _show_list(options, source)
+    except InspectionError as error:
+        complain(f"{program} {options.command}: {error}")
+        return NO_ANSWER
+
+
+def _source(options: InspectOptions) -> app.Source:
+    """Where to ask: what was typed comes before the environment."""
+    service, database = options.service, options.database
+    if service and database:
+        raise InputError("--service, --database: both are given; expected one of the two")
+    if not service and not database:
+        service = os.environ.get("AFFLUX_SERVICE")
+        database = None if service else os.environ.get("AFFLUX_DATABASE")
+    if not service and not database:
+        raise InputError(
+            "--service: missing, expected the address of the inspection service, such as"
+            " https://127.0.0.1:10251 while `kubectl --namespace afflux-system port-forward"
+            " service/afflux-inspection 10251:443` runs, or --database with that of the ledger"
+        )
+    return app.Source(
+        service=service or "",
+        database=database or "",
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        certificate_authority=options.certificate_authority,
+        tls_server_name=options.tls_server_name,
+        timeout_seconds=options.request_timeout,
+    )
+
+
+# --- One group
+
+
+def _show_group(options: InspectOptions, source: app.Source, program: str) -> int:
+    name = options.name
+    if not name or "/" in name:
+        expected = "a group's name; its namespace goes behind --namespace"
+        raise InputError(f"NAME: {name!r:.80}, expected {expected}")
+
+    async def ask(inspection: Inspection, usual: str) -> tuple[str, GroupDetails | None]:
+        namespace = options.namespace or usual
+        return namespace, await inspection.group(namespace, name)
+
+    namespace, group = app.inspect(source, ask)
+    if group is None:
+        complain(
+            f"{program} group: there is no group {name!r:.260} in namespace {namespace!r};"
+            f" `{program} queue` and `{program} history` list those that there are"
+        )
+        return NO_SUCH_GROUP
+    if options.output in {"json", "yaml"}:
+        print(_written(group, options.output))
+    else:
+        print(group_text(group, wide=options.output == "wide"))
+    return 0
+
+
+# --- Lists
+
+
+def _show_list(options: InspectOptions, source: app.Source) -> int:
+    if options.all_namespaces and options.namespace is not None:
+        raise InputError("--all-namespaces, --namespace: both are given; expected one of the two")
+
+    async def ask(inspection: Inspection, usual: str) -> tuple[str | None, Listed]:
+        namespace = None if options.all_namespaces else options.namespace or usual
+        return namespace, await _all_pages(inspection, options, namespace)
+
+    namespace, listed = app.inspect(source, ask)
+    if options.output in {"json", "yaml"}:
+        print(_written(listed, options.output))
+        return 0
+    if not listed.items:
+        where = "in any namespace" if namespace is None else f"in namespace {namespace}"
+        complain(f"{_EMPTY[options.command]} {where}.")
+        return 0
+    print(
+        list_table(
+            listed,
+            namespaces=options.all_namespaces,
+            wide=options.output == "wide",
+            headers=not options.no_headers,
+        )
+    )
+    if listed.metadata.resume:
+        left = listed.metadata.remaining_item_count
+        more = "there are more" if left is None else f"{left:,} more"
+        complain(f"{more}; --limit shows so many")
+    return 0
+
+
+async def _all_pages(
+    inspection: Inspection, options: InspectOptions, namespace: str | None
+) -> Listed:
+    """As many lines as were asked for, page by page."""
+    ask = {
+        "queue": inspection.queue,
+        "reservations": inspection.reservations,
+        "history": inspection.history,
+    }[options.command]
+    wanted = options.limit
+    asked = Asked(
+        namespace=namespace,
+        queue=options.queue,
+        states=options.state,
+        limit=MOST_LINES if wanted is None else min(wanted, MOST_LINES),
+    )
+    pages: list[Listed] = [await ask(asked)]
+    found = len(pages[0].items)
+    while pages[-1].metadata.resume and (wanted is None or found < wanted):
+        limit = MOST_LINES if wanted is None else min(wanted - found, MOST_LINES)
+        following = msgspec.structs.replace(asked, limit=limit, resume=pages[-1].metadata.resume)
+        pages.append(await ask(following))
+        found += len(pages[-1].items)
+    items = tuple(item for page in pages for item in page.items)
+    return msgspec.structs.replace(pages[-1], items=items)
+
+
+# --- For programs
+
+
+def _written(answer: Listed | GroupDetails, form: str) -> str:
+    """The written form, in ASCII: harmless on every terminal."""
+    value = msgspec.to_builtins(answer)
+    if form == "json":
+        return json.dumps(value, indent=2, allow_nan=False)
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False).rstrip("\n")

@@ -1,0 +1,249 @@
+"""Cleaning up: a group whose deadline is over is deleted, with those who would make it anew.
+
+Off unless it is asked for, with a role of its own. It sleeps until the next deadline. What it may
+delete is bounded on every side: pods of our scheduler names that belong to the group; their
+controllers, as far up as all pods of a controller belong to it; and everything by its uid, so that
+another object of the same name is never meant.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import time
+
+from afflux.kube import objects
+from afflux.kube.api.client import Api
+from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.decoding import created_seconds, is_finished, namespace
+from afflux.kube.grouping import claimed_group
+from afflux.kube.live.deadlines import Deadlines, Over, controller
+from afflux.kube.live.delivering import insist
+from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.owners import Chain, Owner, Owners
+from afflux.kube.live.recording import DEADLINE, Recorder
+from afflux.kube.live.references import PodRef, of_pod
+
+# So many namespaces are cleaned up at once.
+MOST_AT_ONCE = 4
+MOST_TRIES = 5
+PAUSE_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """The pods of a namespace that go, by uid, and those that may go if their controller does."""
+
+    pods: dict[str, objects.Pod] = field(default_factory=dict[str, objects.Pod])
+    replacements: set[str] = field(default_factory=set[str])
+    controllers: dict[str, objects.OwnerReference] = field(
+        default_factory=dict[str, objects.OwnerReference]
+    )
+
+    def take(self, over: Over, alive: Iterable[objects.Pod]) -> None:
+        """Whoever is in this group."""
+        above = {ref.uid or "": ref for ref in over.controllers}
+        self.controllers.update(above)
+        for pod in alive:
+            owner = controller(pod)
+            controlled = owner is not None and owner.uid in above
+            if _is_member(pod, over, controlled=controlled):
+                self.pods[pod.metadata.uid or ""] = pod
+                if owner is not None:
+                    self.controllers[owner.uid or ""] = owner
+            elif _is_replacement(pod, over, controlled=controlled):
+                self.replacements.add(pod.metadata.uid or "")
+
+    def is_leaving(self, pod: objects.Pod) -> bool:
+        uid = pod.metadata.uid or ""
+        return uid in self.pods or uid in self.replacements
+
+
+class Cleaning:
+    """Deletes what is over; `remaining_seconds` says how long we may act, None without end.
+
+    `announce` is told the name of each group before anything of it is deleted.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        mirror: Mirror,
+        deadlines: Deadlines,
+        recorder: Recorder,
+        *,
+        remaining_seconds: Callable[[], float | None] = lambda: None,
+        announce: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._deadlines = deadlines
+        self._recorder = recorder
+        self._remaining_seconds = remaining_seconds
+        self._announce = announce
+        self._clock = clock
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as work:
+            while True:
+                await self._sleep()
+                by_namespace: dict[str, list[Over]] = {}
+                for over in self._deadlines.take(self._clock()):
+                    by_namespace.setdefault(over.namespace, []).append(over)
+                for space, groups in by_namespace.items():
+                    work.create_task(self._clean(space, groups))
+
+    async def _sleep(self) -> None:
+        """Until the next deadline is over, or another one is the next."""
+        due = self._deadlines.next_seconds()
+        seconds = None if due is None else max(0.0, due - self._clock())
+        try:
+            async with asyncio.timeout(seconds):
+                await self._deadlines.changed.wait()
+        except TimeoutError:
+            pass
+        self._deadlines.changed.clear()
+
+    async def _clean(self, space: str, groups: Sequence[Over]) -> None:
+        for _ in range(MOST_TRIES):
+            try:
+                async with self._turns:
+                    await self._once(space, groups)
+            except (ApiError, UnreachableError) as error:
+                _log.warning("cleaning up in %s: %s", space, error)
+            except Exception:
+                _log.exception("cleaning up in %s failed", space)
+                return
+            else:
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _once(self, space: str, groups: Sequence[Over]) -> None:
+        alive = [
+            pod
+            for pod in self._mirror.pods
+            if namespace(pod) == space
+            and not is_finished(pod)
+            and not pod.metadata.deletion_timestamp
+        ]
+        ours = [pod for pod in alive if self._mirror.is_ours(pod)]
+        leaving = _Leaving()
+        for over in groups:
+            _log.info("the deadline of group %s is over", over.name)
+            self._announce(over.name)
+            leaving.take(over, ours)
+        owners, complaints = await self._owners(space, leaving, alive)
+        deleted: list[str] = []
+        # Owners first, so that nobody makes anew what is deleted next.
+        for owner in owners:
+            why = await self._delete(owner.path, owner.uid)
+            if why is None:
+                deleted.append(owner.name)
+            else:
+                complaints.append(f"{owner.name} could not be deleted: {why}")
+        for pod in leaving.pods.values():
+            name = pod.metadata.name or ""
+            why = await self._delete(
+                f"/api/v1/namespaces/{space}/pods/{name}", pod.metadata.uid or ""
+            )
+            self._tell(pod, deleted, complaints if why is None else [*complaints, why])
+
+    async def _owners(
+        self, space: str, leaving: _Leaving, alive: Iterable[objects.Pod]
+    ) -> tuple[list[Owner], list[str]]:
+        """The highest controllers all of whose pods leave, and what could not be found out."""
+        owners = Owners(self._api, space)
+        chains = [await owners.chain(ref) for ref in leaving.controllers.values()]
+        complaints = [chain.why for chain in chains if chain.why is not None]
+        if not any(chain.owners for chain in chains):
+            return [], complaints
+        staying: set[str] = set()
+        unseen = False
+        high = any(len(chain.owners) > 1 for chain in chains)
+        for pod in alive:
+            owner = controller(pod)
+            if owner is None or leaving.is_leaving(pod):
+                continue
+            staying.add(owner.uid or "")
+            if high:
+                chain = await owners.chain(owner)
+                staying.update(each.uid for each in chain.owners)
+                unseen = unseen or chain.why is not None
+        found = {
+            top.uid: top
+            for chain in chains
+            if chain.why is None and (top := _top(chain, staying, unseen=unseen)) is not None
+        }
+        return list(found.values()), complaints
+
+    async def _delete(self, path: str, uid: str) -> str | None:
+        """Delete what has this uid; why that was refused, None if it is gone."""
+        remaining = self._remaining_seconds()
+        if remaining is not None and remaining <= 0:
+            return "another replica leads"
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        try:
+            await insist(partial(self._api.send, "DELETE", path, body))
+        except ApiError as error:
+            # Gone, or another one of this name: either way it is not there any more.
+            if error.is_missing or error.is_conflict:
+                return None
+            if error.is_refused or error.status == 422:
+                _log.warning("cleaning up: %s", error)
+                return error.message
+            raise
+        return None
+
+    def _tell(self, pod: objects.Pod, deleted: Sequence[str], complaints: Sequence[str]) -> None:
+        group = claimed_group(pod)
+        note = f"The deadline of group {group} is over" if group else "Its deadline is over"
+        if deleted:
+            note += f"; deleted with it: {', '.join(deleted)}"
+        if complaints:
+            note += f"; {'; '.join(complaints)}"
+        metadata = pod.metadata
+        ref = PodRef(namespace(pod), metadata.name or "", metadata.uid or "")
+        self._recorder.event(DEADLINE, of_pod(ref), note, scheduler=scheduler_of(pod))
+
+
+def _top(chain: Chain, staying: set[str], *, unseen: bool) -> Owner | None:
+    """The highest controller that has no pod which stays and that would make pods anew."""
+    found: Owner | None = None
+    for level, owner in enumerate(chain.owners):
+        # Who controls a pod is written on the pod; who controls that had to be looked up.
+        if owner.uid in staying or (level and unseen):
+            break
+        if not owner.ended:
+            found = owner
+    return found
+
+
+def _is_member(pod: objects.Pod, over: Over, *, controlled: bool) -> bool:
+    """Whether the pod belongs to the group; who came later under its name is of the next one."""
+    if over.group is None:
+        return pod.metadata.uid in over.pods
+    if claimed_group(pod) != over.group:
+        return False
+    return controlled or created_seconds(pod) <= over.at_seconds
+
+
+def _is_replacement(pod: objects.Pod, over: Over, *, controlled: bool) -> bool:
+    """Whether a pod without a group was made because the one of this deadline had been stopped."""
+    return (
+        over.group is None
+        and controlled
+        and claimed_group(pod) is None
+        and created_seconds(pod) >= math.floor(over.at_seconds)
+    )

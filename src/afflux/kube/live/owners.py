@@ -1,0 +1,123 @@
+"""Owners: who controls a pod, who controls that, and so on up, as the API server has it now.
+
+Kinds are found by discovery, so that a controller which nobody has heard of here is walked as well.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from afflux.kube import objects
+from afflux.kube.api.client import Api
+from afflux.kube.api.errors import ApiError
+from afflux.kube.live.deadlines import controller
+from afflux.kube.live.delivering import insist
+
+# What a CronJob makes next is new work and not a replacement; and nobody deletes a machine.
+NOT_WALKED = frozenset({"CronJob", "Node"})
+# Longer chains than this are not made by people.
+LONGEST_CHAIN = 8
+# Conditions, if they are true, of things that will not make any more pods.
+_ENDED = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A controller: what people call it, where it is, and whether it has ended already."""
+
+    name: str
+    uid: str
+    path: str
+    ended: bool = False
+    above: objects.OwnerReference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The controllers of something, from the nearest up; `why` says why it may go on unseen."""
+
+    owners: tuple[Owner, ...] = ()
+    why: str | None = None
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    namespaced: bool = True
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+class _Object(objects.Object, frozen=True, gc=False):
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: tuple[objects.Condition, ...] | None = None
+
+
+class Owners:
+    """Reads owners in one namespace, each once: made for one look at the cluster."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._kinds: dict[str, dict[str, _Resource]] = {}
+        self._known: dict[str, Owner | str | None] = {}
+
+    async def chain(self, ref: objects.OwnerReference | None) -> Chain:
+        """From this controller up to the last one."""
+        found: list[Owner] = []
+        while ref is not None and ref.kind not in NOT_WALKED and len(found) < LONGEST_CHAIN:
+            uid = ref.uid or ""
+            if uid not in self._known:
+                self._known[uid] = await self._read(ref)
+            owner = self._known[uid]
+            if isinstance(owner, str):
+                return Chain(tuple(found), owner)
+            if owner is None:
+                break
+            found.append(owner)
+            ref = owner.above
+        return Chain(tuple(found))
+
+    async def _read(self, ref: objects.OwnerReference) -> Owner | str | None:
+        """The owner; why it cannot be seen; None if it is gone."""
+        name = f"{ref.kind} {self._namespace}/{ref.name}"
+        try:
+            path = await self._path(ref)
+            if path is None:
+                return f"{name}: kind {ref.kind} of {ref.api_version} is not served"
+            held = await insist(partial(self._api.get, path, _Object))
+        except ApiError as error:
+            if error.is_missing:
+                return None
+            return f"{name} could not be read: {error.message}"
+        if held.metadata.uid != ref.uid:
+            return None
+        return Owner(name, ref.uid or "", path, _has_ended(held.status), controller(held))
+
+    async def _path(self, ref: objects.OwnerReference) -> str | None:
+        version = ref.api_version or "v1"
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if root not in self._kinds:
+            served = await insist(partial(self._api.get, root, _Resources))
+            # Subresources have a slash in their name.
+            plain = (each for each in served.resources if "/" not in each.name)
+            self._kinds[root] = {each.kind: each for each in plain}
+        kind = self._kinds[root].get(ref.kind or "")
+        if kind is None:
+            return None
+        inside = f"/namespaces/{self._namespace}" if kind.namespaced else ""
+        return f"{root}{inside}/{kind.name}/{ref.name}"
+
+
+def _has_ended(status: msgspec.Raw) -> bool:
+    try:
+        conditions = msgspec.json.decode(status, type=_Status).conditions or ()
+    except msgspec.MsgspecError:
+        return False
+    return any(each.type in _ENDED and each.status == "True" for each in conditions)

@@ -1,0 +1,107 @@
+"""A volume that is there, and which claims could have it."""
+
+from dataclasses import dataclass, field
+
+from afflux.kube import objects
+from afflux.kube.quantities import storage_bytes
+from afflux.kube.repulsion import selects
+from afflux.kube.volumes.claims import BETA_CLASS, Claim
+from afflux.kube.volumes.regions import Region, node_affinity_region, zone_regions
+from afflux.model.errors import InputError
+
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolume as the scheduler sees it.
+
+    `claim` and `claim_uid` are whom it is for, empty if for nobody in particular; `predecessor` is
+    the field of a disk from before CSI, for which Kubernetes has rules of its own.
+    """
+
+    name: str
+    storage_class: str
+    capacity_bytes: int
+    modes: frozenset[str]
+    block: bool
+    attributes: str
+    labels: objects.Labels
+    region: Region
+    zones: tuple[Region, ...]
+    claim: str
+    claim_uid: str
+    available: bool
+    leaving: bool
+    driver: str
+    handle: str
+    predecessor: str | None
+    version: str = field(compare=False)
+
+
+def read_volume(stated: objects.PersistentVolume) -> Volume:
+    """The volume; an InputError names the field that is wrong."""
+    metadata, spec = stated.metadata, stated.spec
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    claim = spec.claim_ref
+    written = (spec.capacity or {}).get("storage", 0)
+    try:
+        capacity_bytes = storage_bytes(written)
+    except InputError as error:
+        raise InputError(f"spec.capacity[storage]: {error}") from None
+    return Volume(
+        name=metadata.name or "",
+        storage_class=annotations.get(BETA_CLASS, spec.storage_class_name or ""),
+        capacity_bytes=capacity_bytes,
+        modes=frozenset(spec.access_modes or ()),
+        block=spec.volume_mode == "Block",
+        attributes=spec.volume_attributes_class_name or "",
+        labels=labels,
+        region=node_affinity_region(spec.node_affinity),
+        zones=tuple(zone_regions(labels)),
+        claim=f"{claim.namespace or ''}/{claim.name or ''}" if claim else "",
+        claim_uid=(claim.uid or "") if claim else "",
+        available=stated.status is not None and stated.status.phase == "Available",
+        leaving=metadata.deletion_timestamp is not None,
+        driver=(spec.csi.driver or "") if spec.csi else "",
+        handle=(spec.csi.volume_handle or "") if spec.csi else "",
+        predecessor=_predecessor(spec),
+        version=metadata.resource_version or "",
+    )
+
+
+def suits(claim: Claim, volume: Volume) -> bool:
+    """Whether a volume that is meant for the claim is what it asks for."""
+    return (
+        volume.storage_class == claim.storage_class
+        and volume.capacity_bytes >= (claim.size_bytes or 0)
+        and volume.block == claim.block
+        and volume.attributes == claim.attributes
+    )
+
+
+def could_have(claim: Claim, volume: Volume) -> bool:
+    """Whether the claim could have a volume that is for nobody in particular."""
+    return (
+        suits(claim, volume)
+        and claim.modes <= volume.modes
+        and (claim.selector is None or _selected(claim.selector, volume.labels))
+    )
+
+
+def _selected(selector: objects.LabelSelector, labels: objects.Labels) -> bool:
+    known = all(e.operator in _OPERATORS for e in selector.match_expressions or ())
+    return known and selects(selector, labels)
+
+
+def _predecessor(spec: objects.VolumeSpec) -> str | None:
+    for name, stated in (
+        ("awsElasticBlockStore", spec.aws_elastic_block_store),
+        ("azureDisk", spec.azure_disk),
+        ("cinder", spec.cinder),
+        ("gcePersistentDisk", spec.gce_persistent_disk),
+        ("portworxVolume", spec.portworx_volume),
+    ):
+        if stated is not None:
+            return name
+    return None

@@ -1,0 +1,181 @@
+-- What people ask the ledger, by name. A name, one line of what it finds, the statement.
+-- Nothing here writes, and nothing returns more rows, or longer texts, than can be shown.
+
+-- queue_lines --
+-- Groups that have not ended, by queue and position; more of them than fit are counted.
+WITH positions AS (
+    -- Of the whole queue, whoever asks: the third in line is third though the others are hidden.
+    SELECT
+        namespace, name,
+        row_number() OVER (
+            PARTITION BY queue ORDER BY priority DESC, ready_seconds, namespace, name
+        ) AS position
+    FROM afflux.queue
+), shown AS (
+    SELECT
+        namespace, name, state, queue, size, priority, run_seconds, reason,
+        coalesce(ready_seconds, created_seconds) AS since_seconds,
+        array_position(
+            '{starting,waiting,provisional,refused,running}'::text[],
+            CASE state WHEN 'unsatisfiable' THEN 'waiting' ELSE state END
+        ) AS rank
+    FROM afflux.groups
+    WHERE
+        (%(namespace)s::text IS NULL OR namespace = %(namespace)s::text)
+        AND (%(queue)s::text = '' OR queue = %(queue)s::text)
+        AND state = ANY (%(states)s::text[])
+), page AS (
+    SELECT shown.*, count(*) OVER () AS remaining
+    FROM shown
+    WHERE
+        %(after_queue)s::text IS NULL
+        OR (queue, rank, -priority, since_seconds, namespace, name) > (
+            %(after_queue)s::text, %(after_rank)s::integer, %(after_priority)s::bigint,
+            %(after_seconds)s::float8, %(after_namespace)s::text, %(after_name)s::text
+        )
+    ORDER BY queue, rank, -priority, since_seconds, namespace, name
+    LIMIT %(limit)s::integer
+)
+SELECT
+    page.namespace, page.name, page.state, page.queue, page.size, page.priority, page.run_seconds,
+    left(page.reason, 2000) AS reason, page.since_seconds, page.rank, page.remaining, positions.position,
+    reservations.name IS NOT NULL AS promised, reservations.start_seconds,
+    (
+        SELECT json_array_length(members) FROM afflux.groups
+        WHERE groups.namespace = page.namespace AND groups.name = page.name
+    ) AS present
+FROM page
+LEFT JOIN positions USING (namespace, name)
+LEFT JOIN afflux.reservations USING (namespace, name)
+ORDER BY queue, rank, -priority, since_seconds, namespace, name;
+
+-- reservation_lines --
+-- Promises, the earliest first, those without a time last.
+WITH shown AS (
+    SELECT
+        reservations.namespace, reservations.name, groups.queue, groups.size, groups.priority,
+        groups.run_seconds, reservations.start_seconds, reservations.uids, reservations.machines,
+        coalesce(reservations.start_seconds, 'infinity'::float8) AS place
+    FROM afflux.reservations
+    JOIN afflux.groups USING (namespace, name)
+    WHERE
+        (%(namespace)s::text IS NULL OR reservations.namespace = %(namespace)s::text)
+        AND (%(queue)s::text = '' OR groups.queue = %(queue)s::text)
+), page AS (
+    SELECT shown.*, count(*) OVER () AS remaining
+    FROM shown
+    WHERE
+        %(after_place)s::float8 IS NULL
+        OR (place, namespace, name) > (
+            %(after_place)s::float8, %(after_namespace)s::text, %(after_name)s::text
+        )
+    ORDER BY place, namespace, name
+    LIMIT %(limit)s::integer
+)
+SELECT
+    namespace, name, queue, size, priority, run_seconds, start_seconds, place, remaining,
+    uids[:%(most)s::integer] AS uids, machines[:%(most)s::integer] AS machines,
+    ARRAY(
+        SELECT coalesce(pods.name, witness.uid)
+        FROM unnest(page.uids[:%(most)s::integer]) WITH ORDINALITY AS witness (uid, number)
+        LEFT JOIN afflux.pods
+            ON pods.uid = witness.uid
+            AND pods.namespace = page.namespace AND pods.group_name = page.name
+        ORDER BY witness.number
+    ) AS members
+FROM page
+ORDER BY place, namespace, name;
+
+-- history_lines --
+-- Groups that are over, the latest first. One more than asked for, to know whether there are more.
+SELECT
+    id, namespace, name, queue, size, priority, created_seconds, ready_seconds, started_seconds,
+    ended_seconds, how,
+    (SELECT count(DISTINCT machine) FROM unnest(machines) AS machine WHERE machine <> '')
+        AS machine_count,
+    ARRAY(
+        SELECT DISTINCT machine FROM unnest(machines) AS machine WHERE machine <> ''
+        ORDER BY machine LIMIT %(most)s::integer
+    ) AS machines
+FROM afflux.finished_groups
+WHERE
+    (%(namespace)s::text IS NULL OR namespace = %(namespace)s::text)
+    AND (%(queue)s::text = '' OR queue = %(queue)s::text)
+    AND (
+        %(after_ended)s::float8 IS NULL
+        OR (ended_seconds, id) < (%(after_ended)s::float8, %(after_id)s::bigint)
+    )
+ORDER BY ended_seconds DESC, id DESC
+LIMIT %(limit)s::integer + 1;
+
+-- group_present --
+-- One group that has not ended, its position and what it was promised.
+SELECT
+    groups.state, groups.queue, groups.size, groups.priority, groups.created_seconds,
+    groups.ready_seconds, groups.run_seconds, groups.started_seconds, groups.until_seconds,
+    left(groups.reason, 2000) AS reason, reservations.name IS NOT NULL AS promised, reservations.start_seconds,
+    CASE WHEN groups.state IN ('waiting', 'unsatisfiable') THEN (
+        SELECT 1 + count(*) FROM afflux.queue AS ahead
+        WHERE
+            ahead.queue = groups.queue
+            AND (-ahead.priority, ahead.ready_seconds, ahead.namespace, ahead.name)
+            < (-groups.priority, groups.ready_seconds, groups.namespace, groups.name)
+    ) END AS position,
+    json_array_length(groups.members) AS member_count
+FROM afflux.groups
+LEFT JOIN afflux.reservations USING (namespace, name)
+WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text;
+
+-- group_members --
+-- Its pods: where each is, or is being sent to, and why nobody knows whether it arrived.
+SELECT
+    split_part(member.name, '/', 2) AS name, member.uid, member.machine, member.sent_to,
+    left(member.doubt, 2000) AS doubt
+FROM afflux.groups
+CROSS JOIN LATERAL json_to_recordset(groups.members)
+    AS member (uid text, name text, machine text, sent_to text, doubt text)
+WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text
+ORDER BY member.name, member.uid
+LIMIT %(most)s::integer;
+
+-- group_witness --
+-- Where there is room for its members at the promised time.
+SELECT coalesce(pods.name, witness.uid) AS member, witness.machine
+FROM afflux.reservations
+CROSS JOIN LATERAL unnest(reservations.uids, reservations.machines)
+    WITH ORDINALITY AS witness (uid, machine, number)
+LEFT JOIN afflux.pods
+    ON pods.uid = witness.uid
+    AND pods.namespace = %(namespace)s::text AND pods.group_name = %(name)s::text
+WHERE reservations.namespace = %(namespace)s::text AND reservations.name = %(name)s::text
+ORDER BY member, witness.number
+LIMIT %(most)s::integer;
+
+-- group_past --
+-- The last group of this name that is over.
+SELECT
+    queue, size, priority, created_seconds, ready_seconds, run_seconds, started_seconds,
+    until_seconds, ended_seconds, how, left(reason, 2000) AS reason, cardinality(pods) AS member_count,
+    pods[:%(most)s::integer] AS pods, machines[:%(most)s::integer] AS machines
+FROM afflux.finished_groups
+WHERE namespace = %(namespace)s::text AND name = %(name)s::text
+ORDER BY ended_seconds DESC, id DESC
+LIMIT 1;
+
+-- group_events --
+-- What happened to groups of this name, the latest first.
+SELECT at, kind, left(message, 2000) AS message
+FROM afflux.events
+WHERE namespace = %(namespace)s::text AND name = %(name)s::text
+ORDER BY id DESC
+LIMIT %(most)s::integer;
+
+-- count_group_events --
+-- How much has happened to groups of this name.
+SELECT count(*) AS event_count
+FROM afflux.events
+WHERE namespace = %(namespace)s::text AND name = %(name)s::text;
+
+-- bound_time --
+-- A question that takes longer than this is given up, until the transaction ends.
+SELECT set_config('statement_timeout', %(milliseconds)s::text, true);

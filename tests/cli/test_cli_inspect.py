@@ -1,0 +1,351 @@
+"""afflux queue, group, reservations and history, as typed: whom they ask, what they print."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import trustme
+import yaml
+from console import Afflux, Answer
+from inspected import HISTORY, LINES, Known
+
+from afflux.cli import kubectl_main, main
+from afflux.cli.inspect_arguments import INSPECTIONS
+from afflux.cycle.entries import GroupEntry, Turn
+from afflux.ledger.embedded import Embedded
+from afflux.ledger.postgres import PostgresLedger
+from afflux.web.authenticating import Access, Gate, User
+from afflux.web.inspecting import Inspecting
+from afflux.web.metrics import Metrics
+from afflux.web.serving import Pages
+
+ROOT = Path(__file__).parents[2]
+GOOD = {"token": "good"}
+
+
+class Everybody:
+    """Whoever has the token `good` may look at team-a, and `great` at everything."""
+
+    async def user_of(self, token: str) -> User | None:
+        return User(token) if token in {"good", "great"} else None
+
+    async def may(self, user: User, access: Access) -> bool:
+        return user.name == "great" or access.namespace == "team-a"
+
+
+@dataclass
+class Service:
+    url: str
+    known: Known
+    folder: Path
+    authority: trustme.CA
+
+    def kubeconfig(self, user: dict[str, str]) -> Path:
+        """Of somebody in team-a whose cluster is elsewhere, with the same authority."""
+        ca = self.folder / "ca.crt"
+        self.authority.cert_pem.write_to_path(str(ca))
+        cluster = {"server": "https://127.0.0.1:1", "certificate-authority": str(ca)}
+        context = {"cluster": "c", "user": "u", "namespace": "team-a"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": context}],
+            "current-context": "x",
+        }
+        path = self.folder / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+
+@pytest.fixture
+def known() -> Known:
+    return Known()
+
+
+@pytest.fixture
+def service(known: Known, tmp_path: Path) -> Iterator[Service]:
+    """The service in a thread of its own."""
+    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    leaf = authority.issue_cert("127.0.0.1", "afflux-inspection.afflux-system.svc")
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    leaf.cert_chain_pems[0].write_to_path(str(cert))
+    leaf.private_key_pem.write_to_path(str(key))
+    ports: list[int] = []
+    listening, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        inspecting = Inspecting(known, Gate(Everybody()))
+        pages = Pages(
+            Metrics().registry, live={}, ready={}, configuration={}, inspecting=inspecting
+        )
+        async with pages:
+            await pages.start("127.0.0.1", 0, str(cert), str(key))
+            pages.trust_clients_of(authority.cert_pem.bytes())
+            ports.append(pages.port)
+            listening.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    listening.wait(30)
+    yield Service(f"https://127.0.0.1:{ports[0]}", known, tmp_path, authority)
+    done.set()
+    thread.join(30)
+
+
+@pytest.fixture
+def ask(afflux: Afflux, service: Service) -> Callable[..., Answer]:
+    """The command with the address of the service and the kubeconfig of somebody good."""
+
+    def call(*arguments: str, who: str = "good") -> Answer:
+        kubeconfig = service.kubeconfig({"token": who})
+        return afflux(*arguments, "--service", service.url, "--kubeconfig", kubeconfig)
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AFFLUX_SERVICE", "AFFLUX_DATABASE", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# --- Answers
+
+
+def test_the_queue_of_the_kubeconfigs_namespace(ask: Callable[..., Answer]) -> None:
+    answer = ask("queue")
+    assert (answer.code, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[0].split()[:5] == ["QUEUE", "POSITION", "GROUP", "SIZE", "STATE"]
+    assert [line.split()[2] for line in lines[1:]] == ["train", "sweep", "serve", "half"]
+
+
+def test_other_namespaces(ask: Callable[..., Answer]) -> None:
+    answer = ask("queue", "-n", "team-b", who="great")
+    assert [line.split()[2] for line in answer.out.splitlines()[1:]] == ["wide", "\\x1b[31mevil"]
+    everything = ask("queue", "-A", who="great").out.splitlines()
+    assert everything[0].startswith("NAMESPACE")
+    assert len(everything) == 1 + len(LINES)
+
+
+def test_json_is_what_the_service_says(ask: Callable[..., Answer]) -> None:
+    listed = ask("queue", "-A", "-o", "json", who="great").json
+    assert listed["kind"] == "QueueList"
+    assert listed["apiVersion"] == "inspect.afflux.dev/v1alpha1"
+    assert listed["metadata"] == {
+        "time": "2027-01-15T08:00:00Z",
+        "continue": "",
+        "remainingItemCount": 0,
+    }
+    assert [item["name"] for item in listed["items"]] == [line.name for line in LINES]
+    yaml_too = ask("queue", "-A", "-o", "yaml", who="great")
+    assert yaml.safe_load(yaml_too.out) == listed
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [("reservations", "ReservationList"), ("history", "HistoryList")],
+)
+def test_the_other_lists(ask: Callable[..., Answer], command: str, kind: str) -> None:
+    assert ask(command, "-o", "json").json["kind"] == kind
+    assert ask(command).out.startswith("GROUP")
+    assert "PRIORITY" in ask(command, "-o", "wide").out
+
+
+def test_one_group(ask: Callable[..., Answer]) -> None:
+    assert ask("group", "train").out.startswith("Name:           train\n")
+    assert ask("group", "train", "-o", "json").json["kind"] == "GroupDetails"
+    wide = ask("group", "train", "-o", "wide")
+    assert "MEMBER" in wide.out
+
+
+def test_many_pages_are_one_list(ask: Callable[..., Answer], known: Known) -> None:
+    known.page = 2
+    listed = ask("queue", "-A", "-o", "json", who="great").json
+    assert [item["name"] for item in listed["items"]] == [line.name for line in LINES]
+    assert [asked.resume for asked in known.asked] == ["", "2", "4"]
+
+
+def test_a_limit_says_that_there_is_more(ask: Callable[..., Answer], known: Known) -> None:
+    answer = ask("history", "-A", "--limit", "2", who="great")
+    assert len(answer.out.splitlines()) == 3
+    assert answer.err == "1 more; --limit shows so many\n"
+    assert ask("history").err == ""
+    assert known.asked[-1].limit == 100
+    assert len(HISTORY) == 3
+
+
+def test_nothing_there_is_an_answer(ask: Callable[..., Answer]) -> None:
+    answer = ask("queue", "-n", "empty", who="great")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == "No groups wait in namespace empty.\n"
+    assert ask("queue", "-n", "empty", "-o", "json", who="great").json["items"] == []
+
+
+def test_the_ledger_itself(afflux: Afflux) -> None:
+    """Without a service, without a kubeconfig: by its address, or by its directory."""
+
+    async def write(embedded: Embedded) -> None:
+        ledger = PostgresLedger(embedded.address)
+        await ledger.take_over(None)
+        groups = tuple(GroupEntry(f"{place}/g", ready_seconds=1.8e9) for place in ("a", "default"))
+        await ledger.commit(Turn(groups=groups))
+        await ledger.close()
+
+    # Short, as paths of sockets have to be.
+    with TemporaryDirectory(prefix="ledger-") as directory:
+        embedded = Embedded(directory)
+        address = embedded.start()
+        try:
+            asyncio.run(write(embedded))
+            for database in (address, directory):
+                names = [
+                    (item["namespace"], item["position"])
+                    for item in afflux("queue", "--database", database, "-A", "-o", "json").json[
+                        "items"
+                    ]
+                ]
+                assert names == [("a", 1), ("default", 2)]
+            answer = afflux("queue", "--database", directory)
+            assert [line.split()[1:3] for line in answer.out.splitlines()[1:]] == [["2", "g"]]
+            assert afflux("group", "no", "--database", directory).code == 3
+        finally:
+            embedded.stop()
+    nobody = afflux("queue", "--database", "postgresql://me:hunter2@127.0.0.1:1/x")
+    assert nobody.code == 1
+    assert "the ledger cannot be reached" in nobody.err
+    assert "hunter2" not in nobody.err
+
+
+# --- Refusals
+
+
+def test_a_group_that_is_not_there(ask: Callable[..., Answer]) -> None:
+    answer = ask("group", "no")
+    assert (answer.code, answer.out) == (3, "")
+    assert (
+        "afflux group: there is no group 'no' in namespace 'team-a'; `afflux queue`" in answer.err
+    )
+
+
+def test_who_may_not_look_is_told_so(ask: Callable[..., Answer]) -> None:
+    answer = ask("queue", "-A")
+    assert (answer.code, answer.out) == (1, "")
+    assert "403 Forbidden: user 'good' may not list groups.inspect.afflux.dev" in answer.err
+    assert "(-n)" in answer.err
+    unknown = ask("queue", who="bad")
+    assert unknown.code == 1
+    assert "401 Unauthorized: the API server does not accept this token" in unknown.err
+
+
+def test_client_certificates(afflux: Afflux, service: Service) -> None:
+    def asked(authority: trustme.CA) -> Answer:
+        leaf = authority.issue_cert("x.invalid", common_name="great")
+        cert, key = service.folder / "me.crt", service.folder / "me.key"
+        leaf.cert_chain_pems[0].write_to_path(str(cert))
+        leaf.private_key_pem.write_to_path(str(key))
+        user = {"client-certificate": str(cert), "client-key": str(key)}
+        kubeconfig = service.kubeconfig(user)
+        return afflux("queue", "-A", "--service", service.url, "--kubeconfig", kubeconfig)
+
+    assert asked(service.authority).code == 0
+    wrong = asked(trustme.CA(key_type=trustme.KeyType.ECDSA))
+    assert wrong.code == 1
+    assert "if it does not know the authority of your client certificate" in wrong.err
+
+
+def test_the_services_certificate_is_checked(afflux: Afflux, service: Service) -> None:
+    other = service.folder / "other.crt"
+    trustme.CA(key_type=trustme.KeyType.ECDSA).cert_pem.write_to_path(str(other))
+    kubeconfig = service.kubeconfig(GOOD)
+    usual = ("queue", "--service", service.url, "--kubeconfig", kubeconfig)
+    answer = afflux(*usual, "--certificate-authority", other)
+    assert answer.code == 1
+    assert "the server's certificate is not accepted" in answer.err
+    assert service.known.asked == []
+    # As behind a port-forward: the name in the certificate is not that of the address.
+    named = afflux(*usual, "--tls-server-name", "afflux-inspection.afflux-system.svc")
+    assert named.code == 0
+    assert "not accepted" in afflux(*usual, "--tls-server-name", "else.where").err
+
+
+def test_nobody_there(afflux: Afflux, service: Service) -> None:
+    kubeconfig = service.kubeconfig(GOOD)
+    answer = afflux("queue", "--service", "https://127.0.0.1:1", "--kubeconfig", kubeconfig)
+    assert answer.code == 1
+    assert "cannot connect to 127.0.0.1:1: Connection refused" in answer.err
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["queue"], "--service: missing, expected the address of the inspection service"),
+        (["queue", "--service", "http://x:1"], "--service: 'http://x:1', expected https://host"),
+        (["queue", "--service", "https://me:pw@x"], "expected https://host:port"),
+        (["queue", "--service", "https://[x"], "expected https://host:port"),
+        (["queue", "--service", "https://x", "--database", "y"], "expected one of the two"),
+        (["queue", "--service", "https://x", "-n", "A_b"], "--namespace: 'A_b', expected a name"),
+        (["queue", "--service", "https://x", "-n", "a", "-A"], "expected one of the two"),
+        (["queue", "--database", "/no/where"], "expected postgresql://user@host:port/name"),
+        (["queue", "--limit", "0"], "'0'; expected an integer from 1 to"),
+        (["queue", "--state", "finished"], "'finished'; expected some of provisional"),
+        (["queue", "--request-timeout", "x"], "'x'; expected a time such as 10s"),
+        (["queue", "-o", "xml"], "invalid choice: 'xml'"),
+        (["group", "--service", "https://x"], "NAME"),
+        (["group", "a/b", "--service", "https://x"], "its namespace goes behind --namespace"),
+        (["group", "x", "-A"], "-A"),
+    ],
+)
+def test_what_cannot_be_asked(
+    afflux: Afflux, service: Service, arguments: list[str], complaint: str
+) -> None:
+    kubeconfig = service.kubeconfig(GOOD)
+    assert complaint in afflux(*arguments, "--kubeconfig", kubeconfig).complaint
+
+
+# --- The environment, and kubectl
+
+
+def test_the_address_may_be_in_the_environment(
+    afflux: Afflux, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFFLUX_SERVICE", service.url)
+    monkeypatch.setenv("KUBECONFIG", str(service.kubeconfig(GOOD)))
+    assert afflux("queue").code == 0
+    # What is typed comes first.
+    assert afflux("queue", "--database", "/no/where").code == 2
+
+
+def test_kubectl_finds_it_as_a_plugin(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AFFLUX_SERVICE", service.url)
+    monkeypatch.setenv("KUBECONFIG", str(service.kubeconfig(GOOD)))
+    monkeypatch.setattr("sys.argv", ["kubectl-afflux", "group", "no"])
+    assert kubectl_main() == 3
+    assert capsys.readouterr().err.startswith("kubectl afflux group: there is no group 'no'")
+    assert main(["--help"], program="kubectl afflux") == 0
+    shown = capsys.readouterr().out
+    assert all(command in shown for command in INSPECTIONS)
+    assert "simulate" not in shown
+    assert 'kubectl-afflux = "afflux.cli:kubectl_main"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("command", INSPECTIONS)
+def test_help_fits_on_a_screen(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 50
+    assert max(map(len, lines)) <= 80

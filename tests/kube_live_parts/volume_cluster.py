@@ -1,0 +1,313 @@
+"""A cluster with disks in one process: the loop and its bindings, a server, controllers.
+
+The server's contents are told to the mirror as a watch would. A volume that is given to a claim is
+bound to it a moment later, a claim for which a node was chosen gets a volume there, as the
+controllers of a real cluster do it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from small_api import Object, SmallApi, serving, until
+
+from afflux.admit.strategies import flow
+from afflux.cluster.state import State
+from afflux.cycle.loop import Cycle, Outcome
+from afflux.cycle.optimising import Optimising
+from afflux.kube import objects
+from afflux.kube.api.client import Api
+from afflux.kube.live.binding import Binding
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.preparing import Preparing
+from afflux.kube.live.scheduling import Scheduling
+from afflux.model.group import Group
+from afflux.model.placement import Placement
+from afflux.model.task import Task
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.policy import Weighted
+from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
+from afflux.web.metrics import Metrics
+from afflux.web.watchdog import Watchdog
+
+HOST = "kubernetes.io/hostname"
+SELECTED = "volume.kubernetes.io/selected-node"
+BOUND = "pv.kubernetes.io/bind-completed"
+CORE = "/api/v1"
+SPACE = "/api/v1/namespaces/default"
+PATHS = {
+    "Node": f"{CORE}/nodes",
+    "Pod": f"{SPACE}/pods",
+    "PersistentVolume": f"{CORE}/persistentvolumes",
+    "PersistentVolumeClaim": f"{SPACE}/persistentvolumeclaims",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+}
+
+
+def node(name: str, zone: str = "a", cpu: str = "8") -> Object:
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {HOST: name, "zone": zone}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"}},
+    }
+
+
+def pod(name: str, *claims: str, group: str = "", size: int = 0, cpu: str = "1") -> Object:
+    labels = {"afflux.dev/group-name": group, "afflux.dev/group-size": str(size)} if group else {}
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {
+            "schedulerName": "afflux",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            "volumes": [
+                {"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims
+            ],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def gang(name: str, size: int, **fields: Any) -> list[Object]:
+    """Members, and a claim for each."""
+    names = [f"{name}-{number}" for number in range(size)]
+    return [
+        *(claim(each) for each in names),
+        *(pod(each, each, group=name, size=size, **fields) for each in names),
+    ]
+
+
+def claim(name: str, storage: str = "local") -> Object:
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": {}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": storage,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def disk(name: str, **where: str) -> Object:
+    """A volume on the machine of this `host`, or for all of a `zone`."""
+    (key, value), *_ = where.items()
+    expression = {"key": HOST if key == "host" else key, "operator": "In", "values": [value]}
+    terms = [{"matchExpressions": [expression]}]
+    return {
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "capacity": {"storage": "1Gi"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+def storage_class(name: str = "local", provisioner: str = "kubernetes.io/no-provisioner") -> Object:
+    return {
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+class Told:
+    """What users and operators would hear."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+        self.errors: list[str] = []
+        self.rounds = 0
+
+    def held_back(self, held: Iterable[tuple[Task, str]]) -> None:
+        self.reasons.update((task.id, why) for task, why in held)
+
+    def ready(self, groups: Iterable[Group]) -> None: ...
+
+    def placed(self, placements: Iterable[Placement]) -> None: ...
+
+    def decided(self, seconds: float, reasons: Mapping[str, str], *_: object) -> None:
+        self.rounds += 1
+        self.reasons.update(reasons)
+
+    def bound(self, placement: Placement, seconds: float) -> None: ...
+
+    def not_bound(self, placement: Placement, seconds: float) -> None:
+        self.errors.append(placement.task.name)
+
+
+class Cluster:
+    """All of it, step by step or at work."""
+
+    def __init__(self, server: SmallApi, api: Api, volume_seconds: float = 5.0) -> None:
+        self.server = server
+        self.told = Told()
+        self.mirror = Mirror(["afflux"])
+        self.state = State()
+        policies = {"afflux": [Weighted(CpuMemory())]}
+        scheduler = Optimising(self.state, [(QueueRules(), flow)], constraints(), policies)
+        self.cycle = Cycle(self.state, scheduler)
+        # How long the lease is ours, None for ever.
+        self.remaining_seconds: float | None = None
+        self.preparing = Preparing(api, self.mirror, volume_seconds, lambda: self.remaining_seconds)
+        self.binding = Binding(
+            api,
+            self.mirror,
+            self.told,
+            metrics=Metrics(),
+            remaining_seconds=lambda: self.remaining_seconds,
+            parallelism=8,
+            timeout_seconds=5.0,
+            preparing=self.preparing,
+        )
+        # Claims for which no controller does anything.
+        self.neglected: set[str] = set()
+        self._shelves: dict[str, tuple[Any, type[objects.Object]]] = {
+            "Node": (self.mirror.nodes, objects.Node),
+            "Pod": (self.mirror.pods, objects.Pod),
+            "PersistentVolume": (self.mirror.disks.volumes, objects.PersistentVolume),
+            "PersistentVolumeClaim": (self.mirror.disks.claims, objects.PersistentVolumeClaim),
+            "StorageClass": (self.mirror.disks.classes, objects.StorageClass),
+        }
+        server.written = self._written
+
+    def add(self, *manifests: Object) -> None:
+        for each in manifests:
+            self.server.put(f"{PATHS[each['kind']]}/{each['metadata']['name']}", each)
+
+    def remove(self, kind: str, name: str) -> None:
+        shelf, item = self._shelves[kind]
+        gone = self.server.objects.pop(f"{PATHS[kind]}/{name}")
+        shelf.deleted(msgspec.json.decode(json.dumps(gone), type=item))
+
+    def node_of(self, name: str) -> str | None:
+        return self.server.objects[f"{PATHS['Pod']}/{name}"]["spec"].get("nodeName")
+
+    def places(self) -> dict[str, str]:
+        """Where the pods are that have a node."""
+        return {name: there for name in self.pods() if (there := self.node_of(name))}
+
+    def pods(self) -> list[str]:
+        split = (path.rpartition("/") for path in self.server.objects)
+        return [name for of, _, name in split if of == PATHS["Pod"]]
+
+    # --- Step by step
+
+    def decide(self) -> Outcome:
+        """One cycle, the placements of which are assumed."""
+        outcome = self.cycle.run(self.mirror.drain())
+        self.told.held_back(self.mirror.gathering.take_held_back())
+        self.mirror.assume(outcome.placements)
+        return outcome
+
+    async def choose(self, outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]:
+        """Who got volumes and where, and why the others did not, who are given back."""
+        groups = outcome.round.placed if outcome.round else ()
+        kept, given_back = await self.preparing.choose(outcome.placements, groups)
+        for placement, why in given_back:
+            self.mirror.unplaced(placement, why or None)
+        return (
+            {each.task.id.removeprefix("uid-"): each.machine for each in kept},
+            {each.task.id.removeprefix("uid-"): why for each, why in given_back},
+        )
+
+    # --- At work
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None]:
+        scheduling = Scheduling(
+            self.mirror,
+            self.cycle,
+            self.preparing,
+            self.binding,
+            self.told,  # pyright: ignore[reportArgumentType]
+            metrics=Metrics(),
+            watchdog=Watchdog(60.0),
+        )
+        parts = [
+            asyncio.create_task(self.binding.run()),
+            asyncio.create_task(scheduling.run([])),
+        ]
+        try:
+            yield
+            for part in parts:
+                assert not part.done(), part
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.wait(parts)
+
+    async def all_placed(self, *names: str) -> None:
+        try:
+            await until(lambda: self.places().keys() >= set(names), 10.0)
+        except TimeoutError:
+            raise AssertionError(f"{self.places()}, {self.told.reasons}") from None
+
+    def reason(self, name: str) -> str:
+        return self.told.reasons.get(f"uid-{name}", "")
+
+    # --- The server and its controllers
+
+    def _written(self, path: str, kept: Object) -> None:
+        if "/binding/" in path:
+            name = path.rpartition("/")[2]
+            bound = json.loads(json.dumps(self.server.objects[f"{PATHS['Pod']}/{name}"]))
+            assert not bound["spec"].get("nodeName")
+            bound["spec"]["nodeName"] = kept["target"]["name"]
+            self.server.put(f"{PATHS['Pod']}/{name}", bound)
+            return
+        kind = next(kind for kind, of in PATHS.items() if path.rpartition("/")[0] == of)
+        shelf, item = self._shelves[kind]
+        shelf.changed(msgspec.json.decode(json.dumps(kept), type=item))
+        if kind == "PersistentVolume" and kept["spec"].get("claimRef"):
+            self.bind_later(kept["spec"]["claimRef"]["name"], kept["metadata"]["name"])
+        elif kind == "PersistentVolumeClaim" and kept["metadata"]["annotations"].get(SELECTED):
+            self.bind_later(kept["metadata"]["name"], None)
+
+    def bind_later(self, claim: str, volume: str | None) -> None:
+        """A claim gets this volume, or one that is made for it, in a moment."""
+        if claim not in self.neglected:
+            asyncio.get_running_loop().call_later(0.01, self._bind, claim, volume)
+
+    def _bind(self, name: str, volume: str | None) -> None:
+        path = f"{PATHS['PersistentVolumeClaim']}/{name}"
+        if path not in self.server.objects:
+            return
+        bound = json.loads(json.dumps(self.server.objects[path]))
+        if bound["spec"].get("volumeName"):
+            return
+        if volume is None:
+            host = bound["metadata"]["annotations"][SELECTED]
+            made = disk(volume := f"made-for-{name}", host=host)
+            made["spec"]["claimRef"] = {
+                "namespace": "default",
+                "name": name,
+                "uid": bound["metadata"]["uid"],
+            }
+            self.add(made)
+        bound["spec"]["volumeName"] = volume
+        bound["metadata"]["annotations"][BOUND] = "yes"
+        bound["status"]["phase"] = "Bound"
+        self.server.put(path, bound)
+
+
+@asynccontextmanager
+async def clusters(**options: Any) -> AsyncGenerator[Cluster]:
+    async with serving() as server, server.api() as api:
+        yield Cluster(server, api, **options)

@@ -1,0 +1,78 @@
+"""When a group's deadline is over it goes, with its Job and nothing else, if that was asked for."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from installation import install, revoke
+from live_manifests import pod
+from looking import create, event_of, placed
+from scheduler import NAMESPACE, Scheduler
+from sharing import emptied, shared
+from test_groups_members import JOBS, job, named
+from testbed import ControlPlane
+
+RELEASE = "cleanup"
+
+
+@pytest.fixture(scope="module")
+def afflux(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scheduler]:
+    """With the rights that the chart grants for cleaning up, and no more."""
+    settings = {"leaderElection": {"resourceName": RELEASE}, "cleanup": {"enabled": True}}
+    rights = install(control_plane, NAMESPACE, release=RELEASE, config=settings)
+    directory = tmp_path_factory.mktemp("deadlines")
+    with shared(control_plane, rights, directory, **settings) as process:
+        yield process
+    revoke(control_plane, RELEASE)
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
+    return emptied(control_plane, afflux)
+
+
+def names(cluster: ControlPlane) -> set[str]:
+    return {each["metadata"]["name"] for each in cluster.pods("default")}
+
+
+def has_job(cluster: ControlPlane, name: str) -> bool:
+    return name in {each["metadata"]["name"] for each in cluster.api.list(JOBS)}
+
+
+def test_a_group_and_its_job_are_gone_and_nothing_is_made_anew(cluster: ControlPlane) -> None:
+    cluster.create_nodes(2)
+    create(cluster, pod("bystander", activeDeadlineSeconds=600))
+    cluster.api.create(JOBS, job("sum", 3))
+    cluster.wait_until(lambda: len(names(cluster)) == 3, "the pods")
+    members = names(cluster) - {"bystander"}
+    placed(cluster, "bystander", *members)
+    cluster.wait_until(lambda: not has_job(cluster, "sum"), "the end of the Job")
+    cluster.wait_until(lambda: names(cluster) == {"bystander"}, "the end of its pods")
+    note = event_of(cluster, min(members), "DeadlineOver")["note"]
+    assert note == "The deadline of group default/sum is over; deleted with it: Job default/sum"
+    time.sleep(1)
+    assert names(cluster) == {"bystander"}
+    # The name is free.
+    create(cluster, *(pod(name, **named("sum", 2)) for name in ("a", "b")))
+    placed(cluster, "a", "b")
+
+
+def test_pods_without_an_owner_go_and_those_of_other_schedulers_stay(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(2)
+    pair = named("pair", 2)
+    create(cluster, pod("theirs", scheduler="another", **pair))
+    create(cluster, *(pod(name, activeDeadlineSeconds=2, **pair) for name in ("a", "b")))
+    placed(cluster, "a", "b")
+    # The kubelet may have been faster: what has ended by itself stays to be looked at.
+    cluster.wait_until(
+        lambda: all(
+            each["metadata"]["name"] == "theirs" or each["status"]["phase"] == "Failed"
+            for each in cluster.pods("default")
+        ),
+        "their end",
+    )
+    assert "theirs" in names(cluster)

@@ -1,0 +1,62 @@
+"""Replays of batch logs, start by start against an independent simulator."""
+
+from random import Random
+
+import pytest
+
+from afflux.app import contestant
+from afflux.config import parse_spec
+from afflux.sim.metrics import measure
+from afflux.sim.replay import replay
+from afflux.sim.swf import read_swf
+from oracles.batch import Batch, Job
+
+STRATEGIES = ["fcfs", "easy", "hybrid", "conservative-compress", "conservative-rebuild"]
+
+
+def random_jobs(rng: Random, size: int) -> list[Job]:
+    jobs: list[Job] = []
+    submit = 0.0
+    for number in range(1, rng.randint(2, 60)):
+        # Coarse times, so that many things happen at once.
+        submit += rng.choice([0, 0, 1, 5, 10, 30])
+        estimate = rng.choice([1, 5, 10, 20, 50, 100])
+        run = rng.choice([estimate, estimate, max(1, estimate // 2), 1])
+        jobs.append(Job(number, submit, run, estimate, rng.randint(1, size)))
+    return jobs
+
+
+def swf(jobs: list[Job]) -> str:
+    lines = [
+        f"{j.number} {j.submit:g} -1 {j.run:g} {j.processors} -1 -1 {j.processors} {j.estimate:g}"
+        " -1 1 1 1 1 1 1 -1 -1"
+        for j in jobs
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def simulate(text: str, size: int, strategy: str):
+    workload = read_swf(text, "random.swf", size)
+    return replay(workload, contestant(parse_spec(f"cpu-memory@{strategy}")))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(40))
+def test_every_job_starts_when_an_independent_simulator_says(strategy: str, seed: int):
+    rng = Random(f"batch {seed}")
+    size = rng.choice([1, 3, 8, 20])
+    jobs = random_jobs(rng, size)
+    expected = Batch(jobs, size, strategy).run()
+    result = simulate(swf(jobs), size, strategy)
+    assert {int(run.group): run.start for run in result.runs} == expected
+
+
+@pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
+@pytest.mark.parametrize("seed", range(40))
+def test_with_honest_durations_no_promise_is_broken(strategy: str, seed: int):
+    rng = Random(f"promises {seed}")
+    jobs = random_jobs(rng, 12)
+    promises = measure(simulate(swf(jobs), 12, strategy))["promises"]
+    assert promises["broken"] == 0
+    if strategy != "easy" and len(jobs) > 30:
+        assert promises["made"] > 0
