@@ -11,22 +11,19 @@ pod itself said last.
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from msgspec.structs import replace
 
 from afflux.cycle.entries import Ending, GoneGroup, GroupEntry, MemberEntry, State
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
 from afflux.kube import objects
-from afflux.kube.decoding import created_seconds, is_finished
-from afflux.kube.grouping import SIZED_LABELS, PodGroups, claimed_group
+from afflux.kube.decoding import created_seconds, is_finished, started_seconds
+from afflux.kube.grouping import SIZED_LABELS, PodGroups, claimed_group, queue_of
 from afflux.kube.live.shelves import Shelf
 from afflux.model.errors import InputError
-from afflux.model.group import DEFAULT_QUEUE, Group
+from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task
-
-QUEUE_LABEL = "afflux.dev/queue"
 
 
 @dataclass(slots=True)
@@ -139,7 +136,7 @@ class Records:
         name = self._group_of.get(uid)
         if name is not None:
             self._change(uid)
-            self._say(self._records[name], why)
+            self._records[name].entry = replace(self._records[name].entry, reason=why)
         return name
 
     def _change(self, uid: str, machine: str = "", sent_to: str = "", doubt: str = "") -> None:
@@ -158,7 +155,7 @@ class Records:
             if record is not None and record.never != why:
                 record.never = why
                 self._touched[name] = None
-                self._say(record, why)
+                record.entry = replace(record.entry, reason=why)
         self._never = set(never)
         for uid, why in reasons.items():
             name = self._group_of.get(uid)
@@ -171,7 +168,7 @@ class Records:
                 and next(iter(record.members)) == uid
             ):
                 self._touched[name] = None
-                self._say(record, why)
+                record.entry = replace(record.entry, reason=why)
 
     # --- What has changed
 
@@ -293,10 +290,9 @@ class Records:
                 name = task.name
         record = self._record_for(name, (task.id,), now_seconds)
         self._join(record, task)
-        labels = pod.metadata.labels or {}
         record.entry = replace(
             record.entry,
-            queue=labels.get(QUEUE_LABEL, DEFAULT_QUEUE),
+            queue=queue_of(pod),
             size=self._size(pod, record),
             priority=max(record.entry.priority, pod.spec.priority or 0),
             reason=why,
@@ -317,7 +313,9 @@ class Records:
         known = record.members[task.id]
         if record.entry.started_seconds is None and not known.sent_to and not known.machine:
             # Bound by somebody else, or before our time: the pod knows better when that was.
-            record.entry = replace(record.entry, started_seconds=_started(pod) or now_seconds)
+            record.entry = replace(
+                record.entry, started_seconds=started_seconds(pod) or now_seconds
+            )
         if known.machine != machine or known.sent_to:
             self._change(task.id, machine=machine)
         if until != record.until.get(task.id):
@@ -330,7 +328,7 @@ class Records:
         self._join(record, task)
         record.entry = replace(
             record.entry,
-            queue=(pod.metadata.labels or {}).get(QUEUE_LABEL, DEFAULT_QUEUE),
+            queue=queue_of(pod),
             size=self._size(pod, record),
             created_seconds=self._created(record),
             priority=max(record.entry.priority, pod.spec.priority or 0),
@@ -395,26 +393,14 @@ class Records:
         self._records[name].is_suspect = True
         self._touched[name] = None
 
-    def _say(self, record: _Record, why: str) -> None:
-        if record.entry.reason != why:
-            record.entry = replace(record.entry, reason=why)
 
-
-def _until(record: _Record, started_seconds: float | None) -> float | None:
+def _until(record: _Record, started: float | None) -> float | None:
     """When the last of those who run has to be over, None if one may go on for ever."""
     running = [member.uid for member in record.members.values() if member.machine]
     ends = [record.until.get(uid) for uid in running]
     bounded = [end for end in ends if end is not None]
     if running and len(bounded) == len(running):
         return max(bounded)
-    if started_seconds is None or record.entry.run_seconds is None:
+    if started is None or record.entry.run_seconds is None:
         return None
-    return started_seconds + record.entry.run_seconds
-
-
-def _started(pod: objects.Pod) -> float | None:
-    written = pod.status.start_time if pod.status is not None else None
-    try:
-        return datetime.fromisoformat(written).timestamp() if written else None
-    except (ValueError, OverflowError):
-        return None
+    return started + record.entry.run_seconds
