@@ -170,8 +170,9 @@ def test_a_process_that_is_killed_at_any_statement(
     new_database: Callable[[str | None], str], template: str
 ) -> None:
     before, after = expected(new_database, template)
-    # All statements of the turn, the fence before and the notice behind it; then it survives.
-    statements = len(steps_of(TURN, 1)) + 2
+    # All statements of the turn, BEGIN and the fence before, the notice and COMMIT behind it; then
+    # it survives.
+    statements = len(steps_of(TURN, 1)) + 4
     urls = [new_database(template) for _ in range(statements + 1)]
     folder = Path(__file__).parent
     ended = subprocess.run(
