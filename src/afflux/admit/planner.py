@@ -81,7 +81,7 @@ class Planner:
             return False
         counting = self._counted(group)
         if counting is None:
-            return False
+            return group.name in self._searched().promised or self._hold(group)
         if group.name not in counting.promised:
             counting.hold(group, promise.start_seconds, surely=True)
         return True
