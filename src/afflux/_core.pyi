@@ -2,7 +2,8 @@
 
 `Network` is a minimum-cost flow problem that lives from cycle to cycle: what changes is told to it
 in bulk, and each solve starts from the last answer. `solve` is the same for a problem that is
-solved once. `Timeline` and `least_free` are room over time. `repack` searches better packings of tasks on machines.
+solved once. `Timeline` and `least_free` are room over time. `repack` searches better packings of
+tasks on machines.
 
 # The problem
 

@@ -68,7 +68,7 @@ pub fn least_free(
         }
     }
     // Only where somebody begins later can there be less later.
-    let machines = if width == 0 { 0 } else { now.len() / width };
+    let machines = now.len().checked_div(width).unwrap_or(0);
     let mut watched = vec![false; machines];
     for seat in seats {
         if start < seat.from && seat.from < end {

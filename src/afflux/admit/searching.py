@@ -14,8 +14,8 @@ from afflux.admit.packing import Packing
 from afflux.model.group import Group
 from afflux.model.task import Shape
 
-# Times that are tried for a group one by one; after that every second, fourth, eighth... is. For one
-# who has a promise, fewer: it may hope for the next pass.
+# Times that are tried for a group one by one; after that every second, fourth, eighth... is.
+# For one who has a promise, fewer: it may hope for the next pass.
 TRIED_IN_TURN = 16
 TRIED_TO_IMPROVE = 4
 
