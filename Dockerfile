@@ -47,6 +47,8 @@ COPY --from=build /opt/afflux /opt/afflux
 ENV PATH=/opt/afflux/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
+# A user without a name cannot start PostgreSQL, which a ledger in a directory does.
+RUN echo 'afflux:x:65532:65532:afflux:/:/usr/sbin/nologin' >> /etc/passwd
 WORKDIR /
 USER 65532:65532
 EXPOSE 10251

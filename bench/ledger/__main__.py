@@ -6,7 +6,6 @@ import gc
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -15,12 +14,12 @@ from bench.ledger.flood import Door, door, nodes, pods
 MACHINES = 1_000
 SIZE = 10
 # How many groups come at once, and how often.
-CASES = ((10, 40), (100, 20), (1_000, 7))
+CASES = ((10, 60), (100, 30), (1_000, 10))
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """Seconds, in the median, for groups that come, start, and are found to be bound: two cycles.
+    """Seconds, at best, for groups that come, start, and are found to be bound: two cycles.
 
     `written` is how long it takes after the second until the ledger is at rest.
     """
@@ -87,9 +86,9 @@ async def cycles(groups: int, rounds: int) -> Cycles:
     kept, plain = found[keeping][1:], found[bare][1:]
     return Cycles(
         groups,
-        median(seconds for seconds, _ in plain),
-        median(seconds for seconds, _ in kept),
-        median(seconds for _, seconds in kept),
+        min(seconds for seconds, _ in plain),
+        min(seconds for seconds, _ in kept),
+        min(seconds for _, seconds in kept),
     )
 
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import psycopg
+from msgspec.structs import replace
 from psycopg import sql
 
 from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 
 import msgspec
 import pytest
 from ledger_values import group, ledger_at, promise, rows, run, sent
+from msgspec.structs import replace
 from small_cluster import door, node, pod
 
 from afflux.cycle.entries import GroupEntry, MemberEntry, Turn

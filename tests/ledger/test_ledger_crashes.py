@@ -4,12 +4,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cutting import Direction, Way, way_to
 from ledger_values import bound, contents, gone, group, ledger_at, promise, rows, run, sent
+from msgspec.structs import replace
 
 from afflux.cycle.entries import EventEntry, Turn
 from afflux.cycle.ports import LedgerAwayError
@@ -170,8 +170,9 @@ def test_a_process_that_is_killed_at_any_statement(
     new_database: Callable[[str | None], str], template: str
 ) -> None:
     before, after = expected(new_database, template)
-    # All statements of the turn, the fence before and the notice behind it; then it survives.
-    statements = len(steps_of(TURN, 1)) + 2
+    # All statements of the turn, BEGIN and the fence before, the notice and COMMIT behind it; then
+    # it survives.
+    statements = len(steps_of(TURN, 1)) + 4
     urls = [new_database(template) for _ in range(statements + 1)]
     folder = Path(__file__).parent
     ended = subprocess.run(

@@ -59,7 +59,7 @@ def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
         ready_seconds=None if ready is None else START + ready,
         created_seconds=START - 100.0,
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return structs.replace(made, **more)  # type: ignore[arg-type]
 
 
 def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *turns: Turn) -> T:
@@ -379,7 +379,7 @@ def test_everything_about_a_group_that_is_starting(address: str) -> None:
     assert (group.state, group.position, group.size, group.metadata.members) == ("waiting", 2, 4, 4)
     turns = [
         Turn(
-            groups=(replace(waiting, state="starting", members=sent),),
+            groups=(structs.replace(waiting, state="starting", members=sent),),
             events=(EventEntry(name, "Starting", "on 3 machines"),),
         )
     ]

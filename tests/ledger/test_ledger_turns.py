@@ -1,11 +1,11 @@
 """What is written in a turn, and found again by whoever takes over."""
 
 import asyncio
-from dataclasses import replace
 
 import psycopg
 import pytest
 from ledger_values import bound, contents, gone, group, ledger_at, promise, rows, run, sent
+from msgspec.structs import replace
 
 from afflux.cycle.entries import EventEntry, GroupEntry, MemberEntry, Recovered, Turn
 from afflux.cycle.ports import LedgerError

@@ -31,7 +31,7 @@ _DEFAULTS = {
 _LONGEST_SILENCE_MILLISECONDS = "10000"
 # As the schema's functions say it.
 _DEPOSED = "AF001"
-ALREADY_WRITTEN = "AF002"
+_ALREADY_WRITTEN = "AF002"
 # A server that only answers questions, as a standby does while it is being promoted.
 _READ_ONLY = "25006"
 
@@ -93,9 +93,9 @@ class Connecting:
             await self.close()
             raise
         except psycopg.Error as error:
-            if error.sqlstate == ALREADY_WRITTEN:
-                return
             await self.close()
+            if error.sqlstate == _ALREADY_WRITTEN:
+                return
             if monotonic() - began >= seconds:
                 raise LedgerAwayError(f"no answer within {seconds:g} s") from error
             raise _understood(error) from error

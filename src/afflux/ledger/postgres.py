@@ -77,9 +77,13 @@ class PostgresLedger:
             steps.append(("notify", {"message": f"turn {number} of epoch {self._epoch}"}))
 
         async def work(connection: Connection) -> None:
-            async with connection.pipeline(), connection.transaction():
+            # BEGIN and COMMIT go with the rest: psycopg's transactions would wait for each of them.
+            # After an error the server skips all that follows, and the connection is given up.
+            async with connection.pipeline():
+                await connection.execute(statement("begin"))
                 for name, parameters in steps:
                     await connection.execute(statement(name), parameters)
+                await connection.execute(statement("commit"))
 
         self._unanswered = turn
         try:

@@ -10,21 +10,20 @@ pod itself said last.
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from afflux.cycle.entries import Ending, GoneGroup, GroupEntry, MemberEntry, State
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
 from afflux.kube import objects
-from afflux.kube.decoding import created_seconds, is_finished
-from afflux.kube.grouping import SIZED_LABELS, PodGroups, claimed_group
+from afflux.kube.decoding import created_seconds, is_finished, started_seconds
+from afflux.kube.grouping import SIZED_LABELS, PodGroups, claimed_group, queue_of
 from afflux.kube.live.shelves import Shelf
 from afflux.model.errors import InputError
-from afflux.model.group import DEFAULT_QUEUE, Group
+from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task
-
-QUEUE_LABEL = "afflux.dev/queue"
 
 
 @dataclass(slots=True)
@@ -35,6 +34,8 @@ class _Record:
     members: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
     # Whether the cycle knows it, and why it can never start, if so.
     is_ready: bool = False
+    # Whether one of its pods may have left since it was last looked at.
+    is_suspect: bool = False
     never: str = ""
     until: dict[str, float | None] = field(default_factory=dict[str, float | None])
     written: GroupEntry | None = None
@@ -64,7 +65,7 @@ class Records:
         """What a ledger has kept; whether it is still so is found out with everything else."""
         for entry in entries:
             members = {member.uid: member for member in entry.members}
-            self._records[entry.name] = _Record(entry, members, written=entry)
+            self._records[entry.name] = _Record(entry, members, is_suspect=True, written=entry)
             self._touched[entry.name] = None
             self._group_of.update(dict.fromkeys(members, entry.name))
 
@@ -85,11 +86,11 @@ class Records:
                     self._ready(group, now_seconds)
                 case GroupWithdrawn(name) if name in self._records:
                     self._records[name].is_ready = False
-                    self._touched[name] = None
+                    self._suspect(name)
                 case TaskRuns(task, machine, until):
                     self._runs(task, machine, until, now_seconds)
                 case TaskEnded(uid) if uid in self._group_of:
-                    self._touched[self._group_of[uid]] = None
+                    self._suspect(self._group_of[uid])
                 case _:
                     pass
         for task, why in held:
@@ -100,7 +101,7 @@ class Records:
         uid = pod.metadata.uid or ""
         if uid not in self._group_of:
             return
-        self._touched[self._group_of[uid]] = None
+        self._suspect(self._group_of[uid])
         if pod.status is not None and pod.status.reason == "DeadlineExceeded":
             self._endings[uid] = "deadline"
         elif is_finished(pod) or not pod.metadata.deletion_timestamp:
@@ -135,7 +136,7 @@ class Records:
         name = self._group_of.get(uid)
         if name is not None:
             self._change(uid)
-            self._say(self._records[name], why)
+            self._records[name].entry = replace(self._records[name].entry, reason=why)
         return name
 
     def _change(self, uid: str, machine: str = "", sent_to: str = "", doubt: str = "") -> None:
@@ -154,7 +155,7 @@ class Records:
             if record is not None and record.never != why:
                 record.never = why
                 self._touched[name] = None
-                self._say(record, why)
+                record.entry = replace(record.entry, reason=why)
         self._never = set(never)
         for uid, why in reasons.items():
             name = self._group_of.get(uid)
@@ -167,7 +168,7 @@ class Records:
                 and next(iter(record.members)) == uid
             ):
                 self._touched[name] = None
-                self._say(record, why)
+                record.entry = replace(record.entry, reason=why)
 
     # --- What has changed
 
@@ -190,11 +191,14 @@ class Records:
     def _looked_at(
         self, name: str, record: _Record, now_seconds: float, refused: Collection[str]
     ) -> list[GroupEntry]:
-        there = [member for member in record.members.values() if self.is_there(member)]
-        if not there:
-            self._leave(name, record, now_seconds)
-            return []
-        if len(there) < len(record.members):
+        there: Collection[MemberEntry] = record.members.values()
+        if record.is_suspect or not there:
+            there = [member for member in there if self.is_there(member)]
+            if not there:
+                self._leave(name, record, now_seconds)
+                return []
+            # As long as some have ended and others not, there is a difference to be found.
+            record.is_suspect = len(there) < len(record.members)
             self._drop_deserters(record, {member.uid for member in there})
         state = self._state(record, there, refused)
         started = record.entry.started_seconds
@@ -260,13 +264,12 @@ class Records:
         for task in group.tasks:
             self._join(record, task)
         pod = self._pods.get(group.tasks[0].name)
-        claims = pod is not None and claimed_group(pod) is not None
         is_alone = group.name == group.tasks[0].name and len(group.tasks) == 1
         record.is_ready = True
         record.entry = replace(
             record.entry,
             queue=group.queue,
-            size=self._size(pod, record) if pod and claims and not is_alone else len(group.tasks),
+            size=len(group.tasks) if pod is None or is_alone else self._size(pod, record),
             priority=group.priority,
             ready_seconds=group.ready_seconds,
             run_seconds=group.run_seconds,
@@ -287,10 +290,9 @@ class Records:
                 name = task.name
         record = self._record_for(name, (task.id,), now_seconds)
         self._join(record, task)
-        labels = pod.metadata.labels or {}
         record.entry = replace(
             record.entry,
-            queue=labels.get(QUEUE_LABEL, DEFAULT_QUEUE),
+            queue=queue_of(pod),
             size=self._size(pod, record),
             priority=max(record.entry.priority, pod.spec.priority or 0),
             reason=why,
@@ -311,7 +313,9 @@ class Records:
         known = record.members[task.id]
         if record.entry.started_seconds is None and not known.sent_to and not known.machine:
             # Bound by somebody else, or before our time: the pod knows better when that was.
-            record.entry = replace(record.entry, started_seconds=_started(pod) or now_seconds)
+            record.entry = replace(
+                record.entry, started_seconds=started_seconds(pod) or now_seconds
+            )
         if known.machine != machine or known.sent_to:
             self._change(task.id, machine=machine)
         if until != record.until.get(task.id):
@@ -324,7 +328,7 @@ class Records:
         self._join(record, task)
         record.entry = replace(
             record.entry,
-            queue=(pod.metadata.labels or {}).get(QUEUE_LABEL, DEFAULT_QUEUE),
+            queue=queue_of(pod),
             size=self._size(pod, record),
             created_seconds=self._created(record),
             priority=max(record.entry.priority, pod.spec.priority or 0),
@@ -349,7 +353,7 @@ class Records:
         before = self._group_of.get(task.id)
         if before not in (None, name):
             self._forget_member(self._records[before], task.id)
-            self._touched[before] = None
+            self._suspect(before)
         self._group_of[task.id] = name
         if task.id not in record.members:
             record.members[task.id] = MemberEntry(task.id, task.name)
@@ -358,11 +362,16 @@ class Records:
         if record.entry.created_seconds:
             return record.entry.created_seconds
         found = [
-            _created_or_zero(pod)
+            pod
             for member in record.members.values()
             if (pod := self._pods.get(member.name)) is not None
         ]
-        return min(found, default=0.0)
+        # As the API server writes them, times can be compared as texts.
+        first = min(found, key=lambda pod: pod.metadata.creation_timestamp or "", default=None)
+        try:
+            return created_seconds(first) if first is not None else 0.0
+        except InputError:
+            return 0.0
 
     def _size(self, pod: objects.Pod, record: _Record) -> int:
         """How many members the group has to have, as far as anybody says so."""
@@ -380,33 +389,18 @@ class Records:
             size = gang.min_count if gang is not None else None
         return size if size is not None and size > 0 else len(record.members)
 
-    def _say(self, record: _Record, why: str) -> None:
-        if record.entry.reason != why:
-            record.entry = replace(record.entry, reason=why)
+    def _suspect(self, name: str) -> None:
+        self._records[name].is_suspect = True
+        self._touched[name] = None
 
 
-def _until(record: _Record, started_seconds: float | None) -> float | None:
+def _until(record: _Record, started: float | None) -> float | None:
     """When the last of those who run has to be over, None if one may go on for ever."""
     running = [member.uid for member in record.members.values() if member.machine]
     ends = [record.until.get(uid) for uid in running]
     bounded = [end for end in ends if end is not None]
     if running and len(bounded) == len(running):
         return max(bounded)
-    if started_seconds is None or record.entry.run_seconds is None:
+    if started is None or record.entry.run_seconds is None:
         return None
-    return started_seconds + record.entry.run_seconds
-
-
-def _started(pod: objects.Pod) -> float | None:
-    written = pod.status.start_time if pod.status is not None else None
-    try:
-        return datetime.fromisoformat(written).timestamp() if written else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _created_or_zero(pod: objects.Pod) -> float:
-    try:
-        return created_seconds(pod)
-    except InputError:
-        return 0.0
+    return started + record.entry.run_seconds

@@ -1,6 +1,14 @@
 -- Every statement of the ledger, by name. A name, one line of what it does, the statement.
 -- Many rows go in as one JSON text: that costs a tenth of an array for each column.
 
+-- begin --
+-- From here on all or nothing.
+BEGIN;
+
+-- commit --
+-- All of it.
+COMMIT;
+
 -- move_fence --
 -- Makes this process the only one that may write.
 SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
