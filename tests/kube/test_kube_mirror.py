@@ -592,3 +592,17 @@ def test_a_defect_about_one_group_is_about_no_other(monkeypatch):
     assert [group.name for group in server.cycle.queue] == ["default/p"]
     held = server.mirror.gathering.take_held_back()
     assert ["IndexError" in why for _, why in held] == [True]
+
+
+@pytest.mark.parametrize(("uid", "stays"), [("u", True), ("other", False)])
+def test_a_running_pod_that_cannot_be_read_any_more_holds_its_place(uid, stays):
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", nodeName="n"))
+    server.drain()
+    server.mirror.pods.replaced([], [objects.Metadata("p", "default", uid)])
+    server.drain()
+    assert (server.cycle.state.where("u") == "n") == stays
+    server.mirror.pods.replaced([])
+    server.drain()
+    assert server.cycle.state.where("u") is None
