@@ -80,7 +80,7 @@ def test_a_policy_that_cannot_say_why_pods_wait_does_not_stop_them(
             await one.all_placed("a")
             one.add(pod("b"))
             await one.all_placed("b")
-            assert one.told.rounds == 2
+            await until(lambda: one.told.rounds == 2)
 
     run(test)
 
