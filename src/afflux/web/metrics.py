@@ -167,6 +167,11 @@ class Metrics:
         self._binds_in_flight = gauges(
             registry, "afflux_binds_in_flight", "Binds sent and not answered yet."
         ).of()
+        self._read_back_failures = counters(
+            registry,
+            "afflux_bind_read_back_failures_total",
+            "Attempts in vain to find out what became of a bind that nobody answered clearly.",
+        ).of()
         self._watch_events = counters(
             registry, "afflux_watch_events_total", "Events that watches brought.", ["kind"]
         )
@@ -259,6 +264,10 @@ class Metrics:
         """One of them was answered, or given up."""
         self._binds_in_flight.add(-1)
         self._bind_seconds.of(result).observe(seconds)
+
+    def read_back_failed(self) -> None:
+        """What became of a bind could not be found out this time."""
+        self._read_back_failures.add()
 
     def watched(self, kind: str, events: int = 1) -> None:
         """A watch brought events."""
