@@ -2,7 +2,8 @@
 
 `Network` is a minimum-cost flow problem that lives from cycle to cycle: what changes is told to it
 in bulk, and each solve starts from the last answer. `solve` is the same for a problem that is
-solved once. `Timeline` is room over time. `repack` searches better packings of tasks on machines.
+solved once. `Timeline` and `least_free` are room over time. `repack` searches better packings of
+tasks on machines.
 
 # The problem
 
@@ -336,6 +337,25 @@ class Timeline:
         """Take that room, or give it back with a negative count."""
     def steps(self) -> list[tuple[float, int]]:
         """From which time on there is how much room."""
+
+def least_free(
+    free: NDArray[np.int64],
+    *,
+    ends: NDArray[np.float64],
+    end_rows: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    seats: Sequence[tuple[float, float, int, int]],
+    requests: NDArray[np.int64],
+    start: float,
+    end: float,
+) -> NDArray[np.int64]:
+    """What every machine has free throughout a span of time.
+
+    `free` is what is free now, a row per machine; at `ends`, in the order of time, `returned` is
+    given back on `end_rows`. `seats` are what is planned: (from, until, machine, class), a class
+    asking for its row of `requests`. From minus infinity is at once, before anything ends, and so
+    is a `start` of minus infinity. At the same time what ends makes room for what begins.
+    """
 
 def repack(
     *,

@@ -74,7 +74,8 @@ def run_in_kubernetes(
     connection = in_cluster() if path is None and context is None else None
     if connection is None:
         connection = read_kubeconfig(path, context)
-    cycle, options = Cycle(state, optimising), _door_options(configuration)
+    cycle = Cycle(state, optimising, spares_others=True)
+    options = _door_options(configuration)
 
     async def door(address: "Address | None") -> None:
         if address is None:

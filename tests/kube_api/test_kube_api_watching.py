@@ -52,9 +52,11 @@ class Seen:
     now: dict[str, objects.Pod] = field(default_factory=dict)
     errors: list[Exception] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
-    def replaced(self, items: Sequence[objects.Pod]) -> None:
+    def replaced(self, items: Sequence[objects.Pod], unread: Sequence[objects.Metadata]) -> None:
         self.now = {item.metadata.name or "": item for item in items}
+        self.unread = [f"{each.name} {each.uid}" for each in unread]
         self.told.append("replaced " + " ".join(self.now))
 
     def changed(self, item: objects.Pod) -> None:
@@ -517,6 +519,47 @@ def test_an_object_that_cannot_be_read_is_named_and_skipped() -> None:
             ]
             assert seen.waits == [0.0, 0.0, 0.0]
         assert server.watched_from == ["10", "12", "13"]
+
+    run(test)
+
+
+def test_who_cannot_be_read_is_named_to_whoever_knows_them_from_before() -> None:
+    async def test() -> None:
+        bad = pod("bad", 6, spec={"tolerations": 3})
+        worse = pod("worse", 7, metadata={"labels": 3})
+        nameless = pod("", 8, spec={"tolerations": 3})
+        server = Server([page(10, pod("a", 5), bad, worse, nameless)], [stays])
+        async with followed(server) as seen:
+            await until(lambda: len(server.watched_from) == 1)
+            assert seen.told == ["replaced a"]
+            assert seen.unread == ["bad uid-bad", "worse uid-worse"]
+
+    run(test)
+
+
+def test_about_an_object_that_cannot_be_read_there_is_one_complaint() -> None:
+    async def test() -> None:
+        def bad(version: int) -> Manifest:
+            return pod("bad", version, spec={"tolerations": 3})
+
+        def ends(*lines: bytes) -> Script:
+            return ends_after(*lines, cut=False)
+
+        again = event("ERROR", refusal(410, "Expired"))
+        server = Server(
+            [page(10, bad(5)), page(20, bad(14)), page(30, bad(25))],
+            [
+                ends(event("MODIFIED", bad(11)), event("MODIFIED", bad(12)), again),
+                # Somebody mends it, and breaks it again.
+                ends(event("MODIFIED", pod("bad", 21)), event("MODIFIED", bad(22)), again),
+                ends(event("DELETED", bad(31)), event("ADDED", bad(32))),
+                stays,
+            ],
+        )
+        async with followed(server) as seen:
+            await until(lambda: len(server.watched_from) == 4)
+            unreadable = [each for each in seen.errors if isinstance(each, UnreadableError)]
+            assert len(unreadable) == 3
 
     run(test)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from small_api import Fault, Request, SmallApi, run, serving, until
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.live import binding
+from afflux.kube.live import binding, reading_back
 from afflux.kube.live.mirror import Mirror
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
@@ -25,12 +26,16 @@ class Told:
 
     def __init__(self) -> None:
         self.bound_pods: list[str] = []
+        self.doubts: list[str] = []
 
     def bound(self, placement: Placement, seconds: float) -> None:
         self.bound_pods.append(placement.task.name)
 
     def not_bound(self, placement: Placement, seconds: float) -> None:
         raise AssertionError(placement)
+
+    def in_doubt(self, placement: Placement, why: str) -> None:
+        self.doubts.append(why)
 
 
 class NothingToPrepare:
@@ -54,10 +59,14 @@ def cluster() -> tuple[Mirror, Placement]:
 
 @asynccontextmanager
 async def binding_one(
-    api: Api, told: Told, remaining_seconds: Callable[[], float | None] = lambda: None
+    api: Api,
+    told: Told,
+    remaining_seconds: Callable[[], float | None] = lambda: None,
+    mirror: Mirror | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Somebody at work on one bind."""
-    mirror, placement = cluster()
+    known, placement = cluster()
+    mirror = mirror or known
     hands = binding.Binding(
         api,
         mirror,
@@ -130,5 +139,83 @@ def test_nothing_is_sent_after_the_end_that_was_decided_before_it() -> None:
                 await asyncio.sleep(0.1)
             assert binds(server) == 0
             assert told.bound_pods == []
+
+    run(test)
+
+
+# --- Reading back
+
+
+POD = "/api/v1/namespaces/default/pods/p"
+
+
+def refusing(*paths: str) -> Callable[[Request], Fault]:
+    """Binds conflict, and these may not be read."""
+
+    def fault(request: Request) -> Fault:
+        if request.path.endswith("/binding"):
+            return Fault(status=409)
+        return Fault(status=403) if request.path in paths else Fault()
+
+    return fault
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.setattr(reading_back, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reading_back, "LONGEST_REFUSED_SECONDS", 0.02)
+
+
+@pytest.mark.usefixtures("_soon")
+def test_who_may_not_read_one_pod_lists_it() -> None:
+    async def test() -> None:
+        told = Told()
+        async with serving() as server, server.api() as api:
+            server.fault = refusing(POD)
+            pod = {"metadata": {"name": "p", "namespace": "default", "uid": "u"}}
+            spec = {"nodeName": "n", "containers": [{"name": "c"}]}
+            server.objects["/api/v1/pods"] = {"items": [{**pod, "spec": spec}]}
+            async with binding_one(api, told):
+                await until(lambda: told.bound_pods == ["default/p"])
+            assert told.doubts == []
+
+    run(test)
+
+
+@pytest.mark.usefixtures("_soon")
+def test_who_may_not_read_at_all_says_so_and_what_would_help(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        told = Told()
+        async with serving() as server, server.api() as api:
+            server.fault = refusing(POD, "/api/v1/pods")
+            async with binding_one(api, told):
+                await until(lambda: len(told.doubts) == 3)
+                asked = len(server.requests)
+            assert 16 <= asked < 24
+            assert told.bound_pods == []
+            assert "bound to n" in told.doubts[0]
+            assert "needs the right to get and list pods" in told.doubts[0]
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    assert caplog.text.count("default/p cannot be read back") == 1
+
+
+@pytest.mark.usefixtures("_soon")
+def test_the_watch_may_say_what_may_not_be_read() -> None:
+    async def test() -> None:
+        told = Told()
+        mirror, _ = cluster()
+        async with serving() as server, server.api() as api:
+            server.fault = refusing(POD, "/api/v1/pods")
+            async with binding_one(api, told, mirror=mirror):
+                await until(lambda: len(told.doubts) == 1)
+                known = mirror.pods.get("default/p")
+                assert known is not None
+                spec = msgspec.structs.replace(known.spec, node_name="n")
+                mirror.pods.changed(msgspec.structs.replace(known, spec=spec))
+                await until(lambda: told.bound_pods == ["default/p"])
 
     run(test)

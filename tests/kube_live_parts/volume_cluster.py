@@ -151,6 +151,8 @@ class Told:
     def not_bound(self, placement: Placement, seconds: float) -> None:
         self.errors.append(placement.task.name)
 
+    def in_doubt(self, placement: Placement, why: str) -> None: ...
+
 
 class Cluster:
     """All of it, step by step or at work."""

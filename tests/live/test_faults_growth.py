@@ -104,7 +104,9 @@ async def _door(rights: Path) -> AsyncIterator[running._Door]:
     optimising = Optimising(state, [(QueueRules(), flow)], constraints(), policies)
     connection = read_kubeconfig(str(rights))
     async with Api(connection, connections=96) as api, Api(connection, connections=2) as lease_api:
-        yield running._Door(api, lease_api, Cycle(state, optimising), OPTIONS)
+        yield running._Door(
+            api, lease_api, Cycle(state, optimising), OPTIONS, ledger=None, shown=None
+        )
 
 
 async def _until(happened: Callable[[], bool]) -> None:

@@ -17,11 +17,18 @@
 //! already, is a step of its own at the same time: a group that needs it cannot start yet, but is
 //! expected to at any moment.
 //!
+//! Whether a group of several classes fits is a question of packing; [`least_free`] says what there
+//! is to pack it into: what every machine has free throughout a span of time.
+//!
 //! # Cost
 //! The rows of machines that changed are replaced, each in time logarithmic in the number of steps;
 //! a pass over the queue begins with a copy of the steps, and a question is one scan of them.
 
+mod least;
+
 use std::collections::BTreeMap;
+
+pub use least::{Amounts, Ending, Seat, least_free};
 
 /// A time that can be ordered; NaN is refused at the door.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,7 +133,11 @@ impl Timeline {
     /// The first time not before `not_before` from which on `count` tasks fit for `run` seconds.
     #[must_use]
     pub fn earliest(&self, count: i64, run: f64, not_before: f64) -> Option<Start> {
-        let mut first = self.index_at(not_before);
+        // Of the two steps that may begin now, the first is at once.
+        let mut first = match not_before <= self.steps[0].at {
+            true => 0,
+            false => self.index_at(not_before),
+        };
         'candidates: while first < self.steps.len() {
             let at = self.steps[first].at.max(not_before);
             let end = at + run;

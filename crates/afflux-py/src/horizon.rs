@@ -1,6 +1,8 @@
 //! `Timeline`: room over time, for Python.
 
-use afflux_horizon::Start;
+use afflux_horizon::{Amounts, Ending, Seat, Start};
+use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyUntypedArrayMethods, ndarray::Array2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -56,6 +58,73 @@ impl Timeline {
         let steps = self.inner.steps().iter();
         steps.map(|step| (step.at, step.room)).collect()
     }
+}
+
+/// What every machine has free throughout a span of time; see `src/afflux/_core.pyi`.
+#[pyfunction]
+#[pyo3(signature = (free, *, ends, end_rows, returned, seats, requests, start, end))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "columns of a few tables, named by the caller"
+)]
+pub fn least_free<'py>(
+    py: Python<'py>,
+    free: PyReadonlyArray2<'py, i64>,
+    ends: PyReadonlyArray1<'py, f64>,
+    end_rows: PyReadonlyArray1<'py, i64>,
+    returned: PyReadonlyArray2<'py, i64>,
+    seats: Vec<(f64, f64, usize, usize)>,
+    requests: PyReadonlyArray2<'py, i64>,
+    start: f64,
+    end: f64,
+) -> PyResult<Bound<'py, PyArray2<i64>>> {
+    let (machines, resources) = (free.shape()[0], free.shape()[1]);
+    let classes = requests.shape()[0];
+    let rows = end_rows.as_slice()?;
+    let known = |row: i64| usize::try_from(row).is_ok_and(|row| row < machines);
+    let agree = requests.shape()[1] == resources
+        && returned.shape() == [rows.len(), resources]
+        && ends.len() == rows.len()
+        && rows.iter().all(|&row| known(row))
+        && seats
+            .iter()
+            .all(|seat| seat.2 < machines && seat.3 < classes);
+    if !agree {
+        return Err(PyValueError::new_err(
+            "the tables differ in machines, classes or resources",
+        ));
+    }
+    let endings: Vec<Ending> = ends
+        .as_slice()?
+        .iter()
+        .zip(rows)
+        .map(|(&at, &row)| Ending {
+            at,
+            row: usize::try_from(row).unwrap_or_default(),
+        })
+        .collect();
+    let seats: Vec<Seat> = seats
+        .into_iter()
+        .map(|(from, until, row, class)| Seat {
+            from,
+            until,
+            row,
+            class,
+        })
+        .collect();
+    let amounts = |values| Amounts { values, resources };
+    let least = afflux_horizon::least_free(
+        amounts(free.as_slice()?),
+        &endings,
+        amounts(returned.as_slice()?),
+        &seats,
+        amounts(requests.as_slice()?),
+        start,
+        end,
+    );
+    Array2::from_shape_vec((machines, resources), least)
+        .map(|table| table.into_pyarray(py))
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn begun((at, at_once): (f64, bool)) -> PyResult<Start> {

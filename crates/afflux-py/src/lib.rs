@@ -86,7 +86,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::{ExpiredError, FlowError, InfeasibleError};
     #[pymodule_export]
-    use super::horizon::Timeline;
+    use super::horizon::{Timeline, least_free};
     #[pymodule_export]
     use super::network::Network;
     #[pymodule_export]

@@ -4,17 +4,20 @@ Counting is exact for one class only. Here the same book and the same search as 
 whether a whole group has room, at once or when others will have ended.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from afflux._core import least_free
 from afflux.admit.commitment import Commitment, Seat, Start
-from afflux.cluster.state import Held, State
+from afflux.admit.endings import Endings
+from afflux.cluster.state import State
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book, Table
+from afflux.plan.book import Book
 from afflux.plan.gangs import place_gang
 
 # Promises that may be moved to other machines so that one more finds room.
@@ -27,7 +30,12 @@ class Packing:
     """The machines as they are, and as they will be."""
 
     def __init__(
-        self, state: State, pricing: Pricing, shapes: Sequence[Shape], now_seconds: float
+        self,
+        state: State,
+        pricing: Pricing,
+        shapes: Sequence[Shape],
+        endings: Endings,
+        now_seconds: float,
     ) -> None:
         self._state = state
         self._shapes = list(shapes)
@@ -38,26 +46,15 @@ class Packing:
         # What can start at once; those who do stay in it.
         self._at_once = Book(state, self._shapes, self._prices)
         self._columns = self._at_once.columns
-        self._requests = self._at_once.requests
+        self._requests = np.ascontiguousarray(self._at_once.requests)
         self._at_first = self._at_once.free.copy()
         self._devices_at_first = list(self._at_once.free_devices)
-        ending = [
-            (max(held.until_seconds, now_seconds), held)
-            for row in state.rows.values()
-            for held in state.held_on(row)
-            if held.until_seconds is not None
-        ]
-        ending.sort(key=lambda end: end[0])
-        self._ending = [held for _, held in ending]
-        self._ends = np.array([end for end, _ in ending])
-        self._end_rows = np.array([held.row for held in self._ending], np.intp)
-        self._returned: Table = np.zeros((len(ending), len(self._columns)), np.int64)
-        for number, held in enumerate(self._ending):
-            self._returned[number] = state.requests(held.counted)[self._columns]
+        self._endings = endings
+        self._returned = np.ascontiguousarray(endings.returned[:, self._columns])
 
     def ends(self) -> list[float]:
         """When what runs is expected to end."""
-        return self._ends.tolist()
+        return self._endings.ends.tolist()
 
     def start(
         self, group: Group, end: float, others: Sequence[Commitment]
@@ -93,7 +90,8 @@ class Packing:
         movable = [each for each in others if not each.start[1] and each.start[0] >= start[0]]
         if not movable or len(movable) > MOST_REARRANGED:
             return None
-        fixed = [other for other in others if other not in movable]
+        moved = {each.group.name for each in movable}
+        fixed = [other for other in others if other.group.name not in moved]
         return self.rearrange(fixed, [*movable, Commitment(group, start, end, ())])
 
     def rearrange(
@@ -139,54 +137,53 @@ class Packing:
         numbers = [self._numbers[shape] for shape, _ in group.shapes]
         shapes = [self._shapes[number] for number in numbers]
         book = Book(self._state, shapes, [self._prices[number] for number in numbers])
-        free, devices = self._at_first.copy(), list(self._devices_at_first)
         there = [other for other in others if other.start[0] < end and other.end > start[0]]
-        ended = self._ended_by(start)
-        np.add.at(free, self._end_rows[:ended], self._returned[:ended])
-        for held in self._ending[:ended]:
-            _give_back(devices, held)
-        for other in there:
-            if _has_begun(other, start):
-                self._sit(other, free, devices)
-        for moment in sorted({o.start for o in there if not _has_begun(o, start)}):
-            rows = sorted({row for o in there if o.start == moment for _, row, _ in o.seats})
-            self._lower(free, devices, moment, rows, there)
+        free = least_free(
+            self._at_first,
+            ends=self._endings.ends,
+            end_rows=self._endings.rows,
+            returned=self._returned,
+            seats=[
+                (_moment(other.start), other.end, row, self._numbers[shape])
+                for other in there
+                for shape, row, _ in other.seats
+            ],
+            requests=self._requests,
+            start=_moment(start),
+            end=end,
+        )
+        devices = self._devices_at_first
+        if any(shape.devices is not None for shape in shapes):
+            devices = self._least_devices(start, there)
         concerned = np.searchsorted(self._columns, book.columns)
-        book.foresee(free[:, concerned], devices, self._admitted[numbers])
+        book.foresee(free[:, concerned], list(devices), self._admitted[numbers])
         return book
 
-    def _lower(
-        self,
-        free: Table,
-        devices: list[tuple[int, ...]],
-        moment: Start,
-        rows: Sequence[int],
-        others: Iterable[Commitment],
-    ) -> None:
-        """Lower what is free on these machines to what will be left at a later moment."""
-        then, devices_then = self._at_first.copy(), list(self._devices_at_first)
-        ended = self._ended_by(moment)
-        np.add.at(then, self._end_rows[:ended], self._returned[:ended])
-        for held in self._ending[:ended]:
-            _give_back(devices_then, held)
-        for other in others:
-            if _has_begun(other, moment) and other.end > moment[0]:
-                self._sit(other, then, devices_then)
-        free[rows] = np.minimum(free[rows], then[rows])
-        for row in rows:
-            pairs = zip(devices[row], devices_then[row], strict=True)
-            devices[row] = tuple(min(pair) for pair in pairs)
+    def _least_devices(self, start: Start, others: Sequence[Commitment]) -> list[tuple[int, ...]]:
+        """The same for devices, which are tracked one by one."""
+        devices = self._devices_at(start, others)
+        for moment in {other.start for other in others if not _has_begun(other, start)}:
+            rows = {row for o in others if o.start == moment for _, row, _ in o.seats}
+            then = self._devices_at(moment, others)
+            for row in rows:
+                pairs = zip(devices[row], then[row], strict=True)
+                devices[row] = tuple(min(pair) for pair in pairs)
+        return devices
 
-    def _ended_by(self, start: Start) -> int:
-        """How many of those who run are expected to have ended."""
+    def _devices_at(self, start: Start, others: Iterable[Commitment]) -> list[tuple[int, ...]]:
+        devices = list(self._devices_at_first)
         at, at_once = start
-        return 0 if at_once else int(np.searchsorted(self._ends, at, side="right"))
-
-    def _sit(self, commitment: Commitment, free: Table, devices: list[tuple[int, ...]]) -> None:
-        for shape, row, taken in commitment.seats:
-            free[row] -= self._requests[self._numbers[shape]]
-            if shape.devices is not None:
-                devices[row] = take_devices(devices[row], taken, shape.devices.milli)
+        ended = 0 if at_once else int(np.searchsorted(self._endings.ends, at, side="right"))
+        for held in self._endings.held[:ended]:
+            if held.task.shape.devices is not None:
+                milli = -held.task.shape.devices.milli
+                devices[held.row] = take_devices(devices[held.row], held.devices, milli)
+        for other in others:
+            if _has_begun(other, start) and other.end > at:
+                for shape, row, taken in other.seats:
+                    if shape.devices is not None:
+                        devices[row] = take_devices(devices[row], taken, shape.devices.milli)
+        return devices
 
     def _need(self, group: Group) -> dict[int, int]:
         return {self._numbers[shape]: count for shape, count in group.shapes}
@@ -203,8 +200,5 @@ def _has_begun(commitment: Commitment, start: Start) -> bool:
     return commitment.start[1] or (not start[1] and commitment.start[0] <= start[0])
 
 
-def _give_back(devices: list[tuple[int, ...]], held: Held) -> None:
-    """What a task returns when it ends."""
-    if held.task.shape.devices is not None:
-        milli = -held.task.shape.devices.milli
-        devices[held.row] = take_devices(devices[held.row], held.devices, milli)
+def _moment(start: Start) -> float:
+    return -math.inf if start[1] else start[0]

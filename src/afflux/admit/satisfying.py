@@ -31,19 +31,15 @@ class Satisfying:
     def complaints(self, groups: Sequence[Group]) -> dict[str, str]:
         """For those of the groups who can never fit, why; who was asked about before is known."""
         self._start_anew_if_changed()
-        asked = self._asked
+        before, complaints = self._asked, self._complaints
+        self._asked = {group.name: group for group in groups}
+        self._complaints = {}
         for group in groups:
-            if asked.get(group.name) is not group:
-                asked[group.name] = group
-                reason = self.complaint(group)
-                if reason is None:
-                    self._complaints.pop(group.name, None)
-                else:
-                    self._complaints[group.name] = reason
-        if not self._complaints:
-            return {}
-        waiting = {group.name for group in groups}
-        return {name: why for name, why in self._complaints.items() if name in waiting}
+            name = group.name
+            reason = complaints.get(name) if before.get(name) is group else self.complaint(group)
+            if reason is not None:
+                self._complaints[name] = reason
+        return dict(self._complaints)
 
     def complaint(self, group: Group) -> str | None:
         """Why the group provably can never fit, even on the empty cluster; None if it may."""
@@ -53,7 +49,7 @@ class Satisfying:
         return self._known[group.shapes]
 
     def _start_anew_if_changed(self) -> None:
-        if self._as_of != self._state.described or len(self._asked) > _KEPT:
+        if self._as_of != self._state.described or len(self._known) > _KEPT:
             for known in (self._known, self._asked, self._complaints):
                 known.clear()
             self._as_of = self._state.described

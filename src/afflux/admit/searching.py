@@ -4,6 +4,7 @@ Counting each class alone says when nobody can fit. Whether a group really does 
 the machines as they will be, at those times at which something ends.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from afflux._core import Timeline
@@ -14,7 +15,9 @@ from afflux.model.group import Group
 from afflux.model.task import Shape
 
 # Times that are tried for a group one by one; after that every second, fourth, eighth... is.
+# For one who has a promise, fewer: it may hope for the next pass.
 TRIED_IN_TURN = 16
+TRIED_TO_IMPROVE = 4
 
 
 class Searching:
@@ -60,8 +63,9 @@ class Searching:
     def promise(self, group: Group, not_after: float) -> bool:
         """Promise the group the earliest start found, if that is not later than this."""
         run, tried, stride = run_of(group), 0, 1
+        most = math.inf if not_after == math.inf else TRIED_TO_IMPROVE
         at = self._earliest(group, self._now)
-        while at is not None and at <= not_after:
+        while at is not None and at <= not_after and tried < most:
             start: Start = (at, False)
             found = self._packing.reserve(group, start, at + run, self._committed())
             if found is not None:
@@ -150,5 +154,5 @@ class Searching:
     def _after(self, at: float, stride: int) -> float | None:
         """The stride-th next time at which something ends."""
         ends = {end for end in self._packing.ends() if end > at}
-        ends |= {each.end for each in self._committed() if at < each.end < float("inf")}
+        ends |= {each.end for each in self._committed() if at < each.end < math.inf}
         return sorted(ends)[stride - 1] if stride <= len(ends) else None

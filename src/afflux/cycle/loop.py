@@ -8,19 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.cluster.state import State
-from afflux.cycle.events import (
-    Event,
-    GroupReady,
-    GroupWithdrawn,
-    MachineGone,
-    MachineSet,
-    TaskEnded,
-    TaskRuns,
-)
+from afflux.cycle.events import Event
+from afflux.cycle.observing import Observing, Unheard
 from afflux.cycle.ports import Scheduler
-from afflux.cycle.promises import Broken, Cause, Promises
+from afflux.cycle.promises import Broken, Promises
+from afflux.cycle.sparing import Aside, decide_sparing
+from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import Promise
+from afflux.model.promise import Promise, Standing
 from afflux.model.task import Shape
 from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import why_waiting
@@ -34,7 +29,9 @@ class Outcome:
     """What a cycle decided; the round is None if there was nothing to decide about.
 
     `promises` are all that hold after it, `broken` those that it could not keep, `unsatisfiable`
-    the groups that can never start, with the reason.
+    the groups that can never start, with the reason. `unheard` is what has to be told again.
+    `set_aside` are the groups, with their errors, because of which no decision could be made;
+    `again_seconds` is when the next of them is tried again.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -42,6 +39,9 @@ class Outcome:
     promises: tuple[Promise, ...] = ()
     broken: tuple[Broken, ...] = ()
     unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
+    unheard: tuple[Unheard, ...] = ()
+    set_aside: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
+    again_seconds: float | None = None
 
 
 class Cycle:
@@ -50,14 +50,19 @@ class Cycle:
     Placements are assumed at once: nobody else is given the same place. The door carries them out
     and reports, as events, what became of them: a placement that failed is a task that ended, and
     its group is ready again.
+
+    A defect of the scheduler or of a policy is raised, as simulations and files want it. With
+    `spares_others` those are set aside whom it is about, and the others go on.
     """
 
-    def __init__(self, state: State, scheduler: Scheduler) -> None:
+    def __init__(self, state: State, scheduler: Scheduler, *, spares_others: bool = False) -> None:
         self.state = state
         self.queue = Queue()
         self._scheduler = scheduler
         self._promises = Promises()
-        self._news = False
+        self._observing = Observing(state, self.queue, self._promises)
+        self._spares_others = spares_others
+        self._aside = Aside()
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """What may refuse a machine to a class, in the order in which it is asked."""
@@ -70,69 +75,79 @@ class Cycle:
     def run(self, events: Iterable[Event], now_seconds: float = 0.0) -> Outcome:
         """Events in, placements out."""
         # 1. observe, 2. gather
-        for event in events:
-            self._observe(event, now_seconds)
-        if not self._news:
-            return Outcome(promises=self._promises.current())
+        unheard = self._observe(events, now_seconds)
+        if not self._observing.news:
+            return Outcome(
+                promises=self._promises.current(),
+                unheard=unheard,
+                again_seconds=self._aside.soonest_seconds(),
+            )
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
-        queue = self.queue.considered()
-        standing = self._promises.standing(now_seconds)
-        decided = self._scheduler.decide(self.state, queue, now_seconds, standing)
-        check_plan(self.state, decided.placed, decided.placements, self.policies_of)
-        check_complete(decided.placed, decided.placements)
+        decided, culprits = self._decide(now_seconds)
         # 8. commit
-        self._news = False
-        ends = {
-            task.id: now_seconds + group.run_seconds
-            for group in decided.placed
-            if group.run_seconds is not None
-            for task in group.tasks
-        }
-        for placement in decided.placements:
-            until = ends.get(placement.task.id)
-            self.state.place(placement.task, placement.machine, placement.devices, until)
+        self._assume(decided, now_seconds)
+        self._observing.news = False
+        self._aside.take(culprits, self.queue, now_seconds)
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
         self._promises.replace(decided.promises, self.queue.priority_of)
         return Outcome(
-            decided.placements, decided, decided.promises, tuple(broken), decided.unsatisfiable
+            decided.placements,
+            decided,
+            decided.promises,
+            tuple(broken),
+            decided.unsatisfiable,
+            unheard,
+            culprits,
+            self._aside.soonest_seconds(),
         )
 
     def explain(self) -> dict[str, str]:
         """9. For every waiting task, by id, one sentence that says why."""
         return why_waiting(self.state, self.policies_of, self.queue)
 
-    def _observe(self, event: Event, now_seconds: float) -> None:
-        """Take notice. News is what may help somebody who waits: a group, room, one ahead gone."""
-        match event:
-            case MachineSet(machine):
-                version = self.state.version
-                self.state.set_machine(machine)
-                if self.state.version > version:
-                    self._news = True
-                    self._promises.disturb(Cause.MACHINE)
-            case MachineGone(name) if name in self.state.rows:
-                self.state.remove_machine(name)
-                self._promises.disturb(Cause.MACHINE)
-            case TaskRuns(task, machine, until) if machine in self.state.rows:
-                before = self.state.where(task.id)
-                self.state.place(task, machine, until_seconds=until)
-                self._news |= before not in (None, machine)
-                if before != machine:
-                    self._promises.disturb(Cause.FOREIGN)
-            case TaskEnded(task_id):
-                held = self.state.remove(task_id)
-                self._news |= held is not None
-                if held is not None and held.until_seconds != now_seconds:
-                    self._promises.freed()
-            case GroupReady(group):
-                self._promises.joined(group, known=group.name in self.queue)
-                self.queue.add(group)
-                self._news = True
-            case GroupWithdrawn(name):
-                self._news |= name in self.queue
-                self.queue.discard(name)
-                self._promises.forget(name)
-            case MachineGone() | TaskRuns():
-                # Reports cross on the way; about an unknown machine there is nothing to do.
-                pass
+    def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[Unheard, ...]:
+        if not self._spares_others:
+            for event in events:
+                self._observing.observe(event, now_seconds)
+            return ()
+        unheard = self._observing.observe_all(events, now_seconds)
+        self._observing.news |= self._aside.release(self.queue, now_seconds)
+        return tuple(unheard)
+
+    def _decide(self, now_seconds: float) -> tuple[Round, Mapping[str, Exception]]:
+        """A plan that has passed; and who was left out because none with them does."""
+        standing = self._promises.standing(now_seconds)
+
+        def decide(groups: Sequence[Group]) -> Round:
+            return self._decide_about(groups, now_seconds, standing)
+
+        queue = self.queue.considered()
+        return decide_sparing(decide, queue) if self._spares_others else (decide(queue), {})
+
+    def _decide_about(
+        self, groups: Sequence[Group], now_seconds: float, standing: Standing
+    ) -> Round:
+        decided = self._scheduler.decide(self.state, groups, now_seconds, standing)
+        check_plan(self.state, decided.placed, decided.placements, self.policies_of)
+        check_complete(decided.placed, decided.placements)
+        return decided
+
+    def _assume(self, decided: Round, now_seconds: float) -> None:
+        """All placements hold from now on, or none of them."""
+        ends = {
+            task.id: now_seconds + group.run_seconds
+            for group in decided.placed
+            if group.run_seconds is not None
+            for task in group.tasks
+        }
+        placed: list[str] = []
+        try:
+            for placement in decided.placements:
+                until = ends.get(placement.task.id)
+                self.state.place(placement.task, placement.machine, placement.devices, until)
+                placed.append(placement.task.id)
+        except Exception:
+            for task_id in placed:
+                self.state.remove(task_id)
+            raise

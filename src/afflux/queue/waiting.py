@@ -76,10 +76,15 @@ class Queue:
         """Groups to place, first come first in each priority."""
         return self._groups
 
+    def get(self, name: str) -> Group | None:
+        """The waiting group of this name, None if there is none."""
+        entry = self._waiting.get(name) or self._blocked.get(name)
+        return entry[1] if entry else None
+
     def priority_of(self, name: str) -> int:
         """A waiting group's priority; 0 if there is none of that name."""
-        entry = self._waiting.get(name) or self._blocked.get(name)
-        return entry[1].priority if entry else 0
+        group = self.get(name)
+        return group.priority if group else 0
 
     def _number(self, name: str) -> int:
         """When a group was first added, as a number; the next one for a group not waiting yet."""

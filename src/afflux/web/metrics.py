@@ -5,7 +5,7 @@ The methods say what happened; what that means for which metric is decided here.
 and never fail, and those that happen once per pod take many pods at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
@@ -157,6 +157,15 @@ class Metrics:
             "How much dearer the last plan is than what no plan can undercut, as a share of it;"
             " NaN if unknown.",
         ).of()
+        self._promises = gauges(
+            registry, "afflux_promises", "Waiting groups that were promised a start."
+        ).of()
+        self._promises_broken = counters(
+            registry,
+            "afflux_promises_broken_total",
+            "Groups that started later than they were first promised, by why.",
+            ["cause"],
+        )
         self._bind_seconds = histograms(
             registry,
             "afflux_bind_duration_seconds",
@@ -166,6 +175,11 @@ class Metrics:
         )
         self._binds_in_flight = gauges(
             registry, "afflux_binds_in_flight", "Binds sent and not answered yet."
+        ).of()
+        self._read_back_failures = counters(
+            registry,
+            "afflux_bind_read_back_failures_total",
+            "Attempts in vain to find out what became of a bind that nobody answered clearly.",
         ).of()
         self._watch_events = counters(
             registry, "afflux_watch_events_total", "Events that watches brought.", ["kind"]
@@ -245,6 +259,12 @@ class Metrics:
         self._solves.add(solves)
         self._gap.put(float("nan") if gap is None else gap)
 
+    def promised(self, standing: int, broken: Iterable[str]) -> None:
+        """So many promises stand; these were broken, each by what."""
+        self._promises.put(standing)
+        for cause in broken:
+            self._promises_broken.of(cause).add()
+
     def phase(self, phase: Phase, seconds: float) -> None:
         """One phase of a cycle took so long."""
         self._phase_seconds.of(phase).observe(seconds)
@@ -259,6 +279,10 @@ class Metrics:
         """One of them was answered, or given up."""
         self._binds_in_flight.add(-1)
         self._bind_seconds.of(result).observe(seconds)
+
+    def read_back_failed(self) -> None:
+        """What became of a bind could not be found out this time."""
+        self._read_back_failures.add()
 
     def watched(self, kind: str, events: int = 1) -> None:
         """A watch brought events."""

@@ -3,6 +3,9 @@
 The sink is told everything there is, then every change. After a cut the watch goes on from the
 last resource version that was seen. Only when the server has forgotten that version is the
 collection listed again, and the sink is told again everything there is.
+
+An object that cannot be read is there all the same: what was last known of it holds on, whether a
+watch or a list brought it. There is one complaint about it, and another if something else is wrong.
 """
 
 import asyncio
@@ -19,7 +22,7 @@ from afflux.kube.api.errors import ApiError, UnreachableError, refusal_in_watch
 from afflux.kube.api.lines import Lines
 from afflux.kube.api.pacing import Backoff
 from afflux.kube.complaints import field_complaint
-from afflux.kube.objects import Object
+from afflux.kube.objects import Metadata, Object
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
@@ -54,8 +57,12 @@ class Collection(Generic[T]):
 class Sink(Protocol[T_contra]):
     """Who is told. Called in the event loop, one call at a time, in order."""
 
-    def replaced(self, items: Sequence[T_contra]) -> None:
-        """After a list: this is everything there is."""
+    def replaced(self, items: Sequence[T_contra], unread: Sequence[Metadata]) -> None:
+        """After a list: this is everything there is.
+
+        Of `unread` nothing more could be read than which objects they are: as far as they are
+        known, they stay as they are known.
+        """
         ...
 
     def changed(self, item: T_contra) -> None:
@@ -68,7 +75,7 @@ class Sink(Protocol[T_contra]):
 
 
 class UnreadableError(Exception):
-    """An object that is not what its kind should be. It is skipped."""
+    """An object that is not what its kind should be. What was last known of it holds on."""
 
 
 OnError = Callable[[Exception, float], None]
@@ -80,7 +87,7 @@ async def follow(
     """Follow a collection until cancelled.
 
     `on_error` is told what went wrong and in how many seconds it is tried again: 0 for a list that
-    begins at once, and for an object that could not be read and was skipped.
+    begins at once, and for an object that could not be read.
     """
     tell = on_error or _ignore
     following = _Following(api, collection, sink, tell)
@@ -139,9 +146,22 @@ class _RawEvent(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class _Identity(msgspec.Struct, frozen=True, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _Identified(msgspec.Struct, frozen=True):
+    """No more of an object than which one it is."""
+
+    metadata: _Identity = _Identity()
+
+
 _raw_page = msgspec.json.Decoder(_RawPage)
 _raw_event = msgspec.json.Decoder(_RawEvent)
-_identity = msgspec.json.Decoder(Object)
+_identity = msgspec.json.Decoder(_Identified)
 
 
 class _Following(Generic[T]):
@@ -158,6 +178,8 @@ class _Following(Generic[T]):
         # Empty: nothing was seen yet, or the server has forgotten what was.
         self._version = ""
         self._events = 0
+        # By name, what was wrong with the objects that could not be read when they were last seen.
+        self._unreadable: dict[str, str] = {}
         item = collection.item
         self._item: msgspec.json.Decoder[T] = msgspec.json.Decoder(item)
         self._page: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(_Page[item])
@@ -183,10 +205,11 @@ class _Following(Generic[T]):
         page_size = self._collection.page_size
         while True:
             items: list[T] = []
+            unread: dict[str, Metadata] = {}
             metadata = _ListMetadata()
             try:
                 while True:
-                    metadata = await self._take_page(page_size, metadata.continue_, items)
+                    metadata = await self._take_page(page_size, metadata.continue_, items, unread)
                     if not metadata.continue_:
                         break
             except ApiError as error:
@@ -197,11 +220,14 @@ class _Following(Generic[T]):
                 self._on_error(error, 0.0)
                 page_size = 0
                 continue
-            self._sink.replaced(items)
+            self._unreadable = {name: self._unreadable[name] for name in unread}
+            self._sink.replaced(items, list(unread.values()))
             self._version = metadata.resource_version
             return
 
-    async def _take_page(self, size: int, token: str, items: list[T]) -> _ListMetadata:
+    async def _take_page(
+        self, size: int, token: str, items: list[T], unread: dict[str, Metadata]
+    ) -> _ListMetadata:
         params = self._params()
         if size:
             params["limit"] = str(size)
@@ -211,20 +237,26 @@ class _Following(Generic[T]):
         try:
             page = self._page.decode(body)
         except msgspec.ValidationError:
-            return self._take_piecemeal(body, items)
+            return self._take_piecemeal(body, items, unread)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise self._not_understood("list", error) from None
         items.extend(page.items or ())
         return page.metadata
 
-    def _take_piecemeal(self, body: bytes, items: list[T]) -> _ListMetadata:
+    def _take_piecemeal(
+        self, body: bytes, items: list[T], unread: dict[str, Metadata]
+    ) -> _ListMetadata:
         """The items of a page that can be read; about the others there is a complaint."""
         try:
             page = _raw_page.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise self._not_understood("list", error) from None
-        readable = (self._read(bytes(raw)) for raw in page.items or ())
-        items.extend(item for item in readable if item is not None)
+        for raw in page.items or ():
+            item = self._read(bytes(raw))
+            if item is not None:
+                items.append(item)
+            elif (identity := _identified(bytes(raw))) is not None:
+                unread[_name(identity)] = identity
         return page.metadata
 
     # --- Watching
@@ -261,6 +293,8 @@ class _Following(Generic[T]):
             self._take_stranger(line)
             return
         item = event.object
+        if self._unreadable:
+            self._unreadable.pop(_name(item.metadata), None)
         match event.type:
             case "ADDED" | "MODIFIED":
                 self._sink.changed(item)
@@ -287,6 +321,7 @@ class _Following(Generic[T]):
             raise self._not_understood("event", error) from None
         if event.type == "DELETED":
             # What is gone need not be readable, as long as its name is.
+            self._unreadable.pop(_name(identity.metadata), None)
             raw = msgspec.json.encode({"metadata": identity.metadata})
             if (item := self._read(raw)) is not None:
                 self._sink.deleted(item)
@@ -302,11 +337,12 @@ class _Following(Generic[T]):
             problem = field_complaint(error, raw)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             problem = str(error)
-        try:
-            metadata = _identity.decode(raw).metadata
-            name = "/".join(part for part in (metadata.namespace, metadata.name) if part)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            name = ""
+        identity = _identified(raw)
+        name = _name(identity) if identity is not None else ""
+        if name and self._unreadable.get(name) == problem:
+            return None
+        if name:
+            self._unreadable[name] = problem
         problem = f"{self._collection.path}: {name or 'an object without a name'}: {problem}"
         self._on_error(UnreadableError(problem), 0.0)
         return None
@@ -321,3 +357,18 @@ class _Following(Generic[T]):
     def _not_understood(self, what: str, error: Exception) -> UnreachableError:
         request = f"GET {self._collection.path}"
         return UnreachableError(f"{request}: {what} that cannot be read: {error}", sent=True)
+
+
+def _identified(raw: bytes) -> Metadata | None:
+    """Which object this is, None if not even that can be read."""
+    try:
+        found = _identity.decode(raw).metadata
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if not found.name:
+        return None
+    return Metadata(found.name, found.namespace, found.uid, found.resource_version)
+
+
+def _name(identity: Metadata | _Identity) -> str:
+    return "/".join(part for part in (identity.namespace, identity.name) if part)

@@ -16,12 +16,12 @@ from time import monotonic
 from typing import Literal, Protocol
 
 from afflux.cycle.entries import Verdict
-from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.pacing import LONGEST_PATIENCE_SECONDS
 from afflux.kube.decoding import is_closed
 from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.reading_back import ReadingBack
 from afflux.model.placement import Placement
 from afflux.web.metrics import Metrics
 
@@ -64,6 +64,10 @@ class Listener(Protocol):
 
     def not_bound(self, placement: Placement, seconds: float) -> None:
         """The binding was refused."""
+        ...
+
+    def in_doubt(self, placement: Placement, why: str) -> None:
+        """Nobody can find out whether the pod has its node."""
         ...
 
 
@@ -118,6 +122,7 @@ class Binding:
         self._remaining_seconds = remaining_seconds
         self._timeout_seconds = timeout_seconds
         self._preparing = preparing
+        self._reading_back = ReadingBack(api, mirror, metrics, listener.in_doubt)
         self._outcomes = outcomes
         # Sent, and perhaps bound, although nobody has said so.
         self._uncertain: set[str] = set()
@@ -258,7 +263,7 @@ class Binding:
             failures += reply.verdict == "failed"
             await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        node = await self._read_back(placement)
+        node = await self._reading_back.node_of(placement)
         self._uncertain.discard(placement.task.id)
         if node is None:
             return why
@@ -301,25 +306,6 @@ class Binding:
             and node is not None
             and not is_closed(node, placement.task.shape.tolerations)
         )
-
-    async def _read_back(self, placement: Placement) -> str | None:
-        """The node on which the API server says the pod is, empty if the pod is gone."""
-        space, _, name = placement.task.name.partition("/")
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                pod = await self._api.get(f"/api/v1/namespaces/{space}/pods/{name}", objects.Pod)
-            except ApiError as error:
-                if error.is_missing:
-                    self._mirror.read_back(placement.task, None)
-                    return ""
-            except UnreachableError:
-                pass
-            else:
-                self._mirror.read_back(placement.task, pod)
-                return pod.spec.node_name if pod.metadata.uid == placement.task.id else ""
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
         if self._outcomes is not None:

@@ -17,7 +17,7 @@ from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.pacing import Backoff
-from afflux.kube.api.watching import Collection, follow
+from afflux.kube.api.watching import Collection, UnreadableError, follow
 from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.shelves import Shelf
 
@@ -170,6 +170,9 @@ def _excused(kind: Optional) -> Callable[[Exception, float], None]:
 
 def _told(kind: str) -> Callable[[Exception, float], None]:
     def tell(error: Exception, wait_seconds: float) -> None:
+        if isinstance(error, UnreadableError):
+            _log.warning("%s watch: %s; what was last known of it holds on", kind, error)
+            return
         _log.warning("%s watch: %s; trying again in %.1f s", kind, error, wait_seconds)
 
     return tell

@@ -6,8 +6,9 @@ became ready: that is kept for as long as one of its pods is there, through retr
 When none is left the group is finished, and whoever uses its name next is another group.
 """
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -15,11 +16,13 @@ from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
 from afflux.kube.grouping import Member, PodGroups, Shortage, claimed_group, groups
 from afflux.kube.lasting import EXPECTED
 from afflux.model.group import Group
-from afflux.queue.quorum import ONE_QUEUE, Held
+from afflux.queue.quorum import ONE_QUEUE, Gathered, Held
 from afflux.queue.rules import QueueRules
 
 # Creation times are whole seconds; within one, groups keep the order in which they became ready.
 _TIE_SECONDS = 1e-6
+
+_log = logging.getLogger(__name__)
 
 
 class Gathering:
@@ -48,6 +51,8 @@ class Gathering:
         self._most_bound: dict[str, int] = {}
         self._restored: dict[str, float] = {}
         self._touched: dict[str, None] = {}
+        # Of whom the cycle has to hear even if nothing about them is new.
+        self._again: set[str] = set()
         self._became_ready = 0
         # How many groups wait in each queue; and who found theirs full, in a line by when they
         # became ready. A line may name some who are not in it any more.
@@ -104,6 +109,13 @@ class Gathering:
         if f"group {group}" in self._members:
             self._touched[f"group {group}"] = None
 
+    def tell_again(self, uid: str) -> None:
+        """The cycle does not know any more that the group of this pod waits, if it does."""
+        key = self._key_of.get(uid)
+        if key is not None:
+            self._again.add(key)
+            self._touched[key] = None
+
     def waiting(self, name: str) -> Group | None:
         """The group of this name, if the cycle was told that it waits."""
         return self._by_name.get(name)
@@ -123,21 +135,19 @@ class Gathering:
             for key in touched:
                 before, now = self._look_again(key)
                 withdrawn += [GroupWithdrawn(name) for name in before if name not in now]
+                again = key in self._again
                 ready += [
-                    GroupReady(group) for name, group in now.items() if before.get(name) != group
+                    GroupReady(group)
+                    for name, group in now.items()
+                    if again or before.get(name) != group
                 ]
+        self._again.clear()
         return withdrawn + ready
 
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
         """What the cycle was told about these pods, and what is true now."""
         members = self._members.get(key, {})
-        gathered = groups(
-            members.values(),
-            self.pod_groups,
-            self._rules,
-            self._shortage,
-            self._most_bound.get(key, 0),
-        )
+        gathered = self._gathered(key, list(members.values()))
         for uid in members:
             self._release(uid)
         for held in gathered.waiting:
@@ -157,6 +167,16 @@ class Gathering:
         if not members:
             self._members.pop(key, None)
         return before, now
+
+    def _gathered(self, key: str, members: Sequence[Member]) -> Gathered:
+        """Who of them may be placed, and why not the others. A defect keeps only these waiting."""
+        most_bound = self._most_bound.get(key, 0)
+        try:
+            return groups(members, self.pod_groups, self._rules, self._shortage, most_bound)
+        except Exception as error:
+            _log.exception("%s could not be looked at", key)
+            why = f"an error of the scheduler ({type(error).__name__}), of which its log says more"
+            return Gathered(waiting=[(each.task, why) for each in members if not each.running])
 
     def _admitted(self, key: str, ready: list[Group]) -> list[Group]:
         """Those for whom their queue has room; the rest of a group that has started always has."""

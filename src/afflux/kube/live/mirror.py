@@ -9,10 +9,11 @@ thread.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
+from afflux.cycle.observing import Unheard
 from afflux.kube import objects
 from afflux.kube.decoding import (
     Surroundings,
@@ -118,6 +119,8 @@ class Mirror:
         if known is not None and known.assumed and known.task.id == placement.task.id:
             self._track(name, Tracked(known.task))
             self._events.append(TaskEnded(known.task.id))
+            # It has left the queue, even if nobody has noticed yet that it had been placed.
+            self.gathering.tell_again(known.task.id)
             if refusal is not None:
                 self._refused[name] = refusal
                 self._refusals[name] = self.refusals(name) + 1
@@ -161,13 +164,32 @@ class Mirror:
         else:
             self.pods.changed(pod)
 
+    def tell_again(self, unheard: Iterable[Unheard]) -> None:
+        """The cycle has forgotten these: when they are next looked at, it is told everything."""
+        for each in unheard:
+            if each.what == "machine":
+                self._machines.discard(each.name)
+                self._images.remove(each.name)
+            elif (group := self.gathering.waiting(each.name)) is not None:
+                self.gathering.tell_again(group.tasks[0].id)
+
     # --- What the watches say
 
     def drain(self, now_seconds: float = 0.0) -> list[Event]:
         """What has happened since the last time."""
         self._now_seconds = now_seconds
+        taken = self.changes.take()
+        try:
+            return self._look_at(taken)
+        except Exception:
+            # Nothing is forgotten: to look twice does no harm.
+            for key in taken:
+                self.changes.put(key)
+            raise
+
+    def _look_at(self, keys: Iterable[Key]) -> list[Event]:
         changed: dict[str, list[str]] = {}
-        for kind, name in self.changes.take():
+        for kind, name in keys:
             changed.setdefault(kind, []).append(name)
         self._look_at_groups(changed)
         by_disks = self.disks.look_again(changed)
@@ -228,8 +250,8 @@ class Mirror:
         try:
             self.disks.set_node(node)
             return machine(node, self.disks.csi_nodes.get(name), self.disks.volumes_on(node))
-        except InputError as error:
-            _log.error("node %s cannot be used: %s", name, error)
+        except Exception as error:
+            _log.error("node %s cannot be used: %s", name, _complaint(error, "node", name))
             return None
 
     def _look_at_pod(self, name: str) -> list[str]:
@@ -267,8 +289,9 @@ class Mirror:
     def _runs(self, name: str, pod: objects.Pod, node: str, known: Tracked | None) -> None:
         try:
             found = task(pod, self._around)
-        except InputError as error:
-            _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, error)
+        except Exception as error:
+            why = _complaint(error, "pod", name)
+            _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, why)
             found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
         now = Tracked(found, node, until_seconds=self._until(pod, known))
         if known != now:
@@ -314,9 +337,9 @@ class Mirror:
     def _pending_task(self, name: str, pod: objects.Pod) -> Task:
         try:
             found = task(pod, self._around)
-        except InputError as error:
-            shape = Shape(requests=resources({}))
-            return Task(pod.metadata.uid or name, name, shape, blocked=str(error))
+        except Exception as error:
+            shape, why = Shape(requests=resources({})), _complaint(error, "pod", name)
+            return Task(pod.metadata.uid or name, name, shape, blocked=why)
         why = self._refused.get(name) or self._repulsion.against(pod)
         return replace(found, blocked=why) if why and not found.blocked else found
 
@@ -377,6 +400,14 @@ class Mirror:
     def is_ours(self, pod: objects.Pod) -> bool:
         """Whether the pod asks for a scheduler of ours."""
         return scheduler_of(pod) in self._scheduler_names
+
+
+def _complaint(error: Exception, kind: str, name: str) -> str:
+    """What is wrong with an object; if it is rather with us, the log says more."""
+    if isinstance(error, InputError):
+        return str(error)
+    _log.error("%s %s could not be looked at", kind, name, exc_info=error)
+    return f"an error of the scheduler ({type(error).__name__}), of which its log says more"
 
 
 def _member(pod: objects.Pod, found: Task, *, running: bool) -> Member:

@@ -186,6 +186,12 @@ class Reporting:
         """The pod has not got its node. Why, it is told when the mirror has looked at it again."""
         self._metrics.failed("error", placement.task.shape.profile, [self._last_seconds + seconds])
 
+    def in_doubt(self, placement: Placement, why: str) -> None:
+        """Nobody can find out whether the pod has its node."""
+        pod = self._mirror.pending(placement.task)
+        if pod is not None:
+            self._recorder.failed(_ref(pod), why, scheduler_of(pod))
+
     # --- Saying it
 
     def _tell_never(self, wait: _Wait, why: str) -> None:

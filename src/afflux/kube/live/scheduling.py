@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from time import monotonic, time
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,6 +23,7 @@ from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.preparing import Preparing
 from afflux.kube.live.reporting import Reporting
 from afflux.kube.live.shelves import Shelf
+from afflux.model.placement import Placement
 from afflux.model.task import Task
 from afflux.plan.rounds import Round
 from afflux.web.metrics import Metrics, Phase
@@ -35,6 +37,8 @@ LONGEST_GATHERING_SECONDS = 0.1
 LONGEST_REST_SECONDS = 1.0
 # After a defect of the planner, or of a policy, so long until the next attempt.
 PAUSE_AFTER_ERROR_SECONDS = 5.0
+# So many of those whom a defect concerns are named in the log at a time.
+MOST_TOLD = 10
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,6 +71,7 @@ class Scheduling:
         self._watchdog = watchdog
         self._keeping = keeping
         self._rest_seconds = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def run(
         self, needed: Sequence[Shelf[Any]], begin: Callable[[Cycle], Awaitable[None]] | None = None
@@ -97,39 +102,90 @@ class Scheduling:
 
     async def _once(self) -> None:
         began = monotonic()
+        self._watchdog.begin()
+        try:
+            outcome = await self._decided(began)
+            self._hear_of(outcome)
+            self._mirror.assume(outcome.placements)
+            self._binding.start(await self._carried_on(outcome))
+            self._rest_seconds = 0.0
+            if outcome.round is not None:
+                reasons = await self._reasons()
+                if self._keeping is not None:
+                    self._keeping.explained(reasons, outcome)
+                self._account(outcome.round, monotonic() - began, reasons)
+                known = sum(each.start_seconds is not None for each in outcome.promises)
+                self._metrics.promised(known, (each.cause for each in outcome.broken))
+        except Exception:
+            # The cluster is as it was; only the plan is lost. It is made anew.
+            _log.exception("a cycle failed; the next one is in %s s", PAUSE_AFTER_ERROR_SECONDS)
+            self._metrics.failed("error", "", [monotonic() - began])
+            await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
+            self._wake()
+        finally:
+            self._watchdog.end()
+
+    async def _decided(self, began: float) -> Outcome:
+        """What has happened is told to the cycle, which decides."""
         now_seconds = time()
         events = self._mirror.drain(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
         held = self._mirror.gathering.take_held_back()
         self._reporting.held_back(held)
         self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
-        self._watchdog.begin()
+        return await self._decide(events, held, now_seconds)
+
+    async def _carried_on(self, outcome: Outcome) -> Sequence[Placement]:
+        """What can be bound, after everybody has heard of it. If that fails, nobody keeps a place
+        for which nobody works."""
         try:
-            outcome = await self._decide(events, held, now_seconds)
-            self._mirror.assume(outcome.placements)
             self._reporting.placed(outcome.placements)
             await self._keep(outcome)
             groups = outcome.round.placed if outcome.round is not None else ()
             placements, given_back = await self._preparing.choose(outcome.placements, groups)
             for placement, why in given_back:
                 self._binding.give_back(placement, why)
-            self._binding.start(placements)
-            self._rest_seconds = 0.0
-            if outcome.round is not None:
-                reasons: Mapping[str, str] = {}
-                if len(self._cycle.queue):
-                    reasons = await self._in_thread("explain", self._cycle.explain)
-                if self._keeping is not None:
-                    self._keeping.explained(reasons, outcome)
-                self._account(outcome.round, monotonic() - began, reasons)
         except Exception:
-            # The cluster is as it was; only the plan is lost. It is made anew.
-            _log.exception("a cycle failed; the next one is in %s s", PAUSE_AFTER_ERROR_SECONDS)
-            self._metrics.failed("error", "", [monotonic() - began])
-            await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
-            self._mirror.changes.put(("cycle", ""))
-        finally:
-            self._watchdog.end()
+            for placement in outcome.placements:
+                self._binding.give_back(placement, "")
+            raise
+        return placements
+
+    def _hear_of(self, outcome: Outcome) -> None:
+        """Those whom a defect concerns wait for another attempt; the others do not notice."""
+        for each in outcome.unheard[:MOST_TOLD]:
+            _log.error(
+                "%s %s is not used: %r", each.what, each.name, each.error, exc_info=each.error
+            )
+        self._mirror.tell_again(outcome.unheard)
+        loop = asyncio.get_running_loop()
+        for each in outcome.unheard:
+            key = ("node", each.name) if each.what == "machine" else ("cycle", "")
+            loop.call_later(PAUSE_AFTER_ERROR_SECONDS, self._mirror.changes.put, key)
+        for name, error in islice(outcome.set_aside.items(), MOST_TOLD):
+            _log.error("group %s is set aside", name, exc_info=error)
+        if outcome.set_aside:
+            _log.error("%s groups are set aside after errors", len(outcome.set_aside))
+            self._metrics.failed("error", "", [0.0] * len(outcome.set_aside))
+        if outcome.again_seconds is not None:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            # Not before the time has come, as the other clock counts it.
+            pause = max(0.0, outcome.again_seconds - time()) + 0.01
+            self._alarm = loop.call_later(pause, self._wake)
+
+    def _wake(self) -> None:
+        self._mirror.changes.put(("cycle", ""))
+
+    async def _reasons(self) -> Mapping[str, str]:
+        """Why those wait who do. A policy that cannot say so keeps nobody from being placed."""
+        if not len(self._cycle.queue):
+            return {}
+        try:
+            return await self._in_thread("explain", self._cycle.explain)
+        except Exception:
+            _log.exception("why pods wait cannot be said")
+            return {}
 
     async def _decide(
         self, events: Sequence[Event], held: Sequence[tuple[Task, str]], now_seconds: float

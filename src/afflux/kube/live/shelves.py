@@ -15,7 +15,10 @@ Key = tuple[str, str]
 
 def name_of(item: objects.Object) -> str:
     """namespace/name, or the name alone for kinds without namespaces."""
-    metadata = item.metadata
+    return _full_name(item.metadata)
+
+
+def _full_name(metadata: objects.Metadata) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name or ""
 
 
@@ -43,9 +46,14 @@ class Shelf(Generic[T]):
         """The object of this name, None if there is none."""
         return self._items.get(name)
 
-    def replaced(self, items: Sequence[T]) -> None:
-        """A list: this is everything there is."""
+    def replaced(self, items: Sequence[T], unread: Sequence[objects.Metadata] = ()) -> None:
+        """A list: this is everything there is; who could not be read is as they were last known."""
         before, self._items = self._items, {name_of(item): item for item in items}
+        for identity in unread:
+            name = _full_name(identity)
+            known = before.get(name)
+            if known is not None and known.metadata.uid == identity.uid:
+                self._items[name] = known
         for name, item in self._items.items():
             known = before.pop(name, None)
             if known is None or known.metadata != item.metadata:

@@ -1,0 +1,123 @@
+"""Observing: what happened is noticed, event by event.
+
+A defect that one event brings to light is about one machine or one group, never about all: that
+machine is not used, and whoever reports is asked to tell about it again from the beginning.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from afflux.cluster.state import State
+from afflux.cycle.events import (
+    Event,
+    GroupReady,
+    GroupWithdrawn,
+    MachineGone,
+    MachineSet,
+    TaskEnded,
+    TaskRuns,
+)
+from afflux.cycle.promises import Cause, Promises
+from afflux.queue.waiting import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """About this machine or group something could not be noticed; everything has to be told again.
+
+    Until then nothing of it is known.
+    """
+
+    what: Literal["machine", "group"]
+    name: str
+    error: Exception
+
+
+class Observing:
+    """Keeps the cluster and the queue up to date."""
+
+    def __init__(self, state: State, queue: Queue, promises: Promises) -> None:
+        self._state = state
+        self._queue = queue
+        self._promises = promises
+        # Whether anything has happened that may help somebody who waits, since this was last unset.
+        self.news = False
+
+    def observe_all(self, events: Iterable[Event], now_seconds: float) -> list[Unheard]:
+        """Notice all of them; those of which nobody could make sense."""
+        unheard: dict[tuple[str, str], Unheard] = {}
+        for event in events:
+            machine = self._machine_of(event)
+            if machine is not None and ("machine", machine) in unheard:
+                # Half of what happened there would be worse than nothing.
+                continue
+            try:
+                self.observe(event, now_seconds)
+            except Exception as error:
+                found = self._give_up(event, machine, error)
+                if found is not None:
+                    unheard[found.what, found.name] = found
+        return list(unheard.values())
+
+    def observe(self, event: Event, now_seconds: float) -> None:
+        """Take notice. News is what may help somebody who waits: a group, room, one ahead gone."""
+        match event:
+            case MachineSet(machine):
+                version = self._state.version
+                self._state.set_machine(machine)
+                if self._state.version > version:
+                    self.news = True
+                    self._promises.disturb(Cause.MACHINE)
+            case MachineGone(name) if name in self._state.rows:
+                self._state.remove_machine(name)
+                self._promises.disturb(Cause.MACHINE)
+            case TaskRuns(task, machine, until) if machine in self._state.rows:
+                before = self._state.where(task.id)
+                self._state.place(task, machine, until_seconds=until)
+                self.news |= before not in (None, machine)
+                if before != machine:
+                    self._promises.disturb(Cause.FOREIGN)
+            case TaskEnded(task_id):
+                held = self._state.remove(task_id)
+                self.news |= held is not None
+                if held is not None and held.until_seconds != now_seconds:
+                    self._promises.freed()
+            case GroupReady(group):
+                self._promises.joined(group, known=group.name in self._queue)
+                self._queue.add(group)
+                self.news = True
+            case GroupWithdrawn(name):
+                self.news |= name in self._queue
+                self._queue.discard(name)
+                self._promises.forget(name)
+            case MachineGone() | TaskRuns():
+                # Reports cross on the way; about an unknown machine there is nothing to do.
+                pass
+
+    def _machine_of(self, event: Event) -> str | None:
+        match event:
+            case MachineSet(machine):
+                return machine.name
+            case MachineGone(name) | TaskRuns(machine=name):
+                return name
+            case TaskEnded(task_id):
+                return self._state.where(task_id)
+            case GroupReady() | GroupWithdrawn():
+                return None
+
+    def _give_up(self, event: Event, machine: str | None, error: Exception) -> Unheard | None:
+        if machine is not None:
+            # Nobody is placed where we do not know what runs.
+            if machine in self._state.rows:
+                self._state.remove_machine(machine)
+            self._promises.disturb(Cause.MACHINE)
+            return Unheard("machine", machine, error)
+        match event:
+            case GroupReady(group):
+                return Unheard("group", group.name, error)
+            case GroupWithdrawn(name):
+                return Unheard("group", name, error)
+            case _:
+                # A task that is nowhere has ended.
+                return None
