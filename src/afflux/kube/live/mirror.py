@@ -31,11 +31,12 @@ from afflux.kube.live.disks import Disks
 from afflux.kube.live.gathering import Gathering
 from afflux.kube.live.queueing import KeyedQueue
 from afflux.kube.live.shelves import Key, Shelf, name_of
-from afflux.kube.repulsion import Repulsion, repels
+from afflux.kube.repulsion import Repulsion, kept_out, repels, shut_out
 from afflux.kube.volumes.claims import pod_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
+from afflux.model.places import Places
 from afflux.model.resources import LARGEST_AMOUNT, PODS, resources
 from afflux.model.task import Shape, Task
 from afflux.queue.quorum import ONE_QUEUE
@@ -91,8 +92,11 @@ class Mirror:
         self._refused: dict[str, str] = {}
         self._refusals: dict[str, int] = {}
         self._repelling: dict[str, objects.Pod] = {}
-        self._repulsion = Repulsion((), {})
+        self._repulsion = Repulsion((), {}, {})
         self._repulsion_stale = False
+        # The labels of all machines; and whom running pods leave nowhere to go, or somewhere.
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._shut: dict[Places, str | None] = {}
         self._events: list[Event] = []
 
     # --- What the scheduler does
@@ -227,8 +231,9 @@ class Mirror:
     def _look_at_node(self, name: str) -> None:
         node = self.nodes.get(name)
         found = self._usable(node) if node is not None else None
-        if found is None:
+        if node is None or found is None:
             self.disks.remove_node(name)
+            self._label(name, None)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
@@ -237,6 +242,7 @@ class Mirror:
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
+        self._label(name, node.metadata.labels or {})
         if name not in self._machines:
             self._machines.add(name)
             self._repulsion_stale |= self._has_repelling(name)
@@ -340,8 +346,18 @@ class Mirror:
         except Exception as error:
             shape, why = Shape(requests=resources({})), _complaint(error, "pod", name)
             return Task(pod.metadata.uid or name, name, shape, blocked=why)
-        why = self._refused.get(name) or self._repulsion.against(pod)
-        return replace(found, blocked=why) if why and not found.blocked else found
+        if not found.blocked and (why := self._refused.get(name) or self._repulsion.against(pod)):
+            found = replace(found, blocked=why)
+        places = self._repulsion.places(pod)
+        if places is None:
+            return found
+        blocked = found.blocked or self._shut_out(places)
+        return replace(found, shape=kept_out(found.shape, places), blocked=blocked)
+
+    def _shut_out(self, places: Places) -> str | None:
+        if places not in self._shut:
+            self._shut[places] = shut_out(places, self._labels)
+        return self._shut[places]
 
     def _join(self, pod: objects.Pod, found: Task, *, running: bool) -> None:
         """Tell the groups; a running pod that names none is of no interest to them."""
@@ -381,14 +397,18 @@ class Mirror:
 
     def _renew_repulsion(self) -> None:
         """Running pods that keep others away came or went: everybody who waits is looked at."""
+        running = {
+            name: pod
+            for name, pod in self._repelling.items()
+            if self._tracked[name].node in self._machines
+        }
+        there = {pod.spec.node_name or "" for pod in running.values()}
         self._repulsion = Repulsion(
-            (
-                (name, pod)
-                for name, pod in self._repelling.items()
-                if self._tracked[name].node in self._machines
-            ),
+            running.items(),
             {name_of(space): space.metadata.labels or {} for space in self.namespaces},
+            {name: self._labels[name] for name in there},
         )
+        self._shut.clear()
         self._repulsion_stale = False
         for name, known in list(self._tracked.items()):
             if known.node is None:
@@ -396,6 +416,16 @@ class Mirror:
 
     def _has_repelling(self, node: str) -> bool:
         return any(name in self._repelling for name in self._on_node.get(node, ()))
+
+    def _label(self, node: str, labels: Mapping[str, str] | None) -> None:
+        """A machine has these labels, None if it is gone: it may be in other domains now."""
+        before = self._labels.pop(node, None)
+        if labels is not None:
+            self._labels[node] = labels
+        if before != labels:
+            # Who was shut out may not be any more, or the other way round.
+            shut = any(self._shut.values()) or (labels is None and bool(self._shut))
+            self._repulsion_stale |= shut or node in self._repulsion.machines
 
     def is_ours(self, pod: objects.Pod) -> bool:
         """Whether the pod asks for a scheduler of ours."""
