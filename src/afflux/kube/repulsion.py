@@ -71,7 +71,6 @@ class Repulsion:
         namespaces: Mapping[str, Labels],
         machines: Mapping[str, Labels],
     ) -> None:
-        self.machines = machines
         self._namespaces = namespaces
         self._by_namespace: dict[str, list[_Ban]] = {}
         self._by_selector: list[_Ban] = []
