@@ -11,6 +11,8 @@ from afflux.cycle.optimising import Optimising
 from afflux.cycle.promises import Cause
 from afflux.model.errors import InputError
 from afflux.model.group import Group
+from afflux.model.places import Places
+from afflux.model.selectors import Requirement, Term
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -199,3 +201,11 @@ def test_an_unknown_strategy_names_the_place_and_the_known_ones():
     ):
         find_strategy("lifo", "here")
     assert find_strategy("fcfs", "here") is fcfs
+
+
+def test_what_keeps_a_group_away_only_for_now_does_not_make_it_unsatisfiable():
+    nowhere = Places("node(s) are taken", (Term((Requirement("zone", "NotIn", ("a",)),)),), True)
+    cluster = Cluster(flow, machine("m", cpu=4, labels={"zone": "a"}))
+    assert cluster.run(group("g", shape(cpu=1, places=(nowhere,)))).unsatisfiable == {}
+    for_ever = Places(nowhere.reason, nowhere.terms)
+    assert set(cluster.run(group("h", shape(cpu=1, places=(for_ever,)))).unsatisfiable) == {"h"}
