@@ -131,6 +131,7 @@ def _door_options(configuration: Configuration) -> "Options":
     from afflux.kube.live.running import Election, Options, Served
 
     election, serving = configuration.leader_election, configuration.serving
+    half_bound_after = configuration.cleanup.half_bound_after
     return Options(
         scheduler_names=tuple(each.scheduler_name for each in configuration.profiles),
         election=Election(
@@ -156,6 +157,7 @@ def _door_options(configuration: Configuration) -> "Options":
         volume_seconds=float(configuration.volumes.bind_timeout_seconds),
         rules={rules.name: rules for rules in configuration.settings.queue_rules()},
         cleanup=configuration.cleanup.enabled,
+        half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective(configuration),
     )

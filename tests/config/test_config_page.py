@@ -33,6 +33,7 @@ IN_WORDS = {
     "queues[].limits.duration": "none",
     "queues[].limits.groups": "none",
     "policies": "`[{name: cpu-memory}]`",
+    "cleanup.halfBoundAfter": "never",
     "profiles": "`[{schedulerName: afflux}]`",
     "profiles[].schedulerName": "`afflux`",
     "profiles[].policies": "the top-level `policies`",

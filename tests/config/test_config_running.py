@@ -13,6 +13,7 @@ from afflux.config import (
     read_configuration,
     read_settings,
 )
+from afflux.config.durations import parse_duration
 from afflux.model.errors import InputError
 
 HEADER = "apiVersion: afflux.dev/v1alpha1\nkind: AffluxConfiguration\n"
@@ -85,7 +86,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "serving: {bindAddress: '::1', port: 0, certFile: c, keyFile: k, stuckAfter: 90s}\n"
         "binding: {parallelism: 8, timeout: 5s}\n"
         "volumes: {bindTimeoutSeconds: 10}\n"
-        "cleanup: {enabled: true}\n"
+        "cleanup: {enabled: true, halfBoundAfter: 10m}\n"
         "ledger: {url: 'postgresql://u@h/d', whenAway: continue}\n",
     )
     leading = configuration.leader_election
@@ -98,6 +99,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
     assert configuration.binding.timeout.seconds == 5
     assert configuration.volumes.bind_timeout_seconds == 10
     assert configuration.cleanup.enabled
+    assert configuration.cleanup.half_bound_after == parse_duration("10m")
     assert (configuration.ledger.url, configuration.ledger.when_away) == (
         "postgresql://u@h/d",
         "continue",
@@ -182,6 +184,7 @@ NAMES = "expected at most 63 letters, digits"
         (LEASE + "{leaseDuration: -1s}", "leaderElection.leaseDuration: '-1s', expected a durati"),
         ("binding: {timeout: 0s}", "binding.timeout: 0s, expected more than 0s"),
         ("serving: {stuckAfter: 0s}", "serving.stuckAfter: 0s, expected more than 0s"),
+        ("cleanup: {halfBoundAfter: 0s}", "cleanup.halfBoundAfter: 0s, expected more than 0s"),
         # Leases
         (
             LEASE + "{leaseDuration: 10s}",

@@ -50,7 +50,7 @@ EVERYTHING: dict[str, Any] = {
         },
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
-        "cleanup": {"enabled": True},
+        "cleanup": {"enabled": True, "halfBoundAfter": "10m"},
     },
     "replicas": 3,
     "image": {"repository": "images.example:5000/afflux", "digest": f"sha256:{'a' * 64}"},

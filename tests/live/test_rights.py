@@ -142,9 +142,16 @@ def test_deleting_has_to_be_asked_for(cluster: ControlPlane) -> None:
         for group, resources, verbs in more
         for resource, verb in product(resources, verbs)
     }
+    # Whoever only takes back what is half-bound deletes pods and nothing else.
+    install(cluster, config={"cleanup": {"halfBoundAfter": "10m"}})
+    cluster.wait_until(lambda: not may(cluster, USER, verb="delete", **jobs), "no right")
+    only_pods = {("", "pods", "", "delete")}
+    assert rights(cluster, NAMESPACE, "afflux", "default") - before == only_pods
     # Whoever turns it off again takes the rights back.
     install(cluster)
-    cluster.wait_until(lambda: not may(cluster, USER, verb="delete", **jobs), "no right")
+    cluster.wait_until(
+        lambda: not may(cluster, USER, verb="delete", group="", resource="pods"), "no right"
+    )
 
 
 def test_of_all_leases_it_may_have_its_own(cluster: ControlPlane) -> None:

@@ -24,6 +24,12 @@ counts as left out, as afflux has it.
 {{- if eq (toString $cleanup.enabled) "true" -}}enabled{{- end -}}
 {{- end -}}
 
+{{/* Empty unless the bound pods of half-bound groups are deleted. */}}
+{{- define "afflux.takingBack" -}}
+{{- $cleanup := (.Values.config | default dict).cleanup | default dict -}}
+{{- $cleanup.halfBoundAfter | default "" -}}
+{{- end -}}
+
 {{- define "afflux.cleanupName" -}}
 {{- printf "%s-cleanup" (include "afflux.fullname" . | trunc 55 | trimSuffix "-") -}}
 {{- end -}}

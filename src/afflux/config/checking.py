@@ -57,6 +57,9 @@ def check(file: File) -> None:
             file.volumes.bind_timeout_seconds,
             "a whole number of seconds, 0 or more",
         )
+    after = file.cleanup.half_bound_after
+    if after is not None and after <= 0:
+        raise _error("cleanup.halfBoundAfter", after, "more than 0s")
     _check_ledger(file.ledger)
 
 

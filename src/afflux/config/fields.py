@@ -98,9 +98,11 @@ class Volumes(Fields, frozen=True):
 
 
 class Cleanup(Fields, frozen=True):
-    """Whether groups are deleted when their deadline is over."""
+    """Whether groups are deleted when their deadline is over; and after how long the bound pods of
+    a half-bound group are, never if it is not said."""
 
     enabled: bool = False
+    half_bound_after: Duration | None = None
 
 
 class Ledger(Fields, frozen=True):

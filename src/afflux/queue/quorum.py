@@ -58,12 +58,15 @@ class Gathered:
     ready: list[Group] = field(default_factory=list[Group])
     waiting: list[Held] = field(default_factory=list[Held])
     refused: list[Held] = field(default_factory=list[Held])
+    # Of the groups whose members are all there, and agree, how many have to start together.
+    whole: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, other: "Gathered") -> None:
         """Both together."""
         self.ready.extend(other.ready)
         self.waiting.extend(other.waiting)
         self.refused.extend(other.refused)
+        self.whole.update(other.whole)
 
 
 def objection(candidate: Candidate, rules: Mapping[str, QueueRules]) -> str | None:
@@ -120,7 +123,9 @@ def form(
     terms = _agreed(fitting)
     if terms is None:
         return gathered
-    fitting = _without_dissenters(gathered, fitting, terms)
+    everybody, fitting = fitting, _without_dissenters(gathered, fitting, terms)
+    if len(everybody) == len(fitting) >= terms.size:
+        gathered.whole[name] = terms.size
     pending = [each for each in fitting if not each.running]
     startable = [each for each in pending if each.task.blocked is None]
     running = len(fitting) - len(pending)

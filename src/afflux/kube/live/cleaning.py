@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from time import time
 
 from afflux.kube import objects
@@ -20,7 +19,7 @@ from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.decoding import created_seconds, is_finished, namespace
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.deadlines import Deadlines, Over, controller
-from afflux.kube.live.delivering import insist
+from afflux.kube.live.deleting import Deleting, sleep_until_due
 from afflux.kube.live.mirror import Mirror, scheduler_of
 from afflux.kube.live.owners import Chain, Owner, Owners
 from afflux.kube.live.recording import DEADLINE, Recorder
@@ -81,10 +80,10 @@ class Cleaning:
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
+        self._deleting = Deleting(api, remaining_seconds)
         self._mirror = mirror
         self._deadlines = deadlines
         self._recorder = recorder
-        self._remaining_seconds = remaining_seconds
         self._announce = announce
         self._clock = clock
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
@@ -93,23 +92,12 @@ class Cleaning:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as work:
             while True:
-                await self._sleep()
+                await sleep_until_due(self._deadlines, self._clock)
                 by_namespace: dict[str, list[Over]] = {}
                 for over in self._deadlines.take(self._clock()):
                     by_namespace.setdefault(over.namespace, []).append(over)
                 for space, groups in by_namespace.items():
                     work.create_task(self._clean(space, groups))
-
-    async def _sleep(self) -> None:
-        """Until the next deadline is over, or another one is the next."""
-        due = self._deadlines.next_seconds()
-        seconds = None if due is None else max(0.0, due - self._clock())
-        try:
-            async with asyncio.timeout(seconds):
-                await self._deadlines.changed.wait()
-        except TimeoutError:
-            pass
-        self._deadlines.changed.clear()
 
     async def _clean(self, space: str, groups: Sequence[Over]) -> None:
         for _ in range(MOST_TRIES):
@@ -143,14 +131,14 @@ class Cleaning:
         deleted: list[str] = []
         # Owners first, so that nobody makes anew what is deleted next.
         for owner in owners:
-            why = await self._delete(owner.path, owner.uid)
+            why = await self._deleting.delete(owner.path, owner.uid)
             if why is None:
                 deleted.append(owner.name)
             else:
                 complaints.append(f"{owner.name} could not be deleted: {why}")
         for pod in leaving.pods.values():
             name = pod.metadata.name or ""
-            why = await self._delete(
+            why = await self._deleting.delete(
                 f"/api/v1/namespaces/{space}/pods/{name}", pod.metadata.uid or ""
             )
             self._tell(pod, deleted, complaints if why is None else [*complaints, why])
@@ -182,29 +170,6 @@ class Cleaning:
             if chain.why is None and (top := _top(chain, staying, unseen=unseen)) is not None
         }
         return list(found.values()), complaints
-
-    async def _delete(self, path: str, uid: str) -> str | None:
-        """Delete what has this uid; why that was refused, None if it is gone."""
-        remaining = self._remaining_seconds()
-        if remaining is not None and remaining <= 0:
-            return "another replica leads"
-        body = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
-            "propagationPolicy": "Background",
-        }
-        try:
-            await insist(partial(self._api.send, "DELETE", path, body))
-        except ApiError as error:
-            # Gone, or another one of this name: either way it is not there any more.
-            if error.is_missing or error.is_conflict:
-                return None
-            if error.is_refused or error.status == 422:
-                _log.warning("cleaning up: %s", error)
-                return error.message
-            raise
-        return None
 
     def _tell(self, pod: objects.Pod, deleted: Sequence[str], complaints: Sequence[str]) -> None:
         group = claimed_group(pod)

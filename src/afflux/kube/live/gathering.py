@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
 from afflux.kube.grouping import Member, PodGroups, Shortage, claimed_group, groups
 from afflux.kube.lasting import EXPECTED
+from afflux.kube.live.halves import Half, Halves
 from afflux.model.group import Group
 from afflux.queue.quorum import ONE_QUEUE, Gathered, Held
 from afflux.queue.rules import QueueRules
@@ -26,10 +27,16 @@ _log = logging.getLogger(__name__)
 
 
 class Gathering:
-    """Pending and running pods by the group they name; a pod that names none is its own."""
+    """Pending and running pods by the group they name; a pod that names none is its own.
+
+    `halves` are told which groups are half-bound, if anybody wants to know.
+    """
 
     def __init__(
-        self, rules: Mapping[str, QueueRules] = ONE_QUEUE, shortage: Shortage | None = None
+        self,
+        rules: Mapping[str, QueueRules] = ONE_QUEUE,
+        shortage: Shortage | None = None,
+        halves: Halves | None = None,
     ) -> None:
         self.pod_groups = PodGroups({}, {})
         # The pending pods that the cycle may not consider, by uid, with the reason; those of them
@@ -40,6 +47,7 @@ class Gathering:
         self._newly_held: dict[str, None] = {}
         self._rules = rules
         self._shortage = shortage
+        self._halves = halves
         self._key_of: dict[str, str] = {}
         self._members: dict[str, dict[str, Member]] = {}
         self._told: dict[str, dict[str, Group]] = {}
@@ -49,6 +57,9 @@ class Gathering:
         # How many are bound, and were at once. What was only assumed may come to nothing.
         self._bound: dict[str, set[str]] = {}
         self._most_bound: dict[str, int] = {}
+        # How many the groups need whose members are all there; and whose halves are to be counted.
+        self._whole: dict[str, int] = {}
+        self._to_count: dict[str, None] = {}
         self._restored: dict[str, float] = {}
         self._touched: dict[str, None] = {}
         # Of whom the cycle has to hear even if nothing about them is new.
@@ -80,6 +91,7 @@ class Gathering:
             bound = self._bound.setdefault(key, set())
             bound.add(uid)
             self._most_bound[key] = max(len(bound), self._most_bound.get(key, 0))
+            self._to_count[key] = None
         known = self._members.setdefault(key, {})
         if uid in known and _same(known[uid], member):
             return
@@ -126,7 +138,7 @@ class Gathering:
         self._newly_held.clear()
         return held
 
-    def drain(self) -> list[Event]:
+    def drain(self, now_seconds: float = 0.0) -> list[Event]:
         """What the cycle has to hear: first who left, as a name may have gone to somebody else."""
         withdrawn: list[Event] = []
         ready: list[Event] = []
@@ -142,12 +154,32 @@ class Gathering:
                     if again or before.get(name) != group
                 ]
         self._again.clear()
+        self._count_halves(now_seconds)
         return withdrawn + ready
+
+    def _count_halves(self, now_seconds: float) -> None:
+        to_count, self._to_count = self._to_count, {}
+        if self._halves is None:
+            return
+        for key in to_count:
+            group, bound = key.removeprefix("group "), self._bound.get(key, set[str]())
+            size = self._whole.get(key, 0)
+            # Who has been whole once is not half: those who come later start on their own.
+            if bound and self._most_bound.get(key, 0) < size:
+                members = self._members[key].items()
+                under_way = any(each.running and uid not in bound for uid, each in members)
+                self._halves.set(Half(group, size, frozenset(bound), under_way), now_seconds)
+            else:
+                self._halves.remove(group)
 
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
         """What the cycle was told about these pods, and what is true now."""
         members = self._members.get(key, {})
         gathered = self._gathered(key, list(members.values()))
+        self._whole.pop(key, None)
+        for size in gathered.whole.values():
+            self._whole[key] = size
+        self._to_count[key] = None
         for uid in members:
             self._release(uid)
         for held in gathered.waiting:

@@ -30,6 +30,7 @@ from afflux.kube.live.apart import Apart
 from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.disks import Disks
 from afflux.kube.live.gathering import Gathering
+from afflux.kube.live.halves import Halves
 from afflux.kube.live.queueing import KeyedQueue
 from afflux.kube.live.shelves import Key, Shelf, name_of
 from afflux.kube.volumes.claims import pod_references
@@ -62,7 +63,8 @@ class Tracked:
 class Mirror:
     """The objects of a cluster, for the scheduler of these names, whose queues have these rules.
 
-    `deadlines` are told who runs, if anybody wants to know whose time is over.
+    `deadlines` are told who runs, if anybody wants to know whose time is over, and `halves` which
+    groups are half-bound.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Mirror:
         scheduler_names: Collection[str],
         rules: Mapping[str, QueueRules] = ONE_QUEUE,
         deadlines: Deadlines | None = None,
+        halves: Halves | None = None,
     ) -> None:
         self.changes: KeyedQueue[Key] = KeyedQueue()
         self.nodes: Shelf[objects.Node] = Shelf("node", self.changes)
@@ -78,7 +81,7 @@ class Mirror:
         self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
         self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
         self.disks = Disks(self.changes)
-        self.gathering = Gathering(rules, self.disks.storage.shortage)
+        self.gathering = Gathering(rules, self.disks.storage.shortage, halves)
         self._deadlines = deadlines
         self._rules = rules
         self._now_seconds = 0.0
@@ -209,7 +212,7 @@ class Mirror:
             self._look_at_all_who_wait()
         for name in self.disks.take_touched_nodes():
             self._look_at_node(name)
-        events = self._events + self.gathering.drain()
+        events = self._events + self.gathering.drain(self._now_seconds)
         self._events = []
         return events
 

@@ -42,6 +42,8 @@ REFUSED = What("Warning", "GroupRefused", "Scheduling")
 # The group would not fit on the empty cluster either.
 UNSATISFIABLE = What("Warning", "Unsatisfiable", "Scheduling")
 DEADLINE = What("Warning", "DeadlineOver", "Cleaning")
+# Of its group only a part could be bound.
+TAKEN_BACK = What("Warning", "TakenBack", "TakingBack")
 PREEMPTED = What("Normal", "Preempted", "Preempting")
 LEADER_ELECTION = What("Normal", "LeaderElection", "LeaderElection")
 

@@ -21,6 +21,7 @@ from afflux.kube.live.cleaning import Cleaning
 from afflux.kube.live.conditions import Conditions
 from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.following import always_there, follow_all, maybe_there
+from afflux.kube.live.halves import Halves
 from afflux.kube.live.keeping import Keeping, WhenAway
 from afflux.kube.live.leasing import Lease, Term
 from afflux.kube.live.mirror import Mirror
@@ -30,6 +31,7 @@ from afflux.kube.live.references import ObjectRef
 from afflux.kube.live.reporting import Reporting
 from afflux.kube.live.reviewing import Reviews, follow_authorities
 from afflux.kube.live.scheduling import Scheduling
+from afflux.kube.live.taking_back import TakingBack
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
 from afflux.web.authenticating import Gate
@@ -72,7 +74,8 @@ class Served:
 @dataclass(frozen=True, slots=True)
 class Options:
     """How the process runs. Without an `election` it leads from the start. With `cleanup` groups
-    are deleted when their deadline is over.
+    are deleted when their deadline is over; the bound pods of one that is half-bound for so many
+    seconds are, if a number is given.
     """
 
     scheduler_names: tuple[str, ...]
@@ -85,6 +88,7 @@ class Options:
     volume_seconds: float = 600.0
     rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
     cleanup: bool = False
+    half_bound_seconds: float | None = None
     when_ledger_away: WhenAway = "wait"
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -155,7 +159,9 @@ class _Door:
         self._ledger = ledger
         self._metrics = Metrics()
         self._deadlines = Deadlines() if options.cleanup else None
-        self._mirror = Mirror(options.scheduler_names, options.rules, self._deadlines)
+        after = options.half_bound_seconds
+        self._halves = Halves(after) if after is not None else None
+        self._mirror = Mirror(options.scheduler_names, options.rules, self._deadlines, self._halves)
         self._watchdog = Watchdog(options.served.stuck_seconds)
         name = options.scheduler_names[0]
         self._recorder = Recorder(api, self._metrics, name)
@@ -235,6 +241,8 @@ class _Door:
         if self._deadlines is not None:
             announce = keeping.over_deadline if keeping is not None else _nobody
             beside.append(self._cleaning(self._deadlines, remaining_seconds, announce).run())
+        if self._halves is not None:
+            beside.append(self._taking_back(self._halves, remaining_seconds, keeping).run())
         if keeping is None:
             async with asyncio.TaskGroup() as parts:
                 for each in beside:
@@ -256,6 +264,21 @@ class _Door:
             self._recorder,
             remaining_seconds=remaining_seconds,
             announce=announce,
+        )
+
+    def _taking_back(
+        self,
+        halves: Halves,
+        remaining_seconds: Callable[[], float | None],
+        keeping: Keeping | None,
+    ) -> TakingBack:
+        return TakingBack(
+            self._api,
+            self._mirror,
+            halves,
+            self._recorder,
+            remaining_seconds=remaining_seconds,
+            announce=keeping.taken_back if keeping is not None else _nobody,
         )
 
     def _keeping(self) -> Keeping | None:
@@ -328,6 +351,5 @@ def _for_ever() -> None:
     """There is no term that could end."""
 
 
-def _nobody(group: str) -> None:
+def _nobody(*_: str) -> None:
     """Nobody has to hear of it."""
-    del group
