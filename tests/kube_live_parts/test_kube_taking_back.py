@@ -32,7 +32,7 @@ class Cluster:
         self.server = server
         self.now = 1_000.0
         self.remaining: float | None = None
-        self.announced: list[tuple[str, str]] = []
+        self.announced: list[tuple[str, set[str], str]] = []
         self.halves = Halves(AFTER)
         self.mirror = Mirror(["afflux"], halves=self.halves)
 
@@ -115,7 +115,7 @@ def at_work(test: Callable[[Cluster], Awaitable[None]]) -> None:
                 cluster.halves,
                 recorder,
                 remaining_seconds=lambda: cluster.remaining,
-                announce=lambda group, why: cluster.announced.append((group, why)),
+                announce=lambda group, pods, why: cluster.announced.append((group, set(pods), why)),
                 clock=lambda: cluster.now,
             )
             work = asyncio.create_task(taking_back.run())
@@ -151,7 +151,7 @@ def test_a_group_that_stays_half_bound_is_taken_back_after_its_time_and_not_befo
         why = (
             "Only 2 of 3 members of group default/g were bound, and the rest could not be for 60 s"
         )
-        assert cluster.announced == [("default/g", why)]
+        assert cluster.announced == [("default/g", uids, why)]
         for event in cluster.events():
             assert event["reason"] == "TakenBack"
             assert event["note"] == f"{why}; it is made anew, and all of them start together"

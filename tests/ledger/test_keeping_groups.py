@@ -231,6 +231,27 @@ def test_who_is_cleaned_up_on_the_deadline_ended_on_it(database: str) -> None:
     run(test)
 
 
+def test_who_was_taken_back_has_not_run_however_often(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n", cpu=1)])
+            one.mirror.pods.changed(pod("rest", "g", 2))
+            for name in ("a", "b"):
+                one.mirror.pods.changed(pod(name, "g", 2, node="n"))
+                await one.settled()
+                one.keeping.taken_back("default/g", [f"uid-{name}"], "only 1 of 2 were bound")
+                one.mirror.pods.deleted(pod(name, "g", 2, node="n", version=2))
+                await one.settled()
+            assert (
+                rows(database, "SELECT kind, message FROM afflux.events")
+                == [("TakenBack", "only 1 of 2 were bound")] * 2
+            )
+            # Two of two, whoever takes over would think, and start the next ones one by one.
+            assert members(database, "g") == [("rest", "")]
+
+    run(test)
+
+
 def test_pods_of_others_are_none_of_our_business(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:

@@ -270,8 +270,9 @@ class Keeping:
         """A group's pods are being deleted because its time is over."""
         self._records.over_deadline(group)
 
-    def taken_back(self, group: str, why: str) -> None:
+    def taken_back(self, group: str, pods: Collection[str], why: str) -> None:
         """A group's bound pods are being deleted because the rest could not be bound."""
+        self._records.taken_back(pods)
         self._events.append(EventEntry(group, "TakenBack", why))
 
     # --- Writing

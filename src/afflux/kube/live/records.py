@@ -56,6 +56,7 @@ class Records:
         self._records: dict[str, _Record] = {}
         self._group_of: dict[str, str] = {}
         self._endings: dict[str, Ending] = {}
+        self._taken_back: set[str] = set()
         # The groups that could not start even on the empty cluster, when last asked.
         self._never: set[str] = set()
         self._touched: OrderedDict[str, None] = OrderedDict()
@@ -114,6 +115,11 @@ class Records:
         if name in self._records:
             for uid in self._records[name].members:
                 self._endings[uid] = "deadline"
+
+    def taken_back(self, uids: Iterable[str]) -> None:
+        """These are being deleted because the rest of their group could not be bound. They will
+        not count as having run: the group has not started."""
+        self._taken_back.update(uid for uid in uids if uid in self._group_of)
 
     def intend(self, placements: Iterable[Placement]) -> None:
         """These are about to be bound."""
@@ -231,9 +237,10 @@ class Records:
         return "refused" if all(member.uid in refused for member in pending) else "provisional"
 
     def _drop_deserters(self, record: _Record, there: Collection[str]) -> None:
-        """Who leaves before it was started was never a member; who ran stays in the record."""
+        """Who leaves before it was started, or was taken back, was never a member; who ran stays in
+        the record."""
         for uid, member in list(record.members.items()):
-            if uid not in there and not member.machine:
+            if uid not in there and (not member.machine or uid in self._taken_back):
                 self._forget_member(record, uid)
 
     def _leave(self, name: str, record: _Record, now_seconds: float) -> None:
@@ -253,6 +260,7 @@ class Records:
     def _forget_member(self, record: _Record, uid: str) -> None:
         record.members.pop(uid, None)
         record.until.pop(uid, None)
+        self._taken_back.discard(uid)
         if self._group_of.get(uid) == record.entry.name:
             del self._group_of[uid]
             self._endings.pop(uid, None)

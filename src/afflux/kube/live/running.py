@@ -351,5 +351,5 @@ def _for_ever() -> None:
     """There is no term that could end."""
 
 
-def _nobody(*_: str) -> None:
+def _nobody(*_: object) -> None:
     """Nobody has to hear of it."""

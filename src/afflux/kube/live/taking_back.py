@@ -6,7 +6,7 @@ nobody makes anew is never deleted, and to take back a part of a half would not 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import time
 
 from afflux.kube import objects
@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 class TakingBack:
     """Deletes what is half-bound for too long; `remaining_seconds` says how long we may act.
 
-    `announce` is told the name of each group, and why, before anything of it is deleted.
+    `announce` is told the name of each group, the uids of its bound pods, and why, before any of
+    them is deleted.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class TakingBack:
         recorder: Recorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
-        announce: Callable[[str, str], None] = lambda _group, _why: None,
+        announce: Callable[[str, Collection[str], str], None] = lambda _group, _pods, _why: None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._deleting = Deleting(api, remaining_seconds)
@@ -82,7 +83,7 @@ class TakingBack:
             f"rest could not be for {self._halves.after_seconds:g} s"
         )
         _log.info("taken back: %s", why)
-        self._announce(half.group, why)
+        self._announce(half.group, half.bound, why)
         return all([await self._delete(pod, why) for pod in pods])
 
     def _bound(self, half: Half) -> list[objects.Pod]:
