@@ -133,6 +133,23 @@ def test_unless_its_queue_holds_machines_for_it():
     assert outcome.placements == ()
 
 
+def test_whatever_their_priorities():
+    cluster = Cluster(strategies.conservative_compress, holds_for_endless=True)
+    cluster.run(job("service", 2))
+    outcome = cluster.run(
+        job("head", 4, ready=1, run=10, priority=5), job("small", 2, ready=2, run=5), now=2
+    )
+    assert promised(outcome) == {"head": None}
+    assert outcome.placements == ()
+
+
+def test_as_many_promises_as_its_queue_says_whatever_their_priorities():
+    cluster = Cluster(strategies.conservative_compress, reservations=2)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(name, 4, run=10, ready=1, priority=9 - i) for i, name in enumerate("abc")]
+    assert promised(cluster.run(*waiting, now=1)) == {"a": 100, "b": 110}
+
+
 def test_depth_is_how_far_a_queue_is_looked_through():
     cluster = Cluster(easy, depth=2)
     cluster.run(job("running", 3, run=100))
