@@ -64,9 +64,15 @@ class Planner:
         self.open += groups
 
     def hold(self, groups: Iterable[Group]) -> None:
-        """Hold on to what these groups were promised, as far as that is still possible."""
+        """Hold on to what these groups were promised, as far as that is still possible.
+
+        Whose promise cannot be kept, because something takes longer than was thought, is promised
+        the next start there is before those behind it hold on to theirs: a slip of a second must
+        not put the first behind all the others.
+        """
         for group in groups:
-            self._hold(group)
+            if not self._hold(group) and self._was_promised(group):
+                self.reserve(group)
 
     def stands(self, group: Group) -> bool:
         """Whether a promise stands, because nothing has happened that was not expected.
@@ -222,6 +228,10 @@ class Planner:
         return searching.knows(group) and searching.hold(
             Commitment(group, start, start[0] + run_of(group), complete)
         )
+
+    def _was_promised(self, group: Group) -> bool:
+        promise = self._standing.promises.get(group.name)
+        return promise is not None and promise.start_seconds is not None
 
     def _without_time(self, group: Group) -> Promise | None:
         if self.complaint(group) is not None:
