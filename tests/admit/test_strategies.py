@@ -185,7 +185,7 @@ def test_who_is_let_in_keeps_off_what_is_promised_in_another_queue():
         (MachineGone("n"), TaskEnded("running.0"), Cause.MACHINE),
         (TaskRuns(task("foreign", shape(cpu=4)), "n"), TaskEnded("running.0"), Cause.FOREIGN),
         (job("urgent", 4, 4, run=40, priority=9), TaskEnded("running.0"), Cause.PRIORITY),
-        (TaskRuns(task("running.0", shape(cpu=4)), "m", 20), job("other", 1, ready=10), Cause.OVERRUN),
+        (TaskRuns(task("running.0", shape(cpu=4)), "m", 20), job("o", 1, ready=10), Cause.OVERRUN),
         (job("early", 1, run=1, ready=5), job("late", 1, ready=10), Cause.OVERRUN),
         (job("early", 1, run=1, ready=5), MachineSet(machine("n", cpu=4)), Cause.OVERRUN),
     ],
