@@ -114,6 +114,8 @@ class Scheduling:
                 if self._keeping is not None:
                     self._keeping.explained(reasons, outcome)
                 self._account(outcome.round, monotonic() - began, reasons)
+                known = sum(each.start_seconds is not None for each in outcome.promises)
+                self._metrics.promised(known, (each.cause for each in outcome.broken))
         except Exception:
             # The cluster is as it was; only the plan is lost. It is made anew.
             _log.exception("a cycle failed; the next one is in %s s", PAUSE_AFTER_ERROR_SECONDS)
