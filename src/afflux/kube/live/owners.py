@@ -92,7 +92,7 @@ class Owners:
         while ref is not None and ref.kind not in NOT_WALKED and len(found) < LONGEST_CHAIN:
             uid = ref.uid or ""
             if uid not in self._known:
-                self._known[uid] = await self._read(ref)
+                self._known[uid] = await self._read(ref) if _has_name(ref) else None
             owner = self._known[uid]
             if isinstance(owner, str):
                 return Chain(tuple(found), owner)
@@ -105,9 +105,6 @@ class Owners:
     async def _read(self, ref: objects.OwnerReference) -> Owner | str | None:
         """The owner; why it cannot be seen; None if it is gone."""
         version = ref.api_version or "v1"
-        if not _NAME.fullmatch(ref.name or "") or not _VERSION.fullmatch(version):
-            # There is nothing of such a name.
-            return None
         name = f"{ref.kind} {self._namespace}/{ref.name}"
         try:
             kind = await self._kind(version, ref.kind or "")
@@ -140,6 +137,12 @@ class Owners:
             plain = (each for each in served.resources if "/" not in each.name)
             self._kinds[version] = {each.kind: each for each in plain}
         return self._kinds[version].get(kind)
+
+
+def _has_name(ref: objects.OwnerReference) -> bool:
+    """Whether there can be such an object at all."""
+    version = _VERSION.fullmatch(ref.api_version or "v1")
+    return version is not None and _NAME.fullmatch(ref.name or "") is not None
 
 
 def _root(version: str) -> str:
