@@ -52,6 +52,14 @@ def test_flow_lets_everybody_in_and_promises_nothing():
     assert outcome.promises == ()
 
 
+@pytest.mark.parametrize("strategy", [fcfs, easy, strategies.conservative_compress])
+@pytest.mark.parametrize("run", [0.0, 1e-9])
+def test_who_expects_to_run_for_no_time_at_all_takes_a_place_all_the_same(strategy, run):
+    # In Unix seconds the end is the start: both were thought to fit, and nothing could be decided.
+    waiting = [job(name, 3, run=run) for name in "ab"]
+    assert Cluster(strategy).starts(*waiting, now=1.8e9) == ["a"]
+
+
 def test_first_come_first_served_stops_at_the_first_who_has_no_room():
     waiting = [job(name, size) for name, size in zip("abcd", (2, 1, 3, 1), strict=True)]
     assert by_machine(decide(State([machine("m", cpu=4)]), *waiting, strategy=fcfs).placements) == {
