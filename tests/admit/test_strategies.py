@@ -207,3 +207,22 @@ def test_an_unknown_strategy_names_the_place_and_the_known_ones():
     ):
         find_strategy("lifo", "here")
     assert find_strategy("fcfs", "here") is fcfs
+
+
+@pytest.mark.parametrize("strategy", [flow, fcfs, easy])
+def test_who_can_never_start_does_not_fill_the_depth_of_a_queue(strategy):
+    never = [job(f"never{number}", 9, run=5) for number in range(3)]
+    cluster = Cluster(strategy, depth=2)
+    assert cluster.starts(*never, *(job(name, 1, run=5) for name in "abc")) == ["a", "b"]
+    assert cluster.starts(now=1.0) == []
+
+
+def test_a_strategy_that_fails_is_not_asked_about_an_empty_queue():
+    def broken(queue, planner, rules):
+        raise RuntimeError("a defect")
+
+    queues = [(QueueRules("default"), fcfs), (QueueRules("theirs"), broken)]
+    cluster = Cluster(queues)
+    assert cluster.starts(job("a", 1)) == ["a"]
+    with pytest.raises(RuntimeError):
+        cluster.run(job("b", 1, queue="theirs"))
