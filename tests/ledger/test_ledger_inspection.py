@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import psycopg
 import pytest
@@ -33,7 +33,7 @@ from afflux.cycle.inspection import (
     at,
 )
 from afflux.cycle.phases import NOT_RUNNING, PHASES
-from afflux.ledger.inspecting import LedgerInspection
+from afflux.ledger.inspecting import CONNECTIONS, LedgerInspection
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 from afflux.model.promise import Promise
@@ -508,6 +508,19 @@ def test_a_question_that_takes_too_long_is_given_up(
 
     with pytest.raises(InspectionError, match="did not answer within"):
         ask(address, question)
+
+
+def test_whoever_gives_up_leaves_nothing_behind(address: str) -> None:
+    async def question(inspection: LedgerInspection) -> None:
+        async with await psycopg.AsyncConnection[Any].connect(address) as other:
+            await other.execute("LOCK TABLE afflux.queue")
+            for _ in range(2 * CONNECTIONS):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await inspection.queue(EVERYBODY)
+        assert [line.name for line in (await inspection.queue(EVERYBODY)).items] == ["g"]
+
+    ask(address, question, Turn(groups=(entry("g"),)))
 
 
 def test_a_server_that_went_away_is_found_again(address: str) -> None:
