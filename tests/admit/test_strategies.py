@@ -11,6 +11,8 @@ from afflux.cycle.optimising import Optimising
 from afflux.cycle.promises import Cause
 from afflux.model.errors import InputError
 from afflux.model.group import Group
+from afflux.model.places import Places
+from afflux.model.selectors import Requirement, Term
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -226,3 +228,11 @@ def test_a_strategy_that_fails_is_not_asked_about_an_empty_queue():
     assert cluster.starts(job("a", 1)) == ["a"]
     with pytest.raises(RuntimeError):
         cluster.run(job("b", 1, queue="theirs"))
+
+
+def test_what_keeps_a_group_away_only_for_now_does_not_make_it_unsatisfiable():
+    nowhere = Places("node(s) are taken", (Term((Requirement("zone", "NotIn", ("a",)),)),), True)
+    cluster = Cluster(flow, machine("m", cpu=4, labels={"zone": "a"}))
+    assert cluster.run(group("g", shape(cpu=1, places=(nowhere,)))).unsatisfiable == {}
+    for_ever = Places(nowhere.reason, nowhere.terms)
+    assert set(cluster.run(group("h", shape(cpu=1, places=(for_ever,)))).unsatisfiable) == {"h"}

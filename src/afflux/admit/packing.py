@@ -11,12 +11,13 @@ import numpy as np
 
 from afflux._core import least_free
 from afflux.admit.commitment import Commitment, Seat, Start
+from afflux.admit.endings import Endings
 from afflux.cluster.state import State
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book, Table
+from afflux.plan.book import Book
 from afflux.plan.gangs import place_gang
 
 # Promises that may be moved to other machines so that one more finds room.
@@ -29,7 +30,12 @@ class Packing:
     """The machines as they are, and as they will be."""
 
     def __init__(
-        self, state: State, pricing: Pricing, shapes: Sequence[Shape], now_seconds: float
+        self,
+        state: State,
+        pricing: Pricing,
+        shapes: Sequence[Shape],
+        endings: Endings,
+        now_seconds: float,
     ) -> None:
         self._state = state
         self._shapes = list(shapes)
@@ -43,23 +49,12 @@ class Packing:
         self._requests = np.ascontiguousarray(self._at_once.requests)
         self._at_first = self._at_once.free.copy()
         self._devices_at_first = list(self._at_once.free_devices)
-        ending = [
-            (max(held.until_seconds, now_seconds), held)
-            for row in state.rows.values()
-            for held in state.held_on(row)
-            if held.until_seconds is not None
-        ]
-        ending.sort(key=lambda end: end[0])
-        self._ending = [held for _, held in ending]
-        self._ends = np.array([end for end, _ in ending], np.float64)
-        self._end_rows = np.array([held.row for held in self._ending], np.int64)
-        self._returned: Table = np.zeros((len(ending), len(self._columns)), np.int64)
-        for number, held in enumerate(self._ending):
-            self._returned[number] = state.requests(held.counted)[self._columns]
+        self._endings = endings
+        self._returned = np.ascontiguousarray(endings.returned[:, self._columns])
 
     def ends(self) -> list[float]:
         """When what runs is expected to end."""
-        return self._ends.tolist()
+        return self._endings.ends.tolist()
 
     def start(
         self, group: Group, end: float, others: Sequence[Commitment]
@@ -145,8 +140,8 @@ class Packing:
         there = [other for other in others if other.start[0] < end and other.end > start[0]]
         free = least_free(
             self._at_first,
-            ends=self._ends,
-            end_rows=self._end_rows,
+            ends=self._endings.ends,
+            end_rows=self._endings.rows,
             returned=self._returned,
             seats=[
                 (_moment(other.start), other.end, row, self._numbers[shape])
@@ -178,8 +173,8 @@ class Packing:
     def _devices_at(self, start: Start, others: Iterable[Commitment]) -> list[tuple[int, ...]]:
         devices = list(self._devices_at_first)
         at, at_once = start
-        ended = 0 if at_once else int(np.searchsorted(self._ends, at, side="right"))
-        for held in self._ending[:ended]:
+        ended = 0 if at_once else int(np.searchsorted(self._endings.ends, at, side="right"))
+        for held in self._endings.held[:ended]:
             if held.task.shape.devices is not None:
                 milli = -held.task.shape.devices.milli
                 devices[held.row] = take_devices(devices[held.row], held.devices, milli)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from afflux.admit.commitment import Commitment, Seat, run_of
 from afflux.admit.counting import Counting
+from afflux.admit.endings import Expecting
 from afflux.admit.horizon import Horizon
 from afflux.admit.packing import Packing
 from afflux.admit.satisfying import Satisfying
@@ -33,6 +34,7 @@ class Outlook:
     state: State
     pricing: Pricing
     horizon: Horizon
+    expecting: Expecting
     satisfying: Satisfying
     most_classes: int
 
@@ -251,7 +253,11 @@ class Planner:
                 if len(shapes) >= outlook.most_classes:
                     break
                 shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
-            packing = Packing(outlook.state, outlook.pricing, list(shapes), self._now)
+            # First what they ask for: a resource that nobody has named yet becomes a column.
+            for shape in shapes:
+                outlook.state.requests(shape)
+            endings = outlook.expecting.endings(self._now)
+            packing = Packing(outlook.state, outlook.pricing, list(shapes), endings, self._now)
             self._searching = Searching(outlook.horizon, packing, shapes, self._now)
             if counting is not None:
                 self._searching.adopt(counting.started.values(), counting.commitments())

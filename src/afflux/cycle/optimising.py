@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from afflux.admit.endings import Expecting
 from afflux.admit.horizon import Horizon
 from afflux.admit.planner import Outlook, Planner
 from afflux.admit.satisfying import Satisfying
@@ -50,7 +51,12 @@ class Optimising:
         self._witnesses = witnesses
         self._pricing = pricing = Pricing(state, constraints, policies)
         self._outlook = Outlook(
-            state, pricing, Horizon(state, pricing), Satisfying(state, pricing), FEWEST_CLASSES
+            state,
+            pricing,
+            Horizon(state, pricing),
+            Expecting(state),
+            Satisfying(state, pricing),
+            FEWEST_CLASSES,
         )
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:

