@@ -2,7 +2,7 @@
 
 import pytest
 
-from afflux.admit import strategies
+from afflux.admit import searching, strategies
 from afflux.admit.strategies import easy, fcfs, find_strategy, flow
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, MachineGone, MachineSet, TaskEnded, TaskRuns
@@ -191,6 +191,19 @@ def test_what_breaks_a_promise_is_named(event, cause: Cause):
         assert [p.task.id for p in outcome.placements] == ["urgent.0", "urgent.1"]
         broken = list(outcome.broken)
     assert [(each.group, each.cause) for each in broken] in ([], [("head", cause)])
+
+
+def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):
+    monkeypatch.setattr(searching, "MOST_EFFORT", 10 * searching.OF_EACH_TRY)
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(f"j{i}", 3 + i % 2, run=10, ready=1) for i in range(40)]
+    first = promised(cluster.run(*waiting, now=1))
+    assert 0 < len(first) < len(waiting)
+    assert None not in first.values()
+    again = promised(cluster.run(job("late", 4, run=10, ready=2), now=2))
+    assert first.items() <= again.items()
+    assert len(again) > len(first)
 
 
 def test_promises_survive_a_restart():
