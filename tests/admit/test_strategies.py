@@ -143,6 +143,23 @@ def test_unless_its_queue_holds_machines_for_it():
     assert outcome.placements == ()
 
 
+def test_whatever_their_priorities():
+    cluster = Cluster(strategies.conservative_compress, holds_for_endless=True)
+    cluster.run(job("service", 2))
+    outcome = cluster.run(
+        job("head", 4, ready=1, run=10, priority=5), job("small", 2, ready=2, run=5), now=2
+    )
+    assert promised(outcome) == {"head": None}
+    assert outcome.placements == ()
+
+
+def test_as_many_promises_as_its_queue_says_whatever_their_priorities():
+    cluster = Cluster(strategies.conservative_compress, reservations=2)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(name, 4, run=10, ready=1, priority=9 - i) for i, name in enumerate("abc")]
+    assert promised(cluster.run(*waiting, now=1)) == {"a": 100, "b": 110}
+
+
 def test_depth_is_how_far_a_queue_is_looked_through():
     cluster = Cluster(easy, depth=2)
     cluster.run(job("running", 3, run=100))
@@ -173,24 +190,36 @@ def test_who_is_let_in_keeps_off_what_is_promised_in_another_queue():
 
 
 @pytest.mark.parametrize(
-    ("event", "cause"),
+    ("at_5", "at_10", "cause"),
     [
-        (MachineGone("n"), Cause.MACHINE),
-        (TaskRuns(task("foreign", shape(cpu=1)), "m"), Cause.FOREIGN),
-        (GroupReady(job("urgent", 4, 4, run=500, ready=5, priority=9)), Cause.PRIORITY),
+        (MachineGone("n"), TaskEnded("running.0"), Cause.MACHINE),
+        (TaskRuns(task("foreign", shape(cpu=4)), "n"), TaskEnded("running.0"), Cause.FOREIGN),
+        (job("urgent", 4, 4, run=40, priority=9), TaskEnded("running.0"), Cause.PRIORITY),
+        (TaskRuns(task("running.0", shape(cpu=4)), "m", 20), job("o", 1, ready=10), Cause.OVERRUN),
+        (job("early", 1, run=1, ready=5), job("late", 1, ready=10), Cause.OVERRUN),
+        (job("early", 1, run=1, ready=5), MachineSet(machine("n", cpu=4)), Cause.OVERRUN),
     ],
 )
-def test_what_breaks_a_promise_is_named(event, cause: Cause):
+def test_what_breaks_a_promise_is_named(at_5, at_10, cause: Cause):
     cluster = Cluster(easy, machine("m", cpu=4), machine("n", cpu=4))
-    cluster.run(job("running", 4, run=100), job("other", 3, run=200))
-    assert promised(cluster.run(job("head", 4, 4, run=10, ready=1), now=1)) == {"head": 200}
-    broken = list(cluster.run(event, TaskEnded("other.0"), now=5).broken)
-    if cause is Cause.PRIORITY:
-        assert not broken  # the urgent one is promised a start, the head nothing any more
-        outcome = cluster.run(TaskEnded("running.0"), now=90)
-        assert [p.task.id for p in outcome.placements] == ["urgent.0", "urgent.1"]
-        broken = list(outcome.broken)
-    assert [(each.group, each.cause) for each in broken] in ([], [("head", cause)])
+    cluster.run(job("running", 4, run=10))
+    assert promised(cluster.run(job("head", 4, 4, run=10, ready=1), now=1)) == {"head": 10}
+    assert cluster.run(at_5, now=5).broken == ()
+    assert cluster.run(at_10, now=10).broken == ()
+    gone = [TaskEnded(each) for each in ("running.0", "foreign", "urgent.0", "urgent.1", "early.0")]
+    outcome = cluster.run(MachineSet(machine("n", cpu=4)), *gone, now=50)
+    assert [(each.group, each.cause) for each in outcome.broken] == [("head", cause)]
+
+
+@pytest.mark.parametrize("strategy", [easy, strategies.conservative_compress])
+def test_a_promise_moves_with_the_end_of_what_it_waits_for(strategy):
+    cluster = Cluster(strategy)
+    cluster.run(job("running", 4, run=100))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": 100}
+    for number, end in enumerate((150, 120, 130), 2):
+        ends_then = TaskRuns(task("running.0", shape(cpu=4)), "m", end)
+        other = job(f"other{number}", 1, run=200, ready=number)
+        assert promised(cluster.run(ends_then, other, now=number))["head"] == end
 
 
 def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):

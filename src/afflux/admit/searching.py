@@ -47,10 +47,21 @@ class Searching:
         """Go on with what was found by counting, for one class: everybody finds machines."""
         for group in started:
             self.start(group)
-        found = self._packing.rearrange([*self.started.values()], promised)
+        promised = list(promised)
+        found = self._kept(promised) or self._packing.rearrange([*self.started.values()], promised)
         for each in found or ():
             if each.group.name not in self.started:
                 self._promise(each)
+
+    def _kept(self, promised: Iterable[Commitment]) -> list[Commitment] | None:
+        """All of them on the machines they have, if they can stay: other classes count on that."""
+        placed = list(self.started.values())
+        for each in promised:
+            seats = self._packing.keep(each, placed) if each.seats else None
+            if seats is None:
+                return None
+            placed.append(Commitment(each.group, each.start, each.end, seats))
+        return placed
 
     def start(self, group: Group) -> bool:
         """Whether the group can start at once; then it does."""
