@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from time import perf_counter
 
 import msgspec
+import numpy as np
 
 from afflux.app import scheduler
 from afflux.cluster.state import State
@@ -21,20 +23,28 @@ from afflux.ledger.embedded import Embedded
 from afflux.ledger.postgres import PostgresLedger
 
 SPEC = "cpu-memory@flow"
+SHAPES = 50
 
 
 def pods(groups: int, size: int, first: int = 0) -> list[objects.Pod]:
-    """So many groups of so many pods, of ten different shapes."""
+    """So many groups of so many pods, of fifty different shapes.
+
+    10,000 of them take nine tenths of the CPU of 1,000 machines, as in bench/cold_cycle.
+    """
+    rng = np.random.default_rng(1)
+    cpu, memory = rng.lognormal(0.0, 0.7, (2, SHAPES))
+    cpu_milli = (cpu / cpu.mean() * 3_600).astype(int)
+    memory_mib = (memory / memory.mean() * 11_000).astype(int)
     return [
-        _pod(f"g{number}", size, member, 100 + 10 * (number % 10))
+        _pod(f"g{number}", size, member, cpu_milli[number % SHAPES], memory_mib[number % SHAPES])
         for number in range(first, first + groups)
         for member in range(size)
     ]
 
 
-def _pod(group: str, size: int, member: int, cpu_milli: int) -> objects.Pod:
+def _pod(group: str, size: int, member: int, cpu_milli: int, memory_mib: int) -> objects.Pod:
     labels = {"afflux.dev/group-name": group, "afflux.dev/group-size": str(size)}
-    requests = {"cpu": f"{cpu_milli}m", "memory": "64Mi"}
+    requests = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
     name = f"{group}-{member}"
     found = {
         "metadata": {
@@ -54,10 +64,11 @@ def _pod(group: str, size: int, member: int, cpu_milli: int) -> objects.Pod:
 
 
 def nodes(count: int) -> list[objects.Node]:
-    """Machines that are all alike."""
+    """Machines of two sizes."""
     found: list[objects.Node] = []
     for number in range(count):
-        capacity = {"cpu": "64", "memory": "256Gi", "pods": "200"}
+        cpu = "64" if number % 4 == 0 else "32"
+        capacity = {"cpu": cpu, "memory": "128Gi", "pods": "110"}
         ready = [{"type": "Ready", "status": "True"}]
         node = {
             "metadata": {"name": f"n{number}", "resourceVersion": "1"},
@@ -68,12 +79,14 @@ def nodes(count: int) -> list[objects.Node]:
 
 
 class Door:
-    """The parts of the live door that a ledger has to do with; with or without one."""
+    """The parts of the live door that a ledger has to do with."""
 
-    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping | None) -> None:
+    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping) -> None:
         self.mirror = mirror
+        self.keeping = keeping
+        # What the ledger has taken of the loop's time, waiting for it included.
+        self.ledger_seconds = 0.0
         self._cycle = cycle
-        self._keeping = keeping
         self._thread = ThreadPoolExecutor(1)
 
     async def cycle(self, now_seconds: float) -> Outcome:
@@ -82,52 +95,59 @@ class Door:
         held = self.mirror.gathering.take_held_back()
         loop = asyncio.get_running_loop()
         deciding = loop.run_in_executor(self._thread, self._cycle.run, events, now_seconds)
-        if self._keeping is not None:
-            self._keeping.observe(events, held)
+        with self._counted():
+            self.keeping.observe(events, held)
         outcome = await deciding
         self.mirror.assume(outcome.placements)
-        if self._keeping is not None:
-            await self._keeping.decided(outcome)
+        with self._counted():
+            await self.keeping.decided(outcome)
         if outcome.round is not None:
             reasons = self._cycle.explain() if len(self._cycle.queue) else {}
-            if self._keeping is not None:
-                self._keeping.explained(reasons, outcome)
+            with self._counted():
+                self.keeping.explained(reasons, outcome)
         return outcome
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        began = perf_counter()
+        yield
+        self.ledger_seconds += perf_counter() - began
 
     def bound(self, outcome: Outcome) -> None:
         """Every bind succeeds, and the watch says so."""
+        with self._counted():
+            for placement in outcome.placements:
+                self.keeping.settled(placement, "bound")
         for placement in outcome.placements:
-            if self._keeping is not None:
-                self._keeping.settled(placement, "bound")
             pod = self.mirror.pods.get(placement.task.name)
             assert pod is not None
             metadata = msgspec.structs.replace(pod.metadata, resource_version="2")
             spec = msgspec.structs.replace(pod.spec, node_name=placement.machine)
             self.mirror.pods.changed(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
 
-    async def written(self) -> None:
-        """Wait for what the ledger does beside the cycles."""
-        if self._keeping is not None:
-            await self._keeping.written()
+    def ended(self, outcome: Outcome) -> None:
+        """All of them have run, and the watch says so."""
+        for placement in outcome.placements:
+            pod = self.mirror.pods.get(placement.task.name)
+            assert pod is not None
+            metadata = msgspec.structs.replace(pod.metadata, resource_version="3")
+            status = objects.PodStatus(phase="Succeeded")
+            self.mirror.pods.deleted(msgspec.structs.replace(pod, metadata=metadata, status=status))
 
     async def queued(self) -> None:
         """Until everybody who has come stands in the queue, with nothing decided."""
-        assert self._keeping is not None
-        self._keeping.observe(self.mirror.drain(), self.mirror.gathering.take_held_back())
-        await self._keeping.decided(Outcome())
-        await self._keeping.written()
+        self.keeping.observe(self.mirror.drain(), self.mirror.gathering.take_held_back())
+        await self.keeping.decided(Outcome())
+        await self.keeping.written()
 
 
 @asynccontextmanager
-async def door(directory: str | None, machines: Sequence[objects.Node]) -> AsyncGenerator[Door]:
-    """A door over these machines, with an embedded server in this directory, or without."""
+async def door(directory: str, machines: Sequence[objects.Node]) -> AsyncGenerator[Door]:
+    """A door over these machines, and an embedded server in this directory."""
     mirror = Mirror([DEFAULT_SCHEDULER])
     mirror.nodes.replaced(machines)
     state = State()
     cycle = Cycle(state, scheduler(parse_spec(SPEC), state))
-    if directory is None:
-        yield Door(mirror, cycle, None)
-        return
     server = Embedded(directory)
     ledger = PostgresLedger(server.address)
     async with Api(Connection("http://127.0.0.1:9", "nobody")) as api:

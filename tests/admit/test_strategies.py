@@ -2,7 +2,7 @@
 
 import pytest
 
-from afflux.admit import strategies
+from afflux.admit import searching, strategies
 from afflux.admit.strategies import easy, fcfs, find_strategy, flow
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, MachineGone, MachineSet, TaskEnded, TaskRuns
@@ -11,6 +11,8 @@ from afflux.cycle.optimising import Optimising
 from afflux.cycle.promises import Cause
 from afflux.model.errors import InputError
 from afflux.model.group import Group
+from afflux.model.places import Places
+from afflux.model.selectors import Requirement, Term
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -50,6 +52,14 @@ def test_flow_lets_everybody_in_and_promises_nothing():
     outcome = Cluster(flow).run(job("big", 9), job("small", 1))
     assert by_machine(outcome.placements) == {"m": ["small.0"]}
     assert outcome.promises == ()
+
+
+@pytest.mark.parametrize("strategy", [fcfs, easy, strategies.conservative_compress])
+@pytest.mark.parametrize("run", [0.0, 1e-9])
+def test_who_expects_to_run_for_no_time_at_all_takes_a_place_all_the_same(strategy, run):
+    # In Unix seconds the end is the start: both were thought to fit, and nothing could be decided.
+    waiting = [job(name, 3, run=run) for name in "ab"]
+    assert Cluster(strategy).starts(*waiting, now=1.8e9) == ["a"]
 
 
 def test_first_come_first_served_stops_at_the_first_who_has_no_room():
@@ -212,6 +222,19 @@ def test_a_promise_moves_with_the_end_of_what_it_waits_for(strategy):
         assert promised(cluster.run(ends_then, other, now=number))["head"] == end
 
 
+def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):
+    monkeypatch.setattr(searching, "MOST_EFFORT", 10 * searching.OF_EACH_TRY)
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(f"j{i}", 3 + i % 2, run=10, ready=1) for i in range(40)]
+    first = promised(cluster.run(*waiting, now=1))
+    assert 0 < len(first) < len(waiting)
+    assert None not in first.values()
+    again = promised(cluster.run(job("late", 4, run=10, ready=2), now=2))
+    assert first.items() <= again.items()
+    assert len(again) > len(first)
+
+
 def test_promises_survive_a_restart():
     cluster = Cluster(easy)
     cluster.run(job("running", 4, run=100))
@@ -228,3 +251,30 @@ def test_an_unknown_strategy_names_the_place_and_the_known_ones():
     ):
         find_strategy("lifo", "here")
     assert find_strategy("fcfs", "here") is fcfs
+
+
+@pytest.mark.parametrize("strategy", [flow, fcfs, easy])
+def test_who_can_never_start_does_not_fill_the_depth_of_a_queue(strategy):
+    never = [job(f"never{number}", 9, run=5) for number in range(3)]
+    cluster = Cluster(strategy, depth=2)
+    assert cluster.starts(*never, *(job(name, 1, run=5) for name in "abc")) == ["a", "b"]
+    assert cluster.starts(now=1.0) == []
+
+
+def test_a_strategy_that_fails_is_not_asked_about_an_empty_queue():
+    def broken(queue, planner, rules):
+        raise RuntimeError("a defect")
+
+    queues = [(QueueRules("default"), fcfs), (QueueRules("theirs"), broken)]
+    cluster = Cluster(queues)
+    assert cluster.starts(job("a", 1)) == ["a"]
+    with pytest.raises(RuntimeError):
+        cluster.run(job("b", 1, queue="theirs"))
+
+
+def test_what_keeps_a_group_away_only_for_now_does_not_make_it_unsatisfiable():
+    nowhere = Places("node(s) are taken", (Term((Requirement("zone", "NotIn", ("a",)),)),), True)
+    cluster = Cluster(flow, machine("m", cpu=4, labels={"zone": "a"}))
+    assert cluster.run(group("g", shape(cpu=1, places=(nowhere,)))).unsatisfiable == {}
+    for_ever = Places(nowhere.reason, nowhere.terms)
+    assert set(cluster.run(group("h", shape(cpu=1, places=(for_ever,)))).unsatisfiable) == {"h"}

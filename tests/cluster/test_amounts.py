@@ -92,3 +92,18 @@ def test_sweeping_changes_no_figure(seed: int, monkeypatch: pytest.MonkeyPatch):
                 ours = getattr(swept.view(), figure)(name).tolist()
                 assert ours == getattr(kept.view(), figure)(name).tolist()
     assert len(swept.resource_names) < len(kept.resource_names)
+
+
+def test_what_is_remembered_of_requests_is_bounded_in_figures(monkeypatch):
+    monkeypatch.setattr(amounts, "KEPT_REQUESTS", 10_000)
+    state = State([machine("a")])
+    for port in range(1, 400):
+        state.requests(on_port(port))
+        kept = sum(len(row) for row in state.amounts._requests.values())
+        assert kept <= 10_000
+
+
+def test_many_columns_at_once_take_little_more_than_they_need():
+    state = State([machine("a")])
+    state.requests(shape(**port_requests(HostPort("TCP", port) for port in range(1, 1001))))
+    assert state.amounts._capacity.shape[1] < 1.1 * len(state.resource_names)

@@ -249,12 +249,27 @@ def test_an_unknown_effect_of_a_taint_is_an_error() -> None:
 # --- Running pods that keep others away
 
 
+def there(name: str, **labels: str) -> dict[str, Any]:
+    return node(name, labels={"kubernetes.io/hostname": name, **labels})
+
+
+def open_to(newcomer: dict[str, Any], *others: Any) -> list[str]:
+    """The machines to which the newcomer may go."""
+    found = inventory(newcomer, *others)
+    (task,) = (task for group in found.groups for task in group.tasks)
+    return [
+        each.name
+        for each in found.machines
+        if all(places.include(each.name, each.labels) for places in task.shape.places)
+    ]
+
+
 def kept_away(newcomer: dict[str, Any], affinity: dict[str, Any], *others: Any) -> bool:
-    """Whether the newcomer waits because of a running pod default/db with this affinity."""
-    waiting = reasons(node("n1"), pod("db", nodeName="n1", affinity=affinity), newcomer, *others)
-    expected = "spec.affinity.podAntiAffinity of running pod default/db, which is not supported yet"
-    assert set(waiting.values()) <= {expected}
-    return bool(waiting)
+    """Whether the newcomer may not join a running pod default/db with this affinity."""
+    running = pod("db", nodeName="n1", affinity=affinity)
+    found = open_to(newcomer, there("n1"), there("n2"), running, *others)
+    assert "n2" in found
+    return "n1" not in found
 
 
 @pytest.mark.parametrize(
@@ -273,7 +288,7 @@ def kept_away(newcomer: dict[str, Any], affinity: dict[str, Any], *others: Any) 
         ({"matchExpressions": [expression("app", "Novel")]}, True),
     ],
 )
-def test_anti_affinity_of_a_running_pod_keeps_matching_pods_waiting(
+def test_anti_affinity_of_a_running_pod_keeps_matching_pods_away(
     selector: Any, expected: bool
 ) -> None:
     assert kept_away(pod("new", labels={"app": "db"}), anti_affinity(selector)) is expected
@@ -310,3 +325,43 @@ def test_a_namespace_that_is_not_in_the_input_might_have_the_label() -> None:
 def test_a_pod_on_a_node_that_is_not_in_the_input_keeps_nobody_away() -> None:
     away = pod("db", nodeName="elsewhere", affinity=anti_affinity({}))
     assert not reasons(node("n1"), away, pod("new"))
+
+
+def test_only_the_domain_of_the_running_pod_is_closed() -> None:
+    zones = [there("n1", zone="a"), there("n2", zone="a"), there("n3", zone="b"), there("n4")]
+    affinity = anti_affinity({}, namespaceSelector={}, topologyKey="zone")
+    db = pod("db", nodeName="n1", affinity=affinity)
+    assert open_to(pod("new"), *zones, db) == ["n3", "n4"]
+    # Who runs where there is no such label is in no domain.
+    assert open_to(pod("new"), *zones, pod("db", nodeName="n4", affinity=affinity)) == [
+        "n1",
+        "n2",
+        "n3",
+        "n4",
+    ]
+
+
+def test_several_running_pods_close_all_their_domains() -> None:
+    zones = [there("n1", zone="a"), there("n2", zone="a"), there("n3", zone="b"), there("n4")]
+    by_zone = anti_affinity({}, topologyKey="zone")
+    running = [
+        pod("db1", nodeName="n1", affinity=by_zone),
+        pod("db2", nodeName="n4", affinity=anti_affinity({})),
+        pod("other", nodeName="n3", affinity=anti_affinity({"matchLabels": {"app": "x"}})),
+    ]
+    assert open_to(pod("new"), *zones, *running) == ["n3"]
+    waiting = reasons(pod("new", labels={"app": "x"}), *zones, *running)
+    assert set(waiting.values()) == {"4 node(s) didn't satisfy existing pods anti-affinity rules"}
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [("default", "running pod default/db"), ("other", "a running pod of another namespace")],
+)
+def test_without_a_domain_nobody_is_let_in_nor_told_names_of_others(space: str, said: str) -> None:
+    affinity = anti_affinity({}, namespaceSelector={}, topologyKey="")
+    newcomer = pod("new", metadata={"namespace": space})
+    waiting = reasons(there("n1"), pod("db", nodeName="n1", affinity=affinity), newcomer)
+    assert set(waiting.values()) == {
+        f"spec.affinity.podAntiAffinity of {said}, of whose node the labels are not known"
+    }

@@ -1,18 +1,29 @@
 """Host ports of pods, as kube-scheduler counts them."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from manifests import inventory, only_task, pod
 
+from afflux.kube import objects
+from afflux.kube.decoding import task
 from afflux.model.implied import HostPort, port_requests
+from afflux.model.task import Task
 
 
 def asked(**spec: Any) -> dict[str, int]:
     """What the pod asks for in ports."""
-    task = only_task(pod(**spec))
-    assert task.blocked is None
-    return {name: n for name, n in task.shape.requests if name.startswith("port/")}
+    found = only_task(pod(**spec))
+    assert found.blocked is None
+    return {name: n for name, n in found.shape.requests if name.startswith("port/")}
+
+
+def running(**spec: Any) -> Task:
+    """A pod that has its node."""
+    found = json.dumps(pod(nodeName="n", **spec))
+    return task(msgspec.json.decode(found, type=objects.Pod))
 
 
 def ports(*stated: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,3 +77,30 @@ def test_running_pods_keep_their_ports() -> None:
     ((task, machine),) = inventory(node, manifest).running
     assert machine == "n1"
     assert dict(task.shape.requests).items() >= TCP80.items()
+
+
+def test_a_pod_that_names_more_ports_than_anybody_needs_waits() -> None:
+    many = [{"hostPort": number} for number in range(1, 5001)]
+    found = only_task(pod(containers=ports(*many)))
+    assert found.blocked == "spec.containers[*].ports: 5000 host ports, expected at most 128"
+    assert len(found.shape.requests) < 10
+    assert len(asked(containers=ports(*many[:128]))) == 128
+    assert len(asked(containers=ports(*many[:128], *many[:128]))) == 128
+
+
+def test_of_a_running_pod_as_many_ports_count_as_are_allowed() -> None:
+    many = [{"hostPort": number} for number in range(1, 5001)]
+    found = running(containers=ports(*many)).shape.requests
+    assert sum(name.startswith("port/") for name, _ in found) == 128
+
+
+def test_a_pod_that_names_more_resources_than_anybody_needs_waits() -> None:
+    many = {f"example.com/r{number}": "1" for number in range(300)} | {"cpu": "2"}
+    found = only_task(pod(containers=[{"name": "c", "resources": {"requests": many}}]))
+    assert found.blocked == (
+        "spec.containers[*].resources: 302 different resources, expected at most 64"
+    )
+    there = running(containers=[{"name": "c", "resources": {"requests": many}}])
+    assert there.blocked is None
+    assert dict(there.shape.requests)["cpu"] == 2000
+    assert len(there.shape.requests) == 66

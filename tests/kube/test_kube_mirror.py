@@ -606,3 +606,63 @@ def test_a_running_pod_that_cannot_be_read_any_more_holds_its_place(uid, stays):
     server.mirror.pods.replaced([])
     server.drain()
     assert server.cycle.state.where("u") is None
+
+
+# --- Running pods that keep others away
+
+
+def places_of(server, uid):
+    group = next(each for each in server.cycle.queue if each.tasks[0].id == uid)
+    terms = [term for places in group.tasks[0].shape.places for term in places.terms]
+    return [(each.key, each.values) for term in terms for each in term.labels]
+
+
+def in_zone(name, zone):
+    manifest = node(name)
+    manifest["metadata"]["labels"] = {"zone": zone}
+    return manifest
+
+
+def test_who_has_nowhere_to_go_waits_beside_the_queue_until_there_is_somewhere():
+    term = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "zone"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    lonely = pod("l", "v", scheduler="other", nodeName="n", affinity={"podAntiAffinity": required})
+    server = Server()
+    for manifest in (in_zone("n", "a"), in_zone("m", "a"), lonely, pod("p", "u")):
+        server.put(manifest)
+    server.drain()
+    held = [why for _, why in server.mirror.gathering.take_held_back()]
+    assert held == ["2 node(s) didn't satisfy existing pods anti-affinity rules"]
+    assert list(server.cycle.queue) == []
+    server.put(in_zone("m", "b"))
+    server.drain()
+    assert [each.name for each in server.cycle.queue] == ["default/p"]
+    server.delete("Node", "m")
+    server.drain()
+    assert list(server.cycle.queue) == []
+    server.put(in_zone("k", "b"))
+    server.drain()
+    assert [each.name for each in server.cycle.queue] == ["default/p"]
+
+
+def test_one_running_pod_closes_its_domain_and_no_other():
+    term = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "zone"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    server = Server()
+    server.put(in_zone("n", "a"))
+    server.put(in_zone("m", "b"))
+    server.put(pod("p", "u"))
+    server.drain()
+    assert places_of(server, "u") == []
+    lonely = pod("l", "v", scheduler="other", nodeName="n", affinity={"podAntiAffinity": required})
+    server.put(lonely)
+    server.drain()
+    assert server.mirror.gathering.take_held_back() == []
+    assert places_of(server, "u") == [("zone", ("a",))]
+    # The node is relabelled, and the pod goes away in the end.
+    server.put(in_zone("n", "c"))
+    server.drain()
+    assert places_of(server, "u") == [("zone", ("c",))]
+    server.delete("Pod", "l")
+    server.drain()
+    assert places_of(server, "u") == []

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pytest
 
 from afflux.kube import objects
+from afflux.kube.live import reporting
 from afflux.kube.live.conditions import Condition
 from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.recording import FAILED, What
@@ -122,3 +124,29 @@ def test_a_group_that_has_left_meanwhile_is_no_matter() -> None:
     cluster = Cluster()
     cluster.reporting.decided(0.1, {}, {"default/gone": "too large"})
     assert not cluster.told.events
+
+
+def test_however_often_somebody_asks_those_who_wait_are_counted_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    for number in range(5):
+        cluster.pod(f"p{number}")
+    cluster.look()
+    looks, now = 0, 100.0
+    pending = cluster.mirror.pending
+
+    def slowly(task: Any) -> Any:
+        nonlocal looks, now
+        looks += 1
+        now += 0.1
+        return pending(task)
+
+    monkeypatch.setattr(cluster.mirror, "pending", slowly)
+    monkeypatch.setattr(reporting, "monotonic", lambda: now)
+    for _ in range(100):
+        cluster.reporting.count_pending()
+    assert looks == 5
+    now += 26.0
+    cluster.reporting.count_pending()
+    assert looks == 10

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from afflux.config import default_configuration, effective
 from afflux.model.errors import InputError
 from afflux.web.metrics import Metrics
+from afflux.web.seldom import Seldom
 from afflux.web.serving import Check, Pages
 from afflux.web.watchdog import Watchdog
 
@@ -295,3 +297,39 @@ def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, content: s
             await pages().start("127.0.0.1", 0, str(tmp_path / "c"), str(tmp_path / "c"))
 
     run(test)
+
+
+# --- Those who ask without end
+
+
+def test_nobody_can_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with asking(pages(ready={"watches": lambda: "not yet"})) as ask:
+            for _ in range(20):
+                assert (await ask.get("/readyz"))[0] == 500
+            host, port = ask.url.removeprefix("http://").split(":")
+            for _ in range(20):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(b"GET / HTTP/1.1\r\n\x00\x01: nonsense\r\n\r\n")
+                await reader.read()
+                writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    assert sum("readyz check failed" in each.getMessage() for each in caplog.records) == 1
+    assert len(caplog.records) <= 3, [each.getMessage() for each in caplog.records]
+
+
+def test_what_was_not_logged_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    log = Seldom(logging.getLogger("a test"), 10.0, lambda: now)
+    with caplog.at_level(logging.INFO):
+        for number in range(5):
+            log.warning("%s is wrong", number)
+            log.error("another %s", number)
+            log.info("all of these")
+        now = 11.0
+        log.warning("%s is wrong", 7)
+    said = [each.getMessage() for each in caplog.records if each.levelno > logging.INFO]
+    assert said == ["0 is wrong", "another 0", "7 is wrong (and 4 more like this)"]
+    assert caplog.text.count("all of these") == 5

@@ -117,8 +117,8 @@ class Planner:
     def reserve(self, group: Group) -> Promise | None:
         """Promise the group the earliest start there is, never a later one than it was promised.
 
-        Without a time if it waits for work without end; None if it can never start, or if there are
-        more classes than can be looked at in one pass.
+        Without a time if it waits for work without end; None if it can never start, or if there is
+        more than can be looked at in one pass.
         """
         counting = self._counted(group)
         if counting is not None:
@@ -139,7 +139,7 @@ class Planner:
             before = searching.let_go(group)
         if not searching.promise(group, math.inf if before is None else before.start[0]):
             if before is None:
-                return self._without_time(group)
+                return None if searching.is_exhausted else self._without_time(group)
             searching.take_back(before)
         return Promise(group.name, searching.promised[group.name].start[0])
 

@@ -1,6 +1,7 @@
 """Whether a group could ever start: on the machines there are, if nothing ran on them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Satisfying:
         devices: list[tuple[int, ...]] = [() for _ in range(len(state))]
         for row, machine in state.machines():
             devices[row] = machine.free_devices()
-        for shape, count in group.shapes:
+        for shape, count in ((_lasting(shape), count) for shape, count in group.shapes):
             requests = state.requests(shape)
             asked = np.flatnonzero(requests)
             room = fit.room(state.view().capacities[:, asked], requests[asked])
@@ -78,9 +79,16 @@ class Satisfying:
         return None
 
     def _fits_together(self, group: Group, devices: list[tuple[int, ...]]) -> bool:
-        shapes = [shape for shape, _ in group.shapes]
+        shapes = [_lasting(shape) for shape, _ in group.shapes]
         prices = [self._pricing.prices(shape) for shape in shapes]
         book = Book(self._state, shapes, prices)
         capacity = self._state.view().capacities[:, book.columns]
         book.foresee(capacity.copy(), devices, np.array([price.admitted for price in prices]))
         return place_gang(book, dict(enumerate(count for _, count in group.shapes)))
+
+
+def _lasting(shape: Shape) -> Shape:
+    """The shape without what only holds because of what runs now."""
+    if not any(places.passing for places in shape.places):
+        return shape
+    return replace(shape, places=tuple(each for each in shape.places if not each.passing))

@@ -18,9 +18,11 @@ from afflux.model.task import Shape
 Table = NDArray[np.int64]
 
 ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
-# So many columns are never too many; and so many rows of requests are kept.
+# So many columns are never too many; and so many figures of requests are kept, about 100 MB.
 FEW_COLUMNS = 256
-KEPT_REQUESTS = 100_000
+KEPT_REQUESTS = 12_000_000
+# Room is made for so many columns more at a time, or a quarter of those there are.
+SPARE_COLUMNS = 64
 
 
 class Amounts:
@@ -47,11 +49,12 @@ class Amounts:
         """What a shape asks for, as a row in the order of `names`."""
         row = self._requests.get(shape)
         if row is None or len(row) < len(self.names):
+            self._make_room(sum(name not in self._index for name, _ in shape.requests))
             indices = [(self.column(name, present), amount) for name, amount in shape.requests]
             row = np.zeros(len(self.names), np.int64)
             for index, amount in indices:
                 row[index] = amount
-            if len(self._requests) > KEPT_REQUESTS:
+            if (len(self._requests) + 1) * len(self.names) > KEPT_REQUESTS:
                 self._requests.clear()
             self._requests[shape] = row
         return row
@@ -63,15 +66,21 @@ class Amounts:
             return column
         column = self._index[name] = len(self.names)
         self.names.append(name)
-        if column == len(self._implied):
-            self._capacity = np.pad(self._capacity, ((0, 0), (0, column)))
-            self._used = np.pad(self._used, ((0, 0), (0, column)))
-            self._implied = np.pad(self._implied, (0, column))
+        self._make_room(0)
         self._implied[column] = implied = implied_capacity(name)
         self._capacity[:, column] = implied * present
         self._used[:, column] = 0
         self._cut()
         return column
+
+    def _make_room(self, columns: int) -> None:
+        """Let there be room for so many more; a little ahead, as each time costs a copy."""
+        missing = len(self.names) + columns - len(self._implied)
+        if missing > 0:
+            more = missing + max(SPARE_COLUMNS, len(self._implied) // 4)
+            self._capacity = np.pad(self._capacity, ((0, 0), (0, more)))
+            self._used = np.pad(self._used, ((0, 0), (0, more)))
+            self._implied = np.pad(self._implied, (0, more))
 
     def stated_columns(self) -> NDArray[np.bool_]:
         """Per column, whether it is about something that machines have only if they say so."""
@@ -107,8 +116,8 @@ class Amounts:
         kept = [c for c, name in enumerate(self.names) if name in wanted or c in in_use]
         self.names = [self.names[column] for column in kept]
         self._index = {name: column for column, name in enumerate(self.names)}
-        # As many again are spare, for what comes next.
-        spare = ((0, 0), (0, max(8, len(kept))))
+        # Some are spare, for what comes next.
+        spare = ((0, 0), (0, max(SPARE_COLUMNS, len(kept) // 4)))
         self._capacity = np.pad(self._capacity[:, kept], spare)
         self._used = np.pad(self._used[:, kept], spare)
         self._implied = np.pad(self._implied[kept], spare[1])

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from afflux.kube import objects
+from afflux.kube.bounds import MOST_OFFERED, first_resources, first_volumes, too_many
 from afflux.kube.complaints import shown
 from afflux.kube.host_ports import host_port_requests
 from afflux.kube.images import machine_images, pod_images
@@ -53,6 +54,8 @@ def machine(
         path, offered = "status.allocatable", status.allocatable
     else:
         path, offered = "status.capacity", status.capacity or {}
+    if len(offered) > MOST_OFFERED:
+        raise InputError(too_many(path, len(offered), MOST_OFFERED, "resources"))
     taints = tuple(_taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ()))
     capacity, labels = in_units(nanos(offered, path), path), node.metadata.labels or {}
     if drivers is not None and drivers.spec.drivers:
@@ -154,14 +157,18 @@ def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
     except UnusableError as error:
         if not is_bound(pod):
             blocked = blocked or str(error)
-    asked, places = requests(pod), ()
+    (asked, excess), places = first_resources(requests(pod)), ()
     if spec.volumes and around.storage is not None:
         needs = around.storage.needs(pod)
         if isinstance(needs, Blocked):
             blocked = blocked or needs.reason
         else:
             places = needs.places
-            implied.update((*needs.attached, *needs.taken))
+            volumes, too_many_volumes = first_volumes((*needs.attached, *needs.taken))
+            implied.update(volumes)
+            excess = excess or too_many_volumes
+    if excess and not is_bound(pod):
+        blocked = blocked or excess
     if implied:
         asked = resources((*asked, *implied.items()))
     images = pod_images(spec, around.images) if around.images else None

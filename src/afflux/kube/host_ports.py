@@ -8,6 +8,7 @@ any other. On the host's network the API server makes each container port a host
 from collections.abc import Iterator
 
 from afflux.kube import objects
+from afflux.kube.bounds import MOST_HOST_PORTS, first, too_many
 from afflux.kube.complaints import shown
 from afflux.kube.node_affinity import UnusableError
 from afflux.kube.pod_requests import is_sidecar
@@ -23,9 +24,19 @@ def host_port_requests(spec: objects.PodSpec) -> dict[str, int]:
         for container in spec.containers or ():
             for stated in container.ports or ():
                 if stated.host_port:
-                    return port_requests(_host_ports(spec))
+                    return _requests(spec)
         return {}
-    return port_requests(_host_ports(spec))
+    return _requests(spec)
+
+
+def _requests(spec: objects.PodSpec) -> dict[str, int]:
+    ports = list(dict.fromkeys(_host_ports(spec)))
+    if len(ports) > MOST_HOST_PORTS:
+        if not spec.node_name:
+            field = "spec.containers[*].ports"
+            raise UnusableError(too_many(field, len(ports), MOST_HOST_PORTS, "host ports"))
+        ports = first(ports, MOST_HOST_PORTS)
+    return port_requests(ports)
 
 
 def _host_ports(spec: objects.PodSpec) -> Iterator[HostPort]:

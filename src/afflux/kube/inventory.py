@@ -16,7 +16,7 @@ from afflux.kube.decoding import (
 from afflux.kube.grouping import Member, PodGroups, groups
 from afflux.kube.images import ImageCensus
 from afflux.kube.reading import Contents, Found, read
-from afflux.kube.repulsion import Repulsion
+from afflux.kube.repulsion import Repulsion, kept_out, shut_out
 from afflux.kube.volumes.claims import pod_references
 from afflux.kube.volumes.needs import Blocked
 from afflux.kube.volumes.storage import Storage, StorageObject, task_id
@@ -87,9 +87,10 @@ def load(
     notes += _listed(homeless, "on nodes that are not in the input and take up nothing")
     notes += _listed(leaving, "being deleted and had no node; left alone")
 
-    repulsion = Repulsion(keeping_away, _namespace_labels(contents))
+    labels = {name: each.labels for name, each in machines.items()}
+    repulsion = Repulsion(keeping_away, _namespace_labels(contents), labels)
     gathered = groups(
-        (_kept_away(member, repulsion) for member in members),
+        (_kept_away(member, repulsion, labels) for member in members),
         PodGroups(
             {name: g.value for name, g in contents.of(objects.MemberGroup).items()},
             {name: g.value for name, g in contents.of(objects.NativeGroup).items()},
@@ -232,11 +233,15 @@ def _member(pod: Found[objects.Pod], priorities: _Priorities, around: Surroundin
         raise pod.error(error) from None
 
 
-def _kept_away(member: Member, repulsion: Repulsion) -> Member:
+def _kept_away(
+    member: Member, repulsion: Repulsion, machines: Mapping[str, Mapping[str, str]]
+) -> Member:
     if member.running or member.task.blocked:
         return member
-    reason = repulsion.against(member.pod)
-    return replace(member, task=replace(member.task, blocked=reason)) if reason else member
+    places = repulsion.places(member.pod)
+    why = repulsion.against(member.pod) or (places and shut_out(places, machines))
+    task = replace(member.task, shape=kept_out(member.task.shape, places), blocked=why)
+    return replace(member, task=task)
 
 
 def _refuse_shared_uids(pods: Iterable[Found[objects.Pod]]) -> None:

@@ -147,6 +147,7 @@ class LabelSelector(Fields, frozen=True, gc=False):
 
 class PodAffinityTerm(Fields, frozen=True, gc=False):
     label_selector: LabelSelector | None = None
+    topology_key: str | None = None
     namespaces: tuple[str, ...] | None = None
     namespace_selector: LabelSelector | None = None
 

@@ -8,10 +8,14 @@ from afflux.model.selectors import Term
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A machine must match at least one of the terms; otherwise `reason` is against it."""
+    """A machine must match at least one of the terms; otherwise `reason` is against it.
+
+    `passing` places are so because of what runs: on the empty cluster all machines would be.
+    """
 
     reason: str
     terms: tuple[Term, ...]
+    passing: bool = False
 
     def include(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether a machine of this name with these labels is one of the places."""

@@ -15,6 +15,7 @@ VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 VOLUME_MISSING = "node(s) didn't find available persistent volumes to bind"
 VOLUME_SPACE = "node(s) did not have enough free storage"
 VOLUME_ZONE = "node(s) had no available volume zone"
+REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 DEVICES = "Insufficient devices"
 NO_MACHINES = "no nodes available to schedule pods"
 

@@ -2,7 +2,8 @@
 
 Each machine is judged alone, as the cluster stands now, in the order in which kube-scheduler asks:
 machines that a task does not name, where it names some; the first constraint that refuses gives its
-reason; then host ports; then a reason for each resource that lacks; volumes last.
+reason; then host ports; then a reason for each resource that lacks; then volumes; at last running
+tasks that keep others away.
 """
 
 from collections.abc import Iterable
@@ -70,7 +71,9 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     ]
     drivers, binding, zones = _volume_stages(shape, machines)
     named = _named_stage(shape, machines)
-    return [named, *refused, ports, resources, drivers, attachments, binding + volumes, zones]
+    volumes = binding + volumes
+    repelled = [(p.reason, ~included(p, machines)) for p in shape.places if p.passing]
+    return [named, *refused, ports, resources, drivers, attachments, volumes, zones, repelled]
 
 
 def _named_stage(shape: Shape, machines: Machines) -> Stage:
@@ -86,7 +89,8 @@ def _named_stage(shape: Shape, machines: Machines) -> Stage:
 
 def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stage]:
     """Missing drivers; volumes that are elsewhere or cannot be made; their zones."""
-    outside = [(places.reason, ~included(places, machines)) for places in shape.places]
+    lasting = [places for places in shape.places if not places.passing]
+    outside = [(places.reason, ~included(places, machines)) for places in lasting]
     binding = sorted(
         (entry for entry in outside if entry[0] in _BINDING), key=lambda e: _BINDING.index(e[0])
     )

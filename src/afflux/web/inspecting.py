@@ -38,6 +38,7 @@ from afflux.web.authenticating import (
     shows_certificate,
 )
 from afflux.web.remembering import Remembering
+from afflux.web.seldom import Seldom
 
 REMEMBERED_SECONDS = 1.0
 MOST_REMEMBERED = 32
@@ -82,6 +83,7 @@ class Inspecting:
         self._patience_seconds = patience_seconds
         self._answers = Remembering[object, bytes](REMEMBERED_SECONDS, MOST_REMEMBERED)
         self._under_way = 0
+        self._log = Seldom(_log)
 
     def add_to(self, app: web.Application) -> None:
         """Have them answered; whatever else is under /apis/ is refused in the same form."""
@@ -125,14 +127,14 @@ class Inspecting:
             case InputError():
                 return _refused(400, "BadRequest", str(error))
             case ReviewError() | InspectionError():
-                _log.warning("%s cannot be answered: %s", request.raw_path, error)
+                self._log.warning("%.200s cannot be answered: %s", request.raw_path, error)
                 return _refused(503, "ServiceUnavailable", str(error))
             case TimeoutError():
                 within = f"{self._patience_seconds:g} s"
                 message = f"not answered within {within}; ask again, for less"
                 return _refused(504, "Timeout", message)
             case _:
-                _log.error("%s", request.raw_path, exc_info=error)
+                self._log.error("%.200s", request.raw_path, exc_info=error)
                 return _refused(500, "InternalError", "the scheduler's log has the reason")
 
     async def _list(self, request: web.Request, what: str) -> bytes:
@@ -179,7 +181,9 @@ class Inspecting:
 
     async def _remembered(self, key: object, ask: _Question) -> bytes:
         async def encoded() -> bytes:
-            return msgspec.json.encode(await ask())
+            # Whoever asked may have given up by then: what nobody waits for must not pile up.
+            async with asyncio.timeout(self._patience_seconds):
+                return msgspec.json.encode(await ask())
 
         return await self._answers.answer(key, encoded)
 

@@ -2,8 +2,9 @@
 
 They answer as those of the Kubernetes components do: `ok`, a list of checks with `?verbose`, 500
 with the names of the checks that fail. Why they fail is on the check's own page, as /livez/cycle.
-Everything is read-only, and nobody is asked who they are: nothing secret may be shown here. What
-is only for some, the inspection service, comes on top; see `inspecting`.
+Everything is read-only, and nobody is asked who they are: nothing secret may be shown here, and
+nobody can make us do or log much. What is only for some, the inspection service, comes on top; see
+`inspecting`.
 """
 
 import asyncio
@@ -14,12 +15,14 @@ from typing import Self
 
 import msgspec
 from aiohttp import web
+from aiohttp.log import server_logger
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from afflux.model.errors import InputError
 from afflux.web.handshaking import RELOAD_SECONDS, Handshakes
 from afflux.web.inspecting import Inspecting
+from afflux.web.seldom import Seldom
 
 # What is wrong, in a few words; None if all is well.
 Check = Callable[[], str | None]
@@ -71,6 +74,7 @@ class Pages:
             handle_signals=False,
             shutdown_timeout=_SHUTDOWN_SECONDS,
             max_field_size=_LONGEST_HEADER,
+            logger=Seldom(server_logger),
         )
         self._handshakes: Handshakes | None = None
         self._client_authorities = b""
@@ -149,6 +153,7 @@ class Pages:
 
 def _add_health(app: web.Application, name: str, checks: Mapping[str, Check]) -> None:
     """The page with all checks, and one page for each."""
+    log = Seldom(_log)
 
     async def all_checks(request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
@@ -166,7 +171,7 @@ def _add_health(app: web.Application, name: str, checks: Mapping[str, Check]) ->
             names = ",".join(f'"{each}"' for each in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         if failed:
-            _log.warning("%s check failed: %s", name, "; ".join(failed))
+            log.warning("%s check failed: %s", name, "; ".join(failed))
             return _text(500, "\n".join([*lines, f"{name} check failed\n"]))
         if "verbose" not in request.query:
             return _text(200, "ok")

@@ -49,6 +49,10 @@ class Gathering:
         # How many are bound, and were at once. What was only assumed may come to nothing.
         self._bound: dict[str, set[str]] = {}
         self._most_bound: dict[str, int] = {}
+        # Groups of which some were placed, as one of several, by the cycle; before the first look,
+        # all of which some run. To name a group while one runs does not make its rest the first.
+        self._placed: set[str] = set()
+        self._has_looked = False
         self._restored: dict[str, float] = {}
         self._touched: dict[str, None] = {}
         # Of whom the cycle has to hear even if nothing about them is new.
@@ -83,6 +87,8 @@ class Gathering:
         known = self._members.setdefault(key, {})
         if uid in known and _same(known[uid], member):
             return
+        if member.running and group and self._was_placed(key, known.get(uid)):
+            self._placed.add(key)
         known[uid] = member
         self._key_of[uid] = key
         self._touched[key] = None
@@ -100,6 +106,7 @@ class Gathering:
             self._first_ready.pop(key, None)
             self._bound.pop(key, None)
             self._most_bound.pop(key, None)
+            self._placed.discard(key)
         self._release(uid)
         self._restored.pop(uid, None)
         self._touched[key] = None
@@ -142,6 +149,7 @@ class Gathering:
                     if again or before.get(name) != group
                 ]
         self._again.clear()
+        self._has_looked = True
         return withdrawn + ready
 
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
@@ -221,9 +229,17 @@ class Gathering:
     def _is_in_line(self, queue: str, ready_seconds: float, key: str) -> bool:
         return self._turned_away.get(key) == queue and self._first_ready.get(key) == ready_seconds
 
+    def _was_placed(self, key: str, before: Member | None) -> bool:
+        """Whether a pod that runs does so because the cycle has placed it with others."""
+        if before is None:
+            return not self._has_looked
+        told = self._told.get(key, {}).values()
+        return not before.running and any(len(group.tasks) > 1 for group in told)
+
     def _has_begun(self, key: str) -> bool:
-        """Whether some of the group run already, so that the rest has to follow."""
-        return any(member.running for member in self._members[key].values())
+        """Whether some of the group were placed and run, so that the rest has to follow."""
+        members = self._members[key].values()
+        return key in self._placed and any(member.running for member in members)
 
     def _ready_seconds(self, key: str, ready: list[Group]) -> float:
         known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]

@@ -26,12 +26,12 @@ from afflux.kube.decoding import (
 from afflux.kube.grouping import Member, PodGroups, claimed_group, queue_of
 from afflux.kube.images import ImageCensus
 from afflux.kube.lasting import over_seconds, planned_seconds
+from afflux.kube.live.apart import Apart
 from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.disks import Disks
 from afflux.kube.live.gathering import Gathering
 from afflux.kube.live.queueing import KeyedQueue
 from afflux.kube.live.shelves import Key, Shelf, name_of
-from afflux.kube.repulsion import Repulsion, repels
 from afflux.kube.volumes.claims import pod_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
@@ -90,9 +90,7 @@ class Mirror:
         self._on_node: dict[str, dict[str, None]] = {}
         self._refused: dict[str, str] = {}
         self._refusals: dict[str, int] = {}
-        self._repelling: dict[str, objects.Pod] = {}
-        self._repulsion = Repulsion((), {})
-        self._repulsion_stale = False
+        self._apart = Apart()
         self._events: list[Event] = []
 
     # --- What the scheduler does
@@ -195,7 +193,8 @@ class Mirror:
         by_disks = self.disks.look_again(changed)
         for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
             self._look_at_node(name)
-        self._repulsion_stale |= bool("namespace" in changed and self._repelling)
+        if "namespace" in changed:
+            self._apart.namespaces_changed()
         waiting = dict.fromkeys((*changed.get("pod", ()), *by_disks))
         # Who is gone leaves before anybody joins: a group of which nobody is left is finished, and
         # those who come under its name are another one.
@@ -206,8 +205,8 @@ class Mirror:
             names, waiting = waiting, dict[str, None]()
             for name in names:
                 waiting.update(dict.fromkeys(self._look_at_pod(name)))
-        if self._repulsion_stale:
-            self._renew_repulsion()
+        if self._apart.is_stale:
+            self._look_at_all_who_wait()
         for name in self.disks.take_touched_nodes():
             self._look_at_node(name)
         events = self._events + self.gathering.drain()
@@ -227,19 +226,19 @@ class Mirror:
     def _look_at_node(self, name: str) -> None:
         node = self.nodes.get(name)
         found = self._usable(node) if node is not None else None
-        if found is None:
+        if node is None or found is None:
             self.disks.remove_node(name)
+            self._apart.machine(name, None)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
                 self._events.append(MachineGone(name))
-                self._repulsion_stale |= self._has_repelling(name)
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
+        self._apart.machine(name, node.metadata.labels or {})
         if name not in self._machines:
             self._machines.add(name)
-            self._repulsion_stale |= self._has_repelling(name)
             for pod in self._on_node.get(name, ()):
                 tracked = self._tracked[pod]
                 self._events.append(TaskRuns(tracked.task, name, tracked.until_seconds))
@@ -298,9 +297,7 @@ class Mirror:
             if known is None or replace(known, assumed=False) != now:
                 self._events.append(TaskRuns(found, node, now.until_seconds))
             self._track(name, now)
-        if name not in self._repelling and repels(pod):
-            self._repelling[name] = pod
-            self._repulsion_stale = True
+        self._apart.runs(name, pod)
         self._clear_refusals(name)
         self._join(pod, found, running=True)
         if self._deadlines is None:
@@ -340,8 +337,9 @@ class Mirror:
         except Exception as error:
             shape, why = Shape(requests=resources({})), _complaint(error, "pod", name)
             return Task(pod.metadata.uid or name, name, shape, blocked=why)
-        why = self._refused.get(name) or self._repulsion.against(pod)
-        return replace(found, blocked=why) if why and not found.blocked else found
+        if not found.blocked and (why := self._refused.get(name)):
+            found = replace(found, blocked=why)
+        return self._apart.kept(found, pod)
 
     def _join(self, pod: objects.Pod, found: Task, *, running: bool) -> None:
         """Tell the groups; a running pod that names none is of no interest to them."""
@@ -355,7 +353,7 @@ class Mirror:
         known = self._tracked[name]
         self._track(name, None)
         self._clear_refusals(name)
-        self._repulsion_stale |= self._repelling.pop(name, None) is not None
+        self._apart.left(name)
         self.gathering.remove(known.task.id)
         if self._deadlines is not None:
             self._deadlines.left(known.task.id, self._now_seconds)
@@ -379,23 +377,14 @@ class Mirror:
             if now.node is not None:
                 self._on_node.setdefault(now.node, {})[name] = None
 
-    def _renew_repulsion(self) -> None:
-        """Running pods that keep others away came or went: everybody who waits is looked at."""
-        self._repulsion = Repulsion(
-            (
-                (name, pod)
-                for name, pod in self._repelling.items()
-                if self._tracked[name].node in self._machines
-            ),
-            {name_of(space): space.metadata.labels or {} for space in self.namespaces},
+    def _look_at_all_who_wait(self) -> None:
+        """Running pods that keep others away came or went, or the machines they are on."""
+        self._apart.renew(
+            {name_of(space): space.metadata.labels or {} for space in self.namespaces}
         )
-        self._repulsion_stale = False
         for name, known in list(self._tracked.items()):
             if known.node is None:
                 self._look_at_pod(name)
-
-    def _has_repelling(self, node: str) -> bool:
-        return any(name in self._repelling for name in self._on_node.get(node, ()))
 
     def is_ours(self, pod: objects.Pod) -> bool:
         """Whether the pod asks for a scheduler of ours."""

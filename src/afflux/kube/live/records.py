@@ -209,7 +209,7 @@ class Records:
             state=state,
             reason="" if state == "running" else record.entry.reason,
             started_seconds=started,
-            until_seconds=_until(record, started),
+            until_seconds=_until(record, started) if state == "running" else None,
             members=tuple(record.members.values()),
         )
         if entry == record.written:

@@ -24,6 +24,10 @@ from afflux.model.placement import Placement
 from afflux.model.task import Task
 from afflux.web.metrics import Metrics, Queue, Started
 
+# Those who wait are counted at most so often, and for at most this share of the time.
+SHORTEST_COUNT_SECONDS = 1.0
+COUNTING_SHARE = 0.02
+
 NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -55,6 +59,7 @@ class Reporting:
         self._rounds = 0
         self._kept = 0
         self._last_seconds = 0.0
+        self._next_count_at = 0.0
 
     # --- From the loop
 
@@ -125,13 +130,22 @@ class Reporting:
                 wait.attempts = self._rounds - wait.ready_round + 1
 
     def count_pending(self) -> None:
-        """Bring the figures of those who wait up to date."""
+        """Bring the figures of those who wait up to date.
+
+        Anybody may ask for them, as often as they like: to look at all who wait is worth a small
+        share of the time at most.
+        """
+        began = monotonic()
+        if began < self._next_count_at:
+            return
         counts: Counter[Queue] = Counter()
         for wait in self._waits.values():
             pod = self._mirror.pending(wait.task)
             if pod is not None:
                 counts[self._queue_of(wait, pod)] += 1
         self._metrics.pending(counts)
+        pause = max(SHORTEST_COUNT_SECONDS, (monotonic() - began) / COUNTING_SHARE)
+        self._next_count_at = monotonic() + pause
 
     def _queue_of(self, wait: _Wait, pod: objects.Pod) -> Queue:
         if wait.task.id not in self._mirror.gathering.held_back:

@@ -194,15 +194,21 @@ class Scheduling:
         deciding = asyncio.create_task(
             self._in_thread("decide", self._cycle.run, events, now_seconds), name="deciding"
         )
-        # Once it has begun: the optimiser needs this thread no longer.
-        await asyncio.sleep(0)
-        if self._keeping is not None:
-            try:
+        try:
+            # Once it has begun: the optimiser needs this thread no longer.
+            await asyncio.sleep(0)
+            self._keep_observed(events, held)
+            return await deciding
+        finally:
+            deciding.cancel()
+
+    def _keep_observed(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
+        try:
+            if self._keeping is not None:
                 self._keeping.observe(events, held)
-            except Exception:
-                # A defect of the records. What is decided meanwhile must not get lost with it.
-                _log.exception("the ledger will not hear of everything that has happened")
-        return await deciding
+        except Exception:
+            # What is being decided holds: without it those who are placed would be nowhere.
+            _log.exception("the ledger's part of a cycle failed")
 
     async def _keep(self, outcome: Outcome) -> None:
         """Nothing is bound that is not in the ledger. To wait for it is not to be stuck."""
