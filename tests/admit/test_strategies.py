@@ -245,6 +245,22 @@ def test_promises_survive_a_restart():
     assert again.run(running, job("head", 4, run=10, ready=1), now=50).promises == before
 
 
+def test_after_a_restart_what_was_there_before_is_not_what_broke_a_promise():
+    machines = machine("m", cpu=4), machine("n", cpu=4)
+    cluster = Cluster(easy, *machines)
+    cluster.run(job("running", 4, run=100))
+    urgent, head = job("urgent", 4, run=9, priority=5), job("head", 4, 4, run=10, ready=1)
+    before = cluster.run(head, now=1).promises
+    again = Cluster(easy, *machines)
+    again.cycle.restore(before)
+    again.run(TaskRuns(task("running.0", shape(cpu=4)), "m", 100), now=2)
+    again.run(head, now=3)
+    again.run(urgent, now=4)
+    ended = [TaskEnded(f"{name}.0") for name in ("running", "urgent")]
+    (broken,) = again.run(*ended, now=200).broken
+    assert (broken.group, broken.cause) == ("head", Cause.PRIORITY)
+
+
 def test_an_unknown_strategy_names_the_place_and_the_known_ones():
     with pytest.raises(
         InputError, match="here: unknown strategy 'lifo'; expected one of flow, fcfs, easy"
