@@ -130,6 +130,12 @@ def test_promises_are_real_and_kept(strategy: str, seed: int):
         assert story.priorities or not story.moved_later
 
 
+def test_promises_of_one_class_stay_where_others_count_on_them():
+    story = Story("wide 1047", "conservative-compress", gangs_only=False)
+    story.run()
+    assert Cause.STRATEGY not in story.broken
+
+
 def test_these_stories_have_promises_in_them():
     stories = [Story(f"story {seed}", "easy", gangs_only=seed % 2 == 0) for seed in range(25)]
     for story in stories:

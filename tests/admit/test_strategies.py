@@ -2,7 +2,7 @@
 
 import pytest
 
-from afflux.admit import strategies
+from afflux.admit import searching, strategies
 from afflux.admit.strategies import easy, fcfs, find_strategy, flow
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, MachineGone, MachineSet, TaskEnded, TaskRuns
@@ -52,6 +52,14 @@ def test_flow_lets_everybody_in_and_promises_nothing():
     outcome = Cluster(flow).run(job("big", 9), job("small", 1))
     assert by_machine(outcome.placements) == {"m": ["small.0"]}
     assert outcome.promises == ()
+
+
+@pytest.mark.parametrize("strategy", [fcfs, easy, strategies.conservative_compress])
+@pytest.mark.parametrize("run", [0.0, 1e-9])
+def test_who_expects_to_run_for_no_time_at_all_takes_a_place_all_the_same(strategy, run):
+    # In Unix seconds the end is the start: both were thought to fit, and nothing could be decided.
+    waiting = [job(name, 3, run=run) for name in "ab"]
+    assert Cluster(strategy).starts(*waiting, now=1.8e9) == ["a"]
 
 
 def test_first_come_first_served_stops_at_the_first_who_has_no_room():
@@ -135,6 +143,23 @@ def test_unless_its_queue_holds_machines_for_it():
     assert outcome.placements == ()
 
 
+def test_whatever_their_priorities():
+    cluster = Cluster(strategies.conservative_compress, holds_for_endless=True)
+    cluster.run(job("service", 2))
+    outcome = cluster.run(
+        job("head", 4, ready=1, run=10, priority=5), job("small", 2, ready=2, run=5), now=2
+    )
+    assert promised(outcome) == {"head": None}
+    assert outcome.placements == ()
+
+
+def test_as_many_promises_as_its_queue_says_whatever_their_priorities():
+    cluster = Cluster(strategies.conservative_compress, reservations=2)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(name, 4, run=10, ready=1, priority=9 - i) for i, name in enumerate("abc")]
+    assert promised(cluster.run(*waiting, now=1)) == {"a": 100, "b": 110}
+
+
 def test_depth_is_how_far_a_queue_is_looked_through():
     cluster = Cluster(easy, depth=2)
     cluster.run(job("running", 3, run=100))
@@ -165,24 +190,49 @@ def test_who_is_let_in_keeps_off_what_is_promised_in_another_queue():
 
 
 @pytest.mark.parametrize(
-    ("event", "cause"),
+    ("at_5", "at_10", "cause"),
     [
-        (MachineGone("n"), Cause.MACHINE),
-        (TaskRuns(task("foreign", shape(cpu=1)), "m"), Cause.FOREIGN),
-        (GroupReady(job("urgent", 4, 4, run=500, ready=5, priority=9)), Cause.PRIORITY),
+        (MachineGone("n"), TaskEnded("running.0"), Cause.MACHINE),
+        (TaskRuns(task("foreign", shape(cpu=4)), "n"), TaskEnded("running.0"), Cause.FOREIGN),
+        (job("urgent", 4, 4, run=40, priority=9), TaskEnded("running.0"), Cause.PRIORITY),
+        (TaskRuns(task("running.0", shape(cpu=4)), "m", 20), job("o", 1, ready=10), Cause.OVERRUN),
+        (job("early", 1, run=1, ready=5), job("late", 1, ready=10), Cause.OVERRUN),
+        (job("early", 1, run=1, ready=5), MachineSet(machine("n", cpu=4)), Cause.OVERRUN),
     ],
 )
-def test_what_breaks_a_promise_is_named(event, cause: Cause):
+def test_what_breaks_a_promise_is_named(at_5, at_10, cause: Cause):
     cluster = Cluster(easy, machine("m", cpu=4), machine("n", cpu=4))
-    cluster.run(job("running", 4, run=100), job("other", 3, run=200))
-    assert promised(cluster.run(job("head", 4, 4, run=10, ready=1), now=1)) == {"head": 200}
-    broken = list(cluster.run(event, TaskEnded("other.0"), now=5).broken)
-    if cause is Cause.PRIORITY:
-        assert not broken  # the urgent one is promised a start, the head nothing any more
-        outcome = cluster.run(TaskEnded("running.0"), now=90)
-        assert [p.task.id for p in outcome.placements] == ["urgent.0", "urgent.1"]
-        broken = list(outcome.broken)
-    assert [(each.group, each.cause) for each in broken] in ([], [("head", cause)])
+    cluster.run(job("running", 4, run=10))
+    assert promised(cluster.run(job("head", 4, 4, run=10, ready=1), now=1)) == {"head": 10}
+    assert cluster.run(at_5, now=5).broken == ()
+    assert cluster.run(at_10, now=10).broken == ()
+    gone = [TaskEnded(each) for each in ("running.0", "foreign", "urgent.0", "urgent.1", "early.0")]
+    outcome = cluster.run(MachineSet(machine("n", cpu=4)), *gone, now=50)
+    assert [(each.group, each.cause) for each in outcome.broken] == [("head", cause)]
+
+
+@pytest.mark.parametrize("strategy", [easy, strategies.conservative_compress])
+def test_a_promise_moves_with_the_end_of_what_it_waits_for(strategy):
+    cluster = Cluster(strategy)
+    cluster.run(job("running", 4, run=100))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": 100}
+    for number, end in enumerate((150, 120, 130), 2):
+        ends_then = TaskRuns(task("running.0", shape(cpu=4)), "m", end)
+        other = job(f"other{number}", 1, run=200, ready=number)
+        assert promised(cluster.run(ends_then, other, now=number))["head"] == end
+
+
+def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):
+    monkeypatch.setattr(searching, "MOST_EFFORT", 10 * searching.OF_EACH_TRY)
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(f"j{i}", 3 + i % 2, run=10, ready=1) for i in range(40)]
+    first = promised(cluster.run(*waiting, now=1))
+    assert 0 < len(first) < len(waiting)
+    assert None not in first.values()
+    again = promised(cluster.run(job("late", 4, run=10, ready=2), now=2))
+    assert first.items() <= again.items()
+    assert len(again) > len(first)
 
 
 def test_promises_survive_a_restart():
@@ -195,12 +245,47 @@ def test_promises_survive_a_restart():
     assert again.run(running, job("head", 4, run=10, ready=1), now=50).promises == before
 
 
+def test_after_a_restart_what_was_there_before_is_not_what_broke_a_promise():
+    machines = machine("m", cpu=4), machine("n", cpu=4)
+    cluster = Cluster(easy, *machines)
+    cluster.run(job("running", 4, run=100))
+    urgent, head = job("urgent", 4, run=9, priority=5), job("head", 4, 4, run=10, ready=1)
+    before = cluster.run(head, now=1).promises
+    again = Cluster(easy, *machines)
+    again.cycle.restore(before)
+    again.run(TaskRuns(task("running.0", shape(cpu=4)), "m", 100), now=2)
+    again.run(head, now=3)
+    again.run(urgent, now=4)
+    ended = [TaskEnded(f"{name}.0") for name in ("running", "urgent")]
+    (broken,) = again.run(*ended, now=200).broken
+    assert (broken.group, broken.cause) == ("head", Cause.PRIORITY)
+
+
 def test_an_unknown_strategy_names_the_place_and_the_known_ones():
     with pytest.raises(
         InputError, match="here: unknown strategy 'lifo'; expected one of flow, fcfs, easy"
     ):
         find_strategy("lifo", "here")
     assert find_strategy("fcfs", "here") is fcfs
+
+
+@pytest.mark.parametrize("strategy", [flow, fcfs, easy])
+def test_who_can_never_start_does_not_fill_the_depth_of_a_queue(strategy):
+    never = [job(f"never{number}", 9, run=5) for number in range(3)]
+    cluster = Cluster(strategy, depth=2)
+    assert cluster.starts(*never, *(job(name, 1, run=5) for name in "abc")) == ["a", "b"]
+    assert cluster.starts(now=1.0) == []
+
+
+def test_a_strategy_that_fails_is_not_asked_about_an_empty_queue():
+    def broken(queue, planner, rules):
+        raise RuntimeError("a defect")
+
+    queues = [(QueueRules("default"), fcfs), (QueueRules("theirs"), broken)]
+    cluster = Cluster(queues)
+    assert cluster.starts(job("a", 1)) == ["a"]
+    with pytest.raises(RuntimeError):
+        cluster.run(job("b", 1, queue="theirs"))
 
 
 def test_what_keeps_a_group_away_only_for_now_does_not_make_it_unsatisfiable():

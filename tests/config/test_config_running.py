@@ -139,6 +139,7 @@ def test_what_is_shown_is_a_configuration_file_that_says_the_same(tmp_path: Path
         ("postgresql://:secret@h", "postgresql://:***@h"),
         ("postgresql://u@h/d?password=secret&x=1", "postgresql://u@h/d?password=***&x=1"),
         ("postgresql://h/d?x=1&password=secret", "postgresql://h/d?x=1&password=***"),
+        ("postgresql://h/d?sslpassword=secret&x=1", "postgresql://h/d?sslpassword=***&x=1"),
         ("postgresql://u@h:5432/d?options=-c%20a:b", "postgresql://u@h:5432/d?options=-c%20a:b"),
     ],
 )

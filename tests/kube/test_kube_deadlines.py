@@ -1,5 +1,6 @@
 """Deadlines: when a group's time is over, whoever is stopped and replaced meanwhile."""
 
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from manifests import pod
 
 from afflux.kube import objects
 from afflux.kube.lasting import over_seconds
-from afflux.kube.live.deadlines import Deadlines, Over
+from afflux.kube.live.deadlines import FEW_ENTRIES, Deadlines, Over
 
 
 def running(
@@ -149,6 +150,35 @@ steps = st.lists(
     ),
     max_size=40,
 )
+
+
+def test_who_has_ended_early_is_not_remembered_until_his_deadline() -> None:
+    deadlines = Deadlines()
+    deadlines.runs(running("stays", "g"), 1e9, 0.0)
+    for number in range(5 * FEW_ENTRIES):
+        for group in (None, "g"):
+            one = running(f"{group}-{number}", group)
+            deadlines.runs(one, 1e9 + number, 0.0)
+            deadlines.left(one.metadata.uid or "", 1.0)
+    assert deadlines.next_seconds() == 1e9
+    # Each one and each group at most twice.
+    assert sum(len(each.first) for each in deadlines._groups.values()) <= FEW_ENTRIES + 4
+    assert len(deadlines._due) <= FEW_ENTRIES + 4
+
+
+def test_a_large_group_costs_no_more_than_many_small_ones() -> None:
+    def seconds(groups: int, size: int) -> float:
+        pods = [running(f"p{g}-{n}", f"g{g}") for g in range(groups) for n in range(size)]
+        deadlines = Deadlines()
+        began = process_time()
+        for number, each in enumerate(pods):
+            deadlines.runs(each, 1e6 + number, 0.0)
+        for each in pods:
+            deadlines.left(each.metadata.uid or "", 1.0)
+        return process_time() - began
+
+    # If every pod looked at all the others, a hundred times as much.
+    assert seconds(1, 4000) < 10 * seconds(1000, 4)
 
 
 @given(steps)

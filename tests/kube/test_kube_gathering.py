@@ -101,6 +101,43 @@ def test_a_late_pod_joins_the_placed_group_in_its_place() -> None:
     assert queue.waiting["default/late"].ready_seconds == before
 
 
+def test_the_rest_of_a_group_that_was_placed_goes_first() -> None:
+    queue = gathered(*(member(name, "g", 3) for name in "abc"))
+    assert not queue.waiting["default/g"].begun
+    for name in "abc":
+        queue.gathering.set(member(name, "g", 3, running=True))
+    queue.drain()
+    # Two of the bindings have failed.
+    for name in "bc":
+        queue.gathering.set(member(name, "g", 3))
+    queue.drain()
+    assert queue.names() == {"default/g": ["default/b", "default/c"]}
+    assert queue.waiting["default/g"].begun
+    # Whoever comes after a restart finds it so.
+    again = gathered(member("a", "g", 3, running=True), member("b", "g", 3), member("c", "g", 3))
+    assert again.waiting["default/g"].begun
+
+
+def test_nobody_goes_first_by_naming_a_group_of_which_a_pod_happens_to_run() -> None:
+    queue = gathered(member("small"), member("single", "h", 1))
+    queue.gathering.set(member("single", "h", 1, running=True, nodeName="n"))
+    queue.gathering.remove("uid-small")
+    queue.drain()
+    # One that ran by itself, one that its user has put on a machine: both now say they are of g.
+    queue.gathering.set(member("small", "g", 3, running=True, nodeName="n"))
+    queue.gathering.set(member("put", "g", 3, running=True, nodeName="n"))
+    queue.gathering.set(member("a", "g", 3))
+    # A group of one grows.
+    for name in "bcd":
+        queue.gathering.set(member(name, "h", 3))
+    queue.drain()
+    assert queue.names() == {
+        "default/g": ["default/a"],
+        "default/h": ["default/b", "default/c", "default/d"],
+    }
+    assert not any(group.begun for group in queue.waiting.values())
+
+
 def test_it_joins_even_if_others_have_ended_meanwhile() -> None:
     queue = gathered(*(member(name, "g", 3, running=True, nodeName="n") for name in "abc"))
     for name in "ab":

@@ -278,6 +278,66 @@ def test_the_walk_ends_where_somebody_else_cannot_be_seen() -> None:
     cleans(prepare, {"all", "hidden", "b"})
 
 
+def test_an_owner_stays_that_has_pods_by_way_of_another_one() -> None:
+    def prepare(cluster: Cluster) -> None:
+        # Workers of its own, and a Job beside them: as controllers of MPI have it.
+        cluster.owner("JobSet", "all")
+        cluster.pod("worker", owner=owned_by("JobSet", "all"))
+        cluster.owner("Job", "launcher", owned_by("JobSet", "all"))
+        cluster.pod("stays", "h", owner=owned_by("Job", "launcher"), deadline=None)
+
+    cleans(prepare, {"all", "launcher", "stays"})
+
+
+def test_an_owner_stays_of_which_nobody_can_tell_whether_it_has_other_pods() -> None:
+    def prepare(cluster: Cluster) -> None:
+        cluster.owner("JobSet", "all")
+        cluster.pod("worker", owner=owned_by("JobSet", "all"))
+        cluster.owner("ReplicaSet", "hidden", owned_by("JobSet", "all"))
+        cluster.pod("stays", None, owned_by("ReplicaSet", "hidden"), deadline=None)
+        cluster.server.fault = lambda request: (
+            Fault(status=403) if "replicasets" in request.path else Fault()
+        )
+
+    cleans(prepare, {"all", "hidden", "stays"})
+
+
+def test_an_owner_of_no_namespace_stays_as_its_other_pods_are_not_seen() -> None:
+    def prepare(cluster: Cluster) -> None:
+        root = "/apis/example.com/v1"
+        kinds = [{"name": "fleets", "kind": "Fleet", "namespaced": False}]
+        cluster.server.put(root, {"metadata": {}, "resources": kinds})
+        cluster.server.put(f"{root}/fleets/f", {"metadata": {"name": "f", "uid": "uid-f"}})
+        owner = {"apiVersion": "example.com/v1", "kind": "Fleet", "name": "f", "uid": "uid-f"}
+        cluster.pod("a", owner={**owner, "controller": True})
+
+    def check(cluster: Cluster) -> None:
+        assert "/apis/example.com/v1/fleets/f" in cluster.server.objects
+        (note,) = cluster.notes()
+        assert "Fleet f is of no namespace and may have pods in others" in note
+
+    cleans(prepare, set(), check)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../elsewhere/jobs/theirs", "..", "a/status", "a?b=c", "a%2Fb", "a b", "a\r\nb"]
+)
+def test_a_reference_to_no_name_leads_nowhere(name: str) -> None:
+    def prepare(cluster: Cluster) -> None:
+        cluster.server.put(
+            "/apis/batch/v1/namespaces/elsewhere/jobs/theirs", {"metadata": {"uid": "uid-theirs"}}
+        )
+        cluster.pod("a", owner=owned_by("Job", name, uid="uid-theirs"))
+
+    def check(cluster: Cluster) -> None:
+        assert [request.path for request in cluster.deletions()] == [f"{PODS}/a"]
+        assert not any(
+            request.path.startswith("/apis/batch") for request in cluster.server.requests
+        )
+
+    cleans(prepare, set(), check)
+
+
 def test_a_cron_job_is_not_deleted_for_one_of_its_jobs() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("CronJob", "nightly")

@@ -2,9 +2,11 @@
 
 import asyncio
 import itertools
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import psycopg
 import pytest
@@ -31,7 +33,7 @@ from afflux.cycle.inspection import (
     at,
 )
 from afflux.cycle.phases import NOT_RUNNING, PHASES
-from afflux.ledger.inspecting import LedgerInspection
+from afflux.ledger.inspecting import CONNECTIONS, LedgerInspection
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 from afflux.model.promise import Promise
@@ -238,6 +240,52 @@ def test_a_wrong_place_to_go_on_is_refused(address: str, resume: str) -> None:
                     Asked(namespace=None, resume=resume)
                 ),
             )
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\u0000"])
+@pytest.mark.parametrize("number", [0, 2**40, 2**63, -(10**40)])
+def test_a_forged_place_to_go_on_is_refused_or_leads_to_no_error(
+    address: str, text: str, number: int
+) -> None:
+    def token(place: str) -> Asked:
+        return Asked(namespace=None, resume=urlsafe_b64encode(place.encode()).decode())
+
+    async def question(inspection: LedgerInspection) -> None:
+        fits = -(2**63) <= number < 2**63
+        with nullcontext() if fits else pytest.raises(InputError):
+            await inspection.queue(token(f'["q", {number}, {number}, 1e999, "a", "b"]'))
+        with nullcontext() if fits else pytest.raises(InputError):
+            await inspection.history(token(f"[NaN, {number}]"))
+        with pytest.raises(InputError):
+            await inspection.reservations(token(f'[0.0, "{text}", "b"]'))
+
+    ask(address, question)
+
+
+# --- Times
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e19])
+def test_what_lasts_for_thousands_of_years_hides_nothing_from_others(
+    address: str, seconds: float
+) -> None:
+    # Whoever waits for one who expects to run that long is promised such a start.
+    turn = Turn(
+        groups=(
+            entry("runs", state="running", run_seconds=seconds, until_seconds=START + seconds),
+            entry("waits", run_seconds=60.0),
+        ),
+        promises=(Promise("a/waits", START + seconds),),
+    )
+    last = at(1e20)
+    assert last.year == 9999
+    listed = ask(address, lambda inspection: inspection.queue(EVERYBODY), turn)
+    assert [line.expected_start for line in listed.items] == [last]
+    reserved = ask(address, lambda inspection: inspection.reservations(EVERYBODY))
+    assert [(line.start, line.end) for line in reserved.items] == [(last, last)]
+    details = ask(address, lambda inspection: inspection.group("a", "runs"))
+    assert details is not None
+    assert details.until == last
 
 
 # --- Reservations
@@ -460,6 +508,19 @@ def test_a_question_that_takes_too_long_is_given_up(
 
     with pytest.raises(InspectionError, match="did not answer within"):
         ask(address, question)
+
+
+def test_whoever_gives_up_leaves_nothing_behind(address: str) -> None:
+    async def question(inspection: LedgerInspection) -> None:
+        async with await psycopg.AsyncConnection[Any].connect(address) as other:
+            await other.execute("LOCK TABLE afflux.queue")
+            for _ in range(2 * CONNECTIONS):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await inspection.queue(EVERYBODY)
+        assert [line.name for line in (await inspection.queue(EVERYBODY)).items] == ["g"]
+
+    ask(address, question, Turn(groups=(entry("g"),)))
 
 
 def test_a_server_that_went_away_is_found_again(address: str) -> None:

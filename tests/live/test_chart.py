@@ -213,6 +213,7 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
         ({"config": {"serving": {"port": 0}}}, "minimum: got 0, want 1"),
         ({"config": {"binding": {"timeout": "5"}}}, "'5' does not match pattern"),
         ({"config": {"leaderElection": {"leaderElect": False}}}, "all of them would act"),
+        ({"config": {"ledger": {"directory": "/ledger"}}}, "a ledger of its own"),
         ({"schedulerName": "afflux"}, "afflux is served by afflux itself"),
         (
             {"config": {"profiles": [{"schedulerName": "default-scheduler"}]}},

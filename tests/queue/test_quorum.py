@@ -1,6 +1,7 @@
 """Quorum: who of those that name a group may start together, and what is said to the others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
-from afflux.queue.quorum import ONE_QUEUE, Candidate, Gathered, Terms, alone, form
+from afflux.queue.quorum import MOST_KINDS, ONE_QUEUE, Candidate, Gathered, Terms, alone, form
 from afflux.queue.rules import QueueRules
 
 SHAPE = Shape(requests=resources({"cpu": 1}))
@@ -55,6 +56,21 @@ def test_below_its_quorum_a_group_waits_and_says_how_many_are_there() -> None:
 
 def test_with_its_quorum_it_starts_together() -> None:
     assert ready(form("g", [one("a"), one("b")], ONE_QUEUE)) == {"g": ["a", "b"]}
+
+
+def test_of_too_many_kinds_of_members_a_group_is_refused() -> None:
+    def member(kind: int) -> Candidate:
+        shape = Shape(requests=resources({"cpu": kind + 1}))
+        task = Task(f"uid-{kind}", str(kind), shape)
+        return replace(one(str(kind), MOST_KINDS), task=task)
+
+    kinds = [member(kind) for kind in range(MOST_KINDS + 1)]
+    assert len(ready(form("g", kinds[:-1], ONE_QUEUE))["g"]) == MOST_KINDS
+    gathered = form("g", kinds, ONE_QUEUE)
+    assert not gathered.ready
+    assert words(gathered.refused)["0"] == (
+        f"group g has {MOST_KINDS + 1} kinds of members, expected at most {MOST_KINDS}"
+    )
 
 
 def test_those_who_run_count_and_the_rest_goes_together() -> None:

@@ -87,11 +87,16 @@ class Answers:
         self.asked: list[object] = []
         self.problem: Exception | None = None
         self.hold: asyncio.Event | None = None
+        self.held = 0
 
     async def _ask(self, asked: object) -> None:
         self.asked.append(asked)
         if self.hold is not None:
-            await self.hold.wait()
+            self.held += 1
+            try:
+                await self.hold.wait()
+            finally:
+                self.held -= 1
         if self.problem is not None:
             raise self.problem
 
@@ -549,8 +554,13 @@ def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, patience_seconds=0.2) as served:
             served.answers.hold = asyncio.Event()
-            assert (await served.get(QUEUE, "alices")).refusal == (504, "Timeout")
-            served.answers.hold.set()
+            for limit in (1, 2, 3):
+                reply = await served.get(f"{QUEUE}?limit={limit}", "alices")
+                assert reply.refusal == (504, "Timeout")
+            await asyncio.sleep(0.1)
+            # Nor does anybody go on looking for it: what nobody waits for would pile up.
+            assert len(served.answers.asked) == 3
+            assert served.answers.held == 0
 
     run(test)
 

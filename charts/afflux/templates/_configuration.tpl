@@ -5,6 +5,10 @@ counts as left out, as afflux has it.
 
 {{- define "afflux.configuration" -}}
 {{- $identity := dict "apiVersion" "afflux.dev/v1alpha1" "kind" "AffluxConfiguration" -}}
+{{- $ledger := (.Values.config | default dict).ledger | default dict -}}
+{{- if and $ledger.directory (gt (int .Values.replicas) 1) -}}
+{{- fail (printf "replicas: %d with config.ledger.directory, so that each would keep a ledger of its own; expected 1, or config.ledger.url" (int .Values.replicas)) -}}
+{{- end -}}
 {{- toYaml (merge $identity (.Values.config | default dict)) -}}
 {{- end -}}
 

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from afflux.model.group import Group
 from afflux.model.task import Shape
 
+# Nobody holds a machine for no time at all, though today's clocks cannot tell a start from an end a
+# billionth of a second later: whoever expects that is planned with as much as they can tell.
+LEAST_SECONDS = 1e-3
+
 # Class, machine, devices.
 Seat = tuple[Shape, int, tuple[int, ...]]
 # When, and whether at once: what ends now, or should have, ends after that.
@@ -24,4 +28,4 @@ class Commitment:
 
 def run_of(group: Group) -> float:
     """How long a group is expected to run, infinity without end."""
-    return math.inf if group.run_seconds is None else group.run_seconds
+    return math.inf if group.run_seconds is None else max(LEAST_SECONDS, group.run_seconds)

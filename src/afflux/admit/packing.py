@@ -52,6 +52,11 @@ class Packing:
         self._endings = endings
         self._returned = np.ascontiguousarray(endings.returned[:, self._columns])
 
+    @property
+    def machines(self) -> int:
+        """How many there are."""
+        return len(self._at_first)
+
     def ends(self) -> list[float]:
         """When what runs is expected to end."""
         return self._endings.ends.tolist()

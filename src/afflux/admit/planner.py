@@ -10,7 +10,7 @@ who is not.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from afflux.admit.commitment import Commitment, Seat, run_of
 from afflux.admit.counting import Counting
@@ -66,9 +66,15 @@ class Planner:
         self.open += groups
 
     def hold(self, groups: Iterable[Group]) -> None:
-        """Hold on to what these groups were promised, as far as that is still possible."""
+        """Hold on to what these groups were promised, as far as that is still possible.
+
+        Whose promise cannot be kept, because something takes longer than was thought, is promised
+        the next start there is before those behind it hold on to theirs: a slip of a second must
+        not put the first behind all the others.
+        """
         for group in groups:
-            self._hold(group)
+            if not self._hold(group) and self._was_promised(group):
+                self.reserve(group)
 
     def stands(self, group: Group) -> bool:
         """Whether a promise stands, because nothing has happened that was not expected.
@@ -111,8 +117,8 @@ class Planner:
     def reserve(self, group: Group) -> Promise | None:
         """Promise the group the earliest start there is, never a later one than it was promised.
 
-        Without a time if it waits for work without end; None if it can never start, or if there are
-        more classes than can be looked at in one pass.
+        Without a time if it waits for work without end; None if it can never start, or if there is
+        more than can be looked at in one pass.
         """
         counting = self._counted(group)
         if counting is not None:
@@ -133,7 +139,7 @@ class Planner:
             before = searching.let_go(group)
         if not searching.promise(group, math.inf if before is None else before.start[0]):
             if before is None:
-                return self._without_time(group)
+                return None if searching.is_exhausted else self._without_time(group)
             searching.take_back(before)
         return Promise(group.name, searching.promised[group.name].start[0])
 
@@ -212,18 +218,28 @@ class Planner:
         counting = self._counted(group)
         if counting is not None:
             return counting.hold(group, promise.start_seconds, surely=self._standing.as_expected)
+        start = (promise.start_seconds, False)
+        held = Commitment(group, start, start[0] + run_of(group), ())
+        searching = self._searched()
+        return searching.knows(group) and searching.hold(self._where_it_was(held))
+
+    def _where_it_was(self, promised: Commitment) -> Commitment:
+        """On the machines that the group was promised for this start before, if it was."""
+        group = promised.group
+        promise = self._standing.promises.get(group.name)
+        if promise is None or promise.start_seconds != promised.start[0]:
+            return promised
         rows, where = self._outlook.state.rows, dict(promise.machines)
         seats: list[Seat] = [
             (task.shape, rows[where[task.id]], ())
             for task in group.tasks
             if where.get(task.id) in rows
         ]
-        start = (promise.start_seconds, False)
-        complete = tuple(seats) if len(seats) == len(group.tasks) else ()
-        searching = self._searched()
-        return searching.knows(group) and searching.hold(
-            Commitment(group, start, start[0] + run_of(group), complete)
-        )
+        return replace(promised, seats=tuple(seats)) if len(seats) == len(group.tasks) else promised
+
+    def _was_promised(self, group: Group) -> bool:
+        promise = self._standing.promises.get(group.name)
+        return promise is not None and promise.start_seconds is not None
 
     def _without_time(self, group: Group) -> Promise | None:
         if self.complaint(group) is not None:
@@ -260,7 +276,8 @@ class Planner:
             packing = Packing(outlook.state, outlook.pricing, list(shapes), endings, self._now)
             self._searching = Searching(outlook.horizon, packing, shapes, self._now)
             if counting is not None:
-                self._searching.adopt(counting.started.values(), counting.commitments())
+                promised = [self._where_it_was(each) for each in counting.commitments()]
+                self._searching.adopt(counting.started.values(), promised)
         return self._searching
 
     def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:

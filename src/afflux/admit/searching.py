@@ -18,6 +18,10 @@ from afflux.model.task import Shape
 # For one who has a promise, fewer: it may hope for the next pass.
 TRIED_IN_TURN = 16
 TRIED_TO_IMPROVE = 4
+# What one pass may spend on it, in machines looked at: about three seconds. Who is not reached
+# keeps what it was promised, or waits for the next pass.
+MOST_EFFORT = 3_000_000
+OF_EACH_TRY = 200
 
 
 class Searching:
@@ -30,6 +34,7 @@ class Searching:
         self.promised: dict[str, Commitment] = {}
         self._packing = packing
         self._now = now_seconds
+        self._effort_left = MOST_EFFORT
         self._timelines: dict[Shape, Timeline] = {
             shape: horizon.begin(shape, now_seconds).timeline for shape in shapes
         }
@@ -42,10 +47,21 @@ class Searching:
         """Go on with what was found by counting, for one class: everybody finds machines."""
         for group in started:
             self.start(group)
-        found = self._packing.rearrange([*self.started.values()], promised)
+        promised = list(promised)
+        found = self._kept(promised) or self._packing.rearrange([*self.started.values()], promised)
         for each in found or ():
             if each.group.name not in self.started:
                 self._promise(each)
+
+    def _kept(self, promised: Iterable[Commitment]) -> list[Commitment] | None:
+        """All of them on the machines they have, if they can stay: other classes count on that."""
+        placed = list(self.started.values())
+        for each in promised:
+            seats = self._packing.keep(each, placed) if each.seats else None
+            if seats is None:
+                return None
+            placed.append(Commitment(each.group, each.start, each.end, seats))
+        return placed
 
     def start(self, group: Group) -> bool:
         """Whether the group can start at once; then it does."""
@@ -65,7 +81,8 @@ class Searching:
         run, tried, stride = run_of(group), 0, 1
         most = math.inf if not_after == math.inf else TRIED_TO_IMPROVE
         at = self._earliest(group, self._now)
-        while at is not None and at <= not_after and tried < most:
+        while at is not None and at <= not_after and tried < most and not self.is_exhausted:
+            self._effort_left -= OF_EACH_TRY + self._packing.machines
             start: Start = (at, False)
             found = self._packing.reserve(group, start, at + run, self._committed())
             if found is not None:
@@ -77,6 +94,11 @@ class Searching:
             later = self._after(at, stride)
             at = None if later is None else self._earliest(group, later)
         return False
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nobody further is searched for in this pass."""
+        return self._effort_left <= 0
 
     def hold(self, promise: Commitment) -> bool:
         """Promise a group what it was promised before, on the same machines, if that still holds.

@@ -15,7 +15,7 @@ nature; for them the optimiser decides only where.
 Other packages can ship strategies as entry points `afflux.strategies`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
 from itertools import groupby
 from typing import cast
@@ -70,14 +70,18 @@ def conservative_compress(queue: Sequence[Group], planner: Planner, rules: Queue
     What was promised is held before anybody is asked about, but not against those of a higher
     priority.
     """
+    _backfill(_held_level_by_level(queue, planner), planner, rules, rules.reservations)
+
+
+def _held_level_by_level(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
     for _, level in groupby(queue, key=lambda group: group.priority):
         equals = list(level)
         planner.hold(equals)
-        _backfill(equals, planner, rules, rules.reservations)
+        yield from equals
 
 
 def _backfill(
-    queue: Sequence[Group], planner: Planner, rules: QueueRules, most: int | None
+    queue: Iterable[Group], planner: Planner, rules: QueueRules, most: int | None
 ) -> None:
     promises = 0
     for group in queue:

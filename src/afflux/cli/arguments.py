@@ -200,7 +200,8 @@ def _scheduler(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strategy",
         metavar="NAME",
-        help="who may start: flow (default), fcfs, easy, hybrid, conservative[-rebuild]",
+        help="who may start: flow (default), fcfs, easy, hybrid, conservative-compress,"
+        " conservative-rebuild (docs/strategies.md)",
     )
     parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
 

@@ -228,6 +228,10 @@ class State:
         machine = self._machines[held.row] if held else None
         return machine.name if machine else None
 
+    def held(self, task_id: str) -> Held | None:
+        """What a task holds, None if it is nowhere."""
+        return self._held.get(task_id)
+
     def held_on(self, row: int) -> Iterator[Held]:
         """What tasks hold of a machine."""
         return (self._held[task_id] for task_id in self._on_row[row])

@@ -35,7 +35,9 @@ from afflux.model.errors import InputError
 from afflux.queue.rules import QueueRules
 
 # In a URL: between user and host, or among the parameters.
-_PASSWORD = re.compile(r"(?P<before>://[^:/?@]*:|[?&]password=)(?:(?<=:)[^/?]*(?=@)|(?<==)[^&]*)")
+_PASSWORD = re.compile(
+    r"(?P<before>://[^:/?@]*:|[?&](?:ssl)?password=)(?:(?<=:)[^/?]*(?=@)|(?<==)[^&]*)"
+)
 
 
 @dataclass(frozen=True, slots=True)

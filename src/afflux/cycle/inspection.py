@@ -230,9 +230,13 @@ class Inspection(Protocol):
         ...
 
 
+# What is expected to last for thousands of years has no date; the last one there is will do.
+_LAST_SECONDS = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+
+
 def at(seconds: float) -> datetime:
     """Unix seconds as they are written."""
-    return datetime.fromtimestamp(seconds, UTC)
+    return datetime.fromtimestamp(min(seconds, _LAST_SECONDS), UTC)
 
 
 def maybe_at(seconds: float | None) -> datetime | None:

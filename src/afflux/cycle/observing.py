@@ -73,16 +73,18 @@ class Observing:
                 self._state.remove_machine(name)
                 self._promises.disturb(Cause.MACHINE)
             case TaskRuns(task, machine, until) if machine in self._state.rows:
-                before = self._state.where(task.id)
+                before, held = self._state.where(task.id), self._state.held(task.id)
                 self._state.place(task, machine, until_seconds=until)
                 self.news |= before not in (None, machine)
                 if before != machine:
                     self._promises.disturb(Cause.FOREIGN)
+                elif held is not None and held.until_seconds != until:
+                    self._end_moved(held.until_seconds, until)
             case TaskEnded(task_id):
                 held = self._state.remove(task_id)
                 self.news |= held is not None
                 if held is not None and held.until_seconds != now_seconds:
-                    self._promises.freed()
+                    self._end_moved(held.until_seconds, now_seconds)
             case GroupReady(group):
                 self._promises.joined(group, known=group.name in self._queue)
                 self._queue.add(group)
@@ -94,6 +96,14 @@ class Observing:
             case MachineGone() | TaskRuns():
                 # Reports cross on the way; about an unknown machine there is nothing to do.
                 pass
+
+    def _end_moved(self, before: float | None, now: float | None) -> None:
+        """Something ends at another time than was expected. Often that is known in advance: a pod
+        starts after it was bound, and its deadline counts from then."""
+        if now is None or (before is not None and now > before):
+            self._promises.disturb(Cause.OVERRUN)
+        else:
+            self._promises.freed()
 
     def _machine_of(self, event: Event) -> str | None:
         match event:

@@ -79,7 +79,9 @@ class Optimising:
         outlook = replace(self._outlook, most_classes=_most_classes(state))
         planner = Planner(outlook, asked, standing, now_seconds)
         for groups, rules, strategy in walked:
-            strategy(groups, planner, rules)
+            # Whose queue is empty is not asked: if it fails, that is about nobody.
+            if groups:
+                strategy(groups, planner, rules)
         decided = self._start(state, planner)
         decided = self._let_in(state, planner, decided)
         return replace(
@@ -94,7 +96,7 @@ class Optimising:
         """Each queue's groups, as many as its depth allows; strangers are in the first queue."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
-            yield queue[: rules.depth], rules, strategy
+            yield self._as_deep(queue, rules.depth), rules, strategy
             return
         known = {rules.name for rules, _ in self._queues}
         first = self._queues[0][0].name
@@ -102,7 +104,18 @@ class Optimising:
         for group in queue:
             by_name.setdefault(group.queue if group.queue in known else first, []).append(group)
         for rules, strategy in self._queues:
-            yield by_name.get(rules.name, [])[: rules.depth], rules, strategy
+            yield self._as_deep(by_name.get(rules.name, []), rules.depth), rules, strategy
+
+    def _as_deep(self, groups: Sequence[Group], depth: int | None) -> Sequence[Group]:
+        """So many from the first on; who can never start is in nobody's way and does not count."""
+        if depth is None or len(groups) <= depth:
+            return groups
+        counted = 0
+        for number, group in enumerate(groups):
+            if counted == depth:
+                return groups[:number]
+            counted += self._outlook.satisfying.complaint(group) is None
+        return groups
 
     def _start(self, state: State, planner: Planner) -> Round:
         """Everybody who may start does: as the optimiser proposes, or else as the planner found."""

@@ -36,10 +36,14 @@ class Broken:
 
 @dataclass(slots=True)
 class _Record:
-    """`first` is what counts; `disturbed` is what has happened since."""
+    """`first` is what counts; `disturbed` is what has happened since.
+
+    After a restart the priority is not known until the first decision: all that is heard before
+    was there already when the promise was made.
+    """
 
     promise: Promise
-    priority: int
+    priority: int | None
     first: float | None
     disturbed: set[Cause] = field(default_factory=set[Cause])
 
@@ -61,7 +65,7 @@ class Promises:
         self._as_expected = False
         for promise in promises:
             self._current[promise.group] = promise
-            self._record(promise, 0)
+            self._records[promise.group] = _Record(promise, None, promise.start_seconds)
 
     def standing(self, now_seconds: float) -> Standing:
         """What holds as the next decision is made."""
@@ -78,7 +82,8 @@ class Promises:
         """Something happened that may break promises."""
         self._as_expected = False
         for record in self._records.values():
-            record.disturbed.add(cause)
+            if record.priority is not None:
+                record.disturbed.add(cause)
 
     def freed(self) -> None:
         """There is more room than was expected: promises may move to an earlier start."""
@@ -92,7 +97,7 @@ class Promises:
         if any(priority < group.priority for priority in self._priorities):
             self._as_expected = False
             for record in self._records.values():
-                if record.priority < group.priority:
+                if record.priority is not None and record.priority < group.priority:
                     record.disturbed.add(Cause.PRIORITY)
 
     def forget(self, group: str) -> None:
@@ -126,7 +131,11 @@ class Promises:
             record = self._records.get(name)
             if record is None:
                 self._record(promise, priority_of(name))
-            elif record.promise is not promise:
+                continue
+            if record.priority is None:
+                record.priority = priority_of(name)
+                self._priorities[record.priority] += 1
+            if record.promise is not promise:
                 self._moved |= start != record.promise.start_seconds
                 record.promise = promise
                 record.first = start if record.first is None else record.first
@@ -141,6 +150,6 @@ class Promises:
     def _drop(self, group: str) -> None:
         self._current.pop(group, None)
         record = self._records.pop(group, None)
-        if record is not None:
+        if record is not None and record.priority is not None:
             self._priorities[record.priority] -= 1
             self._priorities += Counter()  # without those of whom there are none

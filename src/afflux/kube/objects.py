@@ -48,13 +48,11 @@ class Metadata(Fields, frozen=True, gc=False):
     uid: str | None = None
     resource_version: str | None = None
     generation: Int64 | None = None
-    generate_name: str | None = None
     labels: Labels | None = None
     annotations: Labels | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: Int64 | None = None
 
 
 class Condition(Fields, frozen=True, gc=False):
@@ -241,7 +239,6 @@ class PodSpec(Fields, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
-    preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -262,7 +259,6 @@ class PodSpec(Fields, frozen=True, gc=False):
 class PodStatus(Fields, frozen=True, gc=False):
     phase: str | None = None
     reason: str | None = None
-    nominated_node_name: str | None = None
     start_time: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None

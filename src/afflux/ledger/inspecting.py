@@ -256,13 +256,20 @@ def _place(asked: Asked, kinds: tuple[type, ...]) -> tuple[object, ...] | None:
         place = None
     if isinstance(place, list):
         values = cast("list[object]", place)
-        if [type(value) for value in values] == list(kinds) and not _has_nul(values):
+        if [type(value) for value in values] == list(kinds) and all(map(_can_be_stored, values)):
             return tuple(values)
     raise InputError(
         f"continue: {asked.resume!r:.80}, expected what the page before has in its metadata"
     )
 
 
-def _has_nul(values: Sequence[object]) -> bool:
-    """The one letter that PostgreSQL cannot hold."""
-    return any(isinstance(value, str) and "\0" in value for value in values)
+def _can_be_stored(value: object) -> bool:
+    """PostgreSQL knows neither zero bytes nor halves of characters, nor numbers of any length."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    if not isinstance(value, str):
+        return True
+    try:
+        return b"\0" not in value.encode()
+    except UnicodeEncodeError:
+        return False

@@ -101,10 +101,6 @@ class Book:
         """Whether that is known; rolling back only undoes what came after it."""
         return tuple(sorted(need.items())) in self._refused
 
-    def forget_refusals(self) -> None:
-        """What was refused may fit again, though nothing has left: somebody made room."""
-        self._refused.clear()
-
     def mark(self) -> int:
         """A point to roll back to."""
         return len(self._log)

@@ -21,6 +21,11 @@ Shortage = Callable[[Sequence[Task]], str | None]
 """Of what there is too little for these to start together, whatever room there is; None if not."""
 
 
+# A group is placed as a whole, at a cost that grows with the kinds of its members. With more of
+# them one group could use up the scheduler's memory.
+MOST_KINDS = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a task says its group is: how many have to be there, and the queue they wait in.
@@ -136,7 +141,11 @@ def form(
             gathered.ready.append(_group(each.task.name if place else name, [each], rules))
     elif running + len(startable) >= terms.size:
         short = _short(startable, shortage)
-        if short is None:
+        kinds = len({each.task.shape for each in startable})
+        if kinds > MOST_KINDS:
+            why = f"group {name} has {kinds} kinds of members, expected at most {MOST_KINDS}"
+            gathered.refused.extend((each.task, why) for each in startable)
+        elif short is None:
             gathered.ready.append(_group(name, startable, rules))
         else:
             gathered.waiting.extend((each.task, f"group {name} {short}") for each in startable)

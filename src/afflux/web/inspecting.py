@@ -181,7 +181,9 @@ class Inspecting:
 
     async def _remembered(self, key: object, ask: _Question) -> bytes:
         async def encoded() -> bytes:
-            return msgspec.json.encode(await ask())
+            # Whoever asked may have given up by then: what nobody waits for must not pile up.
+            async with asyncio.timeout(self._patience_seconds):
+                return msgspec.json.encode(await ask())
 
         return await self._answers.answer(key, encoded)
 

@@ -154,7 +154,7 @@ class Cleaning:
             return [], complaints
         staying: set[str] = set()
         unseen = False
-        high = any(len(chain.owners) > 1 for chain in chains)
+        high = any(not owner.makes_pods for chain in chains for owner in chain.owners)
         for pod in alive:
             owner = controller(pod)
             if owner is None or leaving.is_leaving(pod):
@@ -186,9 +186,9 @@ class Cleaning:
 def _top(chain: Chain, staying: set[str], *, unseen: bool) -> Owner | None:
     """The highest controller that has no pod which stays and that would make pods anew."""
     found: Owner | None = None
-    for level, owner in enumerate(chain.owners):
+    for owner in chain.owners:
         # Who controls a pod is written on the pod; who controls that had to be looked up.
-        if owner.uid in staying or (level and unseen):
+        if owner.uid in staying or (unseen and not owner.makes_pods):
             break
         if not owner.ended:
             found = owner

@@ -10,11 +10,14 @@ Pure: no clock, no network. What is done about a group that is over is in cleani
 
 import asyncio
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from afflux.kube import objects
 from afflux.kube.decoding import namespace
 from afflux.kube.grouping import claimed_group
+
+# Fewer than that are not worth looking through.
+FEW_ENTRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,45 @@ class _Running:
         default_factory=dict[str, objects.OwnerReference]
     )
     settled: float | None = None
+    # How many of `over` have no end; the others by it, the last and the first of them at the head.
+    # An entry counts if it is still the pod's.
+    endless: int = 0
+    last: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    first: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+
+    def set(self, uid: str, end: float | None) -> None:
+        """A pod runs, and is over then."""
+        self.drop(uid)
+        self.over[uid] = end
+        if end is None:
+            self.endless += 1
+            return
+        heappush(self.last, (-end, uid))
+        heappush(self.first, (end, uid))
+        if len(self.first) > FEW_ENTRIES + 2 * len(self.over):
+            ends = [(each, pod) for pod, each in self.over.items() if each is not None]
+            self.first, self.last = ends, [(-each, pod) for each, pod in ends]
+            heapify(self.first)
+            heapify(self.last)
+
+    def drop(self, uid: str) -> None:
+        """A pod does not run any more."""
+        if uid in self.over and self.over.pop(uid) is None:
+            self.endless -= 1
 
     def due(self) -> float | None:
         """When it is over, None without end."""
         if self.settled is not None:
             return self.settled
-        ends = [end for end in self.over.values() if end is not None]
-        return max(ends) if ends and len(ends) == len(self.over) else None
+        while self.last and self.over.get(self.last[0][1]) != -self.last[0][0]:
+            heappop(self.last)
+        return -self.last[0][0] if self.last and not self.endless else None
 
     def settle(self, now_seconds: float) -> None:
         """If the deadline of one is over, that of the group does not move any more."""
-        if self.settled is None and any(
-            end is not None and end <= now_seconds for end in self.over.values()
-        ):
+        while self.first and self.over.get(self.first[0][1]) != self.first[0][0]:
+            heappop(self.first)
+        if self.settled is None and self.first and self.first[0][0] <= now_seconds:
             self.settled = self.due()
 
 
@@ -77,7 +106,8 @@ class Deadlines:
         self._key_of: dict[str, str] = {}
         # Who was reported already, and still is there.
         self._reported: set[str] = set()
-        # By time; an entry counts if it is still the group's.
+        # By time; an entry counts if it is still the group's. The others are left behind when there
+        # are too many of them: who says he may run for years and ends today is not kept for years.
         self._due: list[tuple[float, str]] = []
 
     def runs(self, pod: objects.Pod, over_seconds: float | None, now_seconds: float) -> None:
@@ -97,7 +127,7 @@ class Deadlines:
             running.settle(now_seconds)
         elif running.over[uid] == over_seconds:
             return
-        running.over[uid] = over_seconds
+        running.set(uid, over_seconds)
         running.pods.add(uid)
         self._key_of[uid] = key
         owner = controller(pod)
@@ -113,7 +143,7 @@ class Deadlines:
             return
         running = self._groups[key]
         running.settle(now_seconds)
-        del running.over[uid]
+        running.drop(uid)
         due = running.due()
         if not running.over and (due is None or due > now_seconds):
             # All have ended before their time: there is nothing to clean up.
@@ -155,6 +185,13 @@ class Deadlines:
         due = running.due()
         if due is not None:
             heappush(self._due, (due, key))
+            if len(self._due) > FEW_ENTRIES + 2 * len(self._groups):
+                self._due = [
+                    (end, each)
+                    for each, one in self._groups.items()
+                    if (end := one.due()) is not None
+                ]
+                heapify(self._due)
             self.changed.set()
 
 

@@ -60,6 +60,10 @@ class Gathering:
         # How many the groups need whose members are all there; and whose halves are to be counted.
         self._whole: dict[str, int] = {}
         self._to_count: dict[str, None] = {}
+        # Groups of which some were placed, as one of several, by the cycle; before the first look,
+        # all of which some run. To name a group while one runs does not make its rest the first.
+        self._placed: set[str] = set()
+        self._has_looked = False
         self._restored: dict[str, float] = {}
         self._touched: dict[str, None] = {}
         # Of whom the cycle has to hear even if nothing about them is new.
@@ -95,6 +99,8 @@ class Gathering:
         known = self._members.setdefault(key, {})
         if uid in known and _same(known[uid], member):
             return
+        if member.running and group and self._was_placed(key, known.get(uid)):
+            self._placed.add(key)
         known[uid] = member
         self._key_of[uid] = key
         self._touched[key] = None
@@ -112,6 +118,7 @@ class Gathering:
             self._first_ready.pop(key, None)
             self._bound.pop(key, None)
             self._most_bound.pop(key, None)
+            self._placed.discard(key)
         self._release(uid)
         self._restored.pop(uid, None)
         self._touched[key] = None
@@ -155,6 +162,7 @@ class Gathering:
                 ]
         self._again.clear()
         self._count_halves(now_seconds)
+        self._has_looked = True
         return withdrawn + ready
 
     def _count_halves(self, now_seconds: float) -> None:
@@ -253,9 +261,17 @@ class Gathering:
     def _is_in_line(self, queue: str, ready_seconds: float, key: str) -> bool:
         return self._turned_away.get(key) == queue and self._first_ready.get(key) == ready_seconds
 
+    def _was_placed(self, key: str, before: Member | None) -> bool:
+        """Whether a pod that runs does so because the cycle has placed it with others."""
+        if before is None:
+            return not self._has_looked
+        told = self._told.get(key, {}).values()
+        return not before.running and any(len(group.tasks) > 1 for group in told)
+
     def _has_begun(self, key: str) -> bool:
-        """Whether some of the group run already, so that the rest has to follow."""
-        return any(member.running for member in self._members[key].values())
+        """Whether some of the group were placed and run, so that the rest has to follow."""
+        members = self._members[key].values()
+        return key in self._placed and any(member.running for member in members)
 
     def _ready_seconds(self, key: str, ready: list[Group]) -> float:
         known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]

@@ -102,7 +102,10 @@ class Keeping:
         self._records.restore(recovered.groups)
         self._settle(recovered.intents)
         self._restore_positions(recovered.groups)
-        held = [each for each in recovered.promises if self._still_holds(each, recovered.groups)]
+        entries = {entry.name: entry for entry in recovered.groups}
+        held = [
+            each for each in recovered.promises if self._still_holds(each, entries.get(each.group))
+        ]
         cycle.restore(held)
         _log.info(
             "epoch %s of the ledger: %s groups, %s promises of which %s hold, %s open intents",
@@ -140,9 +143,8 @@ class Keeping:
                 if there and bound:
                     self._mirror.gathering.restore_begun(entry.name, bound)
 
-    def _still_holds(self, promise: Promise, entries: Sequence[GroupEntry]) -> bool:
+    def _still_holds(self, promise: Promise, entry: GroupEntry | None) -> bool:
         """Whether all those still wait to whom a machine was promised."""
-        entry = next((each for each in entries if each.name == promise.group), None)
         there = {
             each.uid
             for each in (entry.members if entry else ())

@@ -3,6 +3,7 @@
 Kinds are found by discovery, so that a controller which nobody has heard of here is walked as well.
 """
 
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,18 +19,35 @@ from afflux.kube.live.delivering import insist
 NOT_WALKED = frozenset({"CronJob", "Node"})
 # Longer chains than this are not made by people.
 LONGEST_CHAIN = 8
+# Those of Kubernetes itself that make pods and nothing else: no pod of theirs is of somebody below.
+_MAKES_PODS = frozenset(
+    {
+        ("apps/v1", "DaemonSet"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("batch/v1", "Job"),
+        ("v1", "ReplicationController"),
+    }
+)
+# A reference may hold any text, of which a path would be made.
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.:]*[A-Za-z0-9])?")
+_VERSION = re.compile(rf"(?:{_NAME.pattern}/)?{_NAME.pattern}")
 # Conditions, if they are true, of things that will not make any more pods.
 _ENDED = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A controller: what people call it, where it is, and whether it has ended already."""
+    """A controller: what people call it, where it is, and whether it has ended already.
+
+    With `makes_pods` all its pods name it themselves; others may have some by way of somebody else.
+    """
 
     name: str
     uid: str
     path: str
     ended: bool = False
+    makes_pods: bool = False
     above: objects.OwnerReference | None = None
 
 
@@ -74,7 +92,7 @@ class Owners:
         while ref is not None and ref.kind not in NOT_WALKED and len(found) < LONGEST_CHAIN:
             uid = ref.uid or ""
             if uid not in self._known:
-                self._known[uid] = await self._read(ref)
+                self._known[uid] = await self._read(ref) if _has_name(ref) else None
             owner = self._known[uid]
             if isinstance(owner, str):
                 return Chain(tuple(found), owner)
@@ -86,11 +104,16 @@ class Owners:
 
     async def _read(self, ref: objects.OwnerReference) -> Owner | str | None:
         """The owner; why it cannot be seen; None if it is gone."""
+        version = ref.api_version or "v1"
         name = f"{ref.kind} {self._namespace}/{ref.name}"
         try:
-            path = await self._path(ref)
-            if path is None:
+            kind = await self._kind(version, ref.kind or "")
+            if kind is None:
                 return f"{name}: kind {ref.kind} of {ref.api_version} is not served"
+            if not kind.namespaced:
+                # Here only the pods of one namespace are looked at.
+                return f"{ref.kind} {ref.name} is of no namespace and may have pods in others"
+            path = f"{_root(version)}/namespaces/{self._namespace}/{kind.name}/{ref.name}"
             held = await insist(partial(self._api.get, path, _Object))
         except ApiError as error:
             if error.is_missing:
@@ -98,21 +121,32 @@ class Owners:
             return f"{name} could not be read: {error.message}"
         if held.metadata.uid != ref.uid:
             return None
-        return Owner(name, ref.uid or "", path, _has_ended(held.status), controller(held))
+        return Owner(
+            name,
+            ref.uid or "",
+            path,
+            ended=_has_ended(held.status),
+            makes_pods=(version, ref.kind) in _MAKES_PODS,
+            above=controller(held),
+        )
 
-    async def _path(self, ref: objects.OwnerReference) -> str | None:
-        version = ref.api_version or "v1"
-        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        if root not in self._kinds:
-            served = await insist(partial(self._api.get, root, _Resources))
+    async def _kind(self, version: str, kind: str) -> _Resource | None:
+        if version not in self._kinds:
+            served = await insist(partial(self._api.get, _root(version), _Resources))
             # Subresources have a slash in their name.
             plain = (each for each in served.resources if "/" not in each.name)
-            self._kinds[root] = {each.kind: each for each in plain}
-        kind = self._kinds[root].get(ref.kind or "")
-        if kind is None:
-            return None
-        inside = f"/namespaces/{self._namespace}" if kind.namespaced else ""
-        return f"{root}{inside}/{kind.name}/{ref.name}"
+            self._kinds[version] = {each.kind: each for each in plain}
+        return self._kinds[version].get(kind)
+
+
+def _has_name(ref: objects.OwnerReference) -> bool:
+    """Whether there can be such an object at all."""
+    version = _VERSION.fullmatch(ref.api_version or "v1")
+    return version is not None and _NAME.fullmatch(ref.name or "") is not None
+
+
+def _root(version: str) -> str:
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"
 
 
 def _has_ended(status: msgspec.Raw) -> bool:

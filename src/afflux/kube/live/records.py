@@ -296,16 +296,8 @@ class Records:
             if running >= known.entry.size and name != task.name:
                 # The group is complete; a late pod starts on its own.
                 name = task.name
-        record = self._record_for(name, (task.id,), now_seconds)
-        self._join(record, task)
-        record.entry = replace(
-            record.entry,
-            queue=queue_of(pod),
-            size=self._size(pod, record),
-            priority=max(record.entry.priority, pod.spec.priority or 0),
-            reason=why,
-            created_seconds=self._created(record),
-        )
+        record = self._meet(name, task, pod, now_seconds)
+        record.entry = replace(record.entry, reason=why)
 
     def _runs(self, task: Task, machine: str, until: float | None, now_seconds: float) -> None:
         pod = self._pods.get(task.name)
@@ -315,8 +307,9 @@ class Records:
         if name is None:
             if not self._is_ours(pod):
                 return
+            # It ran before there was a ledger.
             name = claimed_group(pod) or task.name
-            self._discover(name, task, pod, now_seconds)
+            self._meet(name, task, pod, now_seconds)
         record = self._records[name]
         known = record.members[task.id]
         if record.entry.started_seconds is None and not known.sent_to and not known.machine:
@@ -330,17 +323,18 @@ class Records:
             record.until[task.id] = until
             self._touched[name] = None
 
-    def _discover(self, name: str, task: Task, pod: objects.Pod, now_seconds: float) -> None:
-        """A pod of ours runs that nobody has told us of: from before there was a ledger."""
+    def _meet(self, name: str, task: Task, pod: objects.Pod, now_seconds: float) -> _Record:
+        """A pod of which the cycle has not said that its group is ready: it speaks for itself."""
         record = self._record_for(name, (task.id,), now_seconds)
         self._join(record, task)
         record.entry = replace(
             record.entry,
             queue=queue_of(pod),
             size=self._size(pod, record),
-            created_seconds=self._created(record),
             priority=max(record.entry.priority, pod.spec.priority or 0),
+            created_seconds=self._created(record),
         )
+        return record
 
     def _record_for(self, name: str, uids: Iterable[str], now_seconds: float) -> _Record:
         """The group of this name; if all of it has ended and these are others, it is a new one."""

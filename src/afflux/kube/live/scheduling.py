@@ -216,12 +216,7 @@ class Scheduling:
             return
         began = monotonic()
         self._watchdog.end()
-        try:
-            await self._keeping.decided(outcome)
-        except Exception:
-            for placement in outcome.placements:
-                self._mirror.unplaced(placement)
-            raise
+        await self._keeping.decided(outcome)
         self._watchdog.begin()
         self._metrics.phase("commit", monotonic() - began)
 

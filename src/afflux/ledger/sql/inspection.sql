@@ -30,7 +30,7 @@ WITH positions AS (
     WHERE
         %(after_queue)s::text IS NULL
         OR (queue, rank, -priority, since_seconds, namespace, name) > (
-            %(after_queue)s::text, %(after_rank)s::integer, %(after_priority)s::bigint,
+            %(after_queue)s::text, %(after_rank)s::bigint, %(after_priority)s::bigint,
             %(after_seconds)s::float8, %(after_namespace)s::text, %(after_name)s::text
         )
     ORDER BY queue, rank, -priority, since_seconds, namespace, name
