@@ -8,6 +8,7 @@ both may look at many of them at once; others come one at a time.
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,6 +141,9 @@ class Trial:
             self._provide(objects)
         self.plane.create_pods([pod(names(name)[0], **spec) for name, spec in specs.items()])
         where = {name: self._decision(names(name)[0]) for name in specs}
+        # Some may have been seen before their claims, on another watch.
+        time.sleep(1)
+        where = {name: node_of(self.plane, names(name)[0]) for name in where}
         delete(self.plane, "Pod", *(names(name)[0] for name in specs))
         for name, machine in where.items():
             if machine is not None:
@@ -159,6 +163,10 @@ class Trial:
         ours, theirs = names(name)
         create(self.plane, pod(ours, **spec))
         machine = self._decision(ours)
+        if machine is None and objects:
+            # It may have been seen before its claims, on another watch.
+            time.sleep(1)
+            machine = node_of(self.plane, ours)
         if machine is None:
             create(self.plane, pod(theirs, scheduler=PEER, **spec))
             message = agreed(self.plane, name, about)
