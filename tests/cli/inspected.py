@@ -36,7 +36,7 @@ def line(name: str, **more: object) -> QueueLine:
         "expected_start": None,
         "reason": "",
     }
-    return QueueLine(**(usual | more))  # type: ignore[arg-type]
+    return QueueLine(**(usual | more))
 
 
 LINES = (
@@ -241,7 +241,7 @@ class Known:
         known = {(each.namespace, each.name): each for each in (GROUP, ENDED)}
         return known.get((namespace, name))
 
-    def _page(self, asked: Asked, lines):  # type: ignore[no-untyped-def]
+    def _page(self, asked: Asked, lines):
         self.asked.append(asked)
         ours = [each for each in lines if asked.namespace in (None, each.namespace)]
         start = int(asked.resume or 0)

@@ -152,7 +152,7 @@ def test_a_password_is_never_shown(tmp_path: Path, url: str, shown: str) -> None
 
 def test_values_cannot_be_changed_by_accident() -> None:
     with pytest.raises(AttributeError):
-        default_configuration().serving.port = 1  # type: ignore[misc]
+        default_configuration().serving.port = 1
     changed = msgspec.structs.replace(default_configuration().serving, port=1)
     assert changed.port == 1
 

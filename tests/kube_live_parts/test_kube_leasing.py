@@ -429,7 +429,7 @@ def test_durations_without_a_margin_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"expected lease > renew > 1\.2"):
         Lease(
-            None,  # type: ignore[arg-type]
+            None,
             namespace="a",
             name="b",
             metrics=Metrics(),

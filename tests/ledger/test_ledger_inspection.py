@@ -61,7 +61,7 @@ def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
         ready_seconds=None if ready is None else START + ready,
         created_seconds=START - 100.0,
     )
-    return structs.replace(made, **more)  # type: ignore[arg-type]
+    return structs.replace(made, **more)
 
 
 def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *turns: Turn) -> T:
@@ -335,7 +335,7 @@ def test_a_line_names_so_many_machines_and_no_more(address: str) -> None:
 
 
 def ended(name: str, seconds: float, **more: object) -> GoneGroup:
-    return GoneGroup(entry(name, **more), "finished", START + seconds)  # type: ignore[arg-type]
+    return GoneGroup(entry(name, **more), "finished", START + seconds)
 
 
 def test_history_is_what_ended_the_latest_first(address: str) -> None:

@@ -9,6 +9,12 @@ from testbed import ControlPlane, Manifest, verdict
 
 NODES = 8
 PODS = 32
+FAULTS = [
+    Answer(409, "Conflict"),
+    Answer(500, "InternalError"),
+    Swallow(done=True),
+    Swallow(done=False),
+]
 
 
 def test_writes_to_claims_fail_and_the_process_is_killed(
@@ -31,13 +37,7 @@ def test_writes_to_claims_fail_and_the_process_is_killed(
     with Proxy(cluster) as proxy:
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy, leaderElection={"leaderElect": False})
-        faults = [
-            Answer(409, "Conflict"),
-            Answer(500, "InternalError"),
-            Swallow(done=True),
-            Swallow(done=False),
-        ]
-        rules = [proxy.inject(fault, patches_of_claims, share=0.1) for fault in faults]
+        rules = [proxy.inject(fault, patches_of_claims, share=0.1) for fault in FAULTS]
         proxy.inject(Swallow(done=True), binds, share=0.2)
         burst = Burst(cluster, [writer(name, each) for name, each in claims.items()])
         burst.wait_bound(PODS // 4)
@@ -69,13 +69,7 @@ def test_promises_to_groups_fail_and_the_process_is_killed(
     with Proxy(cluster) as proxy:
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy, leaderElection={"leaderElect": False})
-        faults = [
-            Answer(409, "Conflict"),
-            Answer(500, "InternalError"),
-            Swallow(done=True),
-            Swallow(done=False),
-        ]
-        rules = [proxy.inject(fault, patches_of_volumes, share=0.05) for fault in faults]
+        rules = [proxy.inject(fault, patches_of_volumes, share=0.05) for fault in FAULTS]
         proxy.inject(Swallow(done=True), binds, share=0.2)
         members = [
             writer(name, [name], labels=in_group(f"g{number // 4}", 4))

@@ -81,11 +81,11 @@ def test_scores_are_normalised_to_shares_of_the_largest() -> None:
 
 def machine(name: str, cpu: int = 4000, memory: int = 8 * GIB, **more: object) -> Machine:
     pods = more.pop("pods", 110)
-    return Machine(name, resources({CPU: cpu, MEMORY: memory, PODS: pods}), **more)  # type: ignore[arg-type]
+    return Machine(name, resources({CPU: cpu, MEMORY: memory, PODS: pods}), **more)
 
 
 def shape(cpu: int = 0, memory: int = 0, **more: object) -> Shape:
-    return Shape(resources({CPU: cpu, MEMORY: memory, PODS: 1}), **more)  # type: ignore[arg-type]
+    return Shape(resources({CPU: cpu, MEMORY: memory, PODS: 1}), **more)
 
 
 def single(name: str, of: Shape) -> Group:

@@ -74,7 +74,7 @@ def test_a_failure_leaves_the_old_file_as_it_was(tmp_path: Path):
     path = tmp_path / "starts.csv"
     path.write_text("old")
     broken = small_result()
-    unreadable = replace(broken.runs[1], submit="soon")  # type: ignore[arg-type]
+    unreadable = replace(broken.runs[1], submit="soon")
     with pytest.raises(ValueError, match="soon"):
         write_starts(replace(broken, runs=(broken.runs[0], unreadable)), path)
     assert path.read_text() == "old"

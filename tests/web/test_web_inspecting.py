@@ -295,7 +295,7 @@ def test_the_queue_can_be_asked_for_states(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             await served.get(f"{QUEUE}?state=running,waiting", "alices")
-            assert served.answers.asked[-1].states == ("waiting", "running")  # type: ignore[attr-defined]
+            assert served.answers.asked[-1].states == ("waiting", "running")
             assert Asked(namespace=None).states == NOT_RUNNING
 
     run(test)
@@ -388,7 +388,7 @@ def test_client_certificates(tmp_path: Path, loop: str) -> None:
 
     if loop == "uvloop":
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(asyncio.wait_for(test(), 60))  # type: ignore[arg-type]
+            runner.run(asyncio.wait_for(test(), 60))
     else:
         run(test)
 
