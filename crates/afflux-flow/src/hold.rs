@@ -4,7 +4,7 @@
 //! the sink looks as if flow could be taken back, and so every search that reaches the sink would
 //! look at every machine.
 
-use crate::residual::Residual;
+use crate::residual::{Entry, Residual};
 
 /// Arcs whose present flow is held.
 #[derive(Default)]
@@ -32,7 +32,7 @@ pub(crate) fn hold(net: &mut Residual) -> Held {
         if net.excess[node] != 0 || is_taken[node] {
             continue;
         }
-        let mut exits = net.range(node).filter(|&index| net.entries[index].room > 0);
+        let mut exits = net.open(node);
         let range = match (exits.next(), exits.next()) {
             (None, _) => net.range(node),
             (Some(exit), None) => exit..exit + 1,
@@ -43,13 +43,12 @@ pub(crate) fn hold(net: &mut Residual) -> Held {
             continue;
         }
         for index in range {
-            let entry = &mut net.entries[index];
-            let (units, mate) = (entry.back, entry.mate);
+            let Entry { head, mate, .. } = net.entries[index];
+            let units = net.back(index);
             if units > 0 {
                 is_held[node] = true;
-                is_taken[entry.head as usize] = true;
-                entry.back = 0;
-                net.entries[mate as usize].room = 0;
+                is_taken[head as usize] = true;
+                net.set_room(mate as usize, 0);
                 held.push(Hold {
                     index: mate,
                     node: node as u32,
@@ -73,8 +72,7 @@ impl Held {
         for hold in self.0 {
             let index = hold.index as usize;
             let mate = net.entries[index].mate as usize;
-            net.entries[index].room += hold.units;
-            net.entries[mate].back += hold.units;
+            net.set_room(index, net.entries[index].room + hold.units);
             let from = net.entries[mate].head as usize;
             let level = net.price[from] + net.entries[index].cost;
             let price = &mut net.price[hold.node as usize];

@@ -63,9 +63,8 @@ impl Hubs {
         if is_new || (may_change && list.wasted > WASTE * list.ranked.len()) {
             list.wasted = 0;
             list.ranked.clear();
-            let with_room = net.range(node).filter(|&index| net.entries[index].room > 0);
             list.ranked
-                .extend(with_room.map(|index| Ranked::new(net, index)));
+                .extend(net.open(node).map(|index| Ranked::new(net, index)));
             list.ranked.sort_unstable_by_key(|ranked| ranked.key);
         }
     }

@@ -163,7 +163,7 @@ impl Paths {
         };
         let range = net.range(tail);
         let (position, found) = if range.len() <= MANY {
-            let mut rest = range.clone().skip(start);
+            let mut rest = net.open_from(tail, start);
             let found = rest.find(|&index| is_free(index));
             (found.unwrap_or(range.end) - range.start, found)
         } else {
@@ -250,8 +250,8 @@ impl Paths {
             if range.len() > MANY {
                 self.look_further(net, tail, &mut found);
             } else if is_first {
-                self.looked_at += range.len();
-                for index in range {
+                for index in net.open(tail) {
+                    self.looked_at += 1;
                     self.look(net, tail, index, &mut found);
                 }
             }

@@ -42,11 +42,12 @@ fn settle_node(net: &mut Residual, node: usize, trades: &mut Vec<Trade>) {
     for index in net.range(node) {
         let entry = &net.entries[index];
         let level = net.price[entry.head as usize] - entry.cost;
-        in_order &= (level <= price || entry.room == 0) && (level >= price || entry.back == 0);
+        let back = net.back(index);
+        in_order &= (level <= price || entry.room == 0) && (level >= price || back == 0);
         trades.push(Trade {
             level,
             room: entry.room,
-            back: entry.back,
+            back,
             index: index as u32,
         });
     }
@@ -116,21 +117,21 @@ pub(crate) fn keep_near(
     }
     let scale = set.scale();
     for (index, &before) in before.iter().enumerate() {
-        let entries = net.leaving(index);
         let (mut low, mut high) = (-FAR, FAR);
-        for entry in entries {
-            let level = net.price[entry.head as usize] - entry.cost;
-            if entry.room > 0 {
-                low = low.max(level);
-            }
-            if entry.back > 0 {
-                high = high.min(level);
-            }
+        let level = |index: usize| {
+            let entry = &net.entries[index];
+            net.price[entry.head as usize] - entry.cost
+        };
+        for entry in net.open(index) {
+            low = low.max(level(entry));
+        }
+        for entry in net.returning(index) {
+            high = high.min(level(entry));
         }
         if low >= high {
             continue;
         }
-        let has_middle = low > -FAR && high < FAR && entries.len() <= LEAF;
+        let has_middle = low > -FAR && high < FAR && net.range(index).len() <= LEAF;
         let near = before.clamp(low, high);
         let middle = (low + (high - low) / 2) / scale * scale;
         net.price[index] = match leeway(set.node(index)) {

@@ -1,9 +1,12 @@
 //! The residual network: what can still be pushed, along arcs and back.
 //!
 //! Every arc (v, w) has two entries, one in the list of v and its mate in the list of w. The lists
-//! lie one after the other in one array.
+//! lie one after the other in one array, with two bits beside each entry that say whether anything
+//! can be pushed along it, and back.
 
-/// One direction of an arc. Half a cache line, so that a scan never waits for two.
+use crate::bits::{Bits, Within};
+
+/// One direction of an arc.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Entry {
     /// The node this direction leads to.
@@ -14,9 +17,6 @@ pub(crate) struct Entry {
     pub cost: i64,
     /// How much can still be pushed this way: r_f(v, w).
     pub room: i64,
-    /// How much can be pushed the other way: r_f(w, v), kept here too so that a search backwards
-    /// does not jump to the mates.
-    pub back: i64,
 }
 
 /// An arc as the residual network is told about it.
@@ -38,6 +38,10 @@ pub(crate) struct Residual {
     /// `entries[first[v]..first[v + 1]]` leave node v.
     pub first: Vec<u32>,
     pub entries: Vec<Entry>,
+    /// Entries with room.
+    open: Bits,
+    /// Entries whose mates have room: a search backwards does not jump to the mates.
+    returning: Bits,
     /// e_f(v): what v has received more than it has sent.
     pub excess: Vec<i64>,
     /// p(v), in scaled costs.
@@ -62,6 +66,8 @@ impl Residual {
             *start = sum;
         }
         let mut entries = vec![Entry::default(); sum as usize];
+        let mut open = Bits::none(entries.len());
+        let mut returning = Bits::none(entries.len());
         for piece in pieces().rev() {
             let Piece {
                 tail,
@@ -79,19 +85,25 @@ impl Residual {
                 mate,
                 cost,
                 room,
-                back,
             };
             entries[mate as usize] = Entry {
                 head: tail,
                 mate: there,
                 cost: -cost,
                 room: back,
-                back: room,
             };
+            for (here, other, units) in [(there, mate, room), (mate, there, back)] {
+                if units > 0 {
+                    open.put(here as usize, true);
+                    returning.put(other as usize, true);
+                }
+            }
         }
         Self {
             first,
             entries,
+            open,
+            returning,
             excess,
             price,
         }
@@ -107,7 +119,7 @@ impl Residual {
             let place = next[tail as usize];
             next[tail as usize] += 1;
             next[head as usize] += 1;
-            self.entries[place as usize].back
+            self.back(place as usize)
         })
     }
 
@@ -120,9 +132,42 @@ impl Residual {
         self.first[node] as usize..self.first[node + 1] as usize
     }
 
-    /// The entries that leave a node.
-    pub fn leaving(&self, node: usize) -> &[Entry] {
-        &self.entries[self.range(node)]
+    /// The entries of a node along which something can be pushed.
+    pub fn open(&self, node: usize) -> Within<'_> {
+        self.open.within(self.range(node))
+    }
+
+    /// The same without the first so many entries of the node.
+    pub fn open_from(&self, node: usize, start: usize) -> Within<'_> {
+        let range = self.range(node);
+        self.open.within(range.start + start..range.end)
+    }
+
+    /// The first of some entries along which something can be pushed.
+    pub fn first_open(&self, range: std::ops::Range<usize>) -> Option<usize> {
+        self.open.first(range)
+    }
+
+    /// The entries of a node along whose mates something can be pushed: what could come to it.
+    pub fn returning(&self, node: usize) -> Within<'_> {
+        self.returning.within(self.range(node))
+    }
+
+    /// How much can be pushed along the mate of an entry.
+    pub fn back(&self, index: usize) -> i64 {
+        match self.returning.first(index..index + 1) {
+            Some(_) => self.entries[self.entries[index].mate as usize].room,
+            None => 0,
+        }
+    }
+
+    /// Sets how much can be pushed along an entry, whatever is pushed along its mate.
+    pub fn set_room(&mut self, index: usize, units: i64) {
+        let entry = &mut self.entries[index];
+        entry.room = units;
+        let mate = entry.mate as usize;
+        self.open.put(index, units > 0);
+        self.returning.put(mate, units > 0);
     }
 
     /// The node that an entry leaves.
@@ -138,8 +183,8 @@ impl Residual {
             inside[node] = true;
         }
         while let Some(node) = open.pop() {
-            for entry in self.leaving(node).iter().filter(|entry| entry.room > 0) {
-                let head = entry.head as usize;
+            for index in self.open(node) {
+                let head = self.entries[index].head as usize;
                 if !inside[head] {
                     inside[head] = true;
                     open.push(head);
@@ -153,11 +198,18 @@ impl Residual {
     pub fn push(&mut self, tail: usize, index: usize, units: i64) {
         let entry = &mut self.entries[index];
         entry.room -= units;
-        entry.back += units;
-        let (head, mate) = (entry.head as usize, entry.mate as usize);
+        let (head, mate, is_full) = (entry.head as usize, entry.mate as usize, entry.room == 0);
         let entry = &mut self.entries[mate];
+        let was_empty = entry.room == 0;
         entry.room += units;
-        entry.back -= units;
+        if is_full {
+            self.open.put(index, false);
+            self.returning.put(mate, false);
+        }
+        if was_empty {
+            self.open.put(mate, units > 0);
+            self.returning.put(index, units > 0);
+        }
         self.excess[tail] -= units;
         self.excess[head] += units;
     }
@@ -167,12 +219,15 @@ impl Residual {
     pub fn saturate(&mut self, level: i64) {
         for tail in 0..self.nodes() {
             let tail_price = self.price[tail];
-            for index in self.range(tail) {
+            let range = self.range(tail);
+            let mut next = self.first_open(range.clone());
+            while let Some(index) = next {
                 let entry = &self.entries[index];
                 let reduced = entry.cost + tail_price - self.price[entry.head as usize];
-                if entry.room > 0 && reduced < level {
+                if reduced < level {
                     self.push(tail, index, entry.room);
                 }
+                next = self.first_open(index + 1..range.end);
             }
         }
     }

@@ -90,6 +90,23 @@ impl Exit {
         price: i64::MIN,
         index: 0,
     };
+
+    fn new(net: &Residual, index: usize) -> Self {
+        let entry = &net.entries[index];
+        Self {
+            price: net.price[entry.head as usize] - entry.cost,
+            index: index as u32,
+        }
+    }
+
+    /// The one with the higher price, this one if they are equal.
+    fn or(self, other: Self) -> Self {
+        if other.price > self.price {
+            other
+        } else {
+            self
+        }
+    }
 }
 
 impl<'a> Scaling<'a> {
@@ -137,17 +154,16 @@ impl<'a> Scaling<'a> {
 
     /// Pushes the excess of a node along admissible arcs, relabelling it as often as needed.
     fn discharge(&mut self, tail: usize) -> Result<(), Stop> {
-        let end = self.net.first[tail + 1];
+        let end = self.net.first[tail + 1] as usize;
         loop {
             let start = self.current[tail];
             let price = self.net.price[tail];
             // Kept while looking for admissible entries, so that relabelling need not look again.
             let mut best = Exit::NONE;
-            for index in start..end {
-                let entry = self.net.entries[index as usize];
-                if entry.room == 0 {
-                    continue;
-                }
+            let mut next = start as usize;
+            while let Some(index) = self.net.first_open(next..end) {
+                next = index + 1;
+                let entry = self.net.entries[index];
                 let head = entry.head as usize;
                 let mut exit = self.net.price[head] - entry.cost;
                 if exit > price {
@@ -156,15 +172,18 @@ impl<'a> Scaling<'a> {
                         exit = self.net.price[head] - entry.cost;
                     }
                     if exit > price {
-                        if self.push(tail, index as usize) {
-                            self.current[tail] = index;
+                        if self.push(tail, index) {
+                            self.current[tail] = index as u32;
                             return Ok(());
                         }
                         continue;
                     }
                 }
                 if exit > best.price {
-                    best = Exit { price: exit, index };
+                    best = Exit {
+                        price: exit,
+                        index: index as u32,
+                    };
                 }
             }
             self.relabel(tail, start, best)?;
@@ -198,18 +217,14 @@ impl<'a> Scaling<'a> {
         let start = self.current[node];
         let price = self.net.price[node];
         let mut best = Exit::NONE;
-        for index in start..self.net.first[node + 1] {
-            let entry = &self.net.entries[index as usize];
-            if entry.room > 0 {
-                let exit = self.net.price[entry.head as usize] - entry.cost;
-                if exit > price {
-                    self.current[node] = index;
-                    return Ok(());
-                }
-                if exit > best.price {
-                    best = Exit { price: exit, index };
-                }
+        let range = self.net.range(node);
+        for index in self.net.open_from(node, start as usize - range.start) {
+            let exit = Exit::new(self.net, index);
+            if exit.price > price {
+                self.current[node] = exit.index;
+                return Ok(());
             }
+            best = best.or(exit);
         }
         let has_exit = self.relabel(node, start, best)?;
         if !has_exit {
@@ -228,14 +243,12 @@ impl<'a> Scaling<'a> {
     fn relabel(&mut self, node: usize, start: u32, mut best: Exit) -> Result<bool, Stop> {
         let range = self.net.range(node);
         self.looked_at += range.len();
-        for index in range.start as u32..start {
-            let entry = &self.net.entries[index as usize];
-            if entry.room > 0 {
-                let exit = self.net.price[entry.head as usize] - entry.cost;
-                if exit > best.price {
-                    best = Exit { price: exit, index };
-                }
-            }
+        for index in self
+            .net
+            .open(node)
+            .take_while(|&index| index < start as usize)
+        {
+            best = best.or(Exit::new(self.net, index));
         }
         if best.price == i64::MIN {
             if self.net.excess[node] == 0 {

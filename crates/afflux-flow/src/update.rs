@@ -88,24 +88,23 @@ impl Update {
     fn scan(&mut self, net: &Residual, head: usize, epsilon: i64) {
         let distance = self.distance[head];
         let head_price = net.price[head];
-        for entry in net.leaving(head) {
+        for index in net.returning(head) {
+            let entry = &net.entries[index];
             let tail = entry.head as usize;
-            if entry.back > 0 {
-                // The entry is (head, tail), so its cost has the other sign.
-                let reduced = net.price[tail] - head_price - entry.cost;
-                // The division is slow, so it waits until it is known to matter.
-                let nearer_by = self.distance[tail] - distance;
-                if nearer_by > 0 && reduced < (nearer_by - 1).saturating_mul(epsilon) {
-                    let length = if reduced < 0 {
-                        0
-                    } else {
-                        reduced / epsilon + 1
-                    };
-                    self.distance[tail] = distance + length;
-                    self.heap.push(self.distance[tail] as u64, entry.head);
-                } else if self.distance[tail] == UNREACHED {
-                    self.too_far = Some(tail);
-                }
+            // The entry is (head, tail), so its cost has the other sign.
+            let reduced = net.price[tail] - head_price - entry.cost;
+            // The division is slow, so it waits until it is known to matter.
+            let nearer_by = self.distance[tail] - distance;
+            if nearer_by > 0 && reduced < (nearer_by - 1).saturating_mul(epsilon) {
+                let length = if reduced < 0 {
+                    0
+                } else {
+                    reduced / epsilon + 1
+                };
+                self.distance[tail] = distance + length;
+                self.heap.push(self.distance[tail] as u64, entry.head);
+            } else if self.distance[tail] == UNREACHED {
+                self.too_far = Some(tail);
             }
         }
     }
