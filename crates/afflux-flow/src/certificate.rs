@@ -20,24 +20,62 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
             problem.nodes()
         ));
     }
-    prove(problem, flow, price).err()
+    let flaw = prove(problem, flow, price).err()?;
+    Some(flaw.detail(problem, flow, price))
 }
 
 /// Below this, sums of three values fit 64 bits.
 const SMALL: i64 = i64::MAX / 4;
 
+/// What is wrong with an answer.
+pub(crate) enum Flaw {
+    /// It is no flow, and why.
+    NoFlow(String),
+    /// These arcs could carry more or less at a gain.
+    Gains(Vec<u32>),
+}
+
 /// What a flow costs, if the prices prove it optimal; or what is wrong with it.
-pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, String> {
-    let cost = feasible(problem, flow)?;
-    match forgotten(problem, flow, price).next() {
-        None => Ok(cost),
-        Some((index, arc)) => Err(format!(
-            "arc {index} carries {} of {}..={} at reduced cost {}",
-            flow[index],
-            arc.lower,
-            arc.capacity,
-            reduced(&arc, price)
-        )),
+pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
+    // Costs are limited, so that only prices could be too large for a shorter sum.
+    let is_small = price.iter().all(|price| price.abs() < SMALL);
+    let mut gains = Vec::new();
+    let cost = examine(problem, flow, |index, arc, units| {
+        if arc.lower == arc.capacity {
+            return;
+        }
+        let sign = match is_small {
+            true => (arc.cost + price[arc.tail] - price[arc.head]).signum(),
+            false => reduced(arc, price).signum() as i64,
+        };
+        if (sign < 0 && units < arc.capacity) || (sign > 0 && units > arc.lower) {
+            gains.push(index as u32);
+        }
+    })
+    .map_err(Flaw::NoFlow)?;
+    match gains.is_empty() {
+        true => Ok(cost),
+        false => Err(Flaw::Gains(gains)),
+    }
+}
+
+impl Flaw {
+    /// In words.
+    pub fn detail(&self, problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> String {
+        match self {
+            Self::NoFlow(why) => why.clone(),
+            Self::Gains(arcs) => {
+                let index = arcs[0] as usize;
+                let arc = problem.arc(index);
+                format!(
+                    "arc {index} carries {} of {}..={} at reduced cost {}",
+                    flow[index],
+                    arc.lower,
+                    arc.capacity,
+                    reduced(&arc, price)
+                )
+            }
+        }
     }
 }
 
@@ -45,57 +83,55 @@ fn reduced(arc: &Arc, price: &[i64]) -> i128 {
     i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head])
 }
 
-/// The arcs that could carry more or less at a gain.
-pub(crate) fn forgotten<'a>(
-    problem: &Problem<'a>,
-    flow: &'a [i64],
-    price: &'a [i64],
-) -> impl Iterator<Item = (usize, Arc)> {
-    // Costs are limited, so that only prices could be too large for a shorter sum.
-    let is_small = price.iter().all(|price| price.abs() < SMALL);
-    let arcs = problem.arcs().zip(flow).enumerate();
-    arcs.filter_map(move |(index, (arc, &units))| {
-        let sign = match is_small {
-            true => (arc.cost + price[arc.tail] - price[arc.head]).signum(),
-            false => reduced(&arc, price).signum() as i64,
-        };
-        let gains = (sign < 0 && units < arc.capacity) || (sign > 0 && units > arc.lower);
-        gains.then_some((index, arc))
-    })
-}
-
 /// What a flow costs, if it keeps all bounds and balances; or which it does not.
 pub(crate) fn feasible(problem: &Problem<'_>, flow: &[i64]) -> Result<i128, String> {
-    let beyond =
-        |&(_, (arc, &units)): &(usize, (Arc, &i64))| units < arc.lower || units > arc.capacity;
-    if let Some((index, (arc, units))) = problem.arcs().zip(flow).enumerate().find(beyond) {
-        return Err(format!(
-            "arc {index} carries {units}, outside of {}..={}",
-            arc.lower, arc.capacity
-        ));
-    }
-    let mut sent = vec![0_i128; problem.nodes()];
+    examine(problem, flow, |_, _, _| ())
+}
+
+/// The same; every arc is shown to `look` on the way, with what it carries.
+fn examine(
+    problem: &Problem<'_>,
+    flow: &[i64],
+    mut look: impl FnMut(usize, &Arc, i64),
+) -> Result<i128, String> {
+    // What each node sends more than it receives. These sums may wrap around, but not without
+    // `moved`, the sum of all magnitudes, being too large.
+    let mut sent = vec![0_i64; problem.nodes()];
+    let mut moved = 0_i128;
     let mut cost = 0;
-    for (arc, &units) in problem.arcs().zip(flow) {
+    for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
+        if units < arc.lower || units > arc.capacity {
+            return Err(format!(
+                "arc {index} carries {units}, outside of {}..={}",
+                arc.lower, arc.capacity
+            ));
+        }
         if units != 0 {
-            sent[arc.tail] += i128::from(units);
-            sent[arc.head] -= i128::from(units);
+            sent[arc.tail] = sent[arc.tail].wrapping_add(units);
+            sent[arc.head] = sent[arc.head].wrapping_sub(units);
+            moved += i128::from(units);
             cost += i128::from(units) * i128::from(arc.cost);
         }
+        look(index, &arc, units);
     }
-    let wrong = problem
-        .supply()
-        .iter()
-        .zip(&sent)
-        .position(|(&supply, &sent)| i128::from(supply) != sent);
-    match wrong {
-        None => Ok(cost),
-        Some(node) => Err(format!(
-            "node {node} sends {} more than it receives, its supply is {}",
-            sent[node],
-            problem.supply()[node]
-        )),
-    }
+    let unbalanced = |node: usize, sent: i128| {
+        let supply = problem.supply()[node];
+        (sent != i128::from(supply)).then(|| {
+            format!("node {node} sends {sent} more than it receives, its supply is {supply}")
+        })
+    };
+    let wrong = match moved < i128::from(i64::MAX) {
+        true => (0..sent.len()).find_map(|node| unbalanced(node, i128::from(sent[node]))),
+        false => {
+            let mut sent = vec![0_i128; problem.nodes()];
+            for (arc, &units) in problem.arcs().zip(flow) {
+                sent[arc.tail] += i128::from(units);
+                sent[arc.head] -= i128::from(units);
+            }
+            (0..sent.len()).find_map(|node| unbalanced(node, sent[node]))
+        }
+    };
+    wrong.map_or(Ok(cost), Err)
 }
 
 /// What every flow costs at least, by any prices.

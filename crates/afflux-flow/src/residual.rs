@@ -49,16 +49,16 @@ pub(crate) struct Residual {
 }
 
 impl Residual {
-    /// The network of some arcs, which are asked for twice.
-    pub fn new<I>(pieces: impl Fn() -> I, excess: Vec<i64>, price: Vec<i64>) -> Self
-    where
-        I: DoubleEndedIterator<Item = Piece>,
-    {
-        let mut first = vec![0_u32; excess.len() + 1];
-        for piece in pieces() {
-            first[piece.tail as usize] += 1;
-            first[piece.head as usize] += 1;
-        }
+    /// The network of some arcs, of which each node is so many `ends`.
+    pub fn new(
+        pieces: impl DoubleEndedIterator<Item = Piece>,
+        ends: &[u32],
+        excess: Vec<i64>,
+        price: Vec<i64>,
+    ) -> Self {
+        let mut first = Vec::with_capacity(ends.len() + 1);
+        first.extend(ends);
+        first.push(0);
         // Each list is filled from its end to its beginning, arcs in reverse order.
         let mut sum = 0;
         for start in &mut first {
@@ -68,7 +68,7 @@ impl Residual {
         let mut entries = vec![Entry::default(); sum as usize];
         let mut open = Bits::none(entries.len());
         let mut returning = Bits::none(entries.len());
-        for piece in pieces().rev() {
+        for piece in pieces.rev() {
             let Piece {
                 tail,
                 head,

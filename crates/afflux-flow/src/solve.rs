@@ -3,7 +3,7 @@
 //! Each pass selects a working set, repairs it node by node, routes what is left, and looks whether
 //! the arcs that were left out agree. Mostly one pass is enough.
 
-use crate::certificate;
+use crate::certificate::{self, Flaw};
 use crate::error::FlowError;
 use crate::hold::{self, Held};
 use crate::limits::{Clock, Limits};
@@ -47,11 +47,20 @@ pub(crate) struct State {
     /// What each node has to send more than it does.
     pub excess: Vec<i128>,
     /// Nodes at which arcs violate optimality, or at which the balance has changed.
-    touched: Vec<bool>,
+    touched: Vec<Touch>,
     /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
     radius: Option<i64>,
     /// A smaller radius has proven too small.
     least_radius: i64,
+}
+
+/// Whether something at a node is not as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    Never,
+    /// It was put right in an earlier pass.
+    Before,
+    Now,
 }
 
 impl State {
@@ -60,7 +69,7 @@ impl State {
         let mut state = Self {
             price: vec![0; problem.nodes()],
             excess: problem.supply().iter().map(|&s| i128::from(s)).collect(),
-            touched: vec![false; problem.nodes()],
+            touched: vec![Touch::Never; problem.nodes()],
             ..Self::default()
         };
         state.flow = problem
@@ -83,18 +92,18 @@ impl State {
     pub fn add_node(&mut self) {
         self.price.push(0);
         self.excess.push(0);
-        self.touched.push(false);
+        self.touched.push(Touch::Never);
     }
 
     /// A node is new.
     pub fn enter(&mut self, node: usize) {
         self.price[node] = 0;
-        self.touched[node] = true;
+        self.touched[node] = Touch::Now;
     }
 
     /// Something at a node is not as it should be.
     pub fn touch(&mut self, node: usize) {
-        self.touched[node] = true;
+        self.touched[node] = Touch::Now;
     }
 
     pub fn reserve(&mut self, nodes: usize, arcs: usize) {
@@ -104,12 +113,19 @@ impl State {
         self.touched.reserve_exact(nodes);
     }
 
-    /// Touches an end of each arc that violates optimality, the one with fewer arcs.
-    fn touch_forgotten(&mut self, problem: &Problem<'_>, degree: &[u32]) {
-        for (_, arc) in certificate::forgotten(problem, &self.flow, &self.price) {
+    /// Touches an end of each of these arcs, the one with fewer arcs, and no longer the others.
+    fn touch_instead(&mut self, problem: &Problem<'_>, arcs: &[u32], degree: &[u32]) {
+        for touched in &mut self.touched {
+            if *touched == Touch::Now {
+                *touched = Touch::Before;
+            }
+        }
+        for arc in arcs.iter().map(|&index| problem.arc(index as usize)) {
             let tail_has_less = degree[arc.tail] <= degree[arc.head];
             let less = if tail_has_less { arc.tail } else { arc.head };
-            self.touched[less] |= degree[less] <= HUB;
+            if degree[less] <= HUB {
+                self.touch(less);
+            }
         }
     }
 
@@ -139,10 +155,16 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
-    let touched = state.touched.iter().filter(|&&touched| touched).count();
+    let touched = state
+        .touched
+        .iter()
+        .filter(|&&touched| touched == Touch::Now);
+    let touched = touched.count();
     let is_warm = state.radius.is_some() && 10 * touched <= MUCH * problem.nodes();
     for (touched, &degree) in state.touched.iter_mut().zip(degree) {
-        *touched &= degree <= HUB && is_warm;
+        if degree > HUB || !is_warm {
+            *touched = Touch::Never;
+        }
     }
     let is_hub = |node: usize| is_warm && degree[node] > HUB;
     let first = state.radius.filter(|_| is_warm).unwrap_or(i64::MAX);
@@ -151,9 +173,15 @@ pub(crate) fn optimise(
     let mut may_hold = true;
     let cost = loop {
         passes += 1;
-        let set = Working::select(problem, state, radius, &state.touched, is_hub);
+        let reach = |node: usize| match state.touched[node] {
+            Touch::Now => i64::MAX,
+            Touch::Before => radius.max(first),
+            Touch::Never => radius,
+        };
+        let set = Working::select(problem, state, reach, is_hub);
         let mut net = set.residual(state)?;
-        repair::settle(&mut net, set.nodes_where(|node| state.touched[node]));
+        let is_touched = |node: usize| state.touched[node] == Touch::Now;
+        repair::settle(&mut net, set.nodes_where(is_touched));
         let before = net.price.clone();
         net.saturate(0);
         let held = match may_hold {
@@ -170,7 +198,7 @@ pub(crate) fn optimise(
                     &set,
                     &before,
                     |node| {
-                        let whole = set.is_all || state.touched[node];
+                        let whole = set.is_all || is_touched(node);
                         (!whole).then_some(radius / 4)
                     },
                     degree,
@@ -178,8 +206,13 @@ pub(crate) fn optimise(
                 set.write_back(&net, state);
                 match certificate::prove(problem, &state.flow, &state.price) {
                     Ok(cost) => break cost,
-                    Err(detail) if set.is_all => return Err(FlowError::Internal { detail }),
-                    Err(_) => state.touch_forgotten(problem, degree),
+                    Err(Flaw::Gains(arcs)) if !set.is_all => {
+                        state.touch_instead(problem, &arcs, degree);
+                    }
+                    Err(flaw) => {
+                        let detail = flaw.detail(problem, &state.flow, &state.price);
+                        return Err(FlowError::Internal { detail });
+                    }
                 }
                 // A second and a third pass for the few that were forgotten; then with more arcs.
                 radius = match passes {
@@ -210,7 +243,7 @@ pub(crate) fn optimise(
             Some(Stop::Expired) => return expire(problem, state, &set, net),
         }
     };
-    state.touched.fill(false);
+    state.touched.fill(Touch::Never);
     if is_warm && passes > 2 {
         state.least_radius = first.saturating_mul(2);
     }
@@ -262,7 +295,7 @@ fn expire(
         }
     }
     if routed.is_err() {
-        let all = Working::select(problem, state, i64::MAX, &state.touched, |_| false);
+        let all = Working::select(problem, state, |_| i64::MAX, |_| false);
         let mut net = all.residual(state)?;
         match scaling::route(&mut net) {
             Ok(()) => all.write_back(&net, state),

@@ -23,18 +23,21 @@ pub(crate) struct Working<'a> {
     nodes: Vec<u32>,
     /// Their numbers in the set, by node; or [`ABSENT`].
     index: Vec<u32>,
+    /// How many ends of its arcs each of its nodes is.
+    ends: Vec<u32>,
+    /// The largest capacity of its arcs.
+    largest: i64,
     /// Whether every arc with a choice is in the set.
     pub is_all: bool,
 }
 
 impl<'a> Working<'a> {
-    /// All arcs with a reduced cost of at most `radius` in magnitude, all that violate optimality,
-    /// all that `always` wants, by their ends, and all between two hubs.
+    /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, all that
+    /// violate optimality, and all between two hubs.
     pub fn select(
         problem: &'a Problem<'a>,
         state: &State,
-        radius: i64,
-        always: &[bool],
+        radius: impl Fn(usize) -> i64,
         is_hub: impl Fn(usize) -> bool,
     ) -> Self {
         let mut set = Self {
@@ -42,6 +45,8 @@ impl<'a> Working<'a> {
             arcs: Vec::new(),
             nodes: Vec::new(),
             index: vec![ABSENT; problem.nodes()],
+            ends: Vec::new(),
+            largest: 0,
             is_all: true,
         };
         for (node, &excess) in state.excess.iter().enumerate() {
@@ -55,19 +60,20 @@ impl<'a> Working<'a> {
             }
             let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
             let flow = state.flow[number];
-            let matters = reduced.abs() <= radius
+            let matters = reduced.abs() <= radius(arc.tail).max(radius(arc.head))
                 || (if reduced < 0 {
                     flow < arc.capacity
                 } else {
                     flow > arc.lower
                 })
-                || always[arc.tail]
-                || always[arc.head]
                 || (is_hub(arc.tail) && is_hub(arc.head));
             if matters {
                 set.arcs.push(number as u32);
-                set.enter(arc.tail);
-                set.enter(arc.head);
+                for node in [arc.tail, arc.head] {
+                    let index = set.enter(node);
+                    set.ends[index] += 1;
+                }
+                set.largest = set.largest.max(arc.capacity);
             } else {
                 set.is_all = false;
             }
@@ -75,11 +81,14 @@ impl<'a> Working<'a> {
         set
     }
 
-    fn enter(&mut self, node: usize) {
+    /// The number of a node in the set, which it gets if it has none.
+    fn enter(&mut self, node: usize) -> usize {
         if self.index[node] == ABSENT {
             self.index[node] = self.nodes.len() as u32;
             self.nodes.push(node as u32);
+            self.ends.push(0);
         }
+        self.index[node] as usize
     }
 
     /// By what costs are multiplied within the set.
@@ -135,7 +144,8 @@ impl<'a> Working<'a> {
                 back: flow - arc.lower,
             }
         };
-        Ok(Residual::new(|| self.arcs.iter().map(piece), excess, price))
+        let pieces = self.arcs.iter().map(piece);
+        Ok(Residual::new(pieces, &self.ends, excess, price))
     }
 
     /// Takes flow and prices over from the residual network.
@@ -165,13 +175,12 @@ impl<'a> Working<'a> {
                 .map(|&node| state.excess[node as usize].abs())
         };
         let largest_excess = excess().max().unwrap_or(0);
-        let largest = arcs().map(|arc| arc.capacity).max().unwrap_or(0);
         let fits = |largest: i64| {
             let sum = i128::from(largest) * self.arcs.len() as i128 + largest_excess;
             sum <= i128::from(EXCESS_LIMIT)
         };
-        if fits(largest) {
-            return Ok(largest);
+        if fits(self.largest) {
+            return Ok(self.largest);
         }
         let most = problem.most();
         if fits(most) {
