@@ -73,8 +73,13 @@ class Planner:
         not put the first behind all the others.
         """
         for group in groups:
-            if not self._hold(group) and self._was_promised(group):
+            if not self._hold(group) and self.was_promised(group):
                 self.reserve(group)
+
+    def was_promised(self, group: Group) -> bool:
+        """Whether the group was promised a start before this pass."""
+        promise = self._standing.promises.get(group.name)
+        return promise is not None and promise.start_seconds is not None
 
     def stands(self, group: Group) -> bool:
         """Whether a promise stands, because nothing has happened that was not expected.
@@ -237,10 +242,6 @@ class Planner:
         ]
         return replace(promised, seats=tuple(seats)) if len(seats) == len(group.tasks) else promised
 
-    def _was_promised(self, group: Group) -> bool:
-        promise = self._standing.promises.get(group.name)
-        return promise is not None and promise.start_seconds is not None
-
     def _without_time(self, group: Group) -> Promise | None:
         if self.complaint(group) is not None:
             return None
@@ -265,7 +266,9 @@ class Planner:
         if self._searching is None:
             outlook, counting = self._outlook, self._counting
             shapes: dict[Shape, None] = {} if counting is None else {counting.shape: None}
-            for group in self._groups:
+            # First those who were promised something: it can be kept only on machines.
+            promised = [group for group in self._groups if self.was_promised(group)]
+            for group in (*promised, *self._groups):
                 if len(shapes) >= outlook.most_classes:
                     break
                 shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
@@ -276,8 +279,8 @@ class Planner:
             packing = Packing(outlook.state, outlook.pricing, list(shapes), endings, self._now)
             self._searching = Searching(outlook.horizon, packing, shapes, self._now)
             if counting is not None:
-                promised = [self._where_it_was(each) for each in counting.commitments()]
-                self._searching.adopt(counting.started.values(), promised)
+                counted = [self._where_it_was(each) for each in counting.commitments()]
+                self._searching.adopt(counting.started.values(), counted)
         return self._searching
 
     def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:

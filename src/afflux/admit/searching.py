@@ -49,7 +49,13 @@ class Searching:
             self.start(group)
         promised = list(promised)
         found = self._kept(promised) or self._packing.rearrange([*self.started.values()], promised)
-        for each in found or ():
+        if found is None:
+            # Rather a later start for one of them than none for all.
+            for each in promised:
+                if not self.hold(each):
+                    self.promise(each.group, math.inf)
+            return
+        for each in found:
             if each.group.name not in self.started:
                 self._promise(each)
 

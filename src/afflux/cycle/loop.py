@@ -88,9 +88,11 @@ class Cycle:
         self._assume(decided, now_seconds)
         self._observing.news = False
         self._aside.take(culprits, self.queue, now_seconds)
+        rank = {name: number for number, name in enumerate(decided.served)}
+        self._promises.overtaken(decided.placed, decided.promises, self.queue.get, rank)
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
-        self._promises.replace(decided.promises, self.queue.priority_of)
+        self._promises.replace(decided.promises, self.queue.get)
         return Outcome(
             decided.placements,
             decided,
