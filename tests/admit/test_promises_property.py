@@ -129,7 +129,9 @@ def test_with_several_queues_only_one_that_is_served_first_breaks_promises(
     assert set(kept) <= {Cause.QUEUE}
 
 
-@pytest.mark.parametrize("strategy", ["easy", "conservative-compress", "hybrid", "conservative-rebuild"])
+@pytest.mark.parametrize(
+    "strategy", ["easy", "conservative-compress", "hybrid", "conservative-rebuild"]
+)
 @thorough(120)
 @given(data=st.data(), machines=st.integers(1, 4))
 def test_whatever_breaks_a_promise_has_happened_and_is_named(strategy: str, data, machines: int):

@@ -211,6 +211,85 @@ def test_what_breaks_a_promise_is_named(at_5, at_10, cause: Cause):
     assert [(each.group, each.cause) for each in outcome.broken] == [("head", cause)]
 
 
+def test_a_queue_that_is_served_first_may_break_a_promise_and_is_named():
+    queues = [(QueueRules("urgent"), fcfs), (QueueRules("default"), easy)]
+    cluster = Cluster(queues)
+    cluster.run(job("running", 4, run=10))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": 10}
+    cluster.run(job("first", 4, run=10, ready=2, queue="urgent"), now=2)
+    assert cluster.starts(TaskEnded("running.0"), now=10) == ["first"]
+    outcome = cluster.run(TaskEnded("first.0"), now=20)
+    assert [(each.group, each.cause) for each in outcome.broken] == [("head", Cause.QUEUE)]
+
+
+@pytest.mark.parametrize("strategy", [easy, strategies.conservative_compress])
+def test_who_comes_late_but_ahead_breaks_no_promise(strategy):
+    cluster = Cluster(strategy)
+    cluster.run(job("running", 3, run=10))
+    assert promised(cluster.run(job("head", 4, run=10, ready=5), now=5)) == {"head": 10}
+    # The late member of a group that became ready long ago.
+    assert cluster.starts(job("late", 1, run=10, ready=1), now=6) == []
+    assert cluster.starts(TaskEnded("running.0"), now=10) == ["head"]
+
+
+def test_who_has_a_promise_does_not_break_one_of_a_lower_priority_to_start_earlier():
+    cluster = Cluster(strategies.conservative_compress, machine("m", cpu=4), machine("n", cpu=4))
+    cluster.run(job("one", 4, run=100), job("other", 4, run=10))
+    first = job("first", 4, 4, run=10, ready=1, priority=5)
+    below = job("below", 4, run=90, ready=2)
+    assert promised(cluster.run(first, below, now=2)) == {"first": 100, "below": 10}
+    # The first could start at 10, if the other did not run then.
+    outcome = cluster.run(TaskEnded("one.0"), now=3)
+    assert by_machine(outcome.placements) == {"m": ["below.0"]}
+    assert promised(outcome) == {"first": 93}
+
+
+def test_a_group_that_changes_may_break_promises_and_is_named():
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=10))
+    waiting = job("first", 4, run=10, ready=1), job("second", 4, run=10, ready=2)
+    assert promised(cluster.run(*waiting, now=2)) == {"first": 10, "second": 20}
+    cluster.run(job("first", 4, run=30, ready=1), now=3)
+    cluster.run(TaskEnded("running.0"), now=10)
+    outcome = cluster.run(TaskEnded("first.0"), now=40)
+    assert [(each.group, each.cause) for each in outcome.broken] == [("second", Cause.CHANGED)]
+
+
+def test_what_changed_during_a_restart_is_named():
+    before = Cluster(easy)
+    before.run(job("running", 4, run=10))
+    head = job("head", 4, run=10, ready=1)
+    promises = before.run(head, now=1).promises
+    again = Cluster(easy)
+    again.cycle.restore(promises)
+    assert promised(again.run(TaskRuns(task("running.0", shape(cpu=4)), "m", 15), head)) == {
+        "head": 15
+    }
+    outcome = again.run(TaskEnded("running.0"), now=15)
+    assert [(each.group, each.cause) for each in outcome.broken] == [("head", Cause.RESTART)]
+
+
+@pytest.mark.parametrize(
+    ("event", "cause"),
+    [
+        (MachineSet(machine("n", cpu=1)), Cause.OVERRUN),
+        (MachineSet(machine("m", cpu=5)), Cause.OVERRUN),
+        (MachineSet(machine("m", cpu=4, images={"a:1": 5})), Cause.OVERRUN),
+        (MachineSet(machine("m", cpu=4, labels={"zone": "a"})), Cause.MACHINE),
+        (TaskRuns(task("running.0", shape(cpu=3)), "m", 10), Cause.OVERRUN),
+        (TaskRuns(task("running.0", shape(cpu=5)), "m", 10), Cause.FOREIGN),
+    ],
+    ids=str,
+)
+def test_only_what_takes_room_away_is_a_cause(event, cause: Cause):
+    cluster = Cluster(easy)
+    cluster.run(job("running", 4, run=10))
+    cluster.run(job("head", 4, run=10, ready=1), now=1)
+    cluster.run(event, now=2)
+    (broken,) = cluster.run(TaskEnded("running.0"), now=20).broken
+    assert (broken.group, broken.cause) == ("head", cause)
+
+
 @pytest.mark.parametrize("strategy", [easy, strategies.conservative_compress])
 def test_a_promise_moves_with_the_end_of_what_it_waits_for(strategy):
     cluster = Cluster(strategy)

@@ -6,7 +6,7 @@ until when, and of what has happened since a promise was made.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.admit.strategies import OURS
@@ -27,6 +27,7 @@ from afflux.model.group import Group
 from afflux.model.implied import HostPort, port_requests
 from afflux.model.machine import Machine
 from afflux.model.places import Places
+from afflux.model.promise import Promise
 from afflux.model.resources import resources
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.task import Shape, Task
@@ -95,6 +96,7 @@ class World:
         self.outcome = Outcome()
         self.words: dict[str, Word] = {}
         self.latest: dict[str, float | None] = {}
+        self.last_promises: Sequence[Promise] = ()
         self.happened: list[tuple[int, Cause, Callable[[Group], bool]]] = []
         self.broken: list[tuple[str, Cause]] = []
         self.moved_later: list[str] = []
@@ -338,7 +340,7 @@ class World:
         new = {p.group: p.start_seconds for p in outcome.promises}
         assert len(new) == len(outcome.promises)
         assert new.keys() <= self.waiting.keys()
-        self._go_ahead(placed, new)
+        self._go_ahead(placed, outcome.promises)
         late = {
             group.name: group
             for group in placed
@@ -369,11 +371,12 @@ class World:
         self.forgotten += [name for name in self.latest if name not in new]
         self.latest = new
 
-    def _go_ahead(self, placed: list[Group], new: dict[str, float | None]) -> None:
+    def _go_ahead(self, placed: list[Group], promises: Sequence[Promise]) -> None:
         """Who starts or gets another promise takes something from those served after it."""
-        moved = [name for name, start in new.items() if self.latest.get(name, math.inf) != start]
+        moved = [self.waiting[each.group] for each in promises if each not in self.last_promises]
+        self.last_promises = promises
         before = self.step - 1
-        for ahead in [*placed, *(self.waiting[name] for name in moved)]:
+        for ahead in [*placed, *moved]:
             rank = self.rank[ahead.queue]
             self.happened.append((before, Cause.QUEUE, lambda g, r=rank: self.rank[g.queue] > r))
             if ahead.name not in self.words:
@@ -413,7 +416,8 @@ class World:
                     (taken, begin)
                     for taken, on, begin, until in use
                     # What should have ended is expected to end at once.
-                    if on == name and begin <= at < max(until, self.now)
+                    if on == name
+                    and begin <= at < max(until, self.now)
                     or (on == name and begin == at)
                 ]
                 # Foreign pods may overfill a machine, with what nobody asks for who is promised.

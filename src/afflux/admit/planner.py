@@ -266,9 +266,11 @@ class Planner:
         if self._searching is None:
             outlook, counting = self._outlook, self._counting
             shapes: dict[Shape, None] = {} if counting is None else {counting.shape: None}
-            # First those who were promised something: it can be kept only on machines.
-            promised = [group for group in self._groups if self.was_promised(group)]
-            for group in (*promised, *self._groups):
+            # All who were promised something, however many: what is not known cannot be kept.
+            for group in self._groups:
+                if self.was_promised(group):
+                    shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
+            for group in self._groups:
                 if len(shapes) >= outlook.most_classes:
                     break
                 shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))

@@ -73,8 +73,8 @@ class Promises:
         self._last_ready = -math.inf
 
     def __bool__(self) -> bool:
-        """Whether anybody was promised anything."""
-        return bool(self._current)
+        """Whether anybody who waits was promised anything."""
+        return bool(self._levels)
 
     def restore(self, promises: Iterable[Promise]) -> None:
         """What was promised before a restart."""
@@ -178,27 +178,33 @@ class Promises:
             record = self._records.get(name)
             if record is None:
                 record = self._records[name] = _Record(promise, None, start)
-                self._settle(name, record, group_of)
+                self._settle(record, group_of(name))
                 continue
             if record.promise is not promise:
                 self._moved |= start != record.promise.start_seconds
                 record.promise = promise
                 record.first = start if record.first is None else record.first
-        for name in self._restored:
-            record = self._records.get(name)
-            if record is not None and record.level is None:
-                self._settle(name, record, group_of)
-                if name not in current or _is_later(current[name].start_seconds, record.first):
-                    record.disturbed.add(Cause.RESTART)
-        self._restored.clear()
+        self._settle_restored(current, group_of)
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
 
-    def _settle(self, name: str, record: _Record, group_of: GroupOf) -> None:
-        group = group_of(name)
-        record.level = (group.queue, group.priority) if group is not None else ("", 0)
+    def _settle(self, record: _Record, group: Group | None) -> None:
+        record.level = ("", 0) if group is None else (group.queue, group.priority)
         self._levels[record.level] += 1
+
+    def _settle_restored(self, current: Mapping[str, Promise], group_of: GroupOf) -> None:
+        """After the first decision: what could not be kept changed while nobody looked."""
+        restored, self._restored = self._restored, set[str]()
+        for name in restored:
+            record, group = self._records.get(name), group_of(name)
+            if record is None or group is None:
+                self._drop(name)
+                continue
+            self._settle(record, group)
+            promise = current.get(name)
+            if promise is None or _is_later(promise.start_seconds, record.first):
+                record.disturbed.add(Cause.RESTART)
 
     def _drop(self, group: str) -> None:
         self._current.pop(group, None)
