@@ -241,7 +241,8 @@ def test_who_has_a_promise_does_not_break_one_of_a_lower_priority_to_start_earli
     # The first could start at 10, if the other did not run then.
     outcome = cluster.run(TaskEnded("one.0"), now=3)
     assert by_machine(outcome.placements) == {"m": ["below.0"]}
-    assert promised(outcome) == {"first": 93}
+    assert promised(outcome) == {"first": 100}
+    assert promised(cluster.run(TaskEnded("other.0"), now=10)) == {"first": 93}
 
 
 def test_a_group_that_changes_may_break_promises_and_is_named():

@@ -183,7 +183,10 @@ class Promises:
             if record.promise is not promise:
                 self._moved |= start != record.promise.start_seconds
                 record.promise = promise
-                record.first = start if record.first is None else record.first
+                if record.first is None:
+                    # Only now it has a time that can be missed.
+                    record.first = start
+                    record.disturbed.clear()
         self._settle_restored(current, group_of)
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
