@@ -80,6 +80,7 @@ class _Replay:
         self._waiting = 0  # tasks
         self._timings: list[CycleTiming] = []
         self._promised: dict[str, Promised] = {}
+        self._unknown: set[str] = set()
 
     def run(self) -> Result:
         for now, events in self._batches():
@@ -100,6 +101,7 @@ class _Replay:
             cycles=tuple(self._timings),
             ended_at=self._now,
             promised=tuple(self._promised.values()),
+            unknown=frozenset(self._unknown - self._promised.keys()),
         )
 
     def _note(self, outcome: Outcome) -> None:
@@ -108,6 +110,8 @@ class _Replay:
         for promise in outcome.promises:
             start = promise.start_seconds
             known = promised.get(promise.group)
+            if start is None:
+                self._unknown.add(promise.group)
             if start is None or (known is not None and start >= known.earliest):
                 continue
             promised[promise.group] = (

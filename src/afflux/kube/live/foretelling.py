@@ -17,8 +17,8 @@ from afflux.model.promise import Promise
 # part of the time from when the group first heard of one.
 SMALLEST_MOVE_SECONDS = 60.0
 SMALLEST_MOVE_SHARE = 0.1
-# Pods that hear new words in a second, and at once after a quiet time. Each is an event and a
-# condition.
+# Pods that hear new words in a second, and at once after a quiet time: each is an event and a
+# condition. Only the last group of those that hear some at once may be larger than that.
 PODS_PER_SECOND = 10.0
 PODS_AT_ONCE = 1_000.0
 
