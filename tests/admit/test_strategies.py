@@ -5,8 +5,9 @@ import pytest
 from afflux.admit import searching, strategies
 from afflux.admit.strategies import easy, fcfs, find_strategy, flow
 from afflux.cluster.state import State
+from afflux.cycle import optimising
 from afflux.cycle.events import GroupReady, MachineGone, MachineSet, TaskEnded, TaskRuns
-from afflux.cycle.loop import Cycle
+from afflux.cycle.loop import NOT_REACHED, Cycle
 from afflux.cycle.optimising import Optimising
 from afflux.cycle.promises import Cause
 from afflux.model.errors import InputError
@@ -374,3 +375,20 @@ def test_what_keeps_a_group_away_only_for_now_does_not_make_it_unsatisfiable():
     assert cluster.run(group("g", shape(cpu=1, places=(nowhere,)))).unsatisfiable == {}
     for_ever = Places(nowhere.reason, nowhere.terms)
     assert set(cluster.run(group("h", shape(cpu=1, places=(for_ever,)))).unsatisfiable) == {"h"}
+
+
+def test_who_cannot_be_looked_at_in_a_pass_says_so_and_is_when_others_have_left(monkeypatch):
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 2)
+    cluster = Cluster(easy)
+    cluster.run(job("running", 4, run=100))
+    sizes = {"a": 4, "b": 3, "c": 2}
+    waiting = [job(name, size, run=10, ready=1) for name, size in sizes.items()]
+    cluster.run(*waiting, now=1)
+    reasons = cluster.cycle.explain()
+    told = {name for name, why in reasons.items() if why.endswith(NOT_REACHED)}
+    assert told == {"c.0"}
+    assert reasons["c.0"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert cluster.starts(TaskEnded("running.0"), now=5) == ["a"]
+    assert promised(cluster.run(job("d", 3, run=10, ready=6), now=6)) == {"b": 15}
+    assert not any(why.endswith(NOT_REACHED) for why in cluster.cycle.explain().values())

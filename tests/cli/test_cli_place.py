@@ -456,7 +456,7 @@ def test_who_is_promised_a_start_says_when_and_who_waits_without_end_that_it_is_
     file = write(tmp_path / "cluster.json", *items)
     lines = afflux("place", file, "--strategy", "conservative").out.splitlines()
     header = next(line for line in lines if line.startswith("WAITING"))
-    assert header.split("  ")[0] == "WAITING" and "EXPECTED START" in header
+    assert "EXPECTED START" in header
     assert any(line.startswith("shop/both-0") and " unknown " in line for line in lines)
     # Where nobody is promised anything there is no column for it.
     assert "EXPECTED START" not in afflux("place", file).out

@@ -409,15 +409,14 @@ class World:
                 assert admits(self.machines[where[task.id]], task.shape), (promise, task.shape)
                 use.append((task.shape, where[task.id], start, end))
             times.add(start)
-        # Ends that move by seconds are not worth a pass: until the next one promises are as they were.
+        # Ends that move by seconds are not worth a pass: until the next, promises are as they were.
         for at in times if outcome.round is not None else ():
             for name in self.machines:
                 there = [
                     (taken, begin)
                     for taken, on, begin, until in use
                     # What should have ended is expected to end at once.
-                    if on == name
-                    and begin <= at < max(until, self.now)
+                    if (on == name and begin <= at < max(until, self.now))
                     or (on == name and begin == at)
                 ]
                 # Foreign pods may overfill a machine, with what nobody asks for who is promised.

@@ -57,9 +57,11 @@ class Planner:
         self._searching: Searching | None = None
         # Who was let in without a place of its own: the optimiser decides whether there is one.
         self.open: list[Group] = []
-        # Who waits for work without end; and who can never start, with the reason.
+        # Who waits for work without end; who can never start, with the reason; and who was asked
+        # about in vain, because there is more than can be looked at in one pass.
         self.unknown: dict[str, Group] = {}
         self.never: dict[str, str] = {}
+        self.unreached: set[str] = set()
 
     def let_in(self, groups: Iterable[Group]) -> None:
         """Whoever of them finds a place may start; nobody else waits for them."""
@@ -111,6 +113,7 @@ class Planner:
             return False
         searching = self._searched()
         if not searching.knows(group):
+            self.unreached.add(group.name)
             return False
         before = searching.let_go(group)
         if searching.start(group):
@@ -127,15 +130,7 @@ class Planner:
         """
         counting = self._counted(group)
         if counting is not None:
-            own = counting.let_go(group)
-            if own is None and self._hold(group):
-                own = counting.let_go(group)
-            if counting.promise(group, math.inf if own is None else own):
-                return Promise(group.name, counting.promised[group.name][1][0])
-            if own is None:
-                return self._without_time(group)
-            counting.hold(group, own, surely=True)
-            return Promise(group.name, own)
+            return self._reserve_counted(counting, group)
         searching = self._searched()
         if not searching.knows(group):
             return None
@@ -143,10 +138,24 @@ class Planner:
         if before is None and self._hold(group):
             before = searching.let_go(group)
         if not searching.promise(group, math.inf if before is None else before.start[0]):
+            if before is None and searching.is_exhausted:
+                self.unreached.add(group.name)
+                return None
             if before is None:
-                return None if searching.is_exhausted else self._without_time(group)
+                return self._without_time(group)
             searching.take_back(before)
         return Promise(group.name, searching.promised[group.name].start[0])
+
+    def _reserve_counted(self, counting: Counting, group: Group) -> Promise | None:
+        own = counting.let_go(group)
+        if own is None and self._hold(group):
+            own = counting.let_go(group)
+        if counting.promise(group, math.inf if own is None else own):
+            return Promise(group.name, counting.promised[group.name][1][0])
+        if own is None:
+            return self._without_time(group)
+        counting.hold(group, own, surely=True)
+        return Promise(group.name, own)
 
     def complaint(self, group: Group) -> str | None:
         """Why the group can never start, None if it may one day."""

@@ -23,6 +23,9 @@ from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
 from afflux.queue.waiting import Queue
 
+# Added to the reason of a group that a pass had no time or memory for.
+NOT_REACHED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -62,6 +65,7 @@ class Cycle:
         self._promises = Promises()
         self._observing = Observing(state, self.queue, self._promises)
         self._spares_others = spares_others
+        self._unreached: frozenset[str] = frozenset()
         self._aside = Aside()
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
@@ -93,6 +97,7 @@ class Cycle:
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
         self._promises.replace(decided.promises, self.queue.get)
+        self._unreached = decided.unreached
         return Outcome(
             decided.placements,
             decided,
@@ -106,7 +111,12 @@ class Cycle:
 
     def explain(self) -> dict[str, str]:
         """9. For every waiting task, by id, one sentence that says why."""
-        return why_waiting(self.state, self.policies_of, self.queue)
+        reasons = why_waiting(self.state, self.policies_of, self.queue)
+        for name in self._unreached:
+            group = self.queue.get(name)
+            for task in group.tasks if group is not None else ():
+                reasons[task.id] += NOT_REACHED
+        return reasons
 
     def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[Unheard, ...]:
         if not self._spares_others:

@@ -91,6 +91,7 @@ class Optimising:
             decided,
             promises=tuple(planner.promises(decided.placements, seated=self._witnesses)),
             unsatisfiable={**planner.never, **self._unsatisfiable(planner.open, decided)},
+            unreached=frozenset(planner.unreached),
             served=tuple(rules.name for rules, _ in self._queues),
         )
 
