@@ -230,6 +230,8 @@ class Scheduling:
         )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
         self._reporting.decided(seconds, reasons, decided.unsatisfiable, decided.promises, time())
+        if self._mirror.gathering.pass_over(decided.unsatisfiable.keys()):
+            self._wake()
         if not decided.placed:
             self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
 
