@@ -10,7 +10,7 @@ who is not.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from afflux.admit.commitment import Commitment, Seat, run_of
 from afflux.admit.counting import Counting
@@ -249,7 +249,9 @@ class Planner:
             for task in group.tasks
             if where.get(task.id) in rows
         ]
-        return replace(promised, seats=tuple(seats)) if len(seats) == len(group.tasks) else promised
+        if len(seats) != len(group.tasks):
+            return promised
+        return Commitment(group, promised.start, promised.end, tuple(seats))
 
     def _without_time(self, group: Group) -> Promise | None:
         if self.complaint(group) is not None:

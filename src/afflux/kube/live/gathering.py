@@ -9,6 +9,7 @@ When none is left the group is finished, and whoever uses its name next is anoth
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -145,7 +146,7 @@ class Gathering:
         """The group of this name, if the cycle was told that it waits."""
         return self._by_name.get(name)
 
-    def pass_over(self, names: Collection[str]) -> bool:
+    def pass_over(self, names: AbstractSet[str]) -> bool:
         """The groups of these names can never start as things are: they keep their places in the
         queue but take nobody else's. Whether somebody may join because of that."""
         if all(queue.most_groups is None for queue in self._rules.values()):
