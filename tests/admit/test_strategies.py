@@ -2,7 +2,7 @@
 
 import pytest
 
-from afflux.admit import searching, strategies
+from afflux.admit import packing, searching, strategies
 from afflux.admit.strategies import easy, fcfs, find_strategy, flow
 from afflux.cluster.state import State
 from afflux.cycle import optimising
@@ -340,6 +340,17 @@ def test_after_a_restart_what_was_there_before_is_not_what_broke_a_promise():
     ended = [TaskEnded(f"{name}.0") for name in ("running", "urgent")]
     (broken,) = again.run(*ended, now=200).broken
     assert (broken.group, broken.cause) == ("head", Cause.PRIORITY)
+
+
+def test_promises_that_were_counted_are_not_dropped_if_they_cannot_all_be_seated(monkeypatch):
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    cluster.run(job("a", 4, run=10, ready=1), job("b", 4, run=10, ready=2), now=2)
+    # Neither on the machines they had, nor on any others: each has to look for itself.
+    monkeypatch.setattr(searching.Searching, "_kept", lambda *_: None)
+    monkeypatch.setattr(packing.Packing, "rearrange", lambda *_: None)
+    outcome = cluster.run(job("other", 3, run=10, ready=3), now=3)
+    assert promised(outcome) == {"a": 100, "b": 110, "other": 120}
 
 
 def test_an_unknown_strategy_names_the_place_and_the_known_ones():
