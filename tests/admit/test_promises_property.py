@@ -6,6 +6,7 @@ what is true. With durations that hold, and nothing else that is against them, `
 """
 
 import math
+from random import Random
 from unittest.mock import patch
 
 import pytest
@@ -137,3 +138,95 @@ def test_with_several_queues_only_one_that_is_served_first_breaks_promises(
 def test_whatever_breaks_a_promise_has_happened_and_is_named(strategy: str, data, machines: int):
     world = World(machines, data.draw(queues(strategy, several=data.draw(st.booleans()))))
     live(world, data.draw(st.lists(ANYTHING, min_size=5, max_size=30)))
+
+
+# --- Long stories: hypothesis likes short ones, in which there is room for all.
+
+RUNS = (5.0, 10.0, 20.0, 40.0, 40.0, None)
+SECONDS = (1.0, 2.0, 5.0, 10.0)
+
+
+def crowded(rng: Random, *, honest: bool) -> list[tuple]:
+    """Sixty things that happen, most of them arrivals for which there is no room."""
+    others = [
+        lambda: ("overrun", rng.randrange(8), rng.choice(SECONDS)),
+        lambda: ("extend", rng.randrange(8), rng.choice(SECONDS)),
+        lambda: ("resize", rng.randrange(8), rng.randrange(8)),
+        lambda: ("lose", rng.randrange(8)),
+        lambda: ("impair", rng.randrange(8), rng.randrange(3)),
+        lambda: ("put_foreign", rng.randrange(8), rng.randrange(8), rng.choice(SECONDS)),
+        lambda: ("repel", rng.choice(("a", "b", ""))),
+        lambda: ("change", rng.randrange(8), rng.choice(RUNS)),
+    ]
+    mild = [
+        lambda: ("end_early", rng.randrange(8)),
+        lambda: ("withdraw", rng.randrange(8)),
+        lambda: ("join",),
+        lambda: ("restart",),
+    ]
+    # Of all that can go wrong only some do in one story, or nobody could tell what did.
+    wrong = [] if honest else rng.sample(others, rng.randint(1, 2))
+    priorities = (0,) if honest or rng.random() < 0.5 else (0, 0, 1, 2)
+    kinds = rng.sample(range(8), rng.randint(1, 4))
+
+    def step() -> tuple:
+        chance = rng.random()
+        if chance < 0.45:
+            return (
+                "arrive",
+                tuple(rng.choice(kinds) for _ in range(rng.randint(1, 4))),
+                rng.choice(RUNS[:-1] if rng.random() < 0.9 else RUNS),
+                rng.choice(priorities),
+                rng.randrange(8),
+                rng.choice((0.0, 0.0, 0.0, 20.0)),
+            )
+        if chance < 0.75:
+            return ("passes", rng.choice(SECONDS))
+        return rng.choice(mild)() if chance < 0.85 or not wrong else rng.choice(wrong)()
+
+    return [step() for _ in range(60)]
+
+
+def random_queues(rng: Random, first: str, *, several: bool) -> list[tuple[QueueRules, str]]:
+    names = [first, *(rng.choice(ALL) for _ in range(rng.randint(1, 2) if several else 0))]
+    rng.shuffle(names)
+    return [
+        (
+            QueueRules(
+                f"q{number}",
+                depth=rng.choice((None, None, 2, 5)),
+                reservations=rng.choice((None, None, 2)),
+                holds_for_endless=rng.random() < 0.2,
+            ),
+            name,
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
+def test_long_and_honest_stories(strategy: str, seed: int):
+    rng = Random(f"honest {strategy} {seed}")
+    world = World(rng.randint(1, 3), random_queues(rng, strategy, several=False))
+    live(world, crowded(rng, honest=True))
+    assert world.broken == []
+    assert world.moved_later == []
+
+
+def troubled(strategy: str, seed: int) -> World:
+    rng = Random(f"wrong {strategy} {seed}")
+    queues = random_queues(rng, strategy, several=rng.random() < 0.3)
+    return live(World(rng.randint(1, 3), queues), crowded(rng, honest=False))
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("strategy", ALL[:4])
+def test_long_stories_in_which_things_go_wrong(strategy: str, seed: int):
+    troubled(strategy, seed)
+
+
+def test_in_these_stories_promises_are_made_and_broken_by_everything_there_is():
+    worlds = [troubled(strategy, seed) for strategy in ALL[:4] for seed in range(20)]
+    assert sum(world.promised > 0 for world in worlds) > 70
+    assert {cause for world in worlds for _, cause in world.broken} == set(Cause)

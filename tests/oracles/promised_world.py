@@ -130,12 +130,16 @@ class World:
         while True:
             due = [(r.ends, name) for name, r in self.running.items() if r.ends <= until]
             gone = [(end, name) for name, (_, _, end) in self.foreign.items() if end <= until]
-            if not due and not gone:
+            again = self.outcome.again_seconds
+            woken = [] if again is None or again > until else [(again, "")]
+            if not due and not gone and not woken:
                 break
-            self.now, name = min(due + gone)
+            self.now, name = min(due + gone + woken)
             self.step += 1
             self._overdue()
-            if name in self.running:
+            if not name:
+                self._run()
+            elif name in self.running:
                 ended = self.running.pop(name)
                 self._run(*(TaskEnded(task.id) for task in ended.group.tasks))
             else:

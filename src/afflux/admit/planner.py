@@ -53,6 +53,8 @@ class Planner:
         self._groups = groups
         self._standing = standing
         self._now = now_seconds
+        # Whether every promise can be kept without looking: nothing unexpected has happened.
+        self._as_planned = standing.as_expected
         self._counting: Counting | None = None
         self._searching: Searching | None = None
         # Who was let in without a place of its own: the optimiser decides whether there is one.
@@ -96,10 +98,14 @@ class Planner:
             return False
         counting = self._counted(group)
         if counting is None:
-            return group.name in self._searched().promised or self._hold(group)
-        if group.name not in counting.promised:
-            counting.hold(group, promise.start_seconds, surely=True)
-        return True
+            searching = self._searched()
+            if group.name not in searching.promised and not self._hold(group):
+                return False
+            # A search may have missed what is there; nothing would happen when its time has come.
+            return not searching.may_start(group)
+        if group.name in counting.promised:
+            return True
+        return counting.hold(group, promise.start_seconds, surely=self._as_planned)
 
     def start(self, group: Group) -> bool:
         """Whether the group can start at once; then it does."""
@@ -107,6 +113,7 @@ class Planner:
         if counting is not None:
             own = counting.let_go(group)
             if counting.start(group):
+                self._note(group, self._now)
                 return True
             if own is not None:
                 counting.hold(group, own, surely=True)
@@ -151,7 +158,9 @@ class Planner:
         if own is None and self._hold(group):
             own = counting.let_go(group)
         if counting.promise(group, math.inf if own is None else own):
-            return Promise(group.name, counting.promised[group.name][1][0])
+            start = counting.promised[group.name][1][0]
+            self._note(group, start)
+            return Promise(group.name, start)
         if own is None:
             return self._without_time(group)
         counting.hold(group, own, surely=True)
@@ -186,9 +195,8 @@ class Planner:
 
     def promises(self, placements: Sequence[Placement], *, seated: bool = True) -> list[Promise]:
         """All promises, given where those who start are placed; `seated` with their machines."""
-        unknown = [Promise(name, None) for name in self.unknown]
         if self._searching is None and not seated:
-            return self._counted_promises() + unknown
+            return self._with_unknown(self._counted_promises())
         names = self._outlook.state.name_of
         known = [
             Promise(
@@ -198,7 +206,7 @@ class Planner:
             )
             for each in self._promised(placements)
         ]
-        return known + unknown
+        return self._with_unknown(known)
 
     def held(self, placements: Sequence[Placement]) -> list[Seat]:
         """What is promised, wherever and whenever: who has no place of its own keeps off it."""
@@ -211,6 +219,11 @@ class Planner:
             return ()
         room = self._outlook.pricing.prices(self._counting.shape).room
         return self._counting.seated(room, self._placed(placements))
+
+    def _with_unknown(self, known: list[Promise]) -> list[Promise]:
+        """These, and those who have no time; unless they were asked about again, and got one."""
+        found = {each.group for each in known} | {group.name for group in self.started()}
+        return known + [Promise(name, None) for name in self.unknown if name not in found]
 
     def _counted_promises(self) -> list[Promise]:
         if self._counting is None:
@@ -231,11 +244,17 @@ class Planner:
             return False
         counting = self._counted(group)
         if counting is not None:
-            return counting.hold(group, promise.start_seconds, surely=self._standing.as_expected)
+            return counting.hold(group, promise.start_seconds, surely=self._as_planned)
         start = (promise.start_seconds, False)
         held = Commitment(group, start, start[0] + run_of(group), ())
         searching = self._searched()
         return searching.knows(group) and searching.hold(self._where_it_was(held))
+
+    def _note(self, group: Group, start_seconds: float) -> None:
+        """This group starts then. If that was not planned, it may have taken what others were
+        promised who have not been asked about yet."""
+        promise = self._standing.promises.get(group.name)
+        self._as_planned &= promise is not None and promise.start_seconds == start_seconds
 
     def _where_it_was(self, promised: Commitment) -> Commitment:
         """On the machines that the group was promised for this start before, if it was."""

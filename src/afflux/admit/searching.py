@@ -132,6 +132,14 @@ class Searching:
         self.reseat(found)
         return True
 
+    def may_start(self, group: Group) -> bool:
+        """Whether a group that has a promise might start at once, as far as counting can tell."""
+        own = self.let_go(group)
+        has_room = self._has_room(group, (self._now, True))
+        if own is not None:
+            self._promise(own)
+        return has_room
+
     def let_go(self, group: Group) -> Commitment | None:
         """Take back what the group was promised in this pass."""
         own = self.promised.pop(group.name, None)

@@ -4,6 +4,7 @@ Read this first. The doors (Kubernetes, simulation, files) differ only in where 
 and where placements go; everything between is the same.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -33,8 +34,9 @@ class Outcome:
 
     `promises` are all that hold after it, `broken` those that it could not keep, `unsatisfiable`
     the groups that can never start, with the reason. `unheard` is what has to be told again.
-    `set_aside` are the groups, with their errors, because of which no decision could be made;
-    `again_seconds` is when the next of them is tried again.
+    `set_aside` are the groups, with their errors, because of which no decision could be made.
+    `again_seconds` is when to run the next cycle if nothing happens before: one of those is tried
+    again, or a promise has to be kept.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -66,6 +68,7 @@ class Cycle:
         self._observing = Observing(state, self.queue, self._promises)
         self._spares_others = spares_others
         self._unreached: frozenset[str] = frozenset()
+        self._due_seconds = math.inf
         self._aside = Aside()
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
@@ -80,11 +83,11 @@ class Cycle:
         """Events in, placements out."""
         # 1. observe, 2. gather
         unheard = self._observe(events, now_seconds)
-        if not self._observing.news:
+        if not self._observing.news and now_seconds < self._due_seconds:
             return Outcome(
                 promises=self._promises.current(),
                 unheard=unheard,
-                again_seconds=self._aside.soonest_seconds(),
+                again_seconds=self._again_seconds(),
             )
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         decided, culprits = self._decide(now_seconds)
@@ -97,6 +100,7 @@ class Cycle:
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
         self._promises.replace(decided.promises, self.queue.get)
+        self._due_seconds = self._promises.next_due_seconds(now_seconds)
         self._unreached = decided.unreached
         return Outcome(
             decided.placements,
@@ -106,7 +110,7 @@ class Cycle:
             decided.unsatisfiable,
             unheard,
             culprits,
-            self._aside.soonest_seconds(),
+            self._again_seconds(),
         )
 
     def explain(self) -> dict[str, str]:
@@ -117,6 +121,12 @@ class Cycle:
             for task in group.tasks if group is not None else ():
                 reasons[task.id] += NOT_REACHED
         return reasons
+
+    def _again_seconds(self) -> float | None:
+        """When to come again even if nothing happens: to keep a promise, or try somebody again."""
+        tried = self._aside.soonest_seconds()
+        again = min(self._due_seconds, math.inf if tried is None else tried)
+        return None if again == math.inf else again
 
     def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[Unheard, ...]:
         if not self._spares_others:

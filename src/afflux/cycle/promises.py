@@ -91,6 +91,11 @@ class Promises:
             self.disturb(Cause.OVERRUN)
         return Standing(self._current, self._as_expected)
 
+    def next_due_seconds(self, after_seconds: float) -> float:
+        """When the next promise has to be kept, infinity if there is none."""
+        starts = (promise.start_seconds for promise in self._current.values())
+        return min((at for at in starts if at is not None and at > after_seconds), default=math.inf)
+
     def current(self) -> tuple[Promise, ...]:
         """Every promise that holds."""
         return tuple(self._current.values())
