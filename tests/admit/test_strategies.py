@@ -403,3 +403,25 @@ def test_who_cannot_be_looked_at_in_a_pass_says_so_and_is_when_others_have_left(
     assert cluster.starts(TaskEnded("running.0"), now=5) == ["a"]
     assert promised(cluster.run(job("d", 3, run=10, ready=6), now=6)) == {"b": 15}
     assert not any(why.endswith(NOT_REACHED) for why in cluster.cycle.explain().values())
+
+
+def test_a_head_for_which_machines_are_held_does_not_keep_those_waiting_for_whom_it_waits():
+    cluster = Cluster(strategies.conservative_compress, holds_for_endless=True)
+    cluster.run(job("running", 4, run=10))
+    # It runs without end, so that whoever comes ahead of it waits for it, and it for nobody.
+    assert promised(cluster.run(job("service", 4, ready=5), now=5)) == {"service": 10}
+    assert promised(cluster.run(job("late", 4, run=5, ready=1), now=6))["late"] is None
+    assert cluster.starts(TaskEnded("running.0"), now=10) == ["service"]
+
+
+def test_a_cycle_is_due_when_a_promise_is_even_if_nothing_happens():
+    cluster = Cluster(easy)
+    outcome = cluster.run(job("running", 4, run=10))
+    assert outcome.again_seconds is None
+    assert cluster.run(job("head", 4, run=10, ready=1), now=1).again_seconds == 10
+    assert cluster.run(now=9).round is None
+    outcome = cluster.run(now=10)
+    assert outcome.round is not None
+    # Something takes longer than it said: nobody asks again and again for that.
+    assert outcome.again_seconds is None
+    assert cluster.run(now=11).round is None

@@ -89,8 +89,10 @@ def _after_what_was_promised(queue: Sequence[Group], planner: Planner) -> Iterat
 def _backfill(
     queue: Iterable[Group], planner: Planner, rules: QueueRules, most: int | None
 ) -> None:
-    promises = 0
+    promises, machines_are_held = 0, False
     for group in queue:
+        if machines_are_held and not planner.was_promised(group):
+            continue
         if planner.stands(group):
             promises += 1
             continue
@@ -102,7 +104,8 @@ def _backfill(
         if promise.start_seconds is not None:
             promises += 1
         elif rules.holds_for_endless:
-            return
+            # Only who was promised a start before still gets it: it may be what the head waits for.
+            machines_are_held = True
 
 
 OURS: dict[str, Strategy] = {
