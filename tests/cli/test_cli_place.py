@@ -422,3 +422,41 @@ def test_a_configuration_file_chooses_too(place: Callable[..., Any], tmp_path: P
     )
     answer = place(node("n1"), pod("p"), flags=("--config", str(config)))
     assert where(answer) == {"shop/p": "n1"}
+
+
+# --- Promises
+
+
+def test_who_is_promised_a_start_says_when_and_who_waits_without_end_that_it_is_unknown(
+    place: Callable[..., Any], afflux: Afflux, tmp_path: Path
+) -> None:
+    running = pod("up", cpu="4", on="n1", activeDeadlineSeconds=600)
+    running["status"]["startTime"] = "2199-01-01T00:00:00Z"
+    service = pod("service", cpu="4", on="n2")
+    pinned = {"nodeSelector": {"disk": "ssd"}}
+    items = (
+        node("n1", labels={"disk": "ssd"}),
+        node("n2"),
+        running,
+        service,
+        pod("head", cpu="4", activeDeadlineSeconds=60, **pinned),
+        pod("late", cpu="4", activeDeadlineSeconds=60, **pinned),
+        *gang("both", 2, cpu="4", activeDeadlineSeconds=60),
+        pod("never", cpu="64"),
+    )
+    answer = place(*items, flags=("--strategy", "conservative"))
+    starts = {entry["pod"]: entry.get("expectedStart") for entry in answer["waiting"]}
+    assert starts == {
+        "shop/head": "2199-01-01T00:10:30Z",
+        "shop/late": "2199-01-01T00:12:00Z",
+        "shop/both-0": "unknown",
+        "shop/both-1": "unknown",
+        "shop/never": None,
+    }
+    file = write(tmp_path / "cluster.json", *items)
+    lines = afflux("place", file, "--strategy", "conservative").out.splitlines()
+    header = next(line for line in lines if line.startswith("WAITING"))
+    assert "EXPECTED START" in header
+    assert any(line.startswith("shop/both-0") and " unknown " in line for line in lines)
+    # Where nobody is promised anything there is no column for it.
+    assert "EXPECTED START" not in afflux("place", file).out

@@ -122,6 +122,20 @@ def test_the_rest_of_a_half_bound_gang_is_placed_beside_the_others():
     assert cycle.state.where("gang.0") is not None
 
 
+def test_a_running_task_that_shrinks_makes_room():
+    cycle = cycle_of(machine("m", cpu=4))
+    cycle.run([TaskRuns(task("t", shape(cpu=4)), "m"), *ready(group("a", shape(cpu=2)))])
+    assert cycle.run([TaskRuns(task("t", shape(cpu=3)), "m")]).placements == ()
+    outcome = cycle.run([TaskRuns(task("t", shape(cpu=2)), "m")])
+    assert by_machine(outcome.placements) == {"m": ["a.0"]}
+
+
+def test_one_that_grows_is_no_news():
+    cycle = cycle_of(machine("m", cpu=4))
+    cycle.run([TaskRuns(task("t", shape(cpu=3)), "m"), *ready(group("a", shape(cpu=2)))])
+    assert cycle.run([TaskRuns(task("t", shape(cpu=4)), "m")]).round is None
+
+
 @pytest.mark.parametrize(
     ("event", "decides"),
     [

@@ -90,11 +90,13 @@ def test_a_pod_that_is_deleted_before_the_quorum_leaves() -> None:
     }
 
 
-def test_a_late_pod_joins_the_placed_group_in_its_place() -> None:
+def test_a_late_pod_joins_the_placed_group_in_its_place_if_the_group_lacks_one() -> None:
     queue = gathered(member("a", "g", second=1), member("b", "g", second=2))
     before = queue.waiting["default/g"].ready_seconds
     for name in ("a", "b"):
-        queue.gathering.set(member(name, "g", running=True))
+        queue.gathering.set(member(name, "g", running=True, nodeName="n"))
+    queue.drain()
+    queue.gathering.remove("uid-b")
     queue.gathering.set(member("late", "g", second=30))
     queue.drain()
     assert queue.names() == {"default/late": ["default/late"]}
@@ -277,6 +279,56 @@ def test_a_queue_takes_so_many_groups_and_then_the_next_who_became_ready() -> No
     queue.gathering.remove("uid-p1")
     queue.drain()
     assert sorted(queue.waiting) == ["default/p2", "default/p4"]
+
+
+def test_who_can_never_start_takes_nobodys_place_in_a_full_queue() -> None:
+    queue = gathered(*(member(f"p{n}", queue="narrow") for n in range(5)), rules=RULES)
+    gathering = queue.gathering
+    assert gathering.pass_over({"default/p0", "default/gone"})
+    queue.drain()
+    assert sorted(queue.waiting) == ["default/p0", "default/p1", "default/p2"]
+    # As long as that is so, and nobody else can never start, nobody else comes.
+    assert not gathering.pass_over({"default/p0"})
+    assert queue.drain() == []
+    # If it may start after all it keeps its place, and so do the others.
+    assert not gathering.pass_over(set())
+    queue.drain()
+    assert sorted(queue.waiting) == ["default/p0", "default/p1", "default/p2"]
+    for name in ("p1", "p2"):
+        gathering.set(member(name, queue="narrow", running=True))
+    queue.drain()
+    assert sorted(queue.waiting) == ["default/p0", "default/p3"]
+
+
+def test_a_late_member_has_the_place_of_the_group_only_if_the_group_lacks_one() -> None:
+    queue = gathered(member("a", "g", second=1), member("b", "g", second=1))
+    for name in "ab":
+        queue.gathering.set(member(name, "g", running=True, nodeName="n", second=1))
+    queue.drain()
+    queue.gathering.set(member("more", "g", second=30))
+    queue.gathering.set(member("other", second=20))
+    queue.drain()
+    ready = {name: group.ready_seconds for name, group in queue.waiting.items()}
+    # More than it needs: it goes behind those who came before it.
+    assert ready["default/more"] > ready["default/other"]
+    queue.gathering.remove("uid-a")
+    queue.gathering.set(member("again", "g", second=40))
+    queue.gathering.set(member("again-too", "g", second=41))
+    queue.drain()
+    ready = {name: group.ready_seconds for name, group in queue.waiting.items()}
+    # Now it lacks one, and the oldest takes its place; the others wait their turn.
+    assert ready["default/more"] < ready["default/other"] < ready["default/again"]
+    assert ready["default/again"] < ready["default/again-too"]
+
+
+def test_one_idle_pod_keeps_no_place_for_others() -> None:
+    queue = gathered(member("idle", "g", 1, running=True, nodeName="n", second=1))
+    queue.gathering.set(member("solo", second=10))
+    for number in range(3):
+        queue.gathering.set(member(f"p{number}", "g", 1, second=20 + number))
+    queue.drain()
+    order = sorted(queue.waiting.values(), key=lambda group: group.ready_seconds)
+    assert order[0].name == "default/solo"
 
 
 def test_the_rest_of_a_group_that_runs_finds_room_in_a_full_queue() -> None:

@@ -47,11 +47,11 @@ class Leading:
         try:
             await self.stop.wait()
         finally:
-            self.work_ended_valid.append(term.is_valid())
+            self.work_ended_valid.append(term.remaining_seconds() > 0)
 
     @property
     def leads(self) -> bool:
-        return bool(self.terms) and self.terms[-1].is_valid()
+        return bool(self.terms) and self.terms[-1].remaining_seconds() > 0
 
 
 @asynccontextmanager
@@ -319,7 +319,7 @@ def test_work_that_does_not_stop_may_not_act_and_is_complained_of() -> None:
             await until(lambda: bool(seen))
             server.fault = lambda _: Fault(status=500)
             await cancelled.wait()
-            assert not seen[0].is_valid()
+            assert seen[0].remaining_seconds() <= 0
             assert one.complaint() is None
             one._renewed_at -= 60
             assert one.complaint() == (
@@ -488,7 +488,9 @@ class Parliament:
     lost: int = 0
 
     def check(self) -> None:
-        valid = [(name, term.epoch) for name, term in self.terms[-8:] if term.is_valid()]
+        valid = [
+            (name, term.epoch) for name, term in self.terms[-8:] if term.remaining_seconds() > 0
+        ]
         assert len(valid) <= 1, valid
 
     async def contend(self, own: Lease, dice: random.Random) -> None:
@@ -532,7 +534,9 @@ def test_never_two_may_act_at_once_whatever_happens(seed: int) -> None:
                     await asyncio.sleep(0.002)
                 # Once all is well somebody leads again.
                 server.fault = lambda _: Fault()
-                await until(lambda: any(term.is_valid() for _, term in parliament.terms))
+                await until(
+                    lambda: any(term.remaining_seconds() > 0 for _, term in parliament.terms)
+                )
             finally:
                 for task in tasks:
                     task.cancel()

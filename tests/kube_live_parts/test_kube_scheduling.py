@@ -85,6 +85,34 @@ def test_a_policy_that_cannot_say_why_pods_wait_does_not_stop_them(
     run(test)
 
 
+def test_a_running_pod_that_is_made_smaller_makes_room() -> None:
+    async def test() -> None:
+        async with cluster() as one, one.at_work():
+            up = pod("up", cpu="8")
+            up["spec"]["nodeName"] = "n"
+            one.add(node("n", cpu="8"), up, pod("a", cpu="4"))
+            await until(lambda: "Insufficient cpu" in one.reason("a"))
+            smaller = pod("up", cpu="4")
+            smaller["spec"]["nodeName"] = "n"
+            one.add(smaller)
+            await one.all_placed("a")
+
+    run(test)
+
+
+def test_groups_that_can_never_start_do_not_keep_others_out_of_a_full_queue() -> None:
+    async def test() -> None:
+        async with serving() as server, server.api() as api:
+            one = Cluster(server, api, rules={"default": QueueRules(most_groups=1)})
+            async with one.at_work():
+                one.add(node("n", cpu="8"))
+                one.add(*(pod(f"never{number}", cpu="100") for number in range(3)))
+                one.add(pod("a"), pod("b"))
+                await one.all_placed("a", "b")
+
+    run(test)
+
+
 def test_nobody_keeps_a_place_after_a_defect_between_deciding_and_binding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

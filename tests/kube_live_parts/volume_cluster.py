@@ -30,6 +30,7 @@ from afflux.model.task import Task
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
+from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
 from afflux.web.metrics import Metrics
 from afflux.web.watchdog import Watchdog
@@ -157,10 +158,16 @@ class Told:
 class Cluster:
     """All of it, step by step or at work."""
 
-    def __init__(self, server: SmallApi, api: Api, volume_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        server: SmallApi,
+        api: Api,
+        volume_seconds: float = 5.0,
+        rules: Mapping[str, QueueRules] = ONE_QUEUE,
+    ) -> None:
         self.server = server
         self.told = Told()
-        self.mirror = Mirror(["afflux"])
+        self.mirror = Mirror(["afflux"], rules)
         self.state = State()
         policies = {"afflux": [Weighted(CpuMemory())]}
         scheduler = Optimising(self.state, [(QueueRules(), flow)], constraints(), policies)

@@ -183,7 +183,7 @@ def test_replicas_hand_over_and_survive_a_server_that_dies(
     terms: list[tuple[str, Term]] = []
 
     def valid() -> list[str]:
-        return [name for name, term in terms if term.is_valid()]
+        return [name for name, term in terms if term.remaining_seconds() > 0]
 
     async def contend(name: str) -> None:
         async def work(term: Term) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from live_manifests import pod
-from looking import create, delete, node_of, placed, waits
+from looking import create, delete, event_of, node_of, placed, waits
 from scheduler import Schedulers
 from sharing import emptied
 from testbed import ControlPlane
@@ -76,6 +76,12 @@ def test_others_pass_the_head_only_if_it_loses_nothing(
     waits(cluster, "head", "Insufficient cpu")
     afflux.wait_until(lambda: "head" in expected_starts(directory), "a promise")
     assert expected_starts(directory) == {"head": pytest.approx(end, abs=2)}
+
+    # And its owner sees it where everybody looks first.
+    message = waits(cluster, "head", "Promised to start by")["message"]
+    said = datetime.strptime(f"{message[-21:-5]}+0000", "%Y-%m-%d %H:%M%z").timestamp()
+    assert end - 2 <= said <= end + 62
+    assert message.endswith(event_of(cluster, "head", "StartPromised")["note"])
 
     create(cluster, job("long", "1", 3600))
     waits(cluster, "long", "behind others in the queue")

@@ -77,7 +77,7 @@ def test_two_tasks_one_after_the_other():
         "makespan_seconds": 40.0,
         "unplaced": 0,
         "backfilled": 0.0,
-        "promises": {"made": 0, "broken": 0, "broken_by": {}},
+        "promises": {"made": 0, "unknown": 0, "broken": 0, "broken_by": {}},
         "preemptions": 0,
         "migrations": 0,
         "cycle_seconds": {
@@ -305,8 +305,10 @@ def test_promises_are_counted_with_what_broke_them():
         Promised("b", 0.0, 8.0, 8.0),
         Promised("c", 0.0, 5.0, 5.0, "foreign pod"),
     )
-    assert measure(replace(one, promised=promised))["promises"] == {
+    unknown = frozenset({"d"})
+    assert measure(replace(one, promised=promised, unknown=unknown))["promises"] == {
         "made": 3,
+        "unknown": 1,
         "broken": 2,
         "broken_by": {"foreign pod": 1, "higher priority": 1},
     }

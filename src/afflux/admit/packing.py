@@ -6,11 +6,12 @@ whether a whole group has room, at once or when others will have ended.
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
 from afflux._core import least_free
-from afflux.admit.commitment import Commitment, Seat, Start
+from afflux.admit.commitment import Cell, Commitment, Seat, Start
 from afflux.admit.endings import Endings
 from afflux.cluster.state import State
 from afflux.model.devices import take_devices
@@ -92,7 +93,8 @@ class Packing:
         seats = self._seats(group, start, end, others)
         if seats is not None:
             return [*others, Commitment(group, start, end, seats)]
-        movable = [each for each in others if not each.start[1] and each.start[0] >= start[0]]
+        later = (each for each in others if not each.start[1] and each.start[0] >= start[0])
+        movable = list(islice(later, MOST_REARRANGED + 1))
         if not movable or len(movable) > MOST_REARRANGED:
             return None
         moved = {each.group.name for each in movable}
@@ -142,17 +144,14 @@ class Packing:
         numbers = [self._numbers[shape] for shape, _ in group.shapes]
         shapes = [self._shapes[number] for number in numbers]
         book = Book(self._state, shapes, [self._prices[number] for number in numbers])
-        there = [other for other in others if other.start[0] < end and other.end > start[0]]
+        at = start[0]
+        there = [other for other in others if other.start[0] < end and other.end > at]
         free = least_free(
             self._at_first,
             ends=self._endings.ends,
             end_rows=self._endings.rows,
             returned=self._returned,
-            seats=[
-                (_moment(other.start), other.end, row, self._numbers[shape])
-                for other in there
-                for shape, row, _ in other.seats
-            ],
+            seats=[cell for other in there for cell in other.cells or self._counted(other)],
             requests=self._requests,
             start=_moment(start),
             end=end,
@@ -163,6 +162,14 @@ class Packing:
         concerned = np.searchsorted(self._columns, book.columns)
         book.foresee(free[:, concerned], list(devices), self._admitted[numbers])
         return book
+
+    def _counted(self, commitment: Commitment) -> list[Cell]:
+        """Its seats as they are counted, written down: every try asks for those of all others."""
+        moment, end = _moment(commitment.start), commitment.end
+        commitment.cells.extend(
+            (moment, end, row, self._numbers[shape]) for shape, row, _ in commitment.seats
+        )
+        return commitment.cells
 
     def _least_devices(self, start: Start, others: Sequence[Commitment]) -> list[tuple[int, ...]]:
         """The same for devices, which are tracked one by one."""

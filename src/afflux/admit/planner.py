@@ -10,7 +10,7 @@ who is not.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from afflux.admit.commitment import Commitment, Seat, run_of
 from afflux.admit.counting import Counting
@@ -53,13 +53,17 @@ class Planner:
         self._groups = groups
         self._standing = standing
         self._now = now_seconds
+        # Whether every promise can be kept without looking: nothing unexpected has happened.
+        self._as_planned = standing.as_expected
         self._counting: Counting | None = None
         self._searching: Searching | None = None
         # Who was let in without a place of its own: the optimiser decides whether there is one.
         self.open: list[Group] = []
-        # Who waits for work without end; and who can never start, with the reason.
+        # Who waits for work without end; who can never start, with the reason; and who was asked
+        # about in vain, because there is more than can be looked at in one pass.
         self.unknown: dict[str, Group] = {}
         self.never: dict[str, str] = {}
+        self.unreached: set[str] = set()
 
     def let_in(self, groups: Iterable[Group]) -> None:
         """Whoever of them finds a place may start; nobody else waits for them."""
@@ -73,8 +77,13 @@ class Planner:
         not put the first behind all the others.
         """
         for group in groups:
-            if not self._hold(group) and self._was_promised(group):
+            if not self._hold(group) and self.was_promised(group):
                 self.reserve(group)
+
+    def was_promised(self, group: Group) -> bool:
+        """Whether the group was promised a start before this pass."""
+        promise = self._standing.promises.get(group.name)
+        return promise is not None and promise.start_seconds is not None
 
     def stands(self, group: Group) -> bool:
         """Whether a promise stands, because nothing has happened that was not expected.
@@ -89,10 +98,14 @@ class Planner:
             return False
         counting = self._counted(group)
         if counting is None:
-            return group.name in self._searched().promised or self._hold(group)
-        if group.name not in counting.promised:
-            counting.hold(group, promise.start_seconds, surely=True)
-        return True
+            searching = self._searched()
+            if group.name not in searching.promised and not self._hold(group):
+                return False
+            # A search may have missed what is there; nothing would happen when its time has come.
+            return not searching.may_start(group)
+        if group.name in counting.promised:
+            return True
+        return counting.hold(group, promise.start_seconds, surely=self._as_planned)
 
     def start(self, group: Group) -> bool:
         """Whether the group can start at once; then it does."""
@@ -100,12 +113,14 @@ class Planner:
         if counting is not None:
             own = counting.let_go(group)
             if counting.start(group):
+                self._note(group, self._now)
                 return True
             if own is not None:
                 counting.hold(group, own, surely=True)
             return False
         searching = self._searched()
         if not searching.knows(group):
+            self.unreached.add(group.name)
             return False
         before = searching.let_go(group)
         if searching.start(group):
@@ -122,15 +137,7 @@ class Planner:
         """
         counting = self._counted(group)
         if counting is not None:
-            own = counting.let_go(group)
-            if own is None and self._hold(group):
-                own = counting.let_go(group)
-            if counting.promise(group, math.inf if own is None else own):
-                return Promise(group.name, counting.promised[group.name][1][0])
-            if own is None:
-                return self._without_time(group)
-            counting.hold(group, own, surely=True)
-            return Promise(group.name, own)
+            return self._reserve_counted(counting, group)
         searching = self._searched()
         if not searching.knows(group):
             return None
@@ -138,10 +145,26 @@ class Planner:
         if before is None and self._hold(group):
             before = searching.let_go(group)
         if not searching.promise(group, math.inf if before is None else before.start[0]):
+            if before is None and searching.is_exhausted:
+                self.unreached.add(group.name)
+                return None
             if before is None:
-                return None if searching.is_exhausted else self._without_time(group)
+                return self._without_time(group)
             searching.take_back(before)
         return Promise(group.name, searching.promised[group.name].start[0])
+
+    def _reserve_counted(self, counting: Counting, group: Group) -> Promise | None:
+        own = counting.let_go(group)
+        if own is None and self._hold(group):
+            own = counting.let_go(group)
+        if counting.promise(group, math.inf if own is None else own):
+            start = counting.promised[group.name][1][0]
+            self._note(group, start)
+            return Promise(group.name, start)
+        if own is None:
+            return self._without_time(group)
+        counting.hold(group, own, surely=True)
+        return Promise(group.name, own)
 
     def complaint(self, group: Group) -> str | None:
         """Why the group can never start, None if it may one day."""
@@ -172,9 +195,8 @@ class Planner:
 
     def promises(self, placements: Sequence[Placement], *, seated: bool = True) -> list[Promise]:
         """All promises, given where those who start are placed; `seated` with their machines."""
-        unknown = [Promise(name, None) for name in self.unknown]
         if self._searching is None and not seated:
-            return self._counted_promises() + unknown
+            return self._with_unknown(self._counted_promises())
         names = self._outlook.state.name_of
         known = [
             Promise(
@@ -184,7 +206,7 @@ class Planner:
             )
             for each in self._promised(placements)
         ]
-        return known + unknown
+        return self._with_unknown(known)
 
     def held(self, placements: Sequence[Placement]) -> list[Seat]:
         """What is promised, wherever and whenever: who has no place of its own keeps off it."""
@@ -197,6 +219,11 @@ class Planner:
             return ()
         room = self._outlook.pricing.prices(self._counting.shape).room
         return self._counting.seated(room, self._placed(placements))
+
+    def _with_unknown(self, known: list[Promise]) -> list[Promise]:
+        """These, and those who have no time; unless they were asked about again, and got one."""
+        found = {each.group for each in known} | {group.name for group in self.started()}
+        return known + [Promise(name, None) for name in self.unknown if name not in found]
 
     def _counted_promises(self) -> list[Promise]:
         if self._counting is None:
@@ -217,11 +244,17 @@ class Planner:
             return False
         counting = self._counted(group)
         if counting is not None:
-            return counting.hold(group, promise.start_seconds, surely=self._standing.as_expected)
+            return counting.hold(group, promise.start_seconds, surely=self._as_planned)
         start = (promise.start_seconds, False)
         held = Commitment(group, start, start[0] + run_of(group), ())
         searching = self._searched()
         return searching.knows(group) and searching.hold(self._where_it_was(held))
+
+    def _note(self, group: Group, start_seconds: float) -> None:
+        """This group starts then. If that was not planned, it may have taken what others were
+        promised who have not been asked about yet."""
+        promise = self._standing.promises.get(group.name)
+        self._as_planned &= promise is not None and promise.start_seconds == start_seconds
 
     def _where_it_was(self, promised: Commitment) -> Commitment:
         """On the machines that the group was promised for this start before, if it was."""
@@ -235,11 +268,9 @@ class Planner:
             for task in group.tasks
             if where.get(task.id) in rows
         ]
-        return replace(promised, seats=tuple(seats)) if len(seats) == len(group.tasks) else promised
-
-    def _was_promised(self, group: Group) -> bool:
-        promise = self._standing.promises.get(group.name)
-        return promise is not None and promise.start_seconds is not None
+        if len(seats) != len(group.tasks):
+            return promised
+        return Commitment(group, promised.start, promised.end, tuple(seats))
 
     def _without_time(self, group: Group) -> Promise | None:
         if self.complaint(group) is not None:
@@ -265,6 +296,10 @@ class Planner:
         if self._searching is None:
             outlook, counting = self._outlook, self._counting
             shapes: dict[Shape, None] = {} if counting is None else {counting.shape: None}
+            # All who were promised something, however many: what is not known cannot be kept.
+            for group in self._groups:
+                if self.was_promised(group):
+                    shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
             for group in self._groups:
                 if len(shapes) >= outlook.most_classes:
                     break
@@ -276,8 +311,8 @@ class Planner:
             packing = Packing(outlook.state, outlook.pricing, list(shapes), endings, self._now)
             self._searching = Searching(outlook.horizon, packing, shapes, self._now)
             if counting is not None:
-                promised = [self._where_it_was(each) for each in counting.commitments()]
-                self._searching.adopt(counting.started.values(), promised)
+                counted = [self._where_it_was(each) for each in counting.commitments()]
+                self._searching.adopt(counting.started.values(), counted)
         return self._searching
 
     def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:

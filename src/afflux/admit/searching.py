@@ -5,6 +5,8 @@ the machines as they will be, at those times at which something ends.
 """
 
 import math
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from afflux._core import Timeline
@@ -35,6 +37,9 @@ class Searching:
         self._packing = packing
         self._now = now_seconds
         self._effort_left = MOST_EFFORT
+        # When something ends, each time once, in order; and how many do then.
+        self._ending: Counter[float] = Counter(packing.ends())
+        self._ends = sorted(self._ending)
         self._timelines: dict[Shape, Timeline] = {
             shape: horizon.begin(shape, now_seconds).timeline for shape in shapes
         }
@@ -49,7 +54,13 @@ class Searching:
             self.start(group)
         promised = list(promised)
         found = self._kept(promised) or self._packing.rearrange([*self.started.values()], promised)
-        for each in found or ():
+        if found is None:
+            # Rather a later start for one of them than none for all.
+            for each in promised:
+                if not self.hold(each):
+                    self.promise(each.group, math.inf)
+            return
+        for each in found:
             if each.group.name not in self.started:
                 self._promise(each)
 
@@ -72,6 +83,7 @@ class Searching:
         if found is None:
             return False
         self._take(group, start)
+        self._ends_then(self._now + run_of(group))
         self.started[group.name] = next(each for each in found if each.group is group)
         self.reseat(found)
         return True
@@ -120,12 +132,21 @@ class Searching:
         self.reseat(found)
         return True
 
+    def may_start(self, group: Group) -> bool:
+        """Whether a group that has a promise might start at once, as far as counting can tell."""
+        own = self.let_go(group)
+        has_room = self._has_room(group, (self._now, True))
+        if own is not None:
+            self._promise(own)
+        return has_room
+
     def let_go(self, group: Group) -> Commitment | None:
         """Take back what the group was promised in this pass."""
         own = self.promised.pop(group.name, None)
         if own is not None:
             for shape, count in group.shapes:
                 self._timelines[shape].take(-count, run_of(group), own.start)
+            self._ends_no_more(own.end)
         return own
 
     def take_back(self, own: Commitment) -> None:
@@ -149,6 +170,7 @@ class Searching:
 
     def _promise(self, commitment: Commitment) -> None:
         self._take(commitment.group, commitment.start)
+        self._ends_then(commitment.end)
         self.promised[commitment.group.name] = commitment
 
     def _take(self, group: Group, start: Start) -> None:
@@ -175,6 +197,16 @@ class Searching:
 
     def _after(self, at: float, stride: int) -> float | None:
         """The stride-th next time at which something ends."""
-        ends = {end for end in self._packing.ends() if end > at}
-        ends |= {each.end for each in self._committed() if at < each.end < math.inf}
-        return sorted(ends)[stride - 1] if stride <= len(ends) else None
+        place = bisect_right(self._ends, at) + stride - 1
+        return self._ends[place] if place < len(self._ends) else None
+
+    def _ends_then(self, end: float) -> None:
+        """One more that is there until then."""
+        if not self._ending[end] and end < math.inf:
+            insort(self._ends, end)
+        self._ending[end] += 1
+
+    def _ends_no_more(self, end: float) -> None:
+        self._ending[end] -= 1
+        if not self._ending[end] and end < math.inf:
+            del self._ends[bisect_left(self._ends, end)]

@@ -17,7 +17,7 @@ Other packages can ship strategies as entry points `afflux.strategies`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
-from itertools import groupby
+from itertools import chain, groupby
 from typing import cast
 
 from afflux.admit.planner import Planner
@@ -49,8 +49,8 @@ def fcfs(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
 
 
 def easy(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """One promise."""
-    _backfill(queue, planner, rules, 1)
+    """One promise, which is kept also if others come ahead: late members, the rest of a group."""
+    _backfill(_after_what_was_promised(queue, planner), planner, rules, 1)
 
 
 def hybrid(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
@@ -65,26 +65,34 @@ def conservative_rebuild(queue: Sequence[Group], planner: Planner, rules: QueueR
 
 
 def conservative_compress(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """A promise for everybody that only ever moves to an earlier start.
+    """A promise for everybody that only ever moves to an earlier start."""
+    _backfill(_after_what_was_promised(queue, planner), planner, rules, rules.reservations)
 
-    What was promised is held before anybody is asked about, but not against those of a higher
-    priority.
+
+def _after_what_was_promised(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
+    """The queue, but what was promised is held before anybody is asked about.
+
+    Not against newcomers of a higher priority: they are asked about before what was promised below
+    them is held. Who has a promise already looks for an earlier start only where nobody's is.
     """
-    _backfill(_held_level_by_level(queue, planner), planner, rules, rules.reservations)
-
-
-def _held_level_by_level(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
-    for _, level in groupby(queue, key=lambda group: group.priority):
-        equals = list(level)
-        planner.hold(equals)
-        yield from equals
+    levels = [list(level) for _, level in groupby(queue, key=lambda group: group.priority)]
+    for level in levels[:-1]:
+        planner.hold(level)
+        yield from (group for group in level if not planner.was_promised(group))
+    for level in levels[-1:]:
+        planner.hold(level)
+    for level in levels[:-1]:
+        yield from (group for group in level if planner.was_promised(group))
+    yield from chain.from_iterable(levels[-1:])
 
 
 def _backfill(
     queue: Iterable[Group], planner: Planner, rules: QueueRules, most: int | None
 ) -> None:
-    promises = 0
+    promises, machines_are_held = 0, False
     for group in queue:
+        if machines_are_held and not planner.was_promised(group):
+            continue
         if planner.stands(group):
             promises += 1
             continue
@@ -96,7 +104,8 @@ def _backfill(
         if promise.start_seconds is not None:
             promises += 1
         elif rules.holds_for_endless:
-            return
+            # Only who was promised a start before still gets it: it may be what the head waits for.
+            machines_are_held = True
 
 
 OURS: dict[str, Strategy] = {

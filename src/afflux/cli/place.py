@@ -1,7 +1,8 @@
 """afflux place: one cycle over the objects of a cluster, as a dry run."""
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from afflux import app
 from afflux.cli.arguments import PlaceOptions
@@ -11,17 +12,31 @@ from afflux.cli.tables import table
 from afflux.cli.terminal import complain, plain, to_json
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskRuns
+from afflux.cycle.inspection import at
 from afflux.cycle.loop import Cycle
 from afflux.kube.inventory import Inventory, load
 from afflux.model.errors import InputError
 from afflux.model.placement import Placement
+from afflux.model.promise import Promise
 from afflux.model.task import Shape, Task
 from afflux.plan.explain import Verdicts, verdicts
 
 VERSION = 1
 
-# Names of pods and why they wait.
-Waiting = Sequence[tuple[str, str]]
+# Of a pod of whose start nobody can know when it is.
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A pod that waits, why, and when it will start if the strategy has promised that."""
+
+    pod: str
+    reason: str
+    expected_start: str | None = None
+
+
+Waiting = Sequence[Wait]
 
 
 def run(options: PlaceOptions) -> int:
@@ -31,15 +46,17 @@ def run(options: PlaceOptions) -> int:
         raise InputError("FILE: '-' is given twice; standard input can be read only once")
     app.scheduler(settings, State())  # a wrong setting is told before anything is read
     rules = {each.name: each for each in settings.queue_rules()}
-    inventory = load([read_source(path) for path in options.files], rules)
+    now_seconds = time.time()
+    inventory = load([read_source(path) for path in options.files], rules, now_seconds)
     _say_notes(inventory)
     state = State(inventory.machines)
     cycle = Cycle(state, app.scheduler(settings, state))
-    cycle.run([TaskRuns(task, machine) for task, machine in inventory.running])
+    running = inventory.running
+    cycle.run([TaskRuns(t, on, inventory.ends.get(t.id)) for t, on in running], now_seconds)
 
     before = _all_verdicts(cycle, inventory) if options.explain else None
-    placements = _place(cycle, inventory)
-    waiting = _waiting(cycle, inventory)
+    placements, promises = _place(cycle, inventory, now_seconds)
+    waiting = _waiting(cycle, inventory, promises)
     if options.output == "json":
         _print_json(placements, waiting, before)
     else:
@@ -47,13 +64,18 @@ def run(options: PlaceOptions) -> int:
     return 0
 
 
-def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
-    """Everything that finds a place; more than one round if some wanted the same volumes."""
+def _place(
+    cycle: Cycle, inventory: Inventory, now_seconds: float
+) -> tuple[Sequence[Placement], Sequence[Promise]]:
+    """Everything that finds a place, more than one round if some wanted the same volumes; and what
+    the others are promised."""
     labels = {machine.name: machine.labels for machine in inventory.machines}
     placements: list[Placement] = []
+    promises: Sequence[Promise] = ()
     events: list[Event] = [GroupReady(group) for group in inventory.groups]
     while events:
-        outcome = cycle.run(events)
+        outcome = cycle.run(events, now_seconds)
+        promises = outcome.promises
         decided = {placement.task.id: placement for placement in outcome.placements}
         lost: set[str] = set()
         for group in outcome.round.placed if outcome.round else ():
@@ -65,7 +87,7 @@ def _place(cycle: Cycle, inventory: Inventory) -> Sequence[Placement]:
         for task_id in lost:
             cycle.state.remove(task_id)
         events = [GroupReady(group) for group in inventory.volumes.look_again(cycle.queue)]
-    return placements
+    return placements, promises
 
 
 def _say_notes(inventory: Inventory) -> None:
@@ -97,11 +119,17 @@ def _all_verdicts(cycle: Cycle, inventory: Inventory) -> dict[str, Verdicts]:
     return answers
 
 
-def _waiting(cycle: Cycle, inventory: Inventory) -> Waiting:
+def _waiting(cycle: Cycle, inventory: Inventory, promises: Sequence[Promise]) -> Waiting:
     """Who waits after the round, those included that could not even be considered."""
     names = {task.id: task.name for group in inventory.groups for task in group.tasks}
-    found = [(names[task_id], why) for task_id, why in cycle.explain().items()]
-    return found + [(task.name, why) for task, why in inventory.waiting]
+    starts = {each.group: _written(each.start_seconds) for each in promises}
+    promised = {task.id: starts.get(group.name) for group in cycle.queue for task in group.tasks}
+    found = [Wait(names[id_], why, promised.get(id_)) for id_, why in cycle.explain().items()]
+    return found + [Wait(task.name, why) for task, why in inventory.waiting]
+
+
+def _written(start_seconds: float | None) -> str:
+    return UNKNOWN if start_seconds is None else f"{at(start_seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _print_json(
@@ -111,7 +139,11 @@ def _print_json(
     answer: dict[str, object] = {
         "version": VERSION,
         "placements": [{"pod": p.task.name, "node": p.machine} for p in placements],
-        "waiting": [{"pod": name, "reason": why} for name, why in waiting],
+        "waiting": [
+            {"pod": each.pod, "reason": each.reason}
+            | ({"expectedStart": each.expected_start} if each.expected_start else {})
+            for each in waiting
+        ],
     }
     if before is None:
         print(to_json(answer))
@@ -135,9 +167,13 @@ def _print_tables(
     if not placements and not waiting:
         print("No pending pods.")
     blank = ""
+    waits = [["WAITING", "EXPECTED START", "REASON"]]
+    waits += [[each.pod, each.expected_start or "-", each.reason] for each in waiting]
+    if not any(each.expected_start for each in waiting):
+        waits = [[pod, reason] for pod, _, reason in waits]
     for header, rows in (
         (["POD", "NODE"], [(p.task.name, p.machine) for p in placements]),
-        (["WAITING", "REASON"], waiting),
+        (waits[0], waits[1:]),
     ):
         if rows:
             print(blank + table(header, rows, numbers=False))

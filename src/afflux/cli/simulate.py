@@ -118,11 +118,17 @@ def _print_table(
     header = ["", *(str(metrics["scheduler"]) for metrics in measured)]
     rows = [
         [label, *(_cell(metrics, path, write) for metrics in measured)]
-        for label, path, write in [*_ROWS, *_causes(measured), *_CYCLES]
+        for label, path, write in [*_ROWS, *_causes(measured), *_unknown(measured), *_CYCLES]
     ]
     print(table(header, rows))
     for path in reports:
         print("\n" + plain(f"report: {path}"))
+
+
+def _unknown(measured: Sequence[Mapping[str, object]]) -> list[_Row]:
+    """Whom nobody could tell when they start, if there are any."""
+    some = any(cast("Mapping[str, int]", m["promises"])["unknown"] for m in measured)
+    return [("start unknown", "promises.unknown", count)] if some else []
 
 
 def _causes(measured: Sequence[Mapping[str, object]]) -> list[_Row]:

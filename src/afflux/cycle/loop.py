@@ -4,6 +4,7 @@ Read this first. The doors (Kubernetes, simulation, files) differ only in where 
 and where placements go; everything between is the same.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,9 @@ from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
 from afflux.queue.waiting import Queue
 
+# Added to the reason of a group that a pass had no time or memory for.
+NOT_REACHED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -30,8 +34,9 @@ class Outcome:
 
     `promises` are all that hold after it, `broken` those that it could not keep, `unsatisfiable`
     the groups that can never start, with the reason. `unheard` is what has to be told again.
-    `set_aside` are the groups, with their errors, because of which no decision could be made;
-    `again_seconds` is when the next of them is tried again.
+    `set_aside` are the groups, with their errors, because of which no decision could be made.
+    `again_seconds` is when to run the next cycle if nothing happens before: one of those is tried
+    again, or a promise has to be kept.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -62,6 +67,8 @@ class Cycle:
         self._promises = Promises()
         self._observing = Observing(state, self.queue, self._promises)
         self._spares_others = spares_others
+        self._unreached: frozenset[str] = frozenset()
+        self._due_seconds = math.inf
         self._aside = Aside()
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
@@ -76,11 +83,11 @@ class Cycle:
         """Events in, placements out."""
         # 1. observe, 2. gather
         unheard = self._observe(events, now_seconds)
-        if not self._observing.news:
+        if not self._observing.news and now_seconds < self._due_seconds:
             return Outcome(
                 promises=self._promises.current(),
                 unheard=unheard,
-                again_seconds=self._aside.soonest_seconds(),
+                again_seconds=self._again_seconds(),
             )
         # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
         decided, culprits = self._decide(now_seconds)
@@ -88,9 +95,13 @@ class Cycle:
         self._assume(decided, now_seconds)
         self._observing.news = False
         self._aside.take(culprits, self.queue, now_seconds)
+        rank = {name: number for number, name in enumerate(decided.served)}
+        self._promises.overtaken(decided.placed, decided.promises, self.queue.get, rank)
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
-        self._promises.replace(decided.promises, self.queue.priority_of)
+        self._promises.replace(decided.promises, self.queue.get)
+        self._due_seconds = self._promises.next_due_seconds(now_seconds)
+        self._unreached = decided.unreached
         return Outcome(
             decided.placements,
             decided,
@@ -99,12 +110,23 @@ class Cycle:
             decided.unsatisfiable,
             unheard,
             culprits,
-            self._aside.soonest_seconds(),
+            self._again_seconds(),
         )
 
     def explain(self) -> dict[str, str]:
         """9. For every waiting task, by id, one sentence that says why."""
-        return why_waiting(self.state, self.policies_of, self.queue)
+        reasons = why_waiting(self.state, self.policies_of, self.queue)
+        for name in self._unreached:
+            group = self.queue.get(name)
+            for task in group.tasks if group is not None else ():
+                reasons[task.id] += NOT_REACHED
+        return reasons
+
+    def _again_seconds(self) -> float | None:
+        """When to come again even if nothing happens: to keep a promise, or try somebody again."""
+        tried = self._aside.soonest_seconds()
+        again = min(self._due_seconds, math.inf if tried is None else tried)
+        return None if again == math.inf else again
 
     def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[Unheard, ...]:
         if not self._spares_others:

@@ -19,7 +19,12 @@ from afflux.cycle.events import (
     TaskRuns,
 )
 from afflux.cycle.promises import Cause, Promises
+from afflux.model.machine import Machine
+from afflux.model.task import Shape
 from afflux.queue.waiting import Queue
+
+# Pods start seconds after they were bound, and end as much later: nobody has to plan anew for that.
+SLIP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +69,19 @@ class Observing:
         """Take notice. News is what may help somebody who waits: a group, room, one ahead gone."""
         match event:
             case MachineSet(machine):
-                version = self._state.version
-                self._state.set_machine(machine)
-                if self._state.version > version:
-                    self.news = True
-                    self._promises.disturb(Cause.MACHINE)
+                self._set_machine(machine)
             case MachineGone(name) if name in self._state.rows:
                 self._state.remove_machine(name)
-                self._promises.disturb(Cause.MACHINE)
+                self._lost(Cause.MACHINE)
             case TaskRuns(task, machine, until) if machine in self._state.rows:
                 before, held = self._state.where(task.id), self._state.held(task.id)
                 self._state.place(task, machine, until_seconds=until)
                 self.news |= before not in (None, machine)
-                if before != machine:
-                    self._promises.disturb(Cause.FOREIGN)
-                elif held is not None and held.until_seconds != until:
+                if before != machine or held is None:
+                    self._lost(Cause.FOREIGN)
+                    return
+                self._resized(held.task.shape, task.shape)
+                if held.until_seconds != until:
                     self._end_moved(held.until_seconds, until)
             case TaskEnded(task_id):
                 held = self._state.remove(task_id)
@@ -86,7 +89,7 @@ class Observing:
                 if held is not None and held.until_seconds != now_seconds:
                     self._end_moved(held.until_seconds, now_seconds)
             case GroupReady(group):
-                self._promises.joined(group, known=group.name in self._queue)
+                self._promises.joined(group, self._queue.get(group.name))
                 self._queue.add(group)
                 self.news = True
             case GroupWithdrawn(name):
@@ -97,11 +100,41 @@ class Observing:
                 # Reports cross on the way; about an unknown machine there is nothing to do.
                 pass
 
+    def _set_machine(self, machine: Machine) -> None:
+        version, row = self._state.version, self._state.rows.get(machine.name)
+        before = None if row is None else self._state.machine(row)
+        self._state.set_machine(machine)
+        if self._state.version == version:
+            return
+        self.news = True
+        if before is None or _offers_no_less(machine, before):
+            self._promises.freed()
+        else:
+            self._promises.disturb(Cause.MACHINE)
+
+    def _resized(self, before: Shape, now: Shape) -> None:
+        """A running task asks for other amounts than it did."""
+        if before.takes_as(now):
+            return
+        if _asks_more(now, before):
+            self._lost(Cause.FOREIGN)
+        if _asks_more(before, now):
+            self.news = True
+            self._promises.freed()
+
+    def _lost(self, cause: Cause) -> None:
+        """There is less room than was expected. That helps nobody; but whoever was promised a start
+        has to hear whether it still holds."""
+        self.news |= bool(self._promises)
+        self._promises.disturb(cause)
+
     def _end_moved(self, before: float | None, now: float | None) -> None:
         """Something ends at another time than was expected. Often that is known in advance: a pod
         starts after it was bound, and its deadline counts from then."""
         if now is None or (before is not None and now > before):
             self._promises.disturb(Cause.OVERRUN)
+            much = now is None or before is None or now - before > SLIP_SECONDS
+            self.news |= much and bool(self._promises)
         else:
             self._promises.freed()
 
@@ -131,3 +164,24 @@ class Observing:
             case _:
                 # A task that is nowhere has ended.
                 return None
+
+
+def _offers_no_less(now: Machine, before: Machine) -> bool:
+    """Whether everybody who could be there still can. Images come and go, and are in nobody's way;
+    about labels and taints nobody can tell without asking every group."""
+    offered = dict(now.capacity)
+    return (
+        now.devices >= before.devices
+        and now.labels == before.labels
+        and now.taints == before.taints
+        and now.unschedulable <= before.unschedulable
+        and all(offered.get(name, 0) >= amount for name, amount in before.capacity)
+    )
+
+
+def _asks_more(one: Shape, other: Shape) -> bool:
+    """Whether one asks for more of anything than the other."""
+    asked = dict(other.requests)
+    if any(amount > asked.get(name, 0) for name, amount in one.requests):
+        return True
+    return one.devices is not None and one.devices != other.devices

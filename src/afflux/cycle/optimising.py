@@ -74,7 +74,10 @@ class Optimising:
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
             decided = self._plan(state, queue)
             return replace(decided, unsatisfiable=self._unsatisfiable(queue, decided))
-        walked = list(self._by_queue(queue))
+        walked = list(self._by_queue(queue, standing))
+        if sum(bool(groups) and strategy is not flow for groups, _, strategy in walked) > 1:
+            # Each of them counts only on what those served before it leave.
+            standing = replace(standing, as_expected=False)
         asked = [group for groups, _, _ in walked for group in groups] if len(walked) > 1 else queue
         outlook = replace(self._outlook, most_classes=_most_classes(state))
         planner = Planner(outlook, asked, standing, now_seconds)
@@ -88,15 +91,17 @@ class Optimising:
             decided,
             promises=tuple(planner.promises(decided.placements, seated=self._witnesses)),
             unsatisfiable={**planner.never, **self._unsatisfiable(planner.open, decided)},
+            unreached=frozenset(planner.unreached),
+            served=tuple(rules.name for rules, _ in self._queues),
         )
 
     def _by_queue(
-        self, queue: Sequence[Group]
+        self, queue: Sequence[Group], standing: Standing
     ) -> Iterator[tuple[Sequence[Group], QueueRules, Strategy]]:
         """Each queue's groups, as many as its depth allows; strangers are in the first queue."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
-            yield self._as_deep(queue, rules.depth), rules, strategy
+            yield self._as_deep(queue, rules.depth, standing), rules, strategy
             return
         known = {rules.name for rules, _ in self._queues}
         first = self._queues[0][0].name
@@ -104,16 +109,21 @@ class Optimising:
         for group in queue:
             by_name.setdefault(group.queue if group.queue in known else first, []).append(group)
         for rules, strategy in self._queues:
-            yield self._as_deep(by_name.get(rules.name, []), rules.depth), rules, strategy
+            groups = self._as_deep(by_name.get(rules.name, []), rules.depth, standing)
+            yield groups, rules, strategy
 
-    def _as_deep(self, groups: Sequence[Group], depth: int | None) -> Sequence[Group]:
-        """So many from the first on; who can never start is in nobody's way and does not count."""
+    def _as_deep(
+        self, groups: Sequence[Group], depth: int | None, standing: Standing
+    ) -> Sequence[Group]:
+        """So many from the first on, and behind them those who were promised a start before others
+        came ahead. Who can never start is in nobody's way and does not count."""
         if depth is None or len(groups) <= depth:
             return groups
         counted = 0
         for number, group in enumerate(groups):
             if counted == depth:
-                return groups[:number]
+                promised = [each for each in groups[number:] if each.name in standing.promises]
+                return [*groups[:number], *promised]
             counted += self._outlook.satisfying.complaint(group) is None
         return groups
 

@@ -2,12 +2,12 @@
 
 A promise is broken when its group starts later than it was first promised, as others count.
 With honest durations some strategies break none by themselves; but machines are lost, other
-schedulers' pods come, groups of a higher priority arrive, and work runs longer than it said.
+schedulers' pods come, groups arrive that go first, and work runs longer than it said.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,7 +21,10 @@ class Cause(StrEnum):
     MACHINE = "machine lost"
     FOREIGN = "foreign pod"
     PRIORITY = "higher priority"
+    QUEUE = "queue served first"
+    CHANGED = "group changed"
     OVERRUN = "ran longer than expected"
+    RESTART = "changed during a restart"
     STRATEGY = "strategy"
 
 
@@ -34,16 +37,24 @@ class Broken:
     cause: Cause
 
 
+# A waiting group by its name, and when queues are served by theirs, from 0.
+GroupOf = Callable[[str], Group | None]
+Rank = Mapping[str, int]
+
+# Queue and priority.
+_Level = tuple[str, int]
+
+
 @dataclass(slots=True)
 class _Record:
     """`first` is what counts; `disturbed` is what has happened since.
 
-    After a restart the priority is not known until the first decision: all that is heard before
-    was there already when the promise was made.
+    After a restart the level is not known until the first decision: all that is heard before was
+    there already when the promise was made, or came while nobody looked.
     """
 
     promise: Promise
-    priority: int | None
+    level: _Level | None
     first: float | None
     disturbed: set[Cause] = field(default_factory=set[Cause])
 
@@ -54,25 +65,36 @@ class Promises:
     def __init__(self) -> None:
         self._current: dict[str, Promise] = {}
         self._records: dict[str, _Record] = {}
-        self._priorities: Counter[int] = Counter()
+        self._restored: set[str] = set()
+        self._levels: Counter[_Level] = Counter()
         self._soonest = math.inf
         self._as_expected = False
         self._moved = False
         self._last_ready = -math.inf
 
+    def __bool__(self) -> bool:
+        """Whether anybody who waits was promised anything."""
+        return bool(self._levels)
+
     def restore(self, promises: Iterable[Promise]) -> None:
         """What was promised before a restart."""
         self._as_expected = False
         for promise in promises:
+            self._restored.add(promise.group)
             self._current[promise.group] = promise
             self._records[promise.group] = _Record(promise, None, promise.start_seconds)
 
     def standing(self, now_seconds: float) -> Standing:
         """What holds as the next decision is made."""
-        if self._as_expected and self._soonest < now_seconds:
+        if self._soonest < now_seconds:
             # Somebody should have started by now: what runs takes longer than it said.
             self.disturb(Cause.OVERRUN)
         return Standing(self._current, self._as_expected)
+
+    def next_due_seconds(self, after_seconds: float) -> float:
+        """When the next promise has to be kept, infinity if there is none."""
+        starts = (promise.start_seconds for promise in self._current.values())
+        return min((at for at in starts if at is not None and at > after_seconds), default=math.inf)
 
     def current(self) -> tuple[Promise, ...]:
         """Every promise that holds."""
@@ -82,28 +104,58 @@ class Promises:
         """Something happened that may break promises."""
         self._as_expected = False
         for record in self._records.values():
-            if record.priority is not None:
+            if record.level is not None:
                 record.disturbed.add(cause)
 
     def freed(self) -> None:
         """There is more room than was expected: promises may move to an earlier start."""
         self._as_expected = False
 
-    def joined(self, group: Group, *, known: bool) -> None:
-        """A group became ready; `known` if it waited already and has changed."""
-        if known or group.ready_seconds < self._last_ready:
+    def joined(self, group: Group, before: Group | None) -> None:
+        """A group became ready; `before` is what it was if it waited already."""
+        if group == before:
+            return
+        if before is not None:
+            # It may take longer or more room than others counted on, and than it counted on itself.
+            self.disturb(Cause.CHANGED)
+        elif group.ready_seconds < self._last_ready:
             self._as_expected = False
         self._last_ready = max(self._last_ready, group.ready_seconds)
-        if any(priority < group.priority for priority in self._priorities):
+        if any(queue == group.queue and p < group.priority for queue, p in self._levels):
             self._as_expected = False
-            for record in self._records.values():
-                if record.priority is not None and record.priority < group.priority:
-                    record.disturbed.add(Cause.PRIORITY)
 
     def forget(self, group: str) -> None:
         """The group is no longer wanted."""
         self._as_expected = False
         self._drop(group)
+
+    def overtaken(
+        self, placed: Iterable[Group], promises: Iterable[Promise], group_of: GroupOf, rank: Rank
+    ) -> None:
+        """These start and those are promised a start now. Who had a promise before hears of those
+        who go ahead: all of the queues served before its own, and of its own those of a higher
+        priority who had no promise yet."""
+        first = len(rank)
+        highest: dict[str, int] = {}
+        ahead = [(group, group.name not in self._records) for group in placed]
+        for promise in promises:
+            record = self._records.get(promise.group)
+            if record is None or record.promise != promise:
+                group = group_of(promise.group)
+                ahead += [] if group is None else [(group, record is None)]
+        for group, is_new in ahead:
+            first = min(first, rank.get(group.queue, 0))
+            if is_new:
+                highest[group.queue] = max(group.priority, highest.get(group.queue, group.priority))
+        behind: dict[_Level, Cause] = {}
+        for queue, priority in self._levels:
+            if priority < highest.get(queue, priority):
+                behind[queue, priority] = Cause.PRIORITY
+            elif rank.get(queue, 0) > first:
+                behind[queue, priority] = Cause.QUEUE
+        for record in self._records.values() if behind else ():
+            if record.level in behind:
+                record.disturbed.add(behind[record.level])
 
     def started(self, groups: Iterable[str], now_seconds: float) -> list[Broken]:
         """These groups start now; which of them were promised to start earlier."""
@@ -119,8 +171,8 @@ class Promises:
                 self._drop(name)
         return broken
 
-    def replace(self, promises: Iterable[Promise], priority_of: Callable[[str], int]) -> None:
-        """What holds from now on, with the priorities of the groups."""
+    def replace(self, promises: Iterable[Promise], group_of: GroupOf) -> None:
+        """What holds from now on; the groups can be asked for by name."""
         current: dict[str, Promise] = {}
         soonest = math.inf
         for promise in promises:
@@ -130,26 +182,45 @@ class Promises:
                 soonest = start
             record = self._records.get(name)
             if record is None:
-                self._record(promise, priority_of(name))
+                record = self._records[name] = _Record(promise, None, start)
+                self._settle(record, group_of(name))
                 continue
-            if record.priority is None:
-                record.priority = priority_of(name)
-                self._priorities[record.priority] += 1
             if record.promise is not promise:
                 self._moved |= start != record.promise.start_seconds
                 record.promise = promise
-                record.first = start if record.first is None else record.first
+                if record.first is None:
+                    # Only now it has a time that can be missed.
+                    record.first = start
+                    record.disturbed.clear()
+        self._settle_restored(current, group_of)
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
 
-    def _record(self, promise: Promise, priority: int) -> None:
-        self._records[promise.group] = _Record(promise, priority, promise.start_seconds)
-        self._priorities[priority] += 1
+    def _settle(self, record: _Record, group: Group | None) -> None:
+        record.level = ("", 0) if group is None else (group.queue, group.priority)
+        self._levels[record.level] += 1
+
+    def _settle_restored(self, current: Mapping[str, Promise], group_of: GroupOf) -> None:
+        """After the first decision: what could not be kept changed while nobody looked."""
+        restored, self._restored = self._restored, set[str]()
+        for name in restored:
+            record, group = self._records.get(name), group_of(name)
+            if record is None or group is None:
+                self._drop(name)
+                continue
+            self._settle(record, group)
+            promise = current.get(name)
+            if promise is None or _is_later(promise.start_seconds, record.first):
+                record.disturbed.add(Cause.RESTART)
 
     def _drop(self, group: str) -> None:
         self._current.pop(group, None)
         record = self._records.pop(group, None)
-        if record is not None and record.priority is not None:
-            self._priorities[record.priority] -= 1
-            self._priorities += Counter()  # without those of whom there are none
+        if record is not None and record.level is not None:
+            self._levels[record.level] -= 1
+            self._levels += Counter()  # without those of whom there are none
+
+
+def _is_later(start: float | None, than: float | None) -> bool:
+    return than is not None and (start is None or start > than)

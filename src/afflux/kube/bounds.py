@@ -3,7 +3,7 @@
 Whatever pods name becomes a column over all machines: a port of the host, a resource, a kind of
 volume. Kubernetes bounds none of it, so that a single pod could use up the scheduler's memory. Far
 more than anybody needs is allowed; a pod that names even more waits, and is told which field. Of
-pods that run, as much is counted as is allowed.
+pods that run, as much is counted as is allowed. What all pods name together is not bounded here.
 """
 
 from collections.abc import Iterable

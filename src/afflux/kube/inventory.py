@@ -11,10 +11,12 @@ from afflux.kube.decoding import (
     is_bound,
     is_finished,
     machine,
+    started_seconds,
     task,
 )
 from afflux.kube.grouping import Member, PodGroups, groups
 from afflux.kube.images import ImageCensus
+from afflux.kube.lasting import planned_seconds
 from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion, kept_out, shut_out
 from afflux.kube.volumes.claims import pod_references
@@ -41,8 +43,9 @@ _SYSTEM_PRIORITIES = {
 class Inventory:
     """Machines, what runs on them, what may start and what waits for which reason.
 
-    `ignored` counts objects of kinds that have no part in scheduling; `notes` are sentences about
-    the input that its owner should see.
+    `ends` is when what runs is expected to end, by task id, for those who say so. `ignored` counts
+    objects of kinds that have no part in scheduling; `notes` are sentences about the input that its
+    owner should see.
     """
 
     machines: tuple[Machine, ...]
@@ -52,12 +55,18 @@ class Inventory:
     ignored: Counter[str]
     notes: tuple[str, ...]
     volumes: "ClaimedVolumes" = field(compare=False, repr=False)
+    ends: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def load(
-    sources: Sequence[tuple[str, bytes]], rules: Mapping[str, QueueRules] = ONE_QUEUE
+    sources: Sequence[tuple[str, bytes]],
+    rules: Mapping[str, QueueRules] = ONE_QUEUE,
+    now_seconds: float = 0.0,
 ) -> Inventory:
-    """The inventory of these (file name, content) pairs; an InputError for unusable input."""
+    """The inventory of these (file name, content) pairs; an InputError for unusable input.
+
+    A pod of which nobody says when it was started starts `now_seconds`.
+    """
     contents = read(sources)
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
     _refuse_shared_uids(alive)
@@ -66,6 +75,7 @@ def load(
     notes = _slotless(machines.values())
     members: list[Member] = []
     running: list[tuple[Task, str]] = []
+    ends: dict[str, float] = {}
     keeping_away: list[tuple[str, objects.Pod]] = []
     homeless: list[str] = []
     leaving: list[str] = []
@@ -81,6 +91,9 @@ def load(
             members.append(member)
         if node in machines:
             running.append((member.task, node))
+            if (lasts := planned_seconds(pod.value)) is not None:
+                started = started_seconds(pod.value)
+                ends[member.task.id] = (now_seconds if started is None else started) + lasts
             keeping_away.append((pod.name, pod.value))
         elif node:
             homeless.append(pod.name)
@@ -106,6 +119,7 @@ def load(
         ignored=contents.ignored,
         notes=tuple(notes),
         volumes=ClaimedVolumes(around, {m.task.id: m.pod for m in members if not m.running}),
+        ends=ends,
     )
 
 

@@ -36,7 +36,9 @@ class Round:
     `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the
     relaxed knapsack where not everything fits, says no plan can undercut, level by level given the
     levels above. Groups without room even alone are in neither. `promises` is who was promised a
-    start, `unsatisfiable` who can never start, with the reason.
+    start, `unsatisfiable` who can never start, with the reason, `unreached` who could not be looked
+    at because there are too many; `served` are the queues that were asked one after the other, in
+    that order.
     """
 
     placements: tuple[Placement, ...]
@@ -46,6 +48,8 @@ class Round:
     bound: int | None = None
     promises: tuple[Promise, ...] = ()
     unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
+    unreached: frozenset[str] = frozenset()
+    served: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float | None:

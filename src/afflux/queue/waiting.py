@@ -81,11 +81,6 @@ class Queue:
         entry = self._waiting.get(name) or self._blocked.get(name)
         return entry[1] if entry else None
 
-    def priority_of(self, name: str) -> int:
-        """A waiting group's priority; 0 if there is none of that name."""
-        group = self.get(name)
-        return group.priority if group else 0
-
     def _number(self, name: str) -> int:
         """When a group was first added, as a number; the next one for a group not waiting yet."""
         if name in self._waiting:

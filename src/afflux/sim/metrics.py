@@ -80,6 +80,7 @@ def _promises(result: Result) -> dict[str, object]:
     causes = Counter(promised.broken for promised in result.promised if promised.broken)
     return {
         "made": len(result.promised),
+        "unknown": len(result.unknown),
         "broken": causes.total(),
         "broken_by": dict(sorted(causes.items())),
     }

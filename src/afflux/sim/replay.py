@@ -80,12 +80,15 @@ class _Replay:
         self._waiting = 0  # tasks
         self._timings: list[CycleTiming] = []
         self._promised: dict[str, Promised] = {}
+        self._unknown: set[str] = set()
+        self._again = math.inf
 
     def run(self) -> Result:
         for now, events in self._batches():
             self._now = now
             began = time.perf_counter()
             outcome = self._cycle.run(events, now)
+            self._again = math.inf if outcome.again_seconds is None else outcome.again_seconds
             seconds = time.perf_counter() - began
             self._note(outcome)
             self._start(outcome.placements)
@@ -100,6 +103,7 @@ class _Replay:
             cycles=tuple(self._timings),
             ended_at=self._now,
             promised=tuple(self._promised.values()),
+            unknown=frozenset(self._unknown - self._promised.keys()),
         )
 
     def _note(self, outcome: Outcome) -> None:
@@ -108,6 +112,8 @@ class _Replay:
         for promise in outcome.promises:
             start = promise.start_seconds
             known = promised.get(promise.group)
+            if start is None:
+                self._unknown.add(promise.group)
             if start is None or (known is not None and start >= known.earliest):
                 continue
             promised[promise.group] = (
@@ -141,6 +147,10 @@ class _Replay:
             while self._next_at() <= at:
                 events += self._next_events()
             yield at, events
+            # A promise is kept even if nothing else happens then.
+            while self._interval <= 0 and self._again < self._next_at():
+                at, self._again = self._again, math.inf
+                yield at, []
 
     def _next_at(self) -> float:
         """When the next event happens, infinity if there is none."""

@@ -51,7 +51,10 @@ class Promised:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One workload under one scheduler."""
+    """One workload under one scheduler.
+
+    `unknown` are the groups that were only ever told that nobody can know when they start.
+    """
 
     scheduler: str
     workload: Workload
@@ -59,5 +62,6 @@ class Result:
     cycles: tuple[CycleTiming, ...]
     ended_at: float
     promised: tuple[Promised, ...] = ()
+    unknown: frozenset[str] = frozenset()
     preemptions: int = 0
     migrations: int = 0

@@ -8,7 +8,8 @@ When none is left the group is finished, and whoever uses its name next is anoth
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -54,6 +55,8 @@ class Gathering:
         self._by_name: dict[str, Group] = {}
         self._pods_ready: set[str] = set()
         self._first_ready: dict[str, float] = {}
+        # Of those who start on their own, by uid.
+        self._places: dict[str, float] = {}
         # How many are bound, and were at once. What was only assumed may come to nothing.
         self._bound: dict[str, set[str]] = {}
         self._most_bound: dict[str, int] = {}
@@ -72,6 +75,9 @@ class Gathering:
         # How many groups wait in each queue; and who found theirs full, in a line by when they
         # became ready. A line may name some who are not in it any more.
         self._waiting_in: Counter[str] = Counter()
+        # Of those the ones that can never start as things are, with their queue: they take no room.
+        self._passed_over: dict[str, str] = {}
+        self._passed_in: Counter[str] = Counter()
         self._turned_away: dict[str, str] = {}
         self._lines: dict[str, list[tuple[float, str]]] = {}
 
@@ -121,6 +127,7 @@ class Gathering:
             self._placed.discard(key)
         self._release(uid)
         self._restored.pop(uid, None)
+        self._places.pop(uid, None)
         self._touched[key] = None
 
     def touch(self, group: str) -> None:
@@ -138,6 +145,20 @@ class Gathering:
     def waiting(self, name: str) -> Group | None:
         """The group of this name, if the cycle was told that it waits."""
         return self._by_name.get(name)
+
+    def pass_over(self, names: AbstractSet[str]) -> bool:
+        """The groups of these names can never start as things are: they keep their places in the
+        queue but take nobody else's. Whether somebody may join because of that."""
+        if all(queue.most_groups is None for queue in self._rules.values()):
+            return False
+        self._passed_over = {}
+        for name in names:
+            group = self._by_name.get(name)
+            key = None if group is None else self._key_of.get(group.tasks[0].id)
+            if group is not None and key is not None and self._told[key].keys() <= names:
+                self._passed_over[key] = group.queue
+        self._passed_in = Counter(self._passed_over.values())
+        return any(self._line(name) and self._has_room(self._rules[name]) for name in self._lines)
 
     def take_held_back(self) -> list[Held]:
         """Who was found to be held back since the last time, with the reason."""
@@ -202,7 +223,8 @@ class Gathering:
                 self._pods_ready.add(group.name)
                 if group.name not in before:
                     self.touch(group.name)
-        now = {group.name: group for group in (self._in_place(key, group) for group in ready)}
+        heirs = self._heirs(key, ready)
+        now = {group.name: group for group in (self._in_place(key, g, heirs) for g in ready)}
         self._remember(key, before, now)
         if not members:
             self._members.pop(key, None)
@@ -231,7 +253,7 @@ class Gathering:
             return ready
         line = self._line(queue.name)
         is_first = not line or (self._first_ready[key], key) <= line[0]
-        if is_first and self._waiting_in[queue.name] < queue.most_groups:
+        if is_first and self._has_room(queue):
             return ready
         self._turned_away[key] = queue.name
         heappush(line, (self._first_ready[key], key))
@@ -244,12 +266,15 @@ class Gathering:
     def _invite(self) -> bool:
         """Whether somebody who found a queue full may look again: who became ready first."""
         for name in self._lines:
-            most = self._rules[name].most_groups
             line = self._line(name)
-            if line and (most is None or self._waiting_in[name] < most):
+            if line and self._has_room(self._rules[name]):
                 self._touched[line[0][1]] = None
                 return True
         return False
+
+    def _has_room(self, queue: QueueRules) -> bool:
+        waiting = self._waiting_in[queue.name] - self._passed_in[queue.name]
+        return queue.most_groups is None or waiting < queue.most_groups
 
     def _line(self, queue: str) -> list[tuple[float, str]]:
         """Who waits for room in this queue, the first of them at its head."""
@@ -281,12 +306,31 @@ class Gathering:
         newest = max(group.ready_seconds for group in ready)
         return newest + self._became_ready * _TIE_SECONDS
 
-    def _in_place(self, key: str, group: Group) -> Group:
+    def _heirs(self, key: str, ready: Sequence[Group]) -> frozenset[str]:
+        """Who of those that start on their own goes where the group was in the queue: as many as it
+        lacks, the oldest of them. More than it needs wait from when they came, or one idle pod
+        could keep a place for thousands."""
+        late = [group for group in ready if _named_after_pod(group)]
+        if not late or key not in self._whole:
+            return frozenset(group.name for group in late)
+        there = sum(member.running for member in self._members[key].values())
+        there += len(ready) - len(late)
+        late.sort(key=lambda group: (group.ready_seconds, group.name))
+        return frozenset(group.name for group in late[: max(0, self._whole[key] - there)])
+
+    def _in_place(self, key: str, group: Group, heirs: Collection[str]) -> Group:
         # A pod and a group may have the same name; the queue knows both by it.
         clash = not _named_after_pod(group) and group.name in self._pods_ready
         name = f"{group.name} (group)" if clash else group.name
         begun = not _named_after_pod(group) and self._has_begun(key)
-        return replace(group, name=name, ready_seconds=self._first_ready[key], begun=begun)
+        place = self._first_ready[key]
+        if key in self._whole and _named_after_pod(group):
+            if group.name not in heirs:
+                place = max(place, group.ready_seconds)
+            # Who once had a place keeps it, however many others have come since.
+            uid = group.tasks[0].id
+            place = self._places[uid] = min(place, self._places.get(uid, place))
+        return replace(group, name=name, ready_seconds=place, begun=begun)
 
     def _remember(self, key: str, before: dict[str, Group], now: dict[str, Group]) -> None:
         for name, group in before.items():
@@ -294,6 +338,9 @@ class Gathering:
             if self._by_name.get(name) is group:
                 del self._by_name[name]
         self._by_name.update(now)
+        if (queue := self._passed_over.pop(key, None)) is not None:
+            # It has changed; whether it can start now, somebody will say.
+            self._passed_in[queue] -= 1
         self._waiting_in.subtract({group.queue for group in before.values()})
         self._waiting_in.update({group.queue for group in now.values()})
         if now:

@@ -69,12 +69,9 @@ class Term:
         self.epoch = epoch
         self._valid_until = valid_until
 
-    def is_valid(self) -> bool:
-        """Whether we may act; ask before each act that others could see."""
-        return now_seconds() < self._valid_until
-
     def remaining_seconds(self) -> float:
-        """How long that holds if no renewal comes through; not positive: no longer."""
+        """How long we may act if no renewal comes through; not positive: no longer. Ask before each
+        act that others could see."""
         return self._valid_until - now_seconds()
 
     def renew(self, valid_until: float) -> None:

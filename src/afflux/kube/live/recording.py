@@ -41,6 +41,8 @@ FAILED = What("Warning", "FailedScheduling", "Scheduling")
 REFUSED = What("Warning", "GroupRefused", "Scheduling")
 # The group would not fit on the empty cluster either.
 UNSATISFIABLE = What("Warning", "Unsatisfiable", "Scheduling")
+# When a waiting group will start.
+PROMISED = What("Normal", "StartPromised", "Scheduling")
 DEADLINE = What("Warning", "DeadlineOver", "Cleaning")
 # Of its group only a part could be bound.
 TAKEN_BACK = What("Warning", "TakenBack", "TakingBack")
@@ -137,7 +139,7 @@ class Recorder:
     def failed(
         self, pod: PodRef, why: str, scheduler: str | None = None, what: What = FAILED
     ) -> None:
-        """The pod could not be scheduled."""
+        """The pod could not be scheduled; or something else about one that waits."""
         self.event(what, of_pod(pod), why, scheduler=scheduler)
 
     def preempted(
@@ -178,7 +180,7 @@ class Recorder:
 
     def forget(self, pod: PodRef) -> None:
         """The pod waits no longer: nothing more is to be said about why it does."""
-        for what in (FAILED, REFUSED, UNSATISFIABLE):
+        for what in (FAILED, REFUSED, UNSATISFIABLE, PROMISED):
             key = _key(pod.uid, what)
             self._told.pop(key, None)
             self._deliveries.discard(key)

@@ -3,11 +3,11 @@
 A pod that is bound gets its event at once. Why a pod waits is said as an event and a condition
 when the words have changed; how often they may change is up to those who write them. Who waits
 because of what they say about their group is told so by an event of another name; who waits for
-something that can never be, by one more.
+something that can never be, by one more; and who was promised a start, by a last one.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from types import MappingProxyType
@@ -15,12 +15,14 @@ from types import MappingProxyType
 from afflux.kube import objects
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.conditions import Condition, Conditions, scheduler_error, unschedulable
+from afflux.kube.live.foretelling import Foretelling
 from afflux.kube.live.mirror import Mirror, scheduler_of
-from afflux.kube.live.recording import FAILED, REFUSED, UNSATISFIABLE, Recorder, What
+from afflux.kube.live.recording import FAILED, PROMISED, REFUSED, UNSATISFIABLE, Recorder, What
 from afflux.kube.live.references import PodRef
 from afflux.model import reason
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.promise import Promise
 from afflux.model.task import Task
 from afflux.web.metrics import Metrics, Queue, Started
 
@@ -41,7 +43,8 @@ class _Wait:
     attempts: int = 1
     said: str = ""
     what: What = FAILED
-    # Why it can never start, as far as it was told.
+    # When it will start, and why it can never start, as far as it was told.
+    promised: str = ""
     never: str = ""
 
 
@@ -56,6 +59,7 @@ class Reporting:
         self._conditions = conditions
         self._metrics = metrics
         self._waits: dict[str, _Wait] = {}
+        self._foretelling = Foretelling()
         self._rounds = 0
         self._kept = 0
         self._last_seconds = 0.0
@@ -85,15 +89,19 @@ class Reporting:
         seconds: float,
         reasons: Mapping[str, str],
         unsatisfiable: Mapping[str, str] = NOBODY,
+        promises: Sequence[Promise] = (),
+        now_seconds: float = 0.0,
     ) -> None:
         """A cycle took so long; why those wait, by task id, whom it could not place.
 
         `unsatisfiable` are the groups, by name, that would not fit on the empty cluster either, and
-        why. They are looked at again when the cluster has changed, as everybody is.
+        why. They are looked at again when the cluster has changed, as everybody is. `promises` are
+        all that hold now.
         """
         self._rounds += 1
         self._last_seconds = seconds
         never = self._never(unsatisfiable)
+        promised = self._promised(promises, now_seconds)
         by_profile: dict[str, int] = {}
         for task_id, why in reasons.items():
             wait = self._waits.get(task_id)
@@ -101,7 +109,7 @@ class Reporting:
                 profile = wait.task.shape.profile
                 by_profile[profile] = by_profile.get(profile, 0) + 1
                 name, added = never.get(task_id, ("", ""))
-                self._tell(wait, why + added)
+                self._tell(wait, why + added, promised=promised.get(task_id, ""))
                 self._tell_never(wait, name and f"group {name}: {unsatisfiable[name]}")
         for profile, count in by_profile.items():
             self._metrics.failed("unschedulable", profile, [seconds] * count)
@@ -120,6 +128,20 @@ class Reporting:
             if group is not None:
                 added = f" Unsatisfiable: {why}." if group.is_gang else ""
                 found.update({task.id: (name, added) for task in group.tasks})
+        return found
+
+    def _promised(self, promises: Sequence[Promise], now_seconds: float) -> dict[str, str]:
+        """For every task, by id, what its group was promised, in words; if it is to hear any."""
+
+        def pods_of(name: str) -> int:
+            group = self._mirror.gathering.waiting(name)
+            return 0 if group is None else len(group.tasks)
+
+        found: dict[str, str] = {}
+        for name, words in self._foretelling.tell(promises, pods_of, now_seconds).items():
+            group = self._mirror.gathering.waiting(name)
+            if group is not None:
+                found.update({task.id: words for task in group.tasks})
         return found
 
     def placed(self, placements: Iterable[Placement]) -> None:
@@ -214,18 +236,22 @@ class Reporting:
             self._recorder.failed(_ref(pod), why, scheduler_of(pod), UNSATISFIABLE)
         wait.never = why
 
-    def _tell(self, wait: _Wait, why: str, what: What = FAILED) -> None:
+    def _tell(self, wait: _Wait, why: str, what: What = FAILED, promised: str = "") -> None:
         pod = self._mirror.pending(wait.task)
+        said = (why, what) == (wait.said, wait.what)
         # The API server itself says so of pods with gates.
-        said = wait.said, wait.what
-        if (why, what) == said or pod is None or pod.spec.scheduling_gates:
+        if (said and promised == wait.promised) or pod is None or pod.spec.scheduling_gates:
             return
-        wait.said, wait.what = why, what
-        self._recorder.failed(_ref(pod), why, scheduler_of(pod), what)
+        if not said:
+            self._recorder.failed(_ref(pod), why, scheduler_of(pod), what)
+        if promised and promised != wait.promised:
+            self._recorder.failed(_ref(pod), promised, scheduler_of(pod), PROMISED)
+        wait.said, wait.what, wait.promised = why, what, promised
         refused = self._mirror.is_refused(wait.task.name)
+        message = f"{why} {promised}" if promised else why
         self._conditions.write(
             _ref(pod),
-            scheduler_error(why) if refused else unschedulable(why),
+            scheduler_error(message) if refused else unschedulable(message),
             _seen(pod),
             generation=pod.metadata.generation or 0,
         )

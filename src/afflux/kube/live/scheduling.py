@@ -114,8 +114,7 @@ class Scheduling:
                 if self._keeping is not None:
                     self._keeping.explained(reasons, outcome)
                 self._account(outcome.round, monotonic() - began, reasons)
-                known = sum(each.start_seconds is not None for each in outcome.promises)
-                self._metrics.promised(known, (each.cause for each in outcome.broken))
+                self._account_for_promises(outcome)
         except Exception:
             # The cluster is as it was; only the plan is lost. It is made anew.
             _log.exception("a cycle failed; the next one is in %s s", PAUSE_AFTER_ERROR_SECONDS)
@@ -230,9 +229,20 @@ class Scheduling:
             gap=decided.gap,
         )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
-        self._reporting.decided(seconds, reasons, decided.unsatisfiable)
+        self._reporting.decided(seconds, reasons, decided.unsatisfiable, decided.promises, time())
+        if self._mirror.gathering.pass_over(decided.unsatisfiable.keys()):
+            self._wake()
         if not decided.placed:
             self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
+
+    def _account_for_promises(self, outcome: Outcome) -> None:
+        known = sum(each.start_seconds is not None for each in outcome.promises)
+        self._metrics.promised(known, (each.cause for each in outcome.broken))
+        for each in islice(outcome.broken, MOST_TOLD):
+            late = time() - each.promised_seconds
+            _log.info(
+                "group %s starts %.0f s later than first promised: %s", each.group, late, each.cause
+            )
 
     async def _in_thread(
         self, phase: Phase, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs

@@ -112,9 +112,11 @@ def _utilisation(comparison: Comparison) -> list[Row]:
 
 # What the causes of a broken promise mean.
 _CAUSES = {
-    "machine lost": "a machine was lost or changed",
+    "machine lost": "a machine was lost or offers less",
     "foreign pod": "another scheduler took the room",
     "higher priority": "a group of a higher priority came",
+    "queue served first": "a group of an earlier queue went first",
+    "group changed": "a waiting group changed",
     "ran longer than expected": "work took longer than it said",
     "strategy": "the strategy moved it",
 }

@@ -1,0 +1,443 @@
+"""A small world in which groups come and go and things go wrong, and who keeps an eye on promises.
+
+Everything the cycle says is held against a record of our own: plain dictionaries of what is where
+until when, and of what has happened since a promise was made.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from afflux.admit.strategies import OURS
+from afflux.cluster.state import State
+from afflux.cycle.events import (
+    Event,
+    GroupReady,
+    GroupWithdrawn,
+    MachineGone,
+    MachineSet,
+    TaskEnded,
+    TaskRuns,
+)
+from afflux.cycle.loop import Cycle, Outcome
+from afflux.cycle.optimising import Optimising
+from afflux.cycle.promises import Cause
+from afflux.model.group import Group
+from afflux.model.implied import HostPort, port_requests
+from afflux.model.machine import Machine
+from afflux.model.places import Places
+from afflux.model.promise import Promise
+from afflux.model.resources import resources
+from afflux.model.selectors import NodeAffinity, Requirement, Term
+from afflux.model.task import Shape, Task
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.policy import Weighted
+from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
+from oracles.building import machine, shape
+from oracles.scalar import admits, unstated
+
+PORT = resources({"pods": 1, "cpu": 1} | port_requests([HostPort("TCP", 80)]))
+SHAPES = (
+    shape(cpu=1),
+    shape(cpu=2),
+    shape(cpu=1, memory=3),
+    shape(cpu=3, memory=1),
+    Shape(PORT),
+    shape(cpu=1, affinity=NodeAffinity((("zone", "a"),))),
+    shape(cpu=1, count=1, milli=500),
+    shape(cpu=2, affinity=NodeAffinity((("zone", "b"),))),
+)
+MACHINES = (
+    machine("m0", cpu=4, memory=4, labels={"zone": "a"}),
+    machine("m1", cpu=3, memory=6, labels={"zone": "b"}, devices=1),
+    machine("m2", cpu=2, memory=2, labels={"zone": "a"}, devices=1),
+    machine("m3", cpu=4, memory=8, labels={"zone": "b"}),
+)
+KEEP_PROMISES = {"easy", "conservative", "conservative-compress"}
+
+
+@dataclass
+class Running:
+    """A group that has started: where, until when it was expected to run, and when it will end."""
+
+    group: Group
+    where: dict[str, str]
+    until: float
+    ends: float
+    shapes: dict[str, Shape] = field(default_factory=dict)
+
+
+@dataclass
+class Word:
+    """What a group was first promised, and the step at which that was."""
+
+    start: float
+    step: int
+
+
+class World:
+    """Machines, queues of (rules, strategy's name), and one cycle."""
+
+    def __init__(self, machines: int, queues: list[tuple[QueueRules, str]]) -> None:
+        self.queues = queues
+        self.rank = {rules.name: number for number, (rules, _) in enumerate(queues)}
+        self.strategy = {rules.name: strategy for rules, strategy in queues}
+        self.machines: dict[str, Machine] = {m.name: m for m in MACHINES[:machines]}
+        self.lost: dict[str, Machine] = {}
+        self.cycle = self._new_cycle(list(self.machines.values()))
+        self.now = 0.0
+        self.step = 0
+        self.numbers = 0
+        self.waiting: dict[str, Group] = {}
+        self.running: dict[str, Running] = {}
+        self.foreign: dict[str, tuple[Task, str, float]] = {}
+        self.outcome = Outcome()
+        self.words: dict[str, Word] = {}
+        self.latest: dict[str, float | None] = {}
+        self.last_promises: Sequence[Promise] = ()
+        self.happened: list[tuple[int, Cause, Callable[[Group], bool]]] = []
+        self.broken: list[tuple[str, Cause]] = []
+        self.moved_later: list[str] = []
+        self.forgotten: list[str] = []
+        self.promised = 0
+
+    def _new_cycle(self, machines: list[Machine]) -> Cycle:
+        state = State(machines)
+        queues = [(rules, OURS[strategy]) for rules, strategy in self.queues]
+        return Cycle(state, Optimising(state, queues, constraints(), [Weighted(CpuMemory())]))
+
+    # --- What can happen
+
+    def arrive(
+        self, shapes: tuple[int, ...], run: float | None, priority: int, queue: int, age: float = 0
+    ) -> None:
+        self.numbers += 1
+        name = f"g{self.numbers}"
+        tasks = tuple(
+            Task(f"{name}.{i}", f"{name}.{i}", SHAPES[s % len(SHAPES)])
+            for i, s in enumerate(shapes)
+        )
+        rules = self.queues[queue % len(self.queues)][0]
+        group = Group(name, tasks, priority, max(0.0, self.now - age), run, rules.name)
+        self.waiting[name] = group
+        self._run(GroupReady(group))
+
+    def passes(self, seconds: float) -> None:
+        """Time goes by; what ends meanwhile ends on its time, a pass for each."""
+        until = self.now + seconds
+        while True:
+            due = [(r.ends, name) for name, r in self.running.items() if r.ends <= until]
+            gone = [(end, name) for name, (_, _, end) in self.foreign.items() if end <= until]
+            again = self.outcome.again_seconds
+            woken = [] if again is None or again > until else [(again, "")]
+            if not due and not gone and not woken:
+                break
+            self.now, name = min(due + gone + woken)
+            self.step += 1
+            self._overdue()
+            if not name:
+                self._run()
+            elif name in self.running:
+                ended = self.running.pop(name)
+                self._run(*(TaskEnded(task.id) for task in ended.group.tasks))
+            else:
+                del self.foreign[name]
+                self._run(TaskEnded(name))
+        self.now = until
+        self._overdue()
+
+    def end_early(self, which: int) -> None:
+        if self.running:
+            name = list(self.running)[which % len(self.running)]
+            ended = self.running.pop(name)
+            self._run(*(TaskEnded(task.id) for task in ended.group.tasks))
+
+    def withdraw(self, which: int) -> None:
+        if self.waiting:
+            name = list(self.waiting)[which % len(self.waiting)]
+            del self.waiting[name]
+            self._forget(name)
+            self._run(GroupWithdrawn(name))
+
+    def overrun(self, which: int, seconds: float) -> None:
+        """Somebody will run longer than it said; nobody is told."""
+        bounded = [r for r in self.running.values() if r.ends < math.inf]
+        if bounded:
+            bounded[which % len(bounded)].ends += seconds
+
+    def extend(self, which: int, seconds: float) -> None:
+        """Somebody says that it will run longer."""
+        bounded = [r for r in self.running.values() if r.until < math.inf]
+        if bounded:
+            chosen = bounded[which % len(bounded)]
+            chosen.until = max(chosen.until, self.now) + seconds
+            chosen.ends = max(chosen.ends, chosen.until)
+            self._happens(Cause.OVERRUN)
+            self._run(*self._reports(chosen))
+
+    def resize(self, which: int, shape_number: int) -> None:
+        """A running group asks for other amounts; they fit or not, they are taken."""
+        if self.running:
+            chosen = list(self.running.values())[which % len(self.running)]
+            task = chosen.group.tasks[0]
+            new = SHAPES[shape_number % 4]
+            old = dict(chosen.shapes.get(task.id, task.shape).requests)
+            if any(amount > old.get(name, 0) for name, amount in new.requests):
+                self._happens(Cause.FOREIGN)
+            chosen.shapes[task.id] = new
+            self._run(*self._reports(chosen))
+
+    def lose(self, which: int) -> None:
+        if self.machines:
+            name = list(self.machines)[which % len(self.machines)]
+            self.lost[name] = self.machines.pop(name)
+            self._happens(Cause.MACHINE)
+            for running in list(self.running.values()):
+                if name in running.where.values():
+                    # Its other members end as well, at once.
+                    del self.running[running.group.name]
+            self.foreign = {k: v for k, v in self.foreign.items() if v[1] != name}
+            here = {t for r in self.running.values() for t in r.where} | self.foreign.keys()
+            gone = [t for t in self._held_tasks() if t not in here]
+            self._run(MachineGone(name), *(TaskEnded(task) for task in gone))
+
+    def join(self) -> None:
+        """A machine that was not there, or had been lost, comes."""
+        names = [m.name for m in MACHINES if m.name not in self.machines]
+        if names:
+            new = next(m for m in MACHINES if m.name == names[0])
+            self.lost.pop(new.name, None)
+            self.machines[new.name] = new
+            self._run(MachineSet(new))
+
+    def impair(self, which: int, kind: int) -> None:
+        """A machine is cordoned, gets smaller, or another label."""
+        if self.machines:
+            name = list(self.machines)[which % len(self.machines)]
+            before = self.machines[name]
+            smaller = {n: a if n == "pods" else max(1, a - 1) for n, a in before.capacity}
+            after = (
+                replace(before, unschedulable=not before.unschedulable),
+                replace(before, capacity=resources(smaller)),
+                replace(before, labels={"zone": "c"}),
+            )[kind % 3]
+            self.machines[name] = after
+            if after != before:
+                self._happens(Cause.MACHINE)
+            self._run(MachineSet(after))
+
+    def put_foreign(self, which: int, shape_number: int, seconds: float) -> None:
+        if self.machines:
+            self.numbers += 1
+            name = list(self.machines)[which % len(self.machines)]
+            task = Task(f"f{self.numbers}", f"f{self.numbers}", SHAPES[shape_number % 4])
+            until = self.now + seconds
+            self.foreign[task.id] = (task, name, until)
+            self._happens(Cause.FOREIGN)
+            self._run(TaskRuns(task, name, None if until == math.inf else until))
+
+    def repel(self, zone: str) -> None:
+        """Somebody else's pod keeps all who wait out of a zone, or nobody does any more."""
+        apart = Places("kept out", (Term((Requirement("zone", "NotIn", (zone,)),)),), passing=True)
+        changed: list[Event] = []
+        for name, group in list(self.waiting.items()):
+            tasks = tuple(
+                replace(t, shape=replace(t.shape, places=(apart,) if zone else ()))
+                for t in group.tasks
+            )
+            after = replace(group, tasks=tasks)
+            if after != group:
+                self.waiting[name] = after
+                changed.append(GroupReady(after))
+        if changed:
+            self._happens(Cause.CHANGED)
+            self._run(*changed)
+
+    def change(self, which: int, run: float | None) -> None:
+        """A group that waits says something else about how long it runs."""
+        if self.waiting:
+            name = list(self.waiting)[which % len(self.waiting)]
+            after = replace(self.waiting[name], run_seconds=run)
+            if after != self.waiting[name]:
+                self._happens(Cause.CHANGED)
+            self.waiting[name] = after
+            self._run(GroupReady(after))
+
+    def restart(self) -> None:
+        """Another process goes on with what is written down, and what it is told."""
+        promises = self.outcome.promises
+        self.cycle = self._new_cycle([])
+        self.cycle.restore(promises)
+        for promise in promises:
+            if promise.start_seconds is not None:
+                self.words[promise.group] = Word(promise.start_seconds, self.step)
+        known = {promise.group for promise in promises if promise.start_seconds is not None}
+        self.words = {name: word for name, word in self.words.items() if name in known}
+        if self.outcome.round is None or any(w.start < self.now for w in self.words.values()):
+            # What had changed before was not planned for yet.
+            self._happens(Cause.RESTART)
+        self._run(
+            *(MachineSet(each) for each in self.machines.values()),
+            *(event for each in self.running.values() for event in self._reports(each)),
+            *(
+                TaskRuns(task, name, None if until == math.inf else until)
+                for task, name, until in self.foreign.values()
+            ),
+            *(GroupReady(group) for group in self.waiting.values()),
+        )
+
+    # --- Keeping an eye on it
+
+    def _happens(self, cause: Cause, to: Callable[[Group], bool] = lambda _: True) -> None:
+        self.happened.append((self.step, cause, to))
+
+    def _overdue(self) -> None:
+        """Whether somebody should have ended by now."""
+        if any(r.until < self.now for r in self.running.values()) or any(
+            r.until <= self.now < r.ends for r in self.running.values()
+        ):
+            self._happens(Cause.OVERRUN)
+
+    def _held_tasks(self) -> list[str]:
+        state = self.cycle.state
+        return [held.task.id for row, _ in state.machines() for held in state.held_on(row)]
+
+    def _reports(self, running: Running) -> list[Event]:
+        until = None if running.until == math.inf else running.until
+        return [
+            TaskRuns(
+                replace(task, shape=running.shapes.get(task.id, task.shape)),
+                running.where[task.id],
+                until,
+            )
+            for task in running.group.tasks
+        ]
+
+    def _forget(self, name: str) -> None:
+        self.words.pop(name, None)
+        self.latest.pop(name, None)
+
+    def _run(self, *events: Event) -> None:
+        self.step += 1
+        self.outcome = outcome = self.cycle.run(events, self.now)
+        placed = self._start(outcome)
+        self._hear(outcome, placed)
+        self._check_promises(outcome)
+
+    def _start(self, outcome: Outcome) -> list[Group]:
+        where = {p.task.id: p.machine for p in outcome.placements}
+        placed = [g for g in self.waiting.values() if g.tasks[0].id in where]
+        assert sum(len(g.tasks) for g in placed) == len(outcome.placements)
+        for group in placed:
+            del self.waiting[group.name]
+            until = math.inf if group.run_seconds is None else self.now + group.run_seconds
+            there = {task.id: where.pop(task.id) for task in group.tasks}
+            for task in group.tasks:
+                assert admits(self.machines[there[task.id]], task.shape), (group, there)
+            self.running[group.name] = Running(group, there, until, until)
+        return placed
+
+    def _hear(self, outcome: Outcome, placed: list[Group]) -> None:
+        """Who was promised what, whose promise was not kept, and whether the cause is true."""
+        new = {p.group: p.start_seconds for p in outcome.promises}
+        assert len(new) == len(outcome.promises)
+        assert new.keys() <= self.waiting.keys()
+        self._go_ahead(placed, outcome.promises)
+        late = {
+            group.name: group
+            for group in placed
+            if group.name in self.words and self.now > self.words[group.name].start
+        }
+        assert {each.group for each in outcome.broken} == late.keys()
+        for each in outcome.broken:
+            group, word = late[each.group], self.words[each.group]
+            assert each.promised_seconds == word.start
+            strategy = self.strategy[group.queue]
+            self.broken.append((strategy, each.cause))
+            if each.cause is Cause.STRATEGY:
+                assert strategy not in KEEP_PROMISES, (each, word, self.now)
+            else:
+                assert any(
+                    step >= word.step and cause is each.cause and to(group)
+                    for step, cause, to in self.happened
+                ), (each, word, self.happened)
+        for group in placed:
+            self._forget(group.name)
+        for name, start in new.items():
+            before = self.latest.get(name)
+            if before is not None and (start is None or start > before):
+                self.moved_later.append(name)
+            if start is not None:
+                self.promised += 1
+                self.words.setdefault(name, Word(start, self.step))
+        self.forgotten += [name for name in self.latest if name not in new]
+        self.latest = new
+
+    def _go_ahead(self, placed: list[Group], promises: Sequence[Promise]) -> None:
+        """Who starts or gets another promise takes something from those served after it."""
+        moved = [self.waiting[each.group] for each in promises if each not in self.last_promises]
+        self.last_promises = promises
+        before = self.step - 1
+        for ahead in [*placed, *moved]:
+            rank = self.rank[ahead.queue]
+            self.happened.append((before, Cause.QUEUE, lambda g, r=rank: self.rank[g.queue] > r))
+            if ahead.name not in self.words:
+                self.happened.append((before, Cause.PRIORITY, lambda g, a=ahead: _is_behind(g, a)))
+
+    def _check_promises(self, outcome: Outcome) -> None:
+        """Machines that exist and are allowed, each member once; nobody has more than there is."""
+        use: list[tuple[Shape, str, float, float]] = []
+        for running in self.running.values():
+            for task in running.group.tasks:
+                taken = running.shapes.get(task.id, task.shape)
+                use.append((taken, running.where[task.id], -math.inf, running.until))
+        for task, name, until in self.foreign.values():
+            use.append((task.shape, name, -math.inf, until))
+        times: set[float] = set()
+        for promise in outcome.promises:
+            group, start = self.waiting[promise.group], promise.start_seconds
+            if start is None:
+                assert promise.machines == ()
+                continue
+            if outcome.round is not None:
+                assert start >= self.now
+            assert Counter(task for task, _ in promise.machines) == Counter(
+                task.id for task in group.tasks
+            )
+            where = dict(promise.machines)
+            end = math.inf if group.run_seconds is None else start + group.run_seconds
+            for task in group.tasks:
+                assert where[task.id] in self.machines, (promise, sorted(self.machines))
+                assert admits(self.machines[where[task.id]], task.shape), (promise, task.shape)
+                use.append((task.shape, where[task.id], start, end))
+            times.add(start)
+        # Ends that move by seconds are not worth a pass: until the next, promises are as they were.
+        for at in times if outcome.round is not None else ():
+            for name in self.machines:
+                there = [
+                    (taken, begin)
+                    for taken, on, begin, until in use
+                    # What should have ended is expected to end at once.
+                    if (on == name and begin <= at < max(until, self.now))
+                    or (on == name and begin == at)
+                ]
+                # Foreign pods may overfill a machine, with what nobody asks for who is promised.
+                asked = {key for taken, begin in there if begin == at for key, _ in taken.requests}
+                self._check_room(name, [taken for taken, _ in there], asked, at)
+
+    def _check_room(self, name: str, taken: list[Shape], asked: set[str], at: float) -> None:
+        offered = dict(self.machines[name].capacity)
+        amounts: Counter[str] = Counter()
+        devices = 0
+        for each in taken:
+            amounts.update(dict(each.requests))
+            devices += each.devices.count * each.devices.milli if each.devices else 0
+        over = {n: amounts[n] for n in asked if amounts[n] > offered.get(n, unstated(n))}
+        assert not over, (name, at, over, self.outcome.promises)
+        assert devices <= 1000 * self.machines[name].devices
+
+
+def _is_behind(group: Group, other: Group) -> bool:
+    return group.queue == other.queue and group.priority < other.priority
