@@ -35,11 +35,14 @@ from afflux.kube.live.records import Records
 from afflux.model.placement import Placement
 from afflux.model.promise import Promise
 from afflux.model.task import Task
+from afflux.web.seldom import Seldom
 
 WhenAway = Literal["wait", "continue"]
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
+# Rights do not come back by themselves.
+LONGEST_REFUSAL_SECONDS = 60.0
 # Who goes on without a ledger that is away first has to notice that it is.
 LONGEST_PATIENCE_SECONDS = 10.0
 # At the end, so long for the last turn.
@@ -86,6 +89,8 @@ class Keeping:
         self._is_written.set()
         self._is_answered = asyncio.Event()
         self._away_since: float | None = None
+        # Many pods may have the same trouble.
+        self._seldom = Seldom(_log)
 
     # --- Taking over
 
@@ -173,9 +178,13 @@ class Keeping:
                 self._records.not_bound(intent.uid, "it was not bound when its leader ended")
 
     async def _read(self, intent: Intent) -> None:
-        """Bring the mirror's knowledge of one pod up to date."""
+        """Bring the mirror's knowledge of one pod up to date.
+
+        Until that is known nobody is scheduled: a pod that was bound without our knowledge would
+        be decided about a second time.
+        """
         space, _, name = intent.pod.partition("/")
-        pause = FIRST_PAUSE_SECONDS
+        pause, longest = FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
         while True:
             try:
                 pod = await self._api.get(f"/api/v1/namespaces/{space}/pods/{name}", objects.Pod)
@@ -185,14 +194,24 @@ class Keeping:
                     if known is not None and known.metadata.uid == intent.uid:
                         self._mirror.pods.deleted(known)
                     return
-                _log.warning("%s cannot be read back: %s", intent.pod, error)
+                if error.is_refused:
+                    longest = LONGEST_REFUSAL_SECONDS
+                    self._seldom.error(
+                        "nothing is scheduled until pod %s, which the last leader was about to"
+                        " bind, can be read: %s; expected the right to get pods, which the chart"
+                        " grants",
+                        intent.pod,
+                        error,
+                    )
+                else:
+                    self._seldom.warning("%s cannot be read back: %s", intent.pod, error)
             except UnreachableError as error:
-                _log.warning("%s cannot be read back: %s", intent.pod, error)
+                self._seldom.warning("%s cannot be read back: %s", intent.pod, error)
             else:
                 self._mirror.pods.changed(pod)
                 return
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, longest)
 
     def _node_of(self, uid: str, name: str) -> str | None:
         """Where the API server says this pod is: empty if nowhere yet, None if it is gone."""
