@@ -1,7 +1,8 @@
 """The ledger in PostgreSQL: one transaction for each turn, under the fence.
 
 All statements of a turn go out together, without waiting for the answers in between, and the first
-one passes the fence: if it fails, none of the others counts.
+one passes the fence: if it fails, none of the others counts. What goes out together is a transaction
+without a BEGIN and a COMMIT, which would cost as much as the statements between them.
 """
 
 from collections.abc import Mapping
@@ -69,21 +70,23 @@ class PostgresLedger:
         if self._unanswered not in (None, turn):
             raise ValueError("another turn was offered before the one without an answer")
         number = self._turns + 1
-        fence = {"epoch": self._epoch, "holder": self._holder, "turn": number}
+        message = "" if turn.is_empty() else f"turn {number} of epoch {self._epoch}"
+        fence = {
+            "epoch": self._epoch,
+            "holder": self._holder,
+            "turn": number,
+            "message": message,
+        }
         steps = [("pass_fence", fence), *steps_of(turn, self._epoch)]
         if number % TURNS_BETWEEN_CLEANINGS == 0:
             steps.append(("forget_old_events", {"days": DAYS_OF_EVENTS}))
-        if not turn.is_empty():
-            steps.append(("notify", {"message": f"turn {number} of epoch {self._epoch}"}))
 
         async def work(connection: Connection) -> None:
-            # BEGIN and COMMIT go with the rest: psycopg's transactions would wait for each of them.
-            # After an error the server skips all that follows, and the connection is given up.
+            # The server commits when it reads the one Sync at the end. After an error it skips all
+            # that follows, and the connection is given up.
             async with connection.pipeline():
-                await connection.execute(statement("begin"))
                 for name, parameters in steps:
                     await connection.execute(statement(name), parameters)
-                await connection.execute(statement("commit"))
 
         self._unanswered = turn
         try:
