@@ -1,7 +1,7 @@
 """The ledger in PostgreSQL: one transaction for each turn, under the fence.
 
 All statements of a turn go out together, without waiting for the answers in between, and the first
-one passes the fence: if it fails, none of the others counts. What goes out together is a transaction
+one passes the fence: if it fails, none of the others counts. Together they are a transaction,
 without a BEGIN and a COMMIT, which would cost as much as the statements between them.
 """
 
