@@ -208,7 +208,7 @@ def _watching(plane: ControlPlane) -> Generator[Sightings]:
                 seen = json.loads(line)["object"]
                 if seen["spec"].get("nodeName"):
                     sightings.bound(seen["metadata"]["name"])
-        except (OSError, HTTPException, AttributeError):
+        except (OSError, HTTPException):
             pass  # that is how it ends
 
     reader = threading.Thread(target=read, daemon=True)
