@@ -5,6 +5,19 @@
 -- Makes this process the only one that may write.
 SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
 
+-- wait_no_longer_than --
+-- For somebody who holds the fence, in this transaction.
+SELECT set_config('lock_timeout', %(milliseconds)s::text, true);
+
+-- end_holders --
+-- Ends the sessions of those who hold the fence: one that sleeps in the middle of a turn never lets go.
+SELECT pg_terminate_backend(pid)
+FROM pg_locks
+WHERE
+    relation = 'afflux.fence'::regclass AND mode = 'RowExclusiveLock' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND pid <> pg_backend_pid();
+
 -- pass_fence --
 -- Lets a turn pass, or fails; those who watch, or want to take over, hear of it when it is written.
 SELECT
