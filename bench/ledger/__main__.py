@@ -37,8 +37,7 @@ def show(figures: Figures) -> None:
             f"{each.groups:>6,} groups of {SIZE} come and go on {MACHINES:,} machines in"
             f" {each.total * 1e3:.1f} ms, without a ledger in {each.without * 1e3:.1f} ms:"
             f" {each.slower:.1%}. The loop does its part, or waits, for"
-            f" {each.ledger * 1e3:.1f} ms, {each.share:.1%}; it is at rest"
-            f" {each.afterwards * 1e3:.1f} ms later"
+            f" {each.ledger * 1e3:.1f} ms, {each.share:.1%}"
         )
     found = figures.live
     if found is not None:

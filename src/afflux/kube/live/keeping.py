@@ -1,7 +1,8 @@
 """Keeping a ledger: what a leader decides is written before it is done.
 
 Every cycle makes a turn: what has changed about groups, what is about to be bound, what became of
-the last binds. A cycle that placed somebody waits until its turn is written. If the ledger is away,
+the last binds. A cycle that placed somebody waits until its turn is written. What became of binds,
+and who has ended, goes with the next turn, if one comes soon. If the ledger is away,
 turns are kept and merged, and written when it is back; whether binding waits for that is
 configured. A new leader first reads what is there, and then asks the API server, which is right
 wherever the two disagree.
@@ -45,6 +46,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 LONGEST_REFUSAL_SECONDS = 60.0
 # Who goes on without a ledger that is away first has to notice that it is.
 LONGEST_PATIENCE_SECONDS = 10.0
+# What nobody waits for, and is not about anybody's place in the queue, is written after so long.
+LONGEST_LINGER_SECONDS = 0.1
 # At the end, so long for the last turn.
 LONGEST_GOODBYE_SECONDS = 3.0
 # Pods that are read back at the same time.
@@ -85,6 +88,7 @@ class Keeping:
         self._offered: Turn | None = None
         self._kept = Turn()
         self._has_work = asyncio.Event()
+        self._is_urgent = asyncio.Event()
         self._is_written = asyncio.Event()
         self._is_written.set()
         self._is_answered = asyncio.Event()
@@ -257,6 +261,7 @@ class Keeping:
         self._keep(self._turn(outcome.promises))
         if not outcome.placements or self._is_written.is_set():
             return
+        self._is_urgent.set()
         if self._when_away == "wait":
             await self.written()
             return
@@ -303,6 +308,7 @@ class Keeping:
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._has_work.wait()
+            await self._linger()
             try:
                 await self._write()
             except DeposedError:
@@ -325,7 +331,17 @@ class Keeping:
 
     async def written(self) -> None:
         """Wait until the ledger has everything."""
+        if not self._is_written.is_set():
+            self._is_urgent.set()
         await self._is_written.wait()
+
+    async def _linger(self) -> None:
+        """Every turn costs a round trip and a write to the disk, however little it says."""
+        try:
+            async with asyncio.timeout(LONGEST_LINGER_SECONDS):
+                await self._is_urgent.wait()
+        except TimeoutError:
+            pass
 
     async def _write(self) -> None:
         while self._offered is not None or not self._kept.is_empty():
@@ -334,6 +350,7 @@ class Keeping:
             await self._ledger.commit(self._offered)
             self._offered = None
         self._has_work.clear()
+        self._is_urgent.clear()
         self._is_written.set()
         self._is_answered.set()
         if self._away_since is not None:
@@ -352,6 +369,8 @@ class Keeping:
             return
         self._kept = merged(self._kept, turn)
         self._has_work.set()
+        if self._records.gave_places:
+            self._is_urgent.set()
         self._is_written.clear()
         if self._away_since is None:
             self._is_answered.clear()
