@@ -62,11 +62,12 @@ class Sightings:
         self._seen: set[str] = set()
         self._changed = threading.Condition()
 
-    def bound(self, name: str) -> None:
-        """This one is."""
-        with self._changed:
-            self._seen.add(name)
-            self._changed.notify_all()
+    def seen(self, pod: Manifest) -> None:
+        """So it is now; what a watch says of itself is no pod."""
+        if pod.get("spec", {}).get("nodeName"):
+            with self._changed:
+                self._seen.add(pod["metadata"]["name"])
+                self._changed.notify_all()
 
     def wait(self, names: set[str]) -> float:
         """When all of these were seen."""
@@ -192,31 +193,40 @@ def _phases(port: int) -> tuple[float, float]:
 @contextmanager
 def _watching(plane: ControlPlane) -> Generator[Sightings]:
     """A watch of its own, so that nothing else delays what it sees."""
-    context = ssl.create_default_context(cafile=str(plane.authority))
-    admin = plane.components.admin
-    context.load_cert_chain(admin.certificate, admin.key)
-    parts = urlsplit(plane.url)
-    connection = HTTPSConnection(parts.hostname or "", parts.port, context=context)
-    version = plane.api.get(PODS, limit=1)["metadata"]["resourceVersion"]
-    connection.request("GET", f"{PODS}?watch=true&resourceVersion={version}")
-    answer = connection.getresponse()
-    sightings = Sightings()
+    sightings, over = Sightings(), threading.Event()
 
     def read() -> None:
-        try:
-            while line := answer.readline():
-                seen = json.loads(line)["object"]
-                if seen["spec"].get("nodeName"):
-                    sightings.bound(seen["metadata"]["name"])
-        except (OSError, HTTPException):
-            pass  # that is how it ends
+        # API servers end watches that they take to be slow: the next one begins with a list.
+        while not over.is_set():
+            known = plane.api.get(PODS)
+            for pod in known["items"]:
+                sightings.seen(pod)
+            try:
+                _watch(plane, known["metadata"]["resourceVersion"], sightings, over)
+            except (OSError, HTTPException):
+                continue
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
         yield sightings
     finally:
-        # The reader waits for more; only then can be closed what it reads from.
-        connection.sock.shutdown(socket.SHUT_RDWR)
+        over.set()
+        # Whatever happens next wakes it up.
+        plane.create_pods([_pod("nobody", "last", 0)])
         reader.join(PATIENCE_SECONDS)
+
+
+def _watch(plane: ControlPlane, version: str, sightings: Sightings, over: threading.Event) -> None:
+    context = ssl.create_default_context(cafile=str(plane.authority))
+    admin = plane.components.admin
+    context.load_cert_chain(admin.certificate, admin.key)
+    parts = urlsplit(plane.url)
+    connection = HTTPSConnection(parts.hostname or "", parts.port, context=context)
+    try:
+        connection.request("GET", f"{PODS}?watch=true&resourceVersion={version}")
+        answer = connection.getresponse()
+        while (line := answer.readline()) and not over.is_set():
+            sightings.seen(json.loads(line)["object"])
+    finally:
         connection.close()
