@@ -59,6 +59,8 @@ def afflux(site: Site) -> Generator[int]:
         "config": {
             "profiles": [{"schedulerName": "default-scheduler"}],
             "leaderElection": LEASE,
+            # The others keep none either; bench/ledger says what it costs.
+            "ledger": {"enabled": False},
         },
         # The chart refuses to let afflux wait for itself; its Deployment is left out anyway.
         "schedulerName": "another",

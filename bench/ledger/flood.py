@@ -79,11 +79,11 @@ def nodes(count: int) -> list[objects.Node]:
 
 
 class Door:
-    """The parts of the live door that a ledger has to do with."""
+    """The parts of the live door that a ledger has to do with, if there is one."""
 
-    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping) -> None:
+    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping | None) -> None:
         self.mirror = mirror
-        self.keeping = keeping
+        self._keeping = keeping
         # What the ledger has taken of the loop's time, waiting for it included.
         self.ledger_seconds = 0.0
         self._cycle = cycle
@@ -95,16 +95,19 @@ class Door:
         held = self.mirror.gathering.take_held_back()
         loop = asyncio.get_running_loop()
         deciding = loop.run_in_executor(self._thread, self._cycle.run, events, now_seconds)
-        with self._counted():
-            self.keeping.observe(events, held)
+        if self._keeping is not None:
+            with self._counted():
+                self._keeping.observe(events, held)
         outcome = await deciding
         self.mirror.assume(outcome.placements)
-        with self._counted():
-            await self.keeping.decided(outcome)
+        if self._keeping is not None:
+            with self._counted():
+                await self._keeping.decided(outcome)
         if outcome.round is not None:
             reasons = self._cycle.explain() if len(self._cycle.queue) else {}
-            with self._counted():
-                self.keeping.explained(reasons, outcome)
+            if self._keeping is not None:
+                with self._counted():
+                    self._keeping.explained(reasons, outcome)
         return outcome
 
     @contextmanager
@@ -115,9 +118,10 @@ class Door:
 
     def bound(self, outcome: Outcome) -> None:
         """Every bind succeeds, and the watch says so."""
-        with self._counted():
-            for placement in outcome.placements:
-                self.keeping.settled(placement, "bound")
+        if self._keeping is not None:
+            with self._counted():
+                for placement in outcome.placements:
+                    self._keeping.settled(placement, "bound")
         for placement in outcome.placements:
             pod = self.mirror.pods.get(placement.task.name)
             assert pod is not None
@@ -136,18 +140,29 @@ class Door:
 
     async def queued(self) -> None:
         """Until everybody who has come stands in the queue, with nothing decided."""
-        self.keeping.observe(self.mirror.drain(), self.mirror.gathering.take_held_back())
-        await self.keeping.decided(Outcome())
-        await self.keeping.written()
+        assert self._keeping is not None
+        self._keeping.observe(self.mirror.drain(), self.mirror.gathering.take_held_back())
+        await self._keeping.decided(Outcome())
+        await self.written()
+
+    async def written(self) -> None:
+        """Until the ledger has everything."""
+        if self._keeping is not None:
+            await self._keeping.written()
 
 
 @asynccontextmanager
-async def door(directory: str, machines: Sequence[objects.Node]) -> AsyncGenerator[Door]:
-    """A door over these machines, and an embedded server in this directory."""
+async def door(
+    machines: Sequence[objects.Node], directory: str | None = None
+) -> AsyncGenerator[Door]:
+    """A door over these machines; a ledger in this directory, if one is named."""
     mirror = Mirror([DEFAULT_SCHEDULER])
     mirror.nodes.replaced(machines)
     state = State()
     cycle = Cycle(state, scheduler(parse_spec(SPEC), state))
+    if directory is None:
+        yield Door(mirror, cycle, None)
+        return
     server = Embedded(directory)
     ledger = PostgresLedger(server.address)
     async with Api(Connection("http://127.0.0.1:9", "nobody")) as api:

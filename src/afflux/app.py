@@ -1,17 +1,21 @@
 """The only place where the parts are put together."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
+from msgspec.structs import replace
+
 from afflux.admit.strategies import Strategy, find_strategy
 from afflux.cluster.state import State
 from afflux.config import (
     DEFAULT_STRATEGY,
     Configuration,
+    LeaderElection,
     Ledger,
     PolicySettings,
     Settings,
@@ -30,12 +34,21 @@ from afflux.sim.pod_by_pod import PodByPod
 from afflux.sim.replay import Contestant
 
 if TYPE_CHECKING:
+    from afflux.kube.api.connection import Connection
     from afflux.kube.live.running import Options
     from afflux.ledger.connecting import Address
 
 POD_BY_POD = "pod-by-pod"
+# What to type where nothing is found by itself.
+ADDRESSES = (
+    "expected the address of the inspection service, such as https://127.0.0.1:10251 while"
+    " `kubectl --namespace afflux-system port-forward service/afflux-inspection 10251:443` runs, or"
+    " --database with that of the ledger"
+)
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 def scheduler(settings: Settings, state: State) -> Scheduler:
@@ -88,10 +101,11 @@ def run_in_kubernetes(
         async with LedgerInspection(address) as inspection:
             await run(connection, cycle, options, PostgresLedger(address), inspection)
 
+    ledger = _somewhere(configuration.ledger, connection, configuration.leader_election)
     lost: BaseException | None = None
     try:
         with (
-            opened(configuration.ledger) as address,
+            opened(ledger) as address,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
             runner.run(door(address))
@@ -100,10 +114,20 @@ def run_in_kubernetes(
     return str(lost) if lost else None
 
 
+def _somewhere(fields: Ledger, connection: "Connection", election: LeaderElection) -> Ledger:
+    """The same with a directory, if there is to be a ledger and nobody says where."""
+    if not fields.enabled or fields.url or fields.directory:
+        return fields
+    from afflux.ledger.places import usual_directory
+
+    lease = f"{election.resource_namespace}/{election.resource_name}"
+    return replace(fields, directory=usual_directory(connection.server, lease))
+
+
 @contextmanager
 def opened(fields: Ledger) -> "Generator[Address | None]":
-    """The address of the ledger that is configured, if one is; a server of our own runs for as
-    long."""
+    """The address of the ledger that is configured, if there is one; a server of our own runs for
+    as long."""
     if fields.url:
         from afflux.ledger.connecting import check_url
 
@@ -121,6 +145,7 @@ def opened(fields: Ledger) -> "Generator[Address | None]":
 
     server = Embedded(fields.directory)
     server.start()
+    _log.info("the ledger is in %s", fields.directory)
     try:
         yield server.address
     finally:
@@ -204,7 +229,8 @@ def contestants(specs: Sequence[str], strategy: str | None = None) -> list[Conte
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where groups are looked at: the service at this address, as the user of a kubeconfig, or the
-    ledger itself, by the address of its database or the directory of an embedded one."""
+    ledger itself, by the address of its database or the directory of an embedded one; neither, the
+    directory that `afflux run` takes for the kubeconfig's cluster if nothing is configured."""
 
     service: str = ""
     database: str = ""
@@ -237,14 +263,9 @@ def inspect(source: Source, ask: Callable[[Inspection, str], Awaitable[T]]) -> T
 @asynccontextmanager
 async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
     if source.service:
-        from afflux.kube.api.in_cluster import in_cluster
-        from afflux.kube.api.kubeconfig import read_kubeconfig
         from afflux.kube.asking import ServiceInspection, service_connection
 
-        named = source.kubeconfig is not None or source.context is not None
-        user = (None if named else in_cluster()) or read_kubeconfig(
-            source.kubeconfig, source.context
-        )
+        user = _connection(source)
         connection = service_connection(
             user, source.service, source.certificate_authority, source.tls_server_name
         )
@@ -253,19 +274,56 @@ async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
         return
     from afflux.ledger.inspecting import LedgerInspection
 
-    with opened(_ledger(source.database)) as address:
+    if source.database:
+        fields, namespace = _ledger(source.database), "default"
+    else:
+        fields, namespace = _ledger_here(source)
+    with opened(fields) as address:
         if address is not None:
             async with LedgerInspection(address) as ledger:
-                yield ledger, "default"
+                yield ledger, namespace
+
+
+def _connection(source: Source) -> "Connection":
+    """The user of the kubeconfig, or of the pod in which we are."""
+    from afflux.kube.api.in_cluster import in_cluster
+    from afflux.kube.api.kubeconfig import read_kubeconfig
+
+    named = source.kubeconfig is not None or source.context is not None
+    return (None if named else in_cluster()) or read_kubeconfig(source.kubeconfig, source.context)
+
+
+def _ledger_here(source: Source) -> tuple[Ledger, str]:
+    """That of an `afflux run` on this machine of which nothing is configured, and whose namespace
+    is usual."""
+    try:
+        connection = _connection(source)
+    except InputError as error:
+        raise InputError(
+            f"--service: missing, and for which cluster a ledger would be kept here is not known"
+            f" ({error}); {ADDRESSES}"
+        ) from None
+    fields = _somewhere(Ledger(), connection, LeaderElection())
+    if not _has_begun(fields.directory):
+        raise InputError(
+            f"--service: missing, and in {fields.directory} no ledger is kept for"
+            f" {connection.server}; {ADDRESSES}"
+        )
+    return fields, connection.namespace
 
 
 def _ledger(database: str) -> Ledger:
     """What stands behind --database, as the configuration would say it."""
     if "://" in database or "=" in database:
         return Ledger(url=database)
-    if not (Path(database).expanduser() / "begun").is_file():
+    if not _has_begun(database):
         raise InputError(
             f"--database: {database!r:.200}, expected postgresql://user@host:port/name, or the"
             " directory of an embedded ledger"
         )
     return Ledger(directory=database)
+
+
+def _has_begun(directory: str) -> bool:
+    """Whether there has ever been a ledger in it."""
+    return (Path(directory).expanduser() / "begun").is_file()

@@ -18,6 +18,7 @@ from afflux.cli import kubectl_main, main
 from afflux.cli.inspect_arguments import INSPECTIONS
 from afflux.cycle.entries import GroupEntry, Turn
 from afflux.ledger.embedded import Embedded
+from afflux.ledger.places import usual_directory
 from afflux.ledger.postgres import PostgresLedger
 from afflux.web.authenticating import Access, Gate, User
 from afflux.web.inspecting import Inspecting
@@ -112,9 +113,10 @@ def ask(afflux: Afflux, service: Service) -> Callable[..., Answer]:
 
 
 @pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AFFLUX_SERVICE", "AFFLUX_DATABASE", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 # --- Answers
@@ -225,6 +227,30 @@ def test_the_ledger_itself(afflux: Afflux) -> None:
     assert "hunter2" not in nobody.err
 
 
+def test_without_a_word_it_is_the_ledger_of_an_afflux_on_this_machine(
+    afflux: Afflux, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that `afflux run` keeps for the kubeconfig's cluster if nothing is configured."""
+
+    async def write(embedded: Embedded) -> None:
+        ledger = PostgresLedger(embedded.address)
+        await ledger.take_over(None)
+        await ledger.commit(Turn(groups=(GroupEntry("team-a/here", ready_seconds=1.8e9),)))
+        await ledger.close()
+
+    kubeconfig = service.kubeconfig(GOOD)
+    with TemporaryDirectory(prefix="ledger-") as states:
+        monkeypatch.setenv("XDG_STATE_HOME", states)
+        embedded = Embedded(usual_directory("https://127.0.0.1:1", "kube-system/afflux"))
+        embedded.start()
+        try:
+            asyncio.run(write(embedded))
+            answer = afflux("queue", "--kubeconfig", kubeconfig)
+        finally:
+            embedded.stop()
+    assert [line.split()[2] for line in answer.out.splitlines()[1:]] == ["here"]
+
+
 # --- Refusals
 
 
@@ -288,7 +314,8 @@ def test_nobody_there(afflux: Afflux, service: Service) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["queue"], "--service: missing, expected the address of the inspection service"),
+        (["queue"], "no ledger is kept for https://127.0.0.1:1; expected the address of the"),
+        (["queue", "--context", "y"], "for which cluster a ledger would be kept here is not known"),
         (["queue", "--service", "http://x:1"], "--service: 'http://x:1', expected https://host"),
         (["queue", "--service", "https://me:pw@x"], "expected https://host:port"),
         (["queue", "--service", "https://[x"], "expected https://host:port"),

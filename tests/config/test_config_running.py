@@ -147,7 +147,7 @@ def test_a_password_is_never_shown(tmp_path: Path, url: str, shown: str) -> None
     configuration = read(tmp_path, f"ledger: {{url: '{url}'}}")
     assert configuration.ledger.url == url
     ledger = effective(configuration)["ledger"]
-    assert ledger == {"url": shown, "directory": "", "whenAway": "wait"}
+    assert ledger == {"enabled": True, "url": shown, "directory": "", "whenAway": "wait"}
 
 
 def test_values_cannot_be_changed_by_accident() -> None:
@@ -237,6 +237,14 @@ NAMES = "expected at most 63 letters, digits"
         ("volumes: [600]", "volumes: [600], expected a mapping"),
         ("ledger: {url: 'mysql://h/d'}", "ledger.url: expected postgresql://USER@HOST/DATABASE"),
         ("ledger: {whenAway: panic}", "ledger.whenAway: 'panic', expected wait or continue"),
+        (
+            "ledger: {enabled: false, url: 'postgresql://h/d'}",
+            "ledger.url: given, expected none since ledger.enabled is false",
+        ),
+        (
+            "ledger: {enabled: false, directory: /d}",
+            "ledger.directory: given, expected none since ledger.enabled is false",
+        ),
         (
             "ledger: {url: 'postgresql://h/d', directory: /d}",
             "ledger.directory: given, expected either url, a database, or directory",

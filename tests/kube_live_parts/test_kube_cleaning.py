@@ -449,7 +449,7 @@ def test_who_leads_no_longer_deletes_nothing() -> None:
 
 
 def test_a_server_in_trouble_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
     failures = [Fault(status=500), Fault(hang_up_before=True), Fault(hang_up_after=True)]
 
     def prepare(cluster: Cluster) -> None:
@@ -460,6 +460,64 @@ def test_a_server_in_trouble_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> 
         )
 
     cleans(prepare, set())
+
+
+@pytest.mark.parametrize("what", ["pods", "jobs"])
+def test_what_is_refused_is_told_and_tried_again_until_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.04)
+    refused: list[str] = []
+
+    def fault(request: Request) -> Fault:
+        if request.method != "DELETE" or f"/{what}/" not in request.path or len(refused) == 8:
+            return Fault()
+        refused.append(request.path)
+        return Fault(status=403)
+
+    def prepare(cluster: Cluster) -> None:
+        cluster.owner("Job", "sum")
+        cluster.pod("a", owner=owned_by("Job", "sum"))
+        cluster.server.fault = fault
+
+    def check(cluster: Cluster) -> None:
+        assert len(refused) == 8
+        assert any("could not be deleted" in note for note in cluster.notes())
+        told = [record.message for record in caplog.records if "trying again" in record.message]
+        assert len(told) == 8
+        assert f"/{'a' if what == 'pods' else 'sum'} could not be deleted" in told[0]
+
+    cleans(prepare, set(), check)
+
+
+def test_it_waits_longer_each_time_and_stops_when_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.16)
+
+    async def test() -> None:
+        async with serving() as server:
+            cluster = Cluster(server)
+            cluster.pod("a")
+            server.fault = lambda request: (
+                Fault(status=403) if request.method == "DELETE" else Fault()
+            )
+            async with cluster.cleaned_up():
+                await asyncio.sleep(0.6)
+                # 0.01, 0.02, 0.04, 0.08, 0.16, 0.16, ... and not as fast as it can.
+                assert 5 <= len(cluster.deletions()) <= 9
+                kubelet = cluster.mirror.pods.get("default/a")
+                assert kubelet is not None
+                # The kubelet has stopped it: its time was over for the kubelet, too.
+                cluster.mirror.pods.deleted(kubelet)
+                await asyncio.sleep(0.3)
+                tried = len(cluster.deletions())
+                await asyncio.sleep(0.4)
+                assert len(cluster.deletions()) == tried
+
+    run(test)
 
 
 def test_what_was_cleaned_up_leaves_its_name_to_others() -> None:

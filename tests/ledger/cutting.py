@@ -22,6 +22,8 @@ class Way:
     open: bool = True
     # Counted from the next message on: so many of this direction pass, then all is cut.
     cut: tuple[Direction, int] | None = None
+    # Counted in the same way: so many pass, and then it is silent.
+    stall: tuple[Direction, int] | None = None
     # Nothing passes, but nobody is told: as if the cable had been pulled.
     silent: bool = False
     passed: dict[Direction, list[bytes]] = field(
@@ -39,7 +41,7 @@ class Way:
             writer.transport.abort()
 
     def let_in(self) -> None:
-        self.open, self.cut, self.silent = True, None, False
+        self.open, self.cut, self.stall, self.silent = True, None, None, False
 
     def _passes(self, direction: Direction, message: bytes) -> bool:
         if self.cut is not None and (direction, len(self.passed[direction])) == self.cut:
@@ -57,6 +59,8 @@ class Way:
                 head = await reader.readexactly(5 if begun else 4)
                 length = int.from_bytes(head[-4:]) - 4
                 message = head + await reader.readexactly(length)
+                if (direction, len(self.passed[direction])) == self.stall:
+                    self.silent = True
                 while self.silent:
                     await asyncio.sleep(0.01)
                 if begun and not self._passes(direction, message):

@@ -53,6 +53,49 @@ async def for_a_while(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def test_what_became_of_binds_goes_with_the_next_turn_and_a_place_in_the_queue_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeping, "LONGEST_LINGER_SECONDS", 60.0)
+
+    async def test() -> None:
+        ledger = Moody()
+        async with door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            one.bound(await one.once())
+            await one.once()
+            await asyncio.sleep(0.05)
+            assert ledger.names() == ["default/p"]
+            one.mirror.pods.changed(pod("q"))
+            await one.once()
+            assert ledger.names() == ["default/p", "default/p", "default/q"]
+            assert [len(turn.groups) for turn in ledger.turns] == [1, 2]
+            # It does not fit: nobody waits for this turn, but its place must not be lost.
+            one.mirror.pods.changed(pod("late", cpu="100"))
+            await one.once()
+            await for_a_while(lambda: "default/late" in ledger.names())
+
+    run(test)
+
+
+def test_what_nobody_waits_for_is_written_soon_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeping, "LONGEST_LINGER_SECONDS", 0.05)
+
+    async def test() -> None:
+        ledger = Moody()
+        async with door(ledger) as one:
+            await one.begin([node("n")])
+            one.mirror.pods.changed(pod("p"))
+            one.bound(await one.once())
+            await one.once()
+            await for_a_while(lambda: ledger.names() == ["default/p", "default/p"])
+
+    run(test)
+
+
 def test_nothing_is_bound_before_it_is_written() -> None:
     async def test() -> None:
         ledger = Moody()

@@ -127,6 +127,37 @@ def test_open_intents_are_read_back(database: str, caplog: pytest.LogCaptureFixt
     run(test)
 
 
+def test_who_may_not_read_pods_says_so_and_asks_less_and_less_often(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("afflux.kube.live.keeping.LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr("afflux.kube.live.keeping.LONGEST_REFUSAL_SECONDS", 0.16)
+
+    async def test() -> None:
+        from small_api import Fault
+
+        entries = tuple(sent(single(f"p{n}", 1.0 + n), "n") for n in range(3))
+        await left_behind(database, Turn(groups=entries))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            one.server.fault = lambda _: Fault(status=403)
+            pods = [pod(f"p{n}") for n in range(3)]
+            for each in pods:
+                path = f"/api/v1/namespaces/default/pods/{each.metadata.name}"
+                one.server.objects[path] = on_the_server(each)
+            beginning = asyncio.create_task(one.begin([node("n")], pods))
+            await asyncio.sleep(0.6)
+            # Each after 0.01, 0.02, 0.04, 0.08, 0.16, 0.16, ... s.
+            assert 3 * 4 <= len(one.server.requests) <= 3 * 10
+            assert not beginning.done()
+            one.server.fault = lambda _: Fault()
+            await beginning
+
+    run(test)
+    (said,) = [each.message for each in caplog.records if "nothing is scheduled" in each.message]
+    assert "expected the right to get pods" in said
+
+
 def test_an_api_server_in_trouble_is_asked_again(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

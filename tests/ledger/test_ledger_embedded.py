@@ -160,6 +160,75 @@ def test_what_a_crash_during_the_very_first_start_left_is_set_aside(
     assert [each.name for each in directory.glob("data.unfinished-*")] != []
 
 
+def test_a_path_too_long_for_a_socket_is_none_for_the_ledger(directory: Path) -> None:
+    long = directory / ("long-" * 25)
+    server = Embedded(str(long))
+    try:
+        assert ask(server.start()) == 1
+    finally:
+        server.stop()
+    assert not is_running(long)
+
+
+def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) -> None:
+    """As the kubelet opens it for an fsGroup."""
+    server = Embedded(str(directory))
+    server.start()
+    server.stop()
+    (directory / "data").chmod(0o2770)
+    again = Embedded(str(directory))
+    try:
+        assert ask(again.start()) == 1
+    finally:
+        again.stop()
+
+
+# --- What cannot be, in words
+
+
 def test_a_directory_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(InputError, match=r"ledger\.directory: /proc/nowhere/x"):
+    with pytest.raises(InputError, match=r"ledger\.directory: /proc/nowhere/x") as refused:
         Embedded("/proc/nowhere/x").start()
+    assert "ledger.url" in str(refused.value)
+    assert "`ledger: {enabled: false}`" in str(refused.value)
+
+
+def test_a_user_without_a_name_is_told_before_anything_is_tried(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+    with pytest.raises(InputError, match="user 4000000, whom /etc/passwd does not know"):
+        Embedded(str(directory)).start()
+    assert list(directory.iterdir()) == []
+
+
+def test_it_is_not_used_from_another_container_at_the_same_time(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers would not see each other's processes, and both write."""
+    monkeypatch.setattr(embedded, "LONGEST_REFUSAL_SECONDS", 0.1)
+    one, other = Embedded(str(directory)), Embedded(str(directory))
+    one.start()
+    try:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(embedded, "_here", lambda: "pod-2, pid:[2]")
+            with pytest.raises(InputError, match=r"in use by .*, pid:\["):
+                other.start()
+            one.stop()
+            assert ask(other.start()) == 1
+            other.stop()
+    finally:
+        one.stop()
+
+
+def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "LONGEST_REFUSAL_SECONDS", 0.1)
+    server = Embedded(str(directory))
+    server.start()
+    server.stop()
+    (directory / "data" / "postgresql.conf").write_text("shared_buffers = much\n")
+    with pytest.raises(InputError, match=r"PostgreSQL did not start: .*/data/log says more"):
+        server.start()
+    server.stop()

@@ -4,10 +4,11 @@ import asyncio
 
 import psycopg
 import pytest
+from cutting import way_to
 from ledger_values import contents, group, ledger_at, rows, run
 
 from afflux.cycle.entries import EventEntry, Turn
-from afflux.cycle.ports import DeposedError
+from afflux.cycle.ports import DeposedError, LedgerAwayError
 
 
 def test_a_deposed_leader_cannot_write(database: str) -> None:
@@ -25,6 +26,42 @@ def test_a_deposed_leader_cannot_write(database: str) -> None:
             await new.commit(Turn(groups=(group("default/c"),)))
 
     run(test)
+
+
+def test_a_leader_that_was_stopped_in_the_middle_of_a_turn_lets_go(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the server it is not idle: it has just not said all of it."""
+    monkeypatch.setattr("afflux.ledger.postgres.LONGEST_HOLD_SECONDS", 0.2)
+
+    async def test() -> None:
+        async with way_to(database) as way, ledger_at(way.url) as old, ledger_at(database) as new:
+            await old.take_over(3)
+            way.count_from_here()
+            await old.commit(Turn(groups=(group("default/a"),)))
+            end = way.passed["asked"].index(b"S")
+            way.count_from_here()
+            # All but the end of the turn.
+            way.stall = ("asked", end)
+            turn = asyncio.create_task(old.commit(Turn(groups=(group("default/b"),))))
+            while not way.silent:
+                await asyncio.sleep(0.01)
+            held = "SELECT count(*) FROM pg_locks WHERE relation = 'afflux.fence'::regclass"
+            while rows(database, held) == [(0,)]:
+                await asyncio.sleep(0.01)
+            found = await new.take_over(4)
+            assert [entry.name for entry in found.groups] == ["default/a"]
+            await new.commit(Turn(groups=(group("default/c"),)))
+            way.let_in()
+            with pytest.raises(LedgerAwayError):
+                await turn
+            # It wakes up, and finds that it does not lead.
+            with pytest.raises(DeposedError):
+                await old.commit(Turn(groups=(group("default/b"),)))
+            assert rows(database, "SELECT name FROM afflux.groups ORDER BY 1") == [("a",), ("c",)]
+
+    run(test)
+    assert "holds the ledger and does not move" in caplog.text
 
 
 def test_an_earlier_epoch_cannot_take_over(database: str) -> None:

@@ -11,13 +11,61 @@ from afflux.app import opened
 from afflux.config import Ledger
 from afflux.cycle.entries import Turn
 from afflux.ledger.embedded import _servers
+from afflux.ledger.places import usual_directory
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
 
-def test_without_a_word_about_it_there_is_none() -> None:
-    with opened(Ledger()) as ledger:
+def test_who_wants_none_has_none() -> None:
+    with opened(Ledger(enabled=False)) as ledger:
         assert ledger is None
+
+
+CLUSTER, LEASE = "https://10.0.0.1:6443", "kube-system/afflux"
+
+
+def test_without_a_word_about_it_it_is_among_the_states_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert usual_directory(CLUSTER, LEASE).startswith("/state/afflux/ledger/10.0.0.1-6443-")
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which does not count
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert usual_directory(CLUSTER, LEASE).startswith("/home/me/.local/state/afflux/ledger/")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert usual_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
+
+
+def test_who_has_no_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(Path, "home", nobody)
+    with pytest.raises(InputError, match=r"ledger\.directory: missing.*ledger\.url"):
+        usual_directory(CLUSTER, LEASE)
+
+
+def test_replicas_of_one_scheduler_share_it_and_nobody_else_does() -> None:
+    one = usual_directory(CLUSTER, LEASE)
+    assert usual_directory(f"{CLUSTER}/", LEASE) == one
+    others = [
+        usual_directory("https://10.0.0.1:6444", LEASE),
+        usual_directory(f"{CLUSTER}/clusters/b", LEASE),
+        usual_directory(CLUSTER, "kube-system/batch"),
+        usual_directory(CLUSTER, "batch/afflux"),
+    ]
+    assert len({one, *others}) == 5
+
+
+def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/somebody-with-a-name/.local/state")
+    cluster = f"https://{'a' * 32}.gr7.us-east-1.eks.amazonaws.example"
+    socket = Path(usual_directory(cluster, LEASE)) / "data" / ".s.PGSQL.5432"
+    assert len(str(socket)) <= 107
 
 
 def test_a_database_by_its_url(database: str) -> None:

@@ -39,6 +39,8 @@ CONFIGURATION: Mapping[str, Any] = {
     "serving": {"bindAddress": "127.0.0.1", "port": 0},
     # After so long an answer is taken to be lost.
     "binding": {"timeout": "2s"},
+    # Tests that want one say where.
+    "ledger": {"enabled": False},
 }
 # For tests of who leads, so that nobody waits long for the next one.
 SHORT = {"leaseDuration": "7s", "renewDeadline": "5s", "retryPeriod": "500ms"}
@@ -216,6 +218,8 @@ class Schedulers:
         directory = self._directory / str(len(self._all))
         directory.mkdir()
         usual: dict[str, Any] = dict(CONFIGURATION)
+        if "ledger" in sections:
+            del usual["ledger"]
         for name, section in sections.items():
             added = isinstance(section, Mapping)
             usual[name] = {**usual.get(name, {}), **section} if added else section

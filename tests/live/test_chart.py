@@ -51,6 +51,7 @@ EVERYTHING: dict[str, Any] = {
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
         "cleanup": {"enabled": True, "halfBoundAfter": "10m"},
+        "ledger": {"url": "postgresql://afflux@database.batch/afflux", "whenAway": "continue"},
     },
     "replicas": 3,
     "image": {"repository": "images.example:5000/afflux", "digest": f"sha256:{'a' * 64}"},
@@ -86,7 +87,11 @@ EVERYTHING: dict[str, Any] = {
         "extraEgress": [{"ports": [{"port": 3128, "protocol": "TCP"}]}],
     },
 }
-SETTINGS = pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+CLAIMED: dict[str, Any] = {"ledger": {"claim": {"create": True}}}
+NO_LEDGER: dict[str, Any] = {"ledger": {"enabled": False}}
+SETTINGS = pytest.mark.parametrize(
+    "values", [{}, CLAIMED, EVERYTHING], ids=["defaults", "claimed", "everything"]
+)
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> Manifest:
@@ -145,8 +150,8 @@ def test_the_image_is_built_by_the_same_uv_and_from_files_that_are_not_ignored()
 def test_by_default_there_is_what_a_cluster_needs_and_no_more() -> None:
     manifests = render()
     assert sorted(each["kind"] for each in manifests) == [
-        "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "PodDisruptionBudget",
-        "Role", "RoleBinding", "Service", "ServiceAccount",
+        "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "Role", "RoleBinding",
+        "Service", "ServiceAccount",
     ]  # fmt: skip
     for manifest in manifests:
         labels = manifest["metadata"]["labels"]
@@ -154,7 +159,7 @@ def test_by_default_there_is_what_a_cluster_needs_and_no_more() -> None:
         assert labels["app.kubernetes.io/instance"] == "afflux"
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
     spec = of_kind(manifests, "Deployment")["spec"]
-    assert spec["replicas"] == 2
+    assert spec["replicas"] == 1
     pod = spec["template"]["spec"]
     assert pod["schedulerName"] == "default-scheduler"
     assert pod["priorityClassName"] == "system-cluster-critical"
@@ -186,7 +191,8 @@ def test_what_is_switched_on_is_there() -> None:
 
 
 def test_one_replica_without_election_needs_no_lease_and_can_be_drained() -> None:
-    manifests = render(replicas=1, config={"leaderElection": {"leaderElect": False}})
+    config = {"leaderElection": {"leaderElect": False}, **NO_LEDGER}
+    manifests = render(replicas=1, config=config)
     kinds = {each["kind"] for each in manifests}
     assert not kinds & {"Role", "RoleBinding", "PodDisruptionBudget"}
     update = of_kind(manifests, "Deployment")["spec"]["strategy"]["rollingUpdate"]
@@ -197,9 +203,10 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
     def template(**values: Any) -> Manifest:
         return of_kind(render(**values), "Deployment")["spec"]["template"]
 
-    before = template()
-    assert template(replicas=5, podDisruptionBudget={"enabled": False}) == before
-    after = template(config={"strategy": "fcfs"})
+    before = template(config=NO_LEDGER)
+    more = {"replicas": 5, "podDisruptionBudget": {"enabled": False}}
+    assert template(config=NO_LEDGER, **more) == before
+    after = template(config={"strategy": "fcfs", **NO_LEDGER})
     assert after["metadata"]["annotations"] != before["metadata"]["annotations"]
 
 
@@ -212,8 +219,16 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
         ({"config": {"profile": []}}, "additional properties 'profile' not allowed"),
         ({"config": {"serving": {"port": 0}}}, "minimum: got 0, want 1"),
         ({"config": {"binding": {"timeout": "5"}}}, "'5' does not match pattern"),
-        ({"config": {"leaderElection": {"leaderElect": False}}}, "all of them would act"),
-        ({"config": {"ledger": {"directory": "/ledger"}}}, "a ledger of its own"),
+        (
+            {"replicas": 2, "config": {"leaderElection": {"leaderElect": False}, **NO_LEDGER}},
+            "all of them would act",
+        ),
+        ({"replicas": 2}, "each would keep one of its own; expected 1, or config.ledger.url, or"),
+        (
+            {"replicas": 2, "config": {"ledger": {"directory": "/ledger"}}},
+            "each would keep one of its own",
+        ),
+        ({"ledger": {"claim": {"accessModes": ["ReadOnlyMany"]}}}, "value must be one of"),
         ({"schedulerName": "afflux"}, "afflux is served by afflux itself"),
         (
             {"config": {"profiles": [{"schedulerName": "default-scheduler"}]}},
@@ -233,13 +248,68 @@ def test_what_cannot_work_is_refused(values: dict[str, Any], words: str) -> None
     assert words in str(refusal.value)
 
 
+# --- The ledger
+
+
+def test_a_single_replica_keeps_a_ledger_of_its_own_on_a_volume() -> None:
+    manifests = render()
+    spec = of_kind(manifests, "Deployment")["spec"]
+    # Never two at once, whatever volume it is.
+    assert spec["strategy"] == {"type": "Recreate"}
+    pod = spec["template"]["spec"]
+    assert {"name": "ledger", "emptyDir": {}} in pod["volumes"]
+    (container,) = pod["containers"]
+    directory = yaml.safe_load(configuration(manifests))["ledger"]["directory"]
+    assert {"name": "ledger", "mountPath": directory} in container["volumeMounts"]
+    # On a read-only root nothing else can be written.
+    assert {"name": "TMPDIR", "value": directory} in container["env"]
+    assert len(f"{directory}/data/.s.PGSQL.5432") <= 107
+    # A user whom the image knows by name, and whose volume it is.
+    user = pod["securityContext"]["runAsUser"]
+    assert f"'afflux:x:{user}:" in (ROOT / "Dockerfile").read_text()
+    assert pod["securityContext"]["fsGroup"] == user
+
+
+def test_the_volume_may_be_a_claim_that_is_there_or_one_that_is_made() -> None:
+    manifests = render(ledger={"claim": {"name": "mine"}}, config={"ledger": {"directory": "/d"}})
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in manifests}
+    pod = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
+    named = {"name": "ledger", "persistentVolumeClaim": {"claimName": "mine"}}
+    assert named in pod["volumes"]
+    assert {"name": "ledger", "mountPath": "/d"} in pod["containers"][0]["volumeMounts"]
+
+    sized = {"create": True, "size": "5Gi", "storageClassName": "fast"}
+    made = of_kind(render(ledger={"claim": sized}), "PersistentVolumeClaim")
+    assert made["metadata"]["name"] == "afflux-ledger"
+    assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert made["spec"] == {
+        "accessModes": ["ReadWriteOncePod"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "5Gi"}},
+    }
+
+
+@pytest.mark.parametrize("ledger", [{"url": "postgresql://a@b/c"}, {"enabled": False}])
+def test_several_replicas_share_a_database_or_say_that_they_want_none(ledger: Any) -> None:
+    manifests = render(replicas=2, config={"ledger": ledger}, **CLAIMED)
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in manifests}
+    assert yaml.safe_load(configuration(manifests))["ledger"] == ledger
+    spec = of_kind(manifests, "Deployment")["spec"]
+    assert spec["strategy"]["type"] == "RollingUpdate"
+    pod = spec["template"]["spec"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["config"]
+    assert "env" not in pod["containers"][0]
+
+
 # --- The configuration
 
 
 def test_without_values_afflux_is_configured_as_without_a_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(configuration(render()))
-    assert effective(read_configuration(str(file))) == effective(default_configuration())
+    read, usual = effective(read_configuration(str(file))), effective(default_configuration())
+    # But for the place of the ledger, where the volume is.
+    assert {**read, "ledger": None} == {**usual, "ledger": None}
 
 
 @pytest.mark.parametrize("values", [EVERYTHING, {"config": {"serving": None}}, {"config": None}])
@@ -365,6 +435,7 @@ def test_it_is_installed_spread_upgraded_and_removed(cluster: ControlPlane, tmp_
     revoke(cluster)  # helm takes over nothing that it has not made itself
     connection = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", NAMESPACE)
     wait = ("--wait", "--timeout", "120s")
+    two = ("--set", "replicas=2,config.ledger.enabled=false")
 
     def running() -> list[Manifest]:
         return [
@@ -373,7 +444,7 @@ def test_it_is_installed_spread_upgraded_and_removed(cluster: ControlPlane, tmp_
             if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
         ]
 
-    helm("install", "afflux", str(CHART), *connection, "--create-namespace", *wait)
+    helm("install", "afflux", str(CHART), *connection, "--create-namespace", *two, *wait)
     first = running()
     assert len(first) == len({pod["spec"]["nodeName"] for pod in first}) == 2
     assert all(pod["spec"]["priority"] == 2_000_000_000 for pod in first)
@@ -387,7 +458,7 @@ def test_it_is_installed_spread_upgraded_and_removed(cluster: ControlPlane, tmp_
 
     values = tmp_path / "values.yaml"
     values.write_text(json.dumps({"config": {"strategy": "fcfs"}}))
-    helm("upgrade", "afflux", str(CHART), *connection, "--values", str(values), *wait)
+    helm("upgrade", "afflux", str(CHART), *connection, *two, "--values", str(values), *wait)
     cluster.wait_until(lambda: len(running()) == 2, "two pods to be left")
     assert not {pod["metadata"]["uid"] for pod in running()} & {
         pod["metadata"]["uid"] for pod in first

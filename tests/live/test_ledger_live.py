@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,13 +12,15 @@ import psycopg
 import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, gang, many, pod
 from looking import create, delete, placed
-from scheduler import SHORT, Schedulers
+from psycopg import sql
+from scheduler import SHORT, Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
 from afflux.ledger.embedded import Embedded, _servers
 
 SLOTS = NODES * PER_NODE
 ALONE = {"leaderElect": False}
+AWAY_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -142,3 +145,115 @@ def test_the_database_is_killed_and_comes_back(
     assert "the ledger is away" in afflux.log.read_text()
     assert "the ledger is back" in afflux.log.read_text()
     afflux.assert_well()
+
+
+class Side:
+    """One of two schedulers with machines, pods and a database of its own."""
+
+    def __init__(self, plane: ControlPlane, schedulers: Schedulers, name: str, server: str) -> None:
+        """`server` is the address of its database's server, and its name is `whenAway`, too."""
+        self.name = name
+        self.url = server.replace("/postgres?", f"/{name}?")
+        self._plane = plane
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        plane.create_nodes(1, cpu="6", prefix=name, labels={"side": name})
+        self.afflux: Scheduler = schedulers.start(
+            leaderElection=ALONE,
+            strategy="fcfs",
+            profiles=[{"schedulerName": name}],
+            ledger={"url": self.url, "whenAway": name},
+        )
+
+    def create(self, *names: str, cpu: str = "1") -> None:
+        side = {"nodeSelector": {"side": self.name}, "scheduler": self.name}
+        create(self._plane, *(pod(f"{self.name}-{each}", cpu, **side) for each in names))
+
+    def delete(self, *names: str) -> None:
+        delete(self._plane, "Pod", *(f"{self.name}-{each}" for each in names))
+
+    def placed(self, *names: str) -> None:
+        placed(self._plane, *(f"{self.name}-{each}" for each in names))
+
+    def bound(self) -> set[str]:
+        """Who has a machine."""
+        return {
+            each["metadata"]["name"].removeprefix(f"{self.name}-")
+            for each in self._plane.pods("default")
+            if each["spec"]["schedulerName"] == self.name and each["spec"].get("nodeName")
+        }
+
+    def kept(self, table: str) -> list[str]:
+        """The groups in a table of its ledger, in the order of the queue."""
+        query = sql.SQL("SELECT name FROM {} ORDER BY priority DESC, ready_seconds")
+        with psycopg.connect(self.url) as connection:
+            found = connection.execute(query.format(sql.Identifier("afflux", table))).fetchall()
+        return [row[0].removeprefix(f"{self.name}-") for row in found]
+
+    def wait_kept(self, table: str, *names: str) -> None:
+        self.afflux.wait_until(lambda: self.kept(table) == list(names), f"{names} in {table}")
+
+
+def test_the_database_is_away_for_a_minute(
+    cluster: ControlPlane, schedulers: Schedulers, directory: str
+) -> None:
+    """Really away: stopped, and nobody but the test can start it. Two schedulers live through it,
+    one that waits for it and one that goes on."""
+    server = Embedded(directory)
+    address = server.start()
+    try:
+        waits, continues = sides = [
+            Side(cluster, schedulers, name, address) for name in ("wait", "continue")
+        ]
+        for side in sides:
+            side.create("a0", "a1", "a2", "a3")
+            side.placed("a0", "a1", "a2", "a3")
+            # The first does not fit, and whoever comes later waits behind it.
+            side.create("b0", cpu="3")
+            side.create("b1")
+        for side in sides:
+            side.wait_kept("queue", "b0", "b1")
+            side.wait_kept("running_groups", "a0", "a1", "a2", "a3")
+
+        server.stop()
+        began = time.monotonic()
+        for side in sides:
+            side.create("c1")
+            side.create("c0")
+            # Room for the first in the queue, then for the second.
+            side.delete("a0")
+        continues.placed("b0")
+        for side in sides:
+            side.delete("a1")
+        continues.placed("b1")
+        while time.monotonic() - began < AWAY_SECONDS:
+            assert waits.bound() == {"a2", "a3"}
+            assert continues.bound() == {"a2", "a3", "b0", "b1"}
+            for side in sides:
+                side.afflux.assert_well()
+            time.sleep(5)
+        server.start()
+
+        waits.placed("b0", "b1")
+        for side in sides:
+            side.create("d0")
+            # Who came while nobody could write it down stands where he came.
+            side.wait_kept("queue", "c1", "c0", "d0")
+            side.wait_kept("running_groups", "a2", "a3", "b0", "b1")
+            side.wait_kept("finished_groups", "a0", "a1")
+            assert float(side.afflux.said(r"the ledger is back after ([\d.]+) s") or 0) > 50
+            # Nor is that forgotten when the process is.
+            side.afflux.kill()
+            side.afflux.start()
+            side.delete("a2")
+            side.placed("c1")
+            side.wait_kept("queue", "c0", "d0")
+            side.delete("a3", "b1")
+            side.placed("c0", "d0")
+            side.wait_kept("running_groups", "b0", "c1", "c0", "d0")
+            side.afflux.assert_well()
+        expected = [f"default/{side.name}-{name}" for side in sides for name in side.bound()]
+        assert len(expected) == 8
+        verdict.assert_sound(cluster, expected)
+    finally:
+        server.stop()

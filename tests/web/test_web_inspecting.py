@@ -33,7 +33,14 @@ from afflux.cycle.inspection import (
 )
 from afflux.cycle.phases import NOT_RUNNING
 from afflux.model.errors import InputError
-from afflux.web.authenticating import Access, Gate, ReviewError, User
+from afflux.web.authenticating import (
+    MOST_STRANGERS,
+    MOST_STRANGERS_OF_ONE,
+    Access,
+    Gate,
+    ReviewError,
+    User,
+)
 from afflux.web.inspecting import MOST_AT_ONCE, Inspecting
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Pages
@@ -124,11 +131,20 @@ class Reviewer:
         self.tokens: list[str] = []
         self.accesses: list[tuple[User, Access]] = []
         self.problem: Exception | None = None
+        # Set when it says of the tokens of strangers that they are nobody's.
+        self.hold: asyncio.Event | None = None
+        self.held = 0
 
     async def user_of(self, token: str) -> User | None:
         self.tokens.append(token)
         if self.problem is not None:
             raise self.problem
+        if self.hold is not None and token.startswith("stranger"):
+            self.held += 1
+            try:
+                await self.hold.wait()
+            finally:
+                self.held -= 1
         names = {"alices": "alice", "roots": "root"}
         groups = {"alice": ("devs",), "root": ("admins",)}
         name = names.get(token)
@@ -174,6 +190,7 @@ class Service:
         *,
         client: trustme.LeafCert | None = None,
         method: str = "GET",
+        address: str = "127.0.0.1",
         **headers: str,
     ) -> Reply:
         context = ssl.create_default_context()
@@ -184,7 +201,9 @@ class Service:
             headers["Authorization"] = f"Bearer {token}"
         url = f"{self.scheme}://127.0.0.1:{self.pages.port}{path}"
         async with (
-            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(local_addr=(address, 0))
+            ) as session,
             session.request(method, url, headers=headers, ssl=context) as response,
         ):
             text = await response.text()
@@ -194,7 +213,11 @@ class Service:
 
 @asynccontextmanager
 async def service(
-    folder: Path, *, tls: bool = True, patience_seconds: float = 10.0
+    folder: Path,
+    *,
+    tls: bool = True,
+    patience_seconds: float = 10.0,
+    stranger_seconds: float = 10.0,
 ) -> AsyncIterator[Service]:
     answers, reviewer = Answers(), Reviewer()
     pages = Pages(
@@ -202,7 +225,11 @@ async def service(
         live={},
         ready={},
         configuration={},
-        inspecting=Inspecting(answers, Gate(reviewer), patience_seconds=patience_seconds),
+        inspecting=Inspecting(
+            answers,
+            Gate(reviewer, patience_seconds=stranger_seconds),
+            patience_seconds=patience_seconds,
+        ),
     )
     authority = new_authority()
     leaf = authority.issue_cert("127.0.0.1")
@@ -546,6 +573,54 @@ def test_more_than_can_be_answered_are_sent_away(tmp_path: Path) -> None:
             assert (await served.get("/livez")).body == "ok"
             served.answers.hold.set()
             assert {reply.status for reply in await asyncio.gather(*waiting)} == {200}
+
+    run(test)
+
+
+def test_strangers_cannot_keep_out_those_who_are_known(tmp_path: Path) -> None:
+    """Tokens that are nobody's, which the API server is slow to say."""
+
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            assert (await served.get(QUEUE, "alices")).status == 200
+            served.reviewer.hold = asyncio.Event()
+            strangers = [
+                asyncio.create_task(served.get(QUEUE, f"stranger-{number}"))
+                for number in range(MOST_AT_ONCE + 5)
+            ]
+            sent_away = len(strangers) - MOST_STRANGERS_OF_ONE
+            done: set[asyncio.Task[Reply]] = set()
+            while len(done) < sent_away:
+                done = {task for task in strangers if task.done()}
+                await asyncio.sleep(0.01)
+            assert {task.result().refusal for task in done} == {(429, "TooManyRequests")}
+            assert served.reviewer.held == MOST_STRANGERS_OF_ONE
+            # Whom the API server has just named is known, and others come from elsewhere.
+            assert (await served.get(QUEUE, "alices")).status == 200
+            assert (await served.get(QUEUE, "roots", address="127.0.0.2")).status == 200
+            served.reviewer.hold.set()
+            late = await asyncio.gather(*strangers)
+            assert [reply.status for reply in late].count(401) == MOST_STRANGERS_OF_ONE
+            # And there is room again.
+            assert (await served.get(QUEUE, "roots")).status == 200
+
+    run(test)
+
+
+def test_strangers_everywhere_are_not_asked_about_without_end(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path, stranger_seconds=0.5) as served:
+            served.reviewer.hold = asyncio.Event()
+            strangers = [
+                served.get(QUEUE, f"stranger-{number}", address=f"127.0.1.{number}")
+                for number in range(MOST_STRANGERS + 4)
+            ]
+            found = [reply.refusal for reply in await asyncio.gather(*strangers)]
+            assert found.count((429, "TooManyRequests")) == 4
+            assert found.count((503, "ServiceUnavailable")) == MOST_STRANGERS
+            # Nor does anybody go on asking.
+            assert served.reviewer.held == 0
+            assert (await served.get(QUEUE, "alices")).status == 200
 
     run(test)
 

@@ -4,12 +4,32 @@ counts as left out, as afflux has it.
 */}}
 
 {{- define "afflux.configuration" -}}
-{{- $identity := dict "apiVersion" "afflux.dev/v1alpha1" "kind" "AffluxConfiguration" -}}
-{{- $ledger := (.Values.config | default dict).ledger | default dict -}}
-{{- if and $ledger.directory (gt (int .Values.replicas) 1) -}}
-{{- fail (printf "replicas: %d with config.ledger.directory, so that each would keep a ledger of its own; expected 1, or config.ledger.url" (int .Values.replicas)) -}}
+{{- $configuration := deepCopy (.Values.config | default dict) -}}
+{{- $_ := merge $configuration (dict "apiVersion" "afflux.dev/v1alpha1" "kind" "AffluxConfiguration") -}}
+{{- with include "afflux.ledgerDirectory" . -}}
+{{- $ledger := merge (dict "directory" .) ($configuration.ledger | default dict) -}}
+{{- $_ := set $configuration "ledger" $ledger -}}
 {{- end -}}
-{{- toYaml (merge $identity (.Values.config | default dict)) -}}
+{{- toYaml $configuration -}}
+{{- end -}}
+
+{{/* Where the embedded ledger is; empty if it is elsewhere, by its URL, or if there is none. */}}
+{{- define "afflux.ledgerDirectory" -}}
+{{- $ledger := (.Values.config | default dict).ledger | default dict -}}
+{{- if not (or $ledger.url (eq (toString $ledger.enabled) "false")) -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- fail (printf "replicas: %d with an embedded ledger, so that each would keep one of its own; expected 1, or config.ledger.url, or config.ledger.enabled: false to keep nothing" (int .Values.replicas)) -}}
+{{- end -}}
+{{- $ledger.directory | default "/var/lib/afflux/ledger" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The claim of the embedded ledger; empty if it is gone with its pod. */}}
+{{- define "afflux.ledgerClaim" -}}
+{{- $claim := .Values.ledger.claim -}}
+{{- if or $claim.create $claim.name -}}
+{{- $claim.name | default (printf "%s-ledger" (include "afflux.fullname" . | trunc 56 | trimSuffix "-")) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "afflux.port" -}}

@@ -61,12 +61,6 @@ def _source(options: InspectOptions) -> app.Source:
     if not service and not database:
         service = os.environ.get("AFFLUX_SERVICE")
         database = None if service else os.environ.get("AFFLUX_DATABASE")
-    if not service and not database:
-        raise InputError(
-            "--service: missing, expected the address of the inspection service, such as"
-            " https://127.0.0.1:10251 while `kubectl --namespace afflux-system port-forward"
-            " service/afflux-inspection 10251:443` runs, or --database with that of the ledger"
-        )
     return app.Source(
         service=service or "",
         database=database or "",

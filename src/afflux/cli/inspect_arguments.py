@@ -54,7 +54,7 @@ def add_inspections(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
         parser = add(command, summary)
         parser.description = (
             f"Show {summary}: from the inspection service of a running afflux, or from its"
-            " database (docs/inspection.md)."
+            " database, else from that of an afflux on this machine (docs/inspection.md)."
         )
         if command == "group":
             parser.add_argument("name", metavar="NAME", help="its name")

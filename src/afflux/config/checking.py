@@ -218,6 +218,12 @@ def _check_binding(fields: Binding) -> None:
 
 
 def _check_ledger(fields: Ledger) -> None:
+    for name, given in (("url", fields.url), ("directory", fields.directory)):
+        if given and not fields.enabled:
+            raise InputError(
+                f"ledger.{name}: given, expected none since ledger.enabled is false and nothing is"
+                " kept"
+            )
     if fields.url and fields.directory:
         raise InputError(
             "ledger.directory: given, expected either url, a database, or directory, one of our own"

@@ -106,9 +106,10 @@ class Cleanup(Fields, frozen=True):
 
 
 class Ledger(Fields, frozen=True):
-    """Where groups and their order are kept: a database by its URL, or one of our own in a
-    directory; neither, nowhere. What happens while it is away."""
+    """Whether groups and their order are kept, and where: in a database by its URL, or in one of
+    our own in a directory, by default one for each cluster. What happens while it is away."""
 
+    enabled: bool = True
     url: str = ""
     directory: str = ""
     when_away: str = "wait"

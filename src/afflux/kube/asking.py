@@ -123,7 +123,8 @@ class ServiceInspection:
             return InspectionError(str(error))
         if isinstance(error, UnreachableError):
             said = str(error)
-            if "closed the connection" in said and self._connection.client_certificate is not None:
+            ended = "closed the connection" in said or "reset by peer" in said
+            if ended and self._connection.client_certificate is not None:
                 # So ends a handshake in which our certificate was not believed.
                 said += (
                     "; if it does not know the authority of your client certificate, expected a"

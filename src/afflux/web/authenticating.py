@@ -4,11 +4,17 @@ A bearer token is shown to the API server, which says whose it is; a client cert
 by the cluster's authority, or there would be no connection. Whether that user may look is again the
 API server's word. Its answers hold for ten seconds, as in every component that delegates. Not here:
 how the API server is asked, which is the reviewer's part, nor what is shown.
+
+Anybody may show a token that is nobody's. So few are asked about at a time, fewer of one address,
+and not for long: a stranger cannot keep those out who are known.
 """
 
+import asyncio
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Literal, Protocol, cast
 
@@ -20,6 +26,11 @@ from afflux.web.remembering import Remembering
 
 REMEMBERED_SECONDS = 10.0
 MOST_REMEMBERED = 4096
+
+# Tokens that are being asked about: of everybody, of one address, and for how long.
+MOST_STRANGERS = 16
+MOST_STRANGERS_OF_ONE = 4
+PATIENCE_SECONDS = 3.0
 
 # Everybody who could be told from everybody else; API servers add it to all of them.
 AUTHENTICATED = "system:authenticated"
@@ -73,8 +84,17 @@ class RefusalError(Exception):
 class Gate:
     """Lets those in who may look."""
 
-    def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self._reviewer = reviewer
+        self._patience_seconds = patience_seconds
+        # How many tokens are being asked about, by the address from which they came.
+        self._strangers = Counter[str]()
         self._users = Remembering[bytes, User | None](REMEMBERED_SECONDS, MOST_REMEMBERED, clock)
         self._rights = Remembering[tuple[User, Access], bool](
             REMEMBERED_SECONDS, MOST_REMEMBERED, clock
@@ -97,7 +117,9 @@ class Gate:
                 "Impersonate-User: nobody can be impersonated here; expected your own credentials",
             )
         user = _owner(cast("Mapping[str, object] | None", _shown(request, "peercert")))
-        return user or await self._bearer(request.headers.getall("Authorization", []))
+        return user or await self._bearer(
+            request.headers.getall("Authorization", []), request.remote or ""
+        )
 
     async def authorize(self, user: User, access: Access) -> None:
         """A RefusalError unless they may."""
@@ -108,7 +130,7 @@ class Gate:
         if not await self._rights.answer((user, access), review):
             raise RefusalError(403, "Forbidden", _forbidden(user, access))
 
-    async def _bearer(self, headers: Sequence[str]) -> User:
+    async def _bearer(self, headers: Sequence[str], address: str) -> User:
         if not headers:
             raise _unauthorized("no credentials")
         scheme, _, token = headers[0].partition(" ")
@@ -118,11 +140,37 @@ class Gate:
         user = await self._users.answer(
             # The token itself is not kept.
             sha256(token.encode(errors="surrogateescape")).digest(),
-            lambda: self._reviewer.user_of(token),
+            lambda: self._review(token, address),
         )
         if user is None:
             raise _unauthorized("the API server does not accept this token")
         return user
+
+    async def _review(self, token: str, address: str) -> User | None:
+        with self._stranger(address):
+            try:
+                async with asyncio.timeout(self._patience_seconds):
+                    return await self._reviewer.user_of(token)
+            except TimeoutError:
+                raise ReviewError(
+                    f"the API server has not said within {self._patience_seconds:g} s whose token"
+                    " this is; ask again"
+                ) from None
+
+    @contextmanager
+    def _stranger(self, address: str) -> Generator[None]:
+        if (
+            self._strangers.total() >= MOST_STRANGERS
+            or self._strangers[address] >= MOST_STRANGERS_OF_ONE
+        ):
+            raise RefusalError(429, "TooManyRequests", "too many new tokens at once; ask again")
+        self._strangers[address] += 1
+        try:
+            yield
+        finally:
+            self._strangers[address] -= 1
+            # What is empty must not pile up.
+            self._strangers += Counter()
 
 
 def shows_certificate(request: web.Request) -> bool:

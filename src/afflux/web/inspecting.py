@@ -6,14 +6,15 @@
 
 Answers and refusals are JSON in the API's own forms; `authenticating` decides who is let in. An
 answer is remembered for a second, has a bounded number of lines and takes a bounded time; more
-questions than can be answered at once are sent away, not piled up. Not here: where the answers come
-from, and the TLS below.
+questions than can be answered at once are sent away, not piled up; who is not let in is none of
+them. Not here: where the answers come from, and the TLS below.
 """
 
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 from aiohttp import web
@@ -35,6 +36,7 @@ from afflux.web.authenticating import (
     Gate,
     RefusalError,
     ReviewError,
+    User,
     shows_certificate,
 )
 from afflux.web.remembering import Remembering
@@ -95,7 +97,7 @@ class Inspecting:
         app.router.add_route("*", "/apis{rest:(/.*)?}", self._kindly(self._nothing, ""))
 
     def _kindly(
-        self, handler: Callable[[web.Request, str], Awaitable[bytes]], what: str
+        self, handler: Callable[[web.Request, str, User], Awaitable[bytes]], what: str
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Every answer in time and in form, every failure too."""
 
@@ -107,18 +109,26 @@ class Inspecting:
             return response
 
         async def in_time(request: web.Request) -> web.Response:
-            if self._under_way >= MOST_AT_ONCE:
-                return _refused(429, "TooManyRequests", "too many questions at once; ask again")
-            self._under_way += 1
             try:
-                async with asyncio.timeout(self._patience_seconds):
-                    return _answered(await handler(request, what))
+                user = await self._gate.authenticate(request)
+                with self._slot():
+                    async with asyncio.timeout(self._patience_seconds):
+                        return _answered(await handler(request, what, user))
             except Exception as error:
                 return self._failed(request, error)
-            finally:
-                self._under_way -= 1
 
         return handle
+
+    @contextmanager
+    def _slot(self) -> Generator[None]:
+        """For those who are known by name."""
+        if self._under_way >= MOST_AT_ONCE:
+            raise RefusalError(429, "TooManyRequests", "too many questions at once; ask again")
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     def _failed(self, request: web.Request, error: Exception) -> web.Response:
         match error:
@@ -137,8 +147,7 @@ class Inspecting:
                 self._log.error("%.200s", request.raw_path, exc_info=error)
                 return _refused(500, "InternalError", "the scheduler's log has the reason")
 
-    async def _list(self, request: web.Request, what: str) -> bytes:
-        user = await self._gate.authenticate(request)
+    async def _list(self, request: web.Request, what: str, user: User) -> bytes:
         asked = _asked(request, what)
         await self._gate.authorize(user, Access("list", asked.namespace or ""))
         ask = {
@@ -148,8 +157,7 @@ class Inspecting:
         }[what]
         return await self._remembered((what, asked), lambda: ask(asked))
 
-    async def _group(self, request: web.Request, _: str) -> bytes:
-        user = await self._gate.authenticate(request)
+    async def _group(self, request: web.Request, _: str, user: User) -> bytes:
         namespace, name = _namespace(request), request.match_info["name"]
         _checked(request.query, ())
         if not _NAME.fullmatch(name):
@@ -167,8 +175,7 @@ class Inspecting:
 
         return await self._remembered(("groups", namespace, name), details)
 
-    async def _nothing(self, request: web.Request, _: str) -> bytes:
-        await self._gate.authenticate(request)
+    async def _nothing(self, request: web.Request, _: str, __: User) -> bytes:
         if request.method not in {"GET", "HEAD"}:
             message = f"{request.method:.20}, expected GET: nothing is changed here"
             raise RefusalError(405, "MethodNotAllowed", message)

@@ -3,12 +3,14 @@
 Off unless it is asked for, with a role of its own. It sleeps until the next deadline. What it may
 delete is bounded on every side: pods of our scheduler names that belong to the group; their
 controllers, as far up as all pods of a controller belong to it; and everything by its uid, so that
-another object of the same name is never meant.
+another object of the same name is never meant. What the API server refuses is told and tried again,
+less and less often, for as long as it is there.
 """
 
 import asyncio
 import logging
 import math
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import time
@@ -27,8 +29,8 @@ from afflux.kube.live.references import PodRef, of_pod
 
 # So many namespaces are cleaned up at once.
 MOST_AT_ONCE = 4
-MOST_TRIES = 5
-PAUSE_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 1800.0
 
 _log = logging.getLogger(__name__)
 
@@ -100,48 +102,71 @@ class Cleaning:
                     work.create_task(self._clean(space, groups))
 
     async def _clean(self, space: str, groups: Sequence[Over]) -> None:
-        for _ in range(MOST_TRIES):
-            try:
-                async with self._turns:
-                    await self._once(space, groups)
-            except (ApiError, UnreachableError) as error:
-                _log.warning("cleaning up in %s: %s", space, error)
-            except Exception:
-                _log.exception("cleaning up in %s failed", space)
-                return
-            else:
-                return
-            await asyncio.sleep(PAUSE_SECONDS)
+        for over in groups:
+            _log.info("the deadline of group %s is over", over.name)
+        pause = FIRST_PAUSE_SECONDS
+        while (why := await self._left_undone(space, groups)) is not None:
+            _log.warning("cleaning up in %s: %s; trying again after %.0f s", space, why, pause)
+            again = f"it could not be cleaned up: {why}; trying again after {pause:.0f} s"
+            for pod in self._leaving(groups, self._alive(space)).pods.values():
+                self._tell(pod, (), [again])
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def _once(self, space: str, groups: Sequence[Over]) -> None:
-        alive = [
+    async def _left_undone(self, space: str, groups: Sequence[Over]) -> str | None:
+        """One attempt; why something is left that should have gone, None if nothing is."""
+        try:
+            async with self._turns:
+                refusals = await self._once(space, groups)
+        except (ApiError, UnreachableError) as error:
+            return str(error)
+        except Exception as error:
+            _log.exception("cleaning up in %s failed", space)
+            return f"an error of the scheduler ({type(error).__name__}), of which its log says more"
+        return refusals[0] if refusals else None
+
+    def _alive(self, space: str) -> list[objects.Pod]:
+        return [
             pod
             for pod in self._mirror.pods
             if namespace(pod) == space
             and not is_finished(pod)
             and not pod.metadata.deletion_timestamp
         ]
+
+    def _leaving(self, groups: Sequence[Over], alive: Iterable[objects.Pod]) -> _Leaving:
         ours = [pod for pod in alive if self._mirror.is_ours(pod)]
         leaving = _Leaving()
         for over in groups:
-            _log.info("the deadline of group %s is over", over.name)
-            self._announce(over.name)
             leaving.take(over, ours)
+        return leaving
+
+    async def _once(self, space: str, groups: Sequence[Over]) -> list[str]:
+        """Delete what is there; what was refused."""
+        for over in groups:
+            self._announce(over.name)
+        alive = self._alive(space)
+        leaving = self._leaving(groups, alive)
         owners, complaints = await self._owners(space, leaving, alive)
         deleted: list[str] = []
+        refusals: list[str] = []
         # Owners first, so that nobody makes anew what is deleted next.
         for owner in owners:
             why = await self._deleting.delete(owner.path, owner.uid)
             if why is None:
                 deleted.append(owner.name)
             else:
-                complaints.append(f"{owner.name} could not be deleted: {why}")
+                refusals.append(f"{owner.name} could not be deleted: {why}")
         for pod in leaving.pods.values():
             name = pod.metadata.name or ""
             why = await self._deleting.delete(
                 f"/api/v1/namespaces/{space}/pods/{name}", pod.metadata.uid or ""
             )
-            self._tell(pod, deleted, complaints if why is None else [*complaints, why])
+            if why is None:
+                self._tell(pod, deleted, [*complaints, *refusals[:1]])
+            else:
+                refusals.append(f"pod {space}/{name} could not be deleted: {why}")
+        return refusals
 
     async def _owners(
         self, space: str, leaving: _Leaving, alive: Iterable[objects.Pod]

@@ -1,7 +1,8 @@
 """Keeping a ledger: what a leader decides is written before it is done.
 
 Every cycle makes a turn: what has changed about groups, what is about to be bound, what became of
-the last binds. A cycle that placed somebody waits until its turn is written. If the ledger is away,
+the last binds. A cycle that placed somebody waits until its turn is written. What became of binds,
+and who has ended, goes with the next turn, if one comes soon. If the ledger is away,
 turns are kept and merged, and written when it is back; whether binding waits for that is
 configured. A new leader first reads what is there, and then asks the API server, which is right
 wherever the two disagree.
@@ -35,13 +36,18 @@ from afflux.kube.live.records import Records
 from afflux.model.placement import Placement
 from afflux.model.promise import Promise
 from afflux.model.task import Task
+from afflux.web.seldom import Seldom
 
 WhenAway = Literal["wait", "continue"]
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
+# Rights do not come back by themselves.
+LONGEST_REFUSAL_SECONDS = 60.0
 # Who goes on without a ledger that is away first has to notice that it is.
 LONGEST_PATIENCE_SECONDS = 10.0
+# What nobody waits for, and is not about anybody's place in the queue, is written after so long.
+LONGEST_LINGER_SECONDS = 0.1
 # At the end, so long for the last turn.
 LONGEST_GOODBYE_SECONDS = 3.0
 # Pods that are read back at the same time.
@@ -82,10 +88,13 @@ class Keeping:
         self._offered: Turn | None = None
         self._kept = Turn()
         self._has_work = asyncio.Event()
+        self._is_urgent = asyncio.Event()
         self._is_written = asyncio.Event()
         self._is_written.set()
         self._is_answered = asyncio.Event()
         self._away_since: float | None = None
+        # Many pods may have the same trouble.
+        self._seldom = Seldom(_log)
 
     # --- Taking over
 
@@ -173,9 +182,13 @@ class Keeping:
                 self._records.not_bound(intent.uid, "it was not bound when its leader ended")
 
     async def _read(self, intent: Intent) -> None:
-        """Bring the mirror's knowledge of one pod up to date."""
+        """Bring the mirror's knowledge of one pod up to date.
+
+        Until that is known nobody is scheduled: a pod that was bound without our knowledge would
+        be decided about a second time.
+        """
         space, _, name = intent.pod.partition("/")
-        pause = FIRST_PAUSE_SECONDS
+        pause, longest = FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
         while True:
             try:
                 pod = await self._api.get(f"/api/v1/namespaces/{space}/pods/{name}", objects.Pod)
@@ -185,14 +198,24 @@ class Keeping:
                     if known is not None and known.metadata.uid == intent.uid:
                         self._mirror.pods.deleted(known)
                     return
-                _log.warning("%s cannot be read back: %s", intent.pod, error)
+                if error.is_refused:
+                    longest = LONGEST_REFUSAL_SECONDS
+                    self._seldom.error(
+                        "nothing is scheduled until pod %s, which the last leader was about to"
+                        " bind, can be read: %s; expected the right to get pods, which the chart"
+                        " grants",
+                        intent.pod,
+                        error,
+                    )
+                else:
+                    self._seldom.warning("%s cannot be read back: %s", intent.pod, error)
             except UnreachableError as error:
-                _log.warning("%s cannot be read back: %s", intent.pod, error)
+                self._seldom.warning("%s cannot be read back: %s", intent.pod, error)
             else:
                 self._mirror.pods.changed(pod)
                 return
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, longest)
 
     def _node_of(self, uid: str, name: str) -> str | None:
         """Where the API server says this pod is: empty if nowhere yet, None if it is gone."""
@@ -238,6 +261,7 @@ class Keeping:
         self._keep(self._turn(outcome.promises))
         if not outcome.placements or self._is_written.is_set():
             return
+        self._is_urgent.set()
         if self._when_away == "wait":
             await self.written()
             return
@@ -284,6 +308,7 @@ class Keeping:
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._has_work.wait()
+            await self._linger()
             try:
                 await self._write()
             except DeposedError:
@@ -306,7 +331,17 @@ class Keeping:
 
     async def written(self) -> None:
         """Wait until the ledger has everything."""
+        if not self._is_written.is_set():
+            self._is_urgent.set()
         await self._is_written.wait()
+
+    async def _linger(self) -> None:
+        """Every turn costs a round trip and a write to the disk, however little it says."""
+        try:
+            async with asyncio.timeout(LONGEST_LINGER_SECONDS):
+                await self._is_urgent.wait()
+        except TimeoutError:
+            pass
 
     async def _write(self) -> None:
         while self._offered is not None or not self._kept.is_empty():
@@ -315,6 +350,7 @@ class Keeping:
             await self._ledger.commit(self._offered)
             self._offered = None
         self._has_work.clear()
+        self._is_urgent.clear()
         self._is_written.set()
         self._is_answered.set()
         if self._away_since is not None:
@@ -333,6 +369,8 @@ class Keeping:
             return
         self._kept = merged(self._kept, turn)
         self._has_work.set()
+        if self._records.gave_places:
+            self._is_urgent.set()
         self._is_written.clear()
         if self._away_since is None:
             self._is_answered.clear()

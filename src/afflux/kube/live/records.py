@@ -61,6 +61,8 @@ class Records:
         self._never: set[str] = set()
         self._touched: OrderedDict[str, None] = OrderedDict()
         self._gone: list[GoneGroup] = []
+        # Whether one of those that were handed on last had a place in the queue that is new.
+        self.gave_places = False
 
     def restore(self, entries: Iterable[GroupEntry]) -> None:
         """What a ledger has kept; whether it is still so is found out with everything else."""
@@ -186,6 +188,7 @@ class Records:
         `refused` are the pods that will not be considered unless somebody changes them.
         """
         changed: list[GroupEntry] = []
+        self.gave_places = False
         while self._touched:
             name, _ = self._touched.popitem(last=False)
             record = self._records.get(name)
@@ -220,6 +223,8 @@ class Records:
         )
         if entry == record.written:
             return []
+        before = None if record.written is None else record.written.ready_seconds
+        self.gave_places = self.gave_places or entry.ready_seconds != before
         record.written = entry
         return [entry]
 

@@ -1,21 +1,28 @@
 -- Every statement of the ledger, by name. A name, one line of what it does, the statement.
 -- Many rows go in as one JSON text: that costs a tenth of an array for each column.
 
--- begin --
--- From here on all or nothing.
-BEGIN;
-
--- commit --
--- All of it.
-COMMIT;
-
 -- move_fence --
 -- Makes this process the only one that may write.
 SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
 
+-- wait_no_longer_than --
+-- For somebody who holds the fence, in this transaction.
+SELECT set_config('lock_timeout', %(milliseconds)s::text, true);
+
+-- end_holders --
+-- Ends the sessions of those who hold the fence: one that sleeps in the middle of a turn never lets go.
+SELECT pg_terminate_backend(pid)
+FROM pg_locks
+WHERE
+    relation = 'afflux.fence'::regclass AND mode = 'RowExclusiveLock' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND pid <> pg_backend_pid();
+
 -- pass_fence --
--- Lets a turn pass, or fails; whoever wants to take over waits until it is written.
-SELECT afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(turn)s::bigint);
+-- Lets a turn pass, or fails; those who watch, or want to take over, hear of it when it is written.
+SELECT
+    afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(turn)s::bigint),
+    CASE WHEN %(message)s::text <> '' THEN pg_notify('afflux', %(message)s::text) END;
 
 -- record_finished --
 -- Groups that have left go into history, with their pods.
@@ -53,12 +60,14 @@ WITH given AS MATERIALIZED (
         created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
         until_seconds float8, reason text, members json
     )
-), moved AS (
-    DELETE FROM afflux.groups
+), from_queue AS (
+    DELETE FROM afflux.queue AS other
     USING given
-    WHERE
-        groups.namespace = given.namespace AND groups.name = given.name
-        AND groups.tableoid <> 'afflux.provisional_groups'::regclass
+    WHERE other.namespace = given.namespace AND other.name = given.name
+), from_running AS (
+    DELETE FROM afflux.running_groups AS other
+    USING given
+    WHERE other.namespace = given.namespace AND other.name = given.name
 )
 INSERT INTO afflux.provisional_groups (
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
@@ -80,12 +89,14 @@ WITH given AS MATERIALIZED (
         created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
         until_seconds float8, reason text, members json
     )
-), moved AS (
-    DELETE FROM afflux.groups
+), from_provisional AS (
+    DELETE FROM afflux.provisional_groups AS other
     USING given
-    WHERE
-        groups.namespace = given.namespace AND groups.name = given.name
-        AND groups.tableoid <> 'afflux.queue'::regclass
+    WHERE other.namespace = given.namespace AND other.name = given.name
+), from_running AS (
+    DELETE FROM afflux.running_groups AS other
+    USING given
+    WHERE other.namespace = given.namespace AND other.name = given.name
 )
 INSERT INTO afflux.queue (
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
@@ -107,12 +118,14 @@ WITH given AS MATERIALIZED (
         created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
         until_seconds float8, reason text, members json
     )
-), moved AS (
-    DELETE FROM afflux.groups
+), from_provisional AS (
+    DELETE FROM afflux.provisional_groups AS other
     USING given
-    WHERE
-        groups.namespace = given.namespace AND groups.name = given.name
-        AND groups.tableoid <> 'afflux.running_groups'::regclass
+    WHERE other.namespace = given.namespace AND other.name = given.name
+), from_queue AS (
+    DELETE FROM afflux.queue AS other
+    USING given
+    WHERE other.namespace = given.namespace AND other.name = given.name
 )
 INSERT INTO afflux.running_groups (
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
@@ -155,7 +168,7 @@ FROM json_to_recordset(%(rows)s::json)
     AS event (namespace text, name text, kind text, message text);
 
 -- notify --
--- Wakes those who watch; they hear of it when the turn is written.
+-- Wakes those who watch, when the transaction ends.
 SELECT pg_notify('afflux', %(message)s::text);
 
 -- forget_old_events --
@@ -177,9 +190,13 @@ SELECT namespace, name, start_seconds, uids, machines
 FROM afflux.reservations
 ORDER BY start_seconds, namespace, name;
 
--- be_patient_for --
--- If we are gone in the middle of a turn, the fence must not stay held for long.
-SELECT set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false);
+-- settle_in --
+-- If we are gone, the fence must not stay held; and rows are found by key, even in small tables.
+SELECT
+    set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false),
+    set_config('enable_seqscan', 'off', false),
+    set_config('enable_hashjoin', 'off', false),
+    set_config('enable_mergejoin', 'off', false);
 
 -- lock_schema --
 -- One process at a time looks at the schema and changes it; until the transaction ends.
