@@ -26,7 +26,7 @@ test: lint rust pytest ## Every check: lints, types, walls, Rust and Python test
 
 quick: setup-dev ## The inner loop: lints and the fast tests
 	$(RUN)/ruff check --quiet src tests bench testbed
-	$(RUN)/pytest -n auto -m "not slow"
+	$(RUN)/pytest -n auto --dist worksteal -m "not slow"
 
 lint: setup-dev ## Ruff, basedpyright (strict), import-linter, rustfmt, clippy
 	$(RUN)/ruff check src tests bench testbed

@@ -21,6 +21,8 @@ from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 from oracles.random_clusters import Generator
 
+pytestmark = pytest.mark.slow
+
 
 class Story:
     """Groups arrive and end; every promise of every cycle is held against the machines."""

@@ -19,6 +19,8 @@ from afflux.cycle.promises import Cause
 from afflux.queue.rules import QueueRules
 from oracles.promised_world import KEEP_PROMISES, World
 
+pytestmark = pytest.mark.slow
+
 ALL = ("easy", "conservative-compress", "hybrid", "conservative-rebuild", "fcfs", "flow")
 
 numbers = st.integers(0, 7)

@@ -25,6 +25,8 @@ from afflux.web.inspecting import Inspecting
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Pages
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GOOD = {"token": "good"}
 

@@ -12,6 +12,8 @@ import pytest
 from clusters import listed, node, pod, write
 from console import AFFLUX, process, shell, swf
 
+pytestmark = pytest.mark.slow
+
 # Long enough to be interrupted wherever the tests run.
 LONG = "synthetic:mixed,machines=1000,tasks=20000,load=1.5"
 

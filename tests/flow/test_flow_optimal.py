@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from afflux._core import InfeasibleError, solve
 from afflux.network.certificate import violation
 
+pytestmark = pytest.mark.slow
+
 
 def proven_cost(of: Network) -> int | None:
     """The cost of an answer whose proof holds, or None if there is no flow."""

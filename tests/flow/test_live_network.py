@@ -9,6 +9,8 @@ from flow_peers import by_highs, by_ortools
 
 from afflux._core import Gate, InfeasibleError, Network
 
+pytestmark = pytest.mark.slow
+
 
 def series(kind: int, rounds: int, costs: int = 50):
     """A network before each of its solves."""

@@ -14,6 +14,8 @@ from flow_live import ids, ints, long_solve, twin
 
 from afflux._core import Cancel, ExpiredError, Network
 
+pytestmark = pytest.mark.slow
+
 # Stopping takes a look at the clock, and then a flow that is any flow: far less than a solve, but
 # this machine may have other things to do.
 SOON_SECONDS = 20.0

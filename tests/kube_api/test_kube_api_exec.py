@@ -16,6 +16,8 @@ from afflux.kube.api.credentials import Credential
 from afflux.kube.api.errors import ApiError, CredentialError
 from afflux.kube.api.exec_plugin import API_VERSIONS, ExecPlugin, Program
 
+pytestmark = pytest.mark.slow
+
 
 def script(tmp_path: Path, body: str) -> Path:
     """A program that counts its runs in the file beside it and then does this."""

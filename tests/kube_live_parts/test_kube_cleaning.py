@@ -19,6 +19,8 @@ from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.recording import Recorder
 from afflux.web.metrics import Metrics
 
+pytestmark = pytest.mark.slow
+
 PODS = "/api/v1/namespaces/default/pods"
 KINDS = {
     "Job": "/apis/batch/v1/namespaces/default/jobs",

@@ -13,6 +13,8 @@ from small_api import Fault, Request, SmallApi, run, serving, until
 from afflux.kube.live.leasing import Lease, LostLeaseError, Term, now_seconds
 from afflux.web.metrics import Metrics
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"lease_seconds": 1.0, "renew_seconds": 0.6}
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/afflux"
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")

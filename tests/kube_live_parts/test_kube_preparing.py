@@ -10,6 +10,8 @@ from volume_cluster import HOST, Cluster, claim, clusters, disk, gang, node, pod
 from afflux.kube.live import binding, preparing
 from afflux.model.implied import is_volume
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:

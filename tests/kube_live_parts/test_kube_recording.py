@@ -16,6 +16,8 @@ from afflux.kube.live.recording import LEADER_ELECTION, Recorder, event_name
 from afflux.kube.live.references import ObjectRef, PodRef
 from afflux.web.metrics import Metrics
 
+pytestmark = pytest.mark.slow
+
 POD = PodRef("prod", "web-0", "uid-web-0", "41")
 OTHER = PodRef("prod", "db-0", "uid-db-0", "42")
 WHY = "0/3 nodes are available: 3 Insufficient cpu."

@@ -13,6 +13,8 @@ from afflux.cycle.entries import Recovered, Turn
 from afflux.cycle.ports import DeposedError, LedgerAwayError, LedgerError
 from afflux.kube.live import keeping
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:

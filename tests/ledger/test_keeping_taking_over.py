@@ -17,6 +17,8 @@ from afflux.kube import objects
 from afflux.kube.live.leasing import Term, now_seconds
 from afflux.model.promise import Promise
 
+pytestmark = pytest.mark.slow
+
 
 def single(name: str, ready_seconds: float, **fields: object) -> GroupEntry:
     """The group of one pod, as small_cluster makes it."""

@@ -15,6 +15,8 @@ from afflux.cycle.entries import EventEntry, Turn
 from afflux.cycle.ports import LedgerAwayError
 from afflux.ledger.postgres import PostgresLedger, steps_of
 
+pytestmark = pytest.mark.slow
+
 # A cycle in which everything happens: groups come, move, start and go.
 OLD = [group(f"default/old-{number}", ready_seconds=100.0 + number) for number in range(5)]
 BEFORE = Turn(

@@ -21,6 +21,8 @@ from afflux.ledger.embedded import Embedded
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def directory() -> Iterator[Path]:

@@ -38,6 +38,8 @@ from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 from afflux.model.promise import Promise
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 START = 1_800_000_000.0

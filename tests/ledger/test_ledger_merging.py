@@ -3,12 +3,15 @@
 from collections.abc import Callable
 
 import psycopg
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_values import bound, contents, gone, group, ledger_at, promise, run, sent
 from psycopg import sql
 
 from afflux.cycle.entries import EventEntry, GroupEntry, Turn, merged
+
+pytestmark = pytest.mark.slow
 
 STORED = (
     *("provisional_groups", "queue", "running_groups"),

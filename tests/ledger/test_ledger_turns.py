@@ -11,6 +11,8 @@ from afflux.cycle.entries import EventEntry, GroupEntry, MemberEntry, Recovered,
 from afflux.cycle.ports import LedgerError
 from afflux.model.promise import Promise
 
+pytestmark = pytest.mark.slow
+
 
 def after(url: str, *turns: Turn) -> Recovered:
     """What the next leader finds after these turns."""

@@ -35,6 +35,8 @@ from oracles.programs import can_place_whole
 from oracles.random_clusters import Generator
 from oracles.scalar import World, broken_rules, fits_somewhere
 
+pytestmark = pytest.mark.slow
+
 BATCHES = 40
 # So many of them belong to the inner loop.
 QUICK_BATCHES = 6

@@ -11,6 +11,8 @@ from afflux.sim.replay import replay
 from afflux.sim.swf import read_swf
 from oracles.batch import Batch, Job
 
+pytestmark = pytest.mark.slow
+
 STRATEGIES = ["fcfs", "easy", "hybrid", "conservative-compress", "conservative-rebuild"]
 
 

@@ -45,6 +45,8 @@ from afflux.web.inspecting import MOST_AT_ONCE, Inspecting
 from afflux.web.metrics import Metrics
 from afflux.web.serving import Pages
 
+pytestmark = pytest.mark.slow
+
 NOW = at(1_800_000_000)
 META = ListMeta(time=NOW)
 LINE = QueueLine(
