@@ -1,7 +1,7 @@
 //! The proof that an answer is right, checked against the problem as it was given.
 //!
-//! Nothing here knows how the answer was found. Sums are taken in 128 bits, where they cannot
-//! overflow.
+//! Nothing here knows how the answer was found. Sums are taken in 128 bits, or in 64 where it is
+//! known that they fit.
 
 use crate::problem::{Arc, Problem};
 
@@ -25,7 +25,7 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
 }
 
 /// Below this, sums of three values fit 64 bits.
-const SMALL: i64 = i64::MAX / 4;
+const SMALL: u64 = u64::MAX / 8;
 
 /// What is wrong with an answer.
 pub(crate) enum Flaw {
@@ -38,7 +38,7 @@ pub(crate) enum Flaw {
 /// What a flow costs, if the prices prove it optimal; or what is wrong with it.
 pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
-    let is_small = price.iter().all(|price| price.abs() < SMALL);
+    let is_small = price.iter().all(|price| price.unsigned_abs() < SMALL);
     let mut gains = Vec::new();
     let cost = examine(problem, flow, |index, arc, units| {
         if arc.lower == arc.capacity {

@@ -36,6 +36,9 @@ const WARM_EPSILON: i64 = 32;
 /// When more than so many tenths of all nodes are touched, little is left of the last answer.
 const MUCH: usize = 7;
 
+/// Forgotten arcs are few if they are less than this part of the working set.
+const FEW: usize = 48;
+
 /// How many arcs, about, tell which reduced costs are small.
 const SAMPLE: usize = 4096;
 
@@ -113,11 +116,12 @@ impl State {
         self.touched.reserve_exact(nodes);
     }
 
-    /// Touches an end of each of these arcs, the one with fewer arcs, and no longer the others.
-    fn touch_instead(&mut self, problem: &Problem<'_>, arcs: &[u32], degree: &[u32]) {
+    /// Touches an end of each of these arcs, the one with fewer arcs; `others` is what becomes of
+    /// those that have been touched.
+    fn touch_ends(&mut self, problem: &Problem<'_>, arcs: &[u32], degree: &[u32], others: Touch) {
         for touched in &mut self.touched {
-            if *touched == Touch::Now {
-                *touched = Touch::Before;
+            if *touched != Touch::Never {
+                *touched = others;
             }
         }
         for arc in arcs.iter().map(|&index| problem.arc(index as usize)) {
@@ -207,7 +211,11 @@ pub(crate) fn optimise(
                 match certificate::prove(problem, &state.flow, &state.price) {
                     Ok(cost) => break cost,
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
-                        state.touch_instead(problem, &arcs, degree);
+                        // A few arcs are put right by themselves. When many were forgotten,
+                        // those that are right by now would be the next to go wrong.
+                        let are_few = FEW * arcs.len() < set.arcs();
+                        let others = if are_few { Touch::Before } else { Touch::Now };
+                        state.touch_ends(problem, &arcs, degree, others);
                     }
                     Err(flaw) => {
                         let detail = flaw.detail(problem, &state.flow, &state.price);

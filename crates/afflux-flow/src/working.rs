@@ -91,6 +91,11 @@ impl<'a> Working<'a> {
         self.index[node] as usize
     }
 
+    /// How many arcs it has.
+    pub fn arcs(&self) -> usize {
+        self.arcs.len()
+    }
+
     /// By what costs are multiplied within the set.
     pub fn scale(&self) -> i64 {
         (self.nodes.len() as i64 + 1).max(2)
