@@ -23,7 +23,11 @@ const UNREACHED: u64 = i64::MAX as u64;
 /// How many entries of a hub a search looks at in one go.
 const STRIDE: usize = 4;
 
-/// Routes all excess if it takes no more looks at entries than `budget`; answers whether it did.
+/// When less than this part of all units is left, the budget grows so many times, once.
+const ALMOST: i128 = 8;
+const MORE: usize = 3;
+
+/// Routes all excess if it takes about as many looks at entries as `budget`; answers whether it did.
 ///
 /// No residual arc may have a negative reduced cost, and none has afterwards, so that what was
 /// routed is optimal for what was routed.
@@ -33,6 +37,8 @@ pub(crate) fn route(
     clock: &mut Clock<'_>,
 ) -> Result<bool, Stop> {
     let mut paths = Paths::new(net.nodes());
+    let (mut budget, mut is_more) = (budget, false);
+    let units = net.units();
     for source in 0..net.nodes() {
         while net.excess[source] > 0 {
             let before = paths.looked_at;
@@ -41,7 +47,11 @@ pub(crate) fn route(
             }
             paths.augment(net);
             if paths.looked_at > budget {
-                return Ok(false);
+                // With little left, going on is cheaper than scaling, which begins anew.
+                if is_more || budget == 0 || ALMOST * net.units() > units {
+                    return Ok(false);
+                }
+                (budget, is_more) = (budget.saturating_mul(MORE), true);
             }
             if clock.expired(1 + paths.looked_at - before) {
                 return Err(Stop::Expired);

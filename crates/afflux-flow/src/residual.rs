@@ -123,6 +123,11 @@ impl Residual {
         })
     }
 
+    /// How many units have still to be routed.
+    pub fn units(&self) -> i128 {
+        self.excess.iter().map(|&e| i128::from(e.max(0))).sum()
+    }
+
     pub fn nodes(&self) -> usize {
         self.price.len()
     }

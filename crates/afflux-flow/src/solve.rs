@@ -269,9 +269,8 @@ pub(crate) fn optimise(
 ///
 /// When it stops for a cut, nothing is certain.
 fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
-    let units: i128 = net.excess.iter().map(|&e| i128::from(e.max(0))).sum();
     let budget = match radius {
-        i64::MAX if units > MANY_UNITS => 0,
+        i64::MAX if net.units() > MANY_UNITS => 0,
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
