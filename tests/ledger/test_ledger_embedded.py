@@ -1,6 +1,7 @@
 """A PostgreSQL of our own: it starts, outlives us, is found again, and stops with its last user."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -13,11 +14,15 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 from ledger_values import group, run
+from small_cluster import door, node, pod
 
 from afflux.cycle.entries import Turn
+from afflux.cycle.inspection import Asked, InspectionError
 from afflux.cycle.ports import LedgerAwayError
+from afflux.kube.live import keeping
 from afflux.ledger import embedded
 from afflux.ledger.embedded import Embedded
+from afflux.ledger.inspecting import LedgerInspection
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
@@ -234,3 +239,51 @@ def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
     with pytest.raises(InputError, match=r"PostgreSQL did not start: .*/data/log says more"):
         server.start()
     server.stop()
+
+
+def test_a_server_that_does_not_start_again_is_away_until_somebody_sees_to_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only who begins is told that the configuration is wrong: a scheduler that runs goes on."""
+    monkeypatch.setattr(embedded, "LONGEST_REFUSAL_SECONDS", 0.1)
+    monkeypatch.setattr(keeping, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "LONGEST_PAUSE_SECONDS", 0.05)
+    server = Embedded(str(directory))
+    configuration = directory / "data" / "postgresql.conf"
+    refusals: list[str] = []
+
+    async def address() -> str:
+        try:
+            return await server.address()
+        except InputError as error:
+            refusals.append(str(error))
+            raise
+
+    async def test() -> None:
+        ledger = PostgresLedger(address)
+        async with door(ledger) as one, LedgerInspection(server.address) as inspection:
+            await one.begin([node("n")])
+            well = configuration.read_text()
+            configuration.write_text("shared_buffers = much\n")
+            os.kill(pid_of(directory), signal.SIGQUIT)
+            while is_running(directory):
+                await asyncio.sleep(0.05)
+            one.mirror.pods.changed(pod("p"))
+            deciding = asyncio.create_task(one.once())
+            with pytest.raises(InspectionError, match="PostgreSQL did not start"):
+                await inspection.queue(Asked(namespace=None))
+            while len(refusals) < 2:
+                await asyncio.sleep(0.05)
+            assert one.writing is not None
+            assert not one.writing.done()
+            configuration.write_text(well)
+            assert len((await deciding).placements) == 1
+            assert (await inspection.reservations(Asked(namespace=None))).items == ()
+        await ledger.close()
+
+    try:
+        with caplog.at_level(logging.INFO):
+            run(test)
+    finally:
+        server.stop()
+    assert "the ledger is back after" in caplog.text

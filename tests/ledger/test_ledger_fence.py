@@ -158,3 +158,16 @@ def test_a_ledger_that_was_emptied_has_no_leader(database: str) -> None:
                 await ledger.commit(Turn())
 
     run(test)
+
+
+def test_to_pass_is_not_worth_a_compiler(database: str) -> None:
+    """Servers before 18 count a scan that is off as so dear that they would compile its plan."""
+
+    async def test() -> None:
+        async with ledger_at(database) as ledger:
+            await ledger.take_over(None)
+            connection = await ledger._connecting.connection()
+            shown = await (await connection.execute("SHOW jit")).fetchone()
+            assert shown == ("off",)
+
+    run(test)

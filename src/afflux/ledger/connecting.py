@@ -99,7 +99,9 @@ class Connecting:
             if monotonic() - began >= seconds:
                 raise LedgerAwayError(f"no answer within {seconds:g} s") from error
             raise _understood(error) from error
-        except OSError as error:
+        except (OSError, InputError) as error:
+            # The second: a server of our own does not start again. That may have to be seen to by
+            # somebody, but is no reason to end: it ran when we began.
             await self.close()
             raise LedgerAwayError(str(error)) from error
         finally:

@@ -170,7 +170,7 @@ class LedgerInspection:
                 await connection.close()
             else:
                 return connection
-        address = self._address if isinstance(self._address, str) else await self._address()
+        address = self._address if isinstance(self._address, str) else await _found(self._address)
         try:
             connection = await psycopg.AsyncConnection[DictRow].connect(
                 address,
@@ -189,6 +189,14 @@ class LedgerInspection:
         await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
         await connection.set_read_only(True)
         return connection
+
+
+async def _found(address: Callable[[], Awaitable[str]]) -> str:
+    """Where it is; a server of our own that does not start again is not the fault of who asks."""
+    try:
+        return await address()
+    except InputError as error:
+        raise InspectionError(f"the ledger does not answer: {error}") from None
 
 
 @cache

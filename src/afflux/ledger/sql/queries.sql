@@ -193,10 +193,18 @@ ORDER BY start_seconds, namespace, name;
 -- settle_in --
 -- If we are gone, the fence must not stay held; and rows are found by key, even in small tables.
 SELECT
+    -- A server that has not seen the end of a turn is not idle to itself: that counts only after a
+    -- BEGIN. A connection that is gone in the middle of a turn is noticed by TCP, within 25 s.
     set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false),
+    set_config('tcp_keepalives_idle', '10', false),
+    set_config('tcp_keepalives_interval', '5', false),
+    set_config('tcp_keepalives_count', '3', false),
     set_config('enable_seqscan', 'off', false),
     set_config('enable_hashjoin', 'off', false),
-    set_config('enable_mergejoin', 'off', false);
+    set_config('enable_mergejoin', 'off', false),
+    -- Before PostgreSQL 18 what is off costs so much that a plan which needs it all the same, as that
+    -- of the fence does, would be compiled in every turn.
+    set_config('jit', 'off', false);
 
 -- lock_schema --
 -- One process at a time looks at the schema and changes it; until the transaction ends.
