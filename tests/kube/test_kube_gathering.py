@@ -331,6 +331,32 @@ def test_one_idle_pod_keeps_no_place_for_others() -> None:
     assert order[0].name == "default/solo"
 
 
+def test_nor_if_somebody_contradicts() -> None:
+    queue = gathered(member("idle", "g", 1, running=True, nodeName="n", second=1))
+    queue.gathering.set(member("solo", second=10))
+    queue.gathering.set(member("dissenter", "g", 3, second=15))
+    for number in range(3):
+        queue.gathering.set(member(f"p{number}", "g", 1, second=20 + number))
+    queue.drain()
+    order = sorted(queue.waiting.values(), key=lambda group: group.ready_seconds)
+    assert [group.name for group in order[:2]] == ["default/solo", "default/p0"]
+
+
+def test_nor_if_the_group_is_one_in_name_only() -> None:
+    basic = {"schedulingPolicy": {"basic": {}}}
+    native = msgspec.convert({"metadata": {"name": "g"}, "spec": basic}, objects.NativeGroup)
+    named = {"schedulingGroup": {"podGroupName": "g"}}
+    queue = Queue(Gathering())
+    queue.gathering.pod_groups = PodGroups({}, {"default/g": native})
+    queue.gathering.set(member("first", second=1, **named))
+    queue.drain()
+    queue.gathering.set(member("solo", second=10))
+    queue.gathering.set(member("later", second=20, **named))
+    queue.drain()
+    order = sorted(queue.waiting.values(), key=lambda group: group.ready_seconds)
+    assert [group.name for group in order] == ["default/first", "default/solo", "default/later"]
+
+
 def test_the_rest_of_a_group_that_runs_finds_room_in_a_full_queue() -> None:
     queue = gathered(
         member("a", "g", queue="narrow", running=True),

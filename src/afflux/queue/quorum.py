@@ -65,6 +65,8 @@ class Gathered:
     refused: list[Held] = field(default_factory=list[Held])
     # Of the groups whose members are all there, and agree, how many have to start together.
     whole: dict[str, int] = field(default_factory=dict[str, int])
+    # Of the groups whose terms are known, whoever contradicts them: how many more have to run.
+    lacking: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, other: "Gathered") -> None:
         """Both together."""
@@ -72,6 +74,7 @@ class Gathered:
         self.waiting.extend(other.waiting)
         self.refused.extend(other.refused)
         self.whole.update(other.whole)
+        self.lacking.update(other.lacking)
 
 
 def objection(candidate: Candidate, rules: Mapping[str, QueueRules]) -> str | None:
@@ -134,6 +137,7 @@ def form(
     pending = [each for each in fitting if not each.running]
     startable = [each for each in pending if each.task.blocked is None]
     running = len(fitting) - len(pending)
+    gathered.lacking[name] = max(0, terms.size - running)
     if max(running, most_ran) >= terms.size:
         gathered.ready.extend(_group(each.task.name, [each], rules) for each in startable)
     elif terms.size == 1:

@@ -223,7 +223,7 @@ class Gathering:
                 self._pods_ready.add(group.name)
                 if group.name not in before:
                     self.touch(group.name)
-        heirs = self._heirs(key, ready)
+        heirs = _heirs(ready, sum(gathered.lacking.values()))
         now = {group.name: group for group in (self._in_place(key, g, heirs) for g in ready)}
         self._remember(key, before, now)
         if not members:
@@ -306,25 +306,13 @@ class Gathering:
         newest = max(group.ready_seconds for group in ready)
         return newest + self._became_ready * _TIE_SECONDS
 
-    def _heirs(self, key: str, ready: Sequence[Group]) -> frozenset[str]:
-        """Who of those that start on their own goes where the group was in the queue: as many as it
-        lacks, the oldest of them. More than it needs wait from when they came, or one idle pod
-        could keep a place for thousands."""
-        late = [group for group in ready if _named_after_pod(group)]
-        if not late or key not in self._whole:
-            return frozenset(group.name for group in late)
-        there = sum(member.running for member in self._members[key].values())
-        there += len(ready) - len(late)
-        late.sort(key=lambda group: (group.ready_seconds, group.name))
-        return frozenset(group.name for group in late[: max(0, self._whole[key] - there)])
-
     def _in_place(self, key: str, group: Group, heirs: Collection[str]) -> Group:
         # A pod and a group may have the same name; the queue knows both by it.
         clash = not _named_after_pod(group) and group.name in self._pods_ready
         name = f"{group.name} (group)" if clash else group.name
         begun = not _named_after_pod(group) and self._has_begun(key)
         place = self._first_ready[key]
-        if key in self._whole and _named_after_pod(group):
+        if key.startswith("group ") and _named_after_pod(group):
             if group.name not in heirs:
                 place = max(place, group.ready_seconds)
             # Who once had a place keeps it, however many others have come since.
@@ -356,6 +344,15 @@ class Gathering:
     def _release(self, uid: str) -> None:
         self.held_back.pop(uid, None)
         self.refused.discard(uid)
+
+
+def _heirs(ready: Sequence[Group], lacking: int) -> frozenset[str]:
+    """Who of those that start on their own goes where the group was in the queue: as many as it
+    lacks, the oldest of them. More than it needs wait from when they came, or one idle pod could
+    keep a place for thousands."""
+    late = [group for group in ready if _named_after_pod(group)]
+    late.sort(key=lambda group: (group.ready_seconds, group.name))
+    return frozenset(group.name for group in late[: max(0, lacking - (len(ready) - len(late)))])
 
 
 def _named_after_pod(group: Group) -> bool:
