@@ -171,7 +171,11 @@ def test_a_path_too_long_for_a_socket_is_none_for_the_ledger(directory: Path) ->
     long = directory / ("long-" * 25)
     server = Embedded(str(long))
     try:
-        assert ask(server.start()) == 1
+        address = server.start()
+        assert ask(address) == 1
+        socket = Path(address.partition("host=")[2])
+        assert not socket.is_relative_to(long)
+        assert (socket.stat().st_mode & 0o777) == 0o700
     finally:
         server.stop()
     assert not is_running(long)

@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 from afflux.model.errors import InputError
 
@@ -139,8 +140,22 @@ class Embedded:
             self._server = server
         _close_to_others(self._data)
         self._server.start()
+        address = self._server.get_uri()
+        _close_socket(address, self._data)
         begun.touch()
-        return self._server.get_uri()
+        return address
+
+
+def _close_socket(address: str, data: Path) -> None:
+    """A socket that is not among the data, whose path is too long for one, is for the same users.
+
+    Whoever reaches the socket is let in as anybody.
+    """
+    for host in parse_qs(urlsplit(address).query).get("host", []):
+        if Path(host) != data:
+            owner = data.stat()
+            os.chown(host, owner.st_uid, owner.st_gid)
+            os.chmod(host, 0o700)
 
 
 def _check_user() -> None:

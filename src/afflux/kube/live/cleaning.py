@@ -104,6 +104,8 @@ class Cleaning:
     async def _clean(self, space: str, groups: Sequence[Over]) -> None:
         for over in groups:
             _log.info("the deadline of group %s is over", over.name)
+            # Once: when it is tried again, another group may have the name.
+            self._announce(over.name)
         pause = FIRST_PAUSE_SECONDS
         while (why := await self._left_undone(space, groups)) is not None:
             _log.warning("cleaning up in %s: %s; trying again after %.0f s", space, why, pause)
@@ -143,8 +145,6 @@ class Cleaning:
 
     async def _once(self, space: str, groups: Sequence[Over]) -> list[str]:
         """Delete what is there; what was refused."""
-        for over in groups:
-            self._announce(over.name)
         alive = self._alive(space)
         leaving = self._leaving(groups, alive)
         owners, complaints = await self._owners(space, leaving, alive)
