@@ -216,6 +216,7 @@ class Promises:
 
     def _drop(self, group: str) -> None:
         self._current.pop(group, None)
+        self._restored.discard(group)
         record = self._records.pop(group, None)
         if record is not None and record.level is not None:
             self._levels[record.level] -= 1
