@@ -1,0 +1,196 @@
+"""The inspection service: who is let in, and what becomes of the others.
+
+Here the API server is somebody who knows two tokens; tests/live/test_inspection.py has a real one.
+"""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+import uvloop
+from inspected_service import QUEUE, Reply, certificate, new_authority, run, service
+
+from afflux.cycle.inspection import ROOT
+from afflux.model.errors import InputError
+from afflux.web.authenticating import MOST_STRANGERS, MOST_STRANGERS_OF_ONE, ReviewError, User
+from afflux.web.inspecting import MOST_AT_ONCE
+
+pytestmark = pytest.mark.slow
+
+
+# --- By their credentials
+
+
+def test_tokens(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            assert (await served.get(QUEUE)).refusal == (401, "Unauthorized")
+            assert (await served.get(QUEUE, "nobodys")).refusal == (401, "Unauthorized")
+            assert (await served.get(QUEUE, "")).refusal == (401, "Unauthorized")
+            basic = await served.get(QUEUE, Authorization="Basic YTpi")
+            assert basic.refusal == (401, "Unauthorized")
+            assert basic.headers["WWW-Authenticate"] == 'Bearer realm="afflux"'
+            assert served.answers.asked == []
+            assert (await served.get(QUEUE, "alices")).status == 200
+            # A user of one namespace does not see the others, nor all of them at once.
+            elsewhere = await served.get(f"{ROOT}/namespaces/team-b/queue", "alices")
+            assert elsewhere.refusal == (403, "Forbidden")
+            assert "expected a RoleBinding there" in elsewhere.body["message"]
+            everywhere = await served.get(f"{ROOT}/queue", "alices")
+            assert everywhere.refusal == (403, "Forbidden")
+            assert "(-n)" in everywhere.body["message"]
+            assert (await served.get(f"{ROOT}/queue", "roots")).status == 200
+            # Some tokens are long.
+            assert (await served.get(QUEUE, "x" * 20_000)).refusal == (401, "Unauthorized")
+            # Case does not matter in the name of a scheme.
+            assert (await served.get(QUEUE, Authorization="bearer alices")).status == 200
+
+    run(test)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_client_certificates(tmp_path: Path, loop: str) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            clients, others = new_authority(), new_authority()
+            alice = certificate(clients, "alice", "devs")
+            # Before anybody is trusted nobody is asked, and a certificate says nothing.
+            assert (await served.get(QUEUE, client=alice)).refusal == (401, "Unauthorized")
+            served.pages.trust_clients_of(clients.cert_pem.bytes())
+            assert (await served.get(QUEUE, client=alice)).status == 200
+            user, _ = served.reviewer.accesses[-1]
+            assert user == User("alice", groups=("devs", "system:authenticated"))
+            assert served.reviewer.tokens == []
+            bob = certificate(clients, "bob")
+            assert (await served.get(QUEUE, client=bob)).refusal == (403, "Forbidden")
+            # A certificate of somebody else: there is not even a connection.
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await served.get(QUEUE, client=certificate(others, "alice", "devs"))
+            # Those without one are let in as before, and everybody to the open pages.
+            assert (await served.get(QUEUE, "alices")).status == 200
+            assert (await served.get("/livez")).body == "ok"
+            # The authority is replaced: the old one counts no longer.
+            served.pages.trust_clients_of(others.cert_pem.bytes())
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await served.get(QUEUE, client=alice)
+            reply = await served.get(QUEUE, client=certificate(others, "alice", "devs"))
+            assert reply.status == 200
+
+    if loop == "uvloop":
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(test(), 60))
+    else:
+        run(test)
+
+
+def test_authorities_that_cannot_be_used_leave_the_old_ones(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            clients = new_authority()
+            served.pages.trust_clients_of(clients.cert_pem.bytes())
+            with pytest.raises(InputError, match="expected certificates in PEM form"):
+                served.pages.trust_clients_of(b"nonsense")
+            alice = certificate(clients, "alice", "devs")
+            assert (await served.get(QUEUE, client=alice)).status == 200
+
+    run(test)
+
+
+def test_nothing_is_answered_in_the_clear(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path, tls=False) as served:
+            reply = await served.get(QUEUE, "roots")
+            assert reply.refusal == (403, "Forbidden")
+            assert "serving.certFile" in reply.body["message"]
+            assert served.reviewer.tokens == []
+            assert served.answers.asked == []
+
+    run(test)
+
+
+def test_nobody_is_impersonated(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            reply = await served.get(QUEUE, "alices", **{"Impersonate-User": "root"})
+            assert reply.refusal == (400, "BadRequest")
+            assert served.answers.asked == []
+
+    run(test)
+
+
+def test_reviews_hold_for_a_while(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            for _ in range(3):
+                assert (await served.get(QUEUE, "alices")).status == 200
+                assert (await served.get(QUEUE, "nobodys")).status == 401
+            assert sorted(served.reviewer.tokens) == ["alices", "nobodys"]
+            assert len(served.reviewer.accesses) == 1
+
+    run(test)
+
+
+def test_if_nobody_can_say_who_asks_nobody_is_let_in(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            served.reviewer.problem = ReviewError("the API server cannot be asked who you are")
+            reply = await served.get(QUEUE, "alices")
+            assert reply.refusal == (503, "ServiceUnavailable")
+            assert "cannot be asked who you are" in reply.body["message"]
+            # And that is not remembered.
+            served.reviewer.problem = None
+            assert (await served.get(QUEUE, "alices")).status == 200
+
+    run(test)
+
+
+# --- Strangers
+
+
+def test_strangers_cannot_keep_out_those_who_are_known(tmp_path: Path) -> None:
+    """Tokens that are nobody's, which the API server is slow to say."""
+
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            assert (await served.get(QUEUE, "alices")).status == 200
+            served.reviewer.hold = asyncio.Event()
+            strangers = [
+                asyncio.create_task(served.get(QUEUE, f"stranger-{number}"))
+                for number in range(MOST_AT_ONCE + 5)
+            ]
+            sent_away = len(strangers) - MOST_STRANGERS_OF_ONE
+            done: set[asyncio.Task[Reply]] = set()
+            while len(done) < sent_away:
+                done = {task for task in strangers if task.done()}
+                await asyncio.sleep(0.01)
+            assert {task.result().refusal for task in done} == {(429, "TooManyRequests")}
+            assert served.reviewer.held == MOST_STRANGERS_OF_ONE
+            # Whom the API server has just named is known, and others come from elsewhere.
+            assert (await served.get(QUEUE, "alices")).status == 200
+            assert (await served.get(QUEUE, "roots", address="127.0.0.2")).status == 200
+            served.reviewer.hold.set()
+            late = await asyncio.gather(*strangers)
+            assert [reply.status for reply in late].count(401) == MOST_STRANGERS_OF_ONE
+            # And there is room again.
+            assert (await served.get(QUEUE, "roots")).status == 200
+
+    run(test)
+
+
+def test_strangers_everywhere_are_not_asked_about_without_end(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path, stranger_seconds=0.5) as served:
+            served.reviewer.hold = asyncio.Event()
+            strangers = [
+                served.get(QUEUE, f"stranger-{number}", address=f"127.0.1.{number}")
+                for number in range(MOST_STRANGERS + 4)
+            ]
+            found = [reply.refusal for reply in await asyncio.gather(*strangers)]
+            assert found.count((429, "TooManyRequests")) == 4
+            assert found.count((503, "ServiceUnavailable")) == MOST_STRANGERS
+            # Nor does anybody go on asking.
+            assert served.reviewer.held == 0
+            assert (await served.get(QUEUE, "alices")).status == 200
+
+    run(test)
