@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -114,6 +115,7 @@ class Reviewer:
     def __init__(self) -> None:
         self.tokens: list[str] = []
         self.accesses: list[tuple[User, Access]] = []
+        self.names = {"alices": "alice", "roots": "root"}
         self.problem: Exception | None = None
         # Set when it says of the tokens of strangers that they are nobody's.
         self.hold: asyncio.Event | None = None
@@ -129,9 +131,8 @@ class Reviewer:
                 await self.hold.wait()
             finally:
                 self.held -= 1
-        names = {"alices": "alice", "roots": "root"}
         groups = {"alice": ("devs",), "root": ("admins",)}
-        name = names.get(token)
+        name = self.names.get(token)
         return User(name, groups=groups[name]) if name else None
 
     async def may(self, user: User, access: Access) -> bool:
@@ -202,6 +203,7 @@ async def service(
     tls: bool = True,
     patience_seconds: float = 10.0,
     stranger_seconds: float = 10.0,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Service]:
     answers, reviewer = Answers(), Reviewer()
     pages = Pages(
@@ -211,7 +213,7 @@ async def service(
         configuration={},
         inspecting=Inspecting(
             answers,
-            Gate(reviewer, patience_seconds=stranger_seconds),
+            Gate(reviewer, clock, patience_seconds=stranger_seconds),
             patience_seconds=patience_seconds,
         ),
     )

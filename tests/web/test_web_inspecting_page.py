@@ -24,7 +24,12 @@ from afflux.cycle.inspection import (
     Witness,
 )
 from afflux.cycle.phases import PHASES
-from afflux.web.authenticating import REMEMBERED_SECONDS
+from afflux.web.authenticating import (
+    MOST_REMEMBERED,
+    MOST_STRANGERS,
+    MOST_STRANGERS_OF_ONE,
+    REMEMBERED_SECONDS,
+)
 from afflux.web.inspecting import MOST_AT_ONCE, PATIENCE_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "inspection.md").read_text()
@@ -77,6 +82,8 @@ def test_the_limits_and_names_are_those_of_the_code() -> None:
     ):
         assert text in FORM
     assert f"Reviews hold for {REMEMBERED_SECONDS:g} s" in PAGE
+    assert f"asked about {MOST_STRANGERS} at a time, {MOST_STRANGERS_OF_ONE} of one address" in PAGE
+    assert f"The last {MOST_REMEMBERED} of either kind are remembered" in PAGE
     assert f"a question takes at most {PATIENCE_SECONDS:g} s, at most {MOST_AT_ONCE} are" in PAGE
     for state in PHASES:
         assert f"`{state}`" in PAGE

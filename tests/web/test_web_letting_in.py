@@ -9,11 +9,19 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
-from inspected_service import QUEUE, Reply, certificate, new_authority, run, service
+from inspected_service import QUEUE, Reply, Service, certificate, new_authority, run, service
 
 from afflux.cycle.inspection import ROOT
 from afflux.model.errors import InputError
-from afflux.web.authenticating import MOST_STRANGERS, MOST_STRANGERS_OF_ONE, ReviewError, User
+from afflux.web import authenticating
+from afflux.web.authenticating import (
+    KNOWN_SECONDS,
+    MOST_STRANGERS,
+    MOST_STRANGERS_OF_ONE,
+    REMEMBERED_SECONDS,
+    ReviewError,
+    User,
+)
 from afflux.web.inspecting import MOST_AT_ONCE
 
 pytestmark = pytest.mark.slow
@@ -174,6 +182,99 @@ def test_strangers_cannot_keep_out_those_who_are_known(tmp_path: Path) -> None:
             assert [reply.status for reply in late].count(401) == MOST_STRANGERS_OF_ONE
             # And there is room again.
             assert (await served.get(QUEUE, "roots")).status == 200
+
+    run(test)
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def strangers_in_all_places(served: Service) -> list[asyncio.Task[Reply]]:
+    """As many as are asked about at a time of this address, and nobody says whose tokens theirs
+    are."""
+    served.reviewer.hold = asyncio.Event()
+    strangers = [
+        asyncio.create_task(served.get(QUEUE, f"stranger-{number}"))
+        for number in range(MOST_STRANGERS_OF_ONE)
+    ]
+    while served.reviewer.held < MOST_STRANGERS_OF_ONE:
+        await asyncio.sleep(0.01)
+    return strangers
+
+
+async def go_on(served: Service, strangers: list[asyncio.Task[Reply]]) -> None:
+    assert served.reviewer.hold is not None
+    served.reviewer.hold.set()
+    assert {reply.status for reply in await asyncio.gather(*strangers)} == {401}
+
+
+def test_who_is_known_does_not_queue_with_strangers_when_the_review_is_old(tmp_path: Path) -> None:
+    async def test() -> None:
+        clock = Clock()
+        async with service(tmp_path, clock=clock) as served:
+            assert (await served.get(QUEUE, "alices")).status == 200
+            clock.seconds += REMEMBERED_SECONDS + 1
+            strangers = await strangers_in_all_places(served)
+            assert (await served.get(QUEUE, "roots")).refusal == (429, "TooManyRequests")
+            assert (await served.get(QUEUE, "alices")).status == 200
+            # All the same the API server was asked again whose token it is.
+            assert served.reviewer.tokens.count("alices") == 2
+            await go_on(served, strangers)
+
+    run(test)
+
+
+def test_nonsense_does_not_push_out_those_who_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authenticating, "MOST_REMEMBERED", 4)
+
+    async def test() -> None:
+        async with service(tmp_path) as served:
+            assert (await served.get(QUEUE, "alices")).status == 200
+            for number in range(8):
+                assert (await served.get(QUEUE, f"nonsense-{number}")).status == 401
+            assert (await served.get(QUEUE, "alices")).status == 200
+            assert served.reviewer.tokens.count("alices") == 1
+            # Of nonsense only so much is remembered.
+            assert (await served.get(QUEUE, "nonsense-0")).status == 401
+            assert served.reviewer.tokens.count("nonsense-0") == 2
+
+    run(test)
+
+
+def test_a_token_that_was_known_and_is_withdrawn_is_a_strangers(tmp_path: Path) -> None:
+    async def test() -> None:
+        clock = Clock()
+        async with service(tmp_path, clock=clock) as served:
+            assert (await served.get(QUEUE, "alices")).status == 200
+            del served.reviewer.names["alices"]
+            clock.seconds += REMEMBERED_SECONDS + 1
+            assert (await served.get(QUEUE, "alices")).refusal == (401, "Unauthorized")
+            # Like theirs it is asked about once more, in their turn, and that is remembered.
+            for _ in range(3):
+                assert (await served.get(QUEUE, "alices")).refusal == (401, "Unauthorized")
+            assert served.reviewer.tokens.count("alices") == 3
+
+    run(test)
+
+
+def test_who_was_not_seen_for_an_hour_is_a_stranger_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        clock = Clock()
+        async with service(tmp_path, clock=clock) as served:
+            assert (await served.get(QUEUE, "alices")).status == 200
+            clock.seconds += KNOWN_SECONDS + 1
+            strangers = await strangers_in_all_places(served)
+            assert (await served.get(QUEUE, "alices")).refusal == (429, "TooManyRequests")
+            await go_on(served, strangers)
 
     run(test)
 

@@ -6,7 +6,9 @@ API server's word. Its answers hold for ten seconds, as in every component that 
 how the API server is asked, which is the reviewer's part, nor what is shown.
 
 Anybody may show a token that is nobody's. So few are asked about at a time, fewer of one address,
-and not for long: a stranger cannot keep those out who are known.
+and not for long. A token that the API server has accepted within the hour is known: it is reviewed
+as often as others, but it does not queue with them, and what is remembered of them cannot push it
+out. So a stranger cannot keep those out who are known.
 """
 
 import asyncio
@@ -22,10 +24,12 @@ import msgspec
 from aiohttp import web
 
 from afflux.cycle.inspection import API_GROUP, RESOURCE
-from afflux.web.remembering import Remembering
+from afflux.web.remembering import Lately, Remembering
 
 REMEMBERED_SECONDS = 10.0
 MOST_REMEMBERED = 4096
+# For so long a token that was accepted is not a stranger's.
+KNOWN_SECONDS = 3600.0
 
 # Tokens that are being asked about: of everybody, of one address, and for how long.
 MOST_STRANGERS = 16
@@ -95,7 +99,11 @@ class Gate:
         self._patience_seconds = patience_seconds
         # How many tokens are being asked about, by the address from which they came.
         self._strangers = Counter[str]()
-        self._users = Remembering[bytes, User | None](REMEMBERED_SECONDS, MOST_REMEMBERED, clock)
+        # By the digests of tokens, which are not kept themselves: those that are known, whose they
+        # are, and what was said of the others.
+        self._known = Lately[bytes](KNOWN_SECONDS, MOST_REMEMBERED, clock)
+        self._users = Remembering[bytes, User](REMEMBERED_SECONDS, MOST_REMEMBERED, clock)
+        self._others = Remembering[bytes, User | None](REMEMBERED_SECONDS, MOST_REMEMBERED, clock)
         self._rights = Remembering[tuple[User, Access], bool](
             REMEMBERED_SECONDS, MOST_REMEMBERED, clock
         )
@@ -137,25 +145,41 @@ class Gate:
         token = token.strip()
         if len(headers) > 1 or scheme.lower() != "bearer" or not token:
             raise _unauthorized("not a bearer token")
-        user = await self._users.answer(
-            # The token itself is not kept.
-            sha256(token.encode(errors="surrogateescape")).digest(),
-            lambda: self._review(token, address),
+        digest = sha256(token.encode(errors="surrogateescape")).digest()
+        if digest in self._known:
+            return await self._users.answer(digest, lambda: self._review_known(digest, token))
+        user = await self._others.answer(
+            digest, lambda: self._review_stranger(digest, token, address)
         )
         if user is None:
-            raise _unauthorized("the API server does not accept this token")
+            raise _nobodys()
         return user
 
-    async def _review(self, token: str, address: str) -> User | None:
+    async def _review_known(self, digest: bytes, token: str) -> User:
+        user = await self._review(token)
+        if user is None:
+            self._known.forget(digest)
+            raise _nobodys()
+        self._known.saw(digest)
+        return user
+
+    async def _review_stranger(self, digest: bytes, token: str, address: str) -> User | None:
         with self._stranger(address):
-            try:
-                async with asyncio.timeout(self._patience_seconds):
-                    return await self._reviewer.user_of(token)
-            except TimeoutError:
-                raise ReviewError(
-                    f"the API server has not said within {self._patience_seconds:g} s whose token"
-                    " this is; ask again"
-                ) from None
+            user = await self._review(token)
+        if user is not None:
+            self._known.saw(digest)
+            self._users.learn(digest, user)
+        return user
+
+    async def _review(self, token: str) -> User | None:
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                return await self._reviewer.user_of(token)
+        except TimeoutError:
+            raise ReviewError(
+                f"the API server has not said within {self._patience_seconds:g} s whose token"
+                " this is; ask again"
+            ) from None
 
     @contextmanager
     def _stranger(self, address: str) -> Generator[None]:
@@ -202,6 +226,10 @@ def _owner(certificate: Mapping[str, object] | None) -> User | None:
     groups = [value for field, value in named if field == "organizationName"]
     # Of several names the last counts, as it does for API servers.
     return User(names[-1], groups=(*groups, AUTHENTICATED))
+
+
+def _nobodys() -> RefusalError:
+    return _unauthorized("the API server does not accept this token")
 
 
 def _unauthorized(problem: str) -> RefusalError:
