@@ -17,6 +17,7 @@ from inspected import HISTORY, LINES, Known
 from afflux.cli import kubectl_main, main
 from afflux.cli.inspect_arguments import INSPECTIONS
 from afflux.cycle.entries import GroupEntry, Turn
+from afflux.ledger import places
 from afflux.ledger.embedded import Embedded
 from afflux.ledger.places import usual_directory
 from afflux.ledger.postgres import PostgresLedger
@@ -118,7 +119,13 @@ def ask(afflux: Afflux, service: Service) -> Callable[..., Answer]:
 def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AFFLUX_SERVICE", "AFFLUX_DATABASE", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    _keep_states_in(str(tmp_path), monkeypatch)
+
+
+def _keep_states_in(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", directory)
+    # Which root does not follow.
+    monkeypatch.setattr(places, "OF_ROOT", directory)
 
 
 # --- Answers
@@ -242,7 +249,7 @@ def test_without_a_word_it_is_the_ledger_of_an_afflux_on_this_machine(
 
     kubeconfig = service.kubeconfig(GOOD)
     with TemporaryDirectory(prefix="ledger-") as states:
-        monkeypatch.setenv("XDG_STATE_HOME", states)
+        _keep_states_in(states, monkeypatch)
         embedded = Embedded(usual_directory("https://127.0.0.1:1", "kube-system/afflux"))
         embedded.start()
         try:

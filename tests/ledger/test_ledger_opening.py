@@ -27,13 +27,19 @@ CLUSTER, LEASE = "https://10.0.0.1:6443", "kube-system/afflux"
 def test_without_a_word_about_it_it_is_among_the_states_of_the_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert usual_directory(CLUSTER, LEASE).startswith("/state/afflux/ledger/10.0.0.1-6443-")
     monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which does not count
     monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert usual_directory(CLUSTER, LEASE).startswith("/home/me/.local/state/afflux/ledger/")
-    monkeypatch.delenv("XDG_STATE_HOME")
+
+
+def test_root_does_not_follow_the_environment_of_somebody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As sudo may keep it."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/me/.local/state")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert usual_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
 
@@ -62,6 +68,7 @@ def test_replicas_of_one_scheduler_share_it_and_nobody_else_does() -> None:
 
 
 def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/home/somebody-with-a-name/.local/state")
     cluster = f"https://{'a' * 32}.gr7.us-east-1.eks.amazonaws.example"
     socket = Path(usual_directory(cluster, LEASE)) / "data" / ".s.PGSQL.5432"

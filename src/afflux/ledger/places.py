@@ -24,12 +24,13 @@ def usual_directory(cluster: str, lease: str) -> str:
 
 
 def _states() -> Path:
-    """As the XDG base directory specification has it; what is not absolute does not count."""
+    """As the XDG base directory specification has it; what is not absolute does not count, nor does
+    what root may have kept of somebody else's environment."""
+    if os.geteuid() == 0:
+        return Path(OF_ROOT)
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     if given.is_absolute():
         return given
-    if os.geteuid() == 0:
-        return Path(OF_ROOT)
     try:
         return Path.home() / ".local" / "state"
     except RuntimeError:
