@@ -118,6 +118,26 @@ def test_a_pid_file_that_names_somebody_else_is_stale(
     assert "which is no server of ours: removed" in caplog.text
 
 
+def test_neither_is_its_socket_still_in_use(directory: Path) -> None:
+    """After a crash, in a container whose numbers begin anew: they have gone to processes of the
+    same user."""
+    server = Embedded(str(directory))
+    server.start()
+    locks = [directory / "data" / name for name in ("postmaster.pid", ".s.PGSQL.5432.lock")]
+    texts = [lock.read_text() for lock in locks]
+    before, is_root = pid_of(directory), os.geteuid() == 0
+    owner = (directory / "data").stat().st_uid
+    server.stop()
+    with subprocess.Popen(["/bin/sleep", "60"], user=owner if is_root else None) as somebody:
+        for lock, text in zip(locks, texts, strict=True):
+            lock.write_text(text.replace(str(before), str(somebody.pid), 1))
+        try:
+            assert ask(server.start()) == 1
+        finally:
+            server.stop()
+            somebody.kill()
+
+
 @pytest.mark.parametrize("content", ["", "garbage", "1\n", "999999999\nx\n"])
 def test_a_pid_file_that_was_not_finished_is_stale(directory: Path, content: str) -> None:
     data = directory / "data"

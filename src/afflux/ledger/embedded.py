@@ -22,7 +22,7 @@ from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING
 
 from afflux.ledger.claiming import Claim
-from afflux.ledger.places import INSTEAD, check_owner, usable
+from afflux.ledger.places import INSTEAD, SOCKET, check_owner, usable
 from afflux.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,9 +159,9 @@ def set_aside_unfinished(data: Path) -> None:
 
 
 def forget_stale_pid(data: Path) -> None:
-    """Remove a postmaster.pid that belongs to no server: left by a crash, its number may have gone
-    to another process, and then neither PostgreSQL nor those who start it would take it for stale.
-    """
+    """Remove a postmaster.pid that belongs to no server, and the lock of its socket: left by a
+    crash, its number may have gone to another process, and then neither PostgreSQL nor those who
+    start it would take them for stale."""
     pid_file = data / "postmaster.pid"
     try:
         lines = pid_file.read_text().splitlines()
@@ -176,6 +176,7 @@ def forget_stale_pid(data: Path) -> None:
         _log.warning("%s names process %s, but %s are there", pid_file, pid, sorted(servers))
         return
     _log.warning("%s names process %s, which is no server of ours: removed", pid_file, pid)
+    (data.parent / f"{SOCKET}.lock").unlink(missing_ok=True)
     pid_file.unlink(missing_ok=True)
 
 
