@@ -13,6 +13,9 @@ from testbed import ApiError, ControlPlane, Manifest
 
 from afflux.cli.arguments import RunOptions, parse
 from afflux.config import default_configuration, effective, read_configuration
+from afflux.ledger.claiming import LONGEST_ELSEWHERE_SECONDS
+from afflux.ledger.embedded import LONGEST_REFUSAL_SECONDS, LONGEST_START_SECONDS
+from afflux.ledger.places import usable
 
 ROOT = CHART.parents[1]
 STATIC_POD = ROOT / "deploy" / "static-pod"
@@ -228,6 +231,22 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
             {"replicas": 2, "config": {"ledger": {"directory": "/ledger"}}},
             "each would keep one of its own",
         ),
+        (
+            {"config": {"ledger": {"url": "postgresql://a@b/c", "directory": "/ledger"}}},
+            "config.ledger.directory: given, expected either url, a database, or directory",
+        ),
+        (
+            {"config": {"ledger": {"enabled": False, "url": "postgresql://a@b/c"}}},
+            "config.ledger.url: given, expected none since config.ledger.enabled is false",
+        ),
+        (
+            {"config": {"ledger": {"enabled": False, "directory": "/ledger"}}},
+            "config.ledger.directory: given, expected none since config.ledger.enabled is false",
+        ),
+        ({"config": {"ledger": {"directory": "ledger"}}}, "'ledger' does not match pattern"),
+        ({"config": {"ledger": {"directory": "/"}}}, "'/' does not match pattern"),
+        ({"config": {"ledger": {"directory": "/a b"}}}, "'/a b' does not match pattern"),
+        ({"config": {"ledger": {"directory": f"/{'x' * 88}"}}}, "maxLength: got 89, want 88"),
         ({"ledger": {"claim": {"accessModes": ["ReadOnlyMany"]}}}, "value must be one of"),
         ({"schedulerName": "afflux"}, "afflux is served by afflux itself"),
         (
@@ -263,11 +282,24 @@ def test_a_single_replica_keeps_a_ledger_of_its_own_on_a_volume() -> None:
     assert {"name": "ledger", "mountPath": directory} in container["volumeMounts"]
     # On a read-only root nothing else can be written.
     assert {"name": "TMPDIR", "value": directory} in container["env"]
-    assert len(f"{directory}/data/.s.PGSQL.5432") <= 107
+    assert str(usable(directory)) == directory
     # A user whom the image knows by name, and whose volume it is.
     user = pod["securityContext"]["runAsUser"]
     assert f"'afflux:x:{user}:" in (ROOT / "Dockerfile").read_text()
     assert pod["securityContext"]["fsGroup"] == user
+
+
+@pytest.mark.parametrize("config", [{}, {"serving": {"certFile": "/c", "keyFile": "/k"}}])
+def test_a_ledger_of_its_own_has_the_time_to_recover(config: dict[str, Any]) -> None:
+    """Nothing is served before: without a probe of its own it would be killed meanwhile."""
+    (container,) = of_kind(render(config=config), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    probe = container["startupProbe"]
+    assert probe["httpGet"] == container["livenessProbe"]["httpGet"]
+    # Somebody elsewhere leaves, it is tried for so long, and then once more.
+    longest = LONGEST_ELSEWHERE_SECONDS + LONGEST_START_SECONDS + 2 * LONGEST_REFUSAL_SECONDS
+    assert probe["periodSeconds"] * probe["failureThreshold"] > longest
 
 
 def test_the_volume_may_be_a_claim_that_is_there_or_one_that_is_made() -> None:
@@ -299,6 +331,7 @@ def test_several_replicas_share_a_database_or_say_that_they_want_none(ledger: An
     pod = spec["template"]["spec"]
     assert [volume["name"] for volume in pod["volumes"]] == ["config"]
     assert "env" not in pod["containers"][0]
+    assert "startupProbe" not in pod["containers"][0]
 
 
 # --- The configuration

@@ -16,7 +16,14 @@ counts as left out, as afflux has it.
 {{/* Where the embedded ledger is; empty if it is elsewhere, by its URL, or if there is none. */}}
 {{- define "afflux.ledgerDirectory" -}}
 {{- $ledger := (.Values.config | default dict).ledger | default dict -}}
-{{- if not (or $ledger.url (eq (toString $ledger.enabled) "false")) -}}
+{{- $kept := ne (toString $ledger.enabled) "false" -}}
+{{- if and $ledger.url $ledger.directory -}}
+{{- fail "config.ledger.directory: given, expected either url, a database, or directory, one of our own" -}}
+{{- end -}}
+{{- if and (or $ledger.url $ledger.directory) (not $kept) -}}
+{{- fail (printf "config.ledger.%s: given, expected none since config.ledger.enabled is false and nothing is kept" (ternary "url" "directory" (not (empty $ledger.url)))) -}}
+{{- end -}}
+{{- if and $kept (not $ledger.url) -}}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- fail (printf "replicas: %d with an embedded ledger, so that each would keep one of its own; expected 1, or config.ledger.url, or config.ledger.enabled: false to keep nothing" (int .Values.replicas)) -}}
 {{- end -}}
