@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 from cutting import way_to
 from ledger_values import ledger_at, rows, run
-from small_cluster import door, node, pod
+from small_cluster import Door, door, node, pod
 
 from afflux.cycle.entries import Recovered, Turn
 from afflux.cycle.ports import DeposedError, LedgerAwayError, LedgerError
+from afflux.kube import objects
 from afflux.kube.live import keeping
 
 pytestmark = pytest.mark.slow
@@ -49,6 +51,19 @@ class Moody:
         return [entry.name for turn in self.turns for entry in turn.groups]
 
 
+@asynccontextmanager
+async def begun(
+    nodes: Sequence[objects.Node],
+    pods: Sequence[objects.Pod] = (),
+    when_away: keeping.WhenAway = "wait",
+) -> AsyncIterator[tuple[Moody, Door]]:
+    """Such a ledger, and a leader who keeps it and has begun with these."""
+    ledger = Moody()
+    async with door(ledger, when_away) as one:
+        await one.begin(nodes, pods)
+        yield ledger, one
+
+
 async def for_a_while(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():
@@ -61,9 +76,7 @@ def test_what_became_of_binds_goes_with_the_next_turn_and_a_place_in_the_queue_a
     monkeypatch.setattr(keeping, "LONGEST_LINGER_SECONDS", 60.0)
 
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger) as one:
-            await one.begin([node("n")])
+        async with begun([node("n")]) as (ledger, one):
             one.mirror.pods.changed(pod("p"))
             one.bound(await one.once())
             await one.once()
@@ -87,9 +100,7 @@ def test_what_nobody_waits_for_is_written_soon_all_the_same(
     monkeypatch.setattr(keeping, "LONGEST_LINGER_SECONDS", 0.05)
 
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger) as one:
-            await one.begin([node("n")])
+        async with begun([node("n")]) as (ledger, one):
             one.mirror.pods.changed(pod("p"))
             one.bound(await one.once())
             await one.once()
@@ -100,10 +111,8 @@ def test_what_nobody_waits_for_is_written_soon_all_the_same(
 
 def test_nothing_is_bound_before_it_is_written() -> None:
     async def test() -> None:
-        ledger = Moody()
-        ledger.lets_pass.clear()
-        async with door(ledger) as one:
-            await one.begin([node("n")], [pod("p")])
+        async with begun([node("n")], [pod("p")]) as (ledger, one):
+            ledger.lets_pass.clear()
             deciding = asyncio.create_task(one.once())
             await for_a_while(lambda: bool(ledger.offered))
             await asyncio.sleep(0.05)
@@ -118,10 +127,8 @@ def test_nothing_is_bound_before_it_is_written() -> None:
 
 def test_a_cycle_that_places_nobody_does_not_wait() -> None:
     async def test() -> None:
-        ledger = Moody()
-        ledger.lets_pass.clear()
-        async with door(ledger) as one:
-            await one.begin([], [pod("p")])
+        async with begun([], [pod("p")]) as (ledger, one):
+            ledger.lets_pass.clear()
             await one.once()
             assert ledger.turns == []
             ledger.lets_pass.set()
@@ -133,9 +140,7 @@ def test_a_cycle_that_places_nobody_does_not_wait() -> None:
 
 def test_while_it_is_away_binding_waits(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger, "wait") as one:
-            await one.begin([node("n")])
+        async with begun([node("n")], when_away="wait") as (ledger, one):
             ledger.error = LedgerAwayError("connection refused")
             one.mirror.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
@@ -153,9 +158,7 @@ def test_while_it_is_away_binding_waits(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_while_it_is_away_binding_goes_on_if_that_is_configured() -> None:
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger, "continue") as one:
-            await one.begin([node("n")])
+        async with begun([node("n")], when_away="continue") as (ledger, one):
             ledger.error = LedgerAwayError("connection refused")
             one.mirror.pods.changed(pod("first"))
             one.bound(await one.once())
@@ -184,10 +187,8 @@ def test_who_may_go_on_does_not_wait_for_ever_for_a_silent_ledger(
     monkeypatch.setattr(keeping, "LONGEST_PATIENCE_SECONDS", 0.1)
 
     async def test() -> None:
-        ledger = Moody()
-        ledger.lets_pass.clear()
-        async with door(ledger, "continue") as one:
-            await one.begin([node("n")], [pod("p")])
+        async with begun([node("n")], [pod("p")], when_away="continue") as (ledger, one):
+            ledger.lets_pass.clear()
             assert len((await one.once()).placements) == 1
             assert ledger.turns == []
             ledger.lets_pass.set()
@@ -199,9 +200,7 @@ def test_who_may_go_on_does_not_wait_for_ever_for_a_silent_ledger(
 
 def test_an_error_that_nobody_expects_is_not_the_end() -> None:
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger) as one:
-            await one.begin([node("n")])
+        async with begun([node("n")]) as (ledger, one):
             ledger.error = LedgerError("relation does not exist")
             one.mirror.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
@@ -215,9 +214,7 @@ def test_an_error_that_nobody_expects_is_not_the_end() -> None:
 @pytest.mark.parametrize("when_away", ["wait", "continue"])
 def test_a_deposed_leader_does_not_bind(when_away: keeping.WhenAway) -> None:
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger, when_away) as one:
-            await one.begin([node("n")])
+        async with begun([node("n")], when_away=when_away) as (ledger, one):
             ledger.error = DeposedError("epoch 1 is over: epoch 2 leads")
             one.mirror.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
@@ -233,9 +230,7 @@ def test_a_deposed_leader_does_not_bind(when_away: keeping.WhenAway) -> None:
 
 def test_at_the_end_the_last_outcomes_are_written() -> None:
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger) as one:
-            await one.begin([node("n")], [pod("p")])
+        async with begun([node("n")], [pod("p")]) as (ledger, one):
             (placement,) = (await one.once()).placements
             one.keeping.settled(placement, "bound")
             await one.keeping.end()
@@ -250,9 +245,7 @@ def test_the_end_does_not_wait_for_a_ledger_that_is_away(
     monkeypatch.setattr(keeping, "LONGEST_GOODBYE_SECONDS", 0.05)
 
     async def test() -> None:
-        ledger = Moody()
-        async with door(ledger) as one:
-            await one.begin([], [pod("p")])
+        async with begun([], [pod("p")]) as (ledger, one):
             ledger.lets_pass.clear()
             one.decide()
             await one.keeping.end()
