@@ -1,0 +1,54 @@
+"""A ledger after a few turns, as those see it who ask."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec import structs
+
+from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry, Turn
+from afflux.cycle.inspection import Asked
+from afflux.ledger.inspecting import LedgerInspection
+from afflux.ledger.postgres import PostgresLedger
+
+T = TypeVar("T")
+
+START = 1_800_000_000.0
+EVERYBODY = Asked(namespace=None)
+
+
+def members(group: str, count: int) -> tuple[MemberEntry, ...]:
+    return tuple(MemberEntry(f"{group}-{n}-uid", f"{group}-{n}") for n in range(count))
+
+
+def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
+    made = GroupEntry(
+        name=f"a/{name}" if "/" not in name else name,
+        ready_seconds=None if ready is None else START + ready,
+        created_seconds=START - 100.0,
+    )
+    return structs.replace(made, **more)
+
+
+def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *turns: Turn) -> T:
+    """The answer after these turns."""
+
+    async def asked() -> T:
+        async def where() -> str:
+            return address
+
+        ledger = PostgresLedger(where)
+        try:
+            await ledger.take_over(None)
+            for turn in turns:
+                await ledger.commit(turn)
+            async with LedgerInspection(address) as inspection:
+                return await question(inspection)
+        finally:
+            await ledger.close()
+
+    return asyncio.run(asked())
+
+
+def ended(name: str, seconds: float, **more: object) -> GoneGroup:
+    return GoneGroup(entry(name, **more), "finished", START + seconds)

@@ -1,0 +1,100 @@
+"""One group, as people see it: read from a real PostgreSQL after real turns."""
+
+import pytest
+from inspected_ledger import START, ask, ended, entry, members
+from msgspec import structs
+
+from afflux.cycle.entries import EventEntry, Turn
+from afflux.cycle.inspection import MOST_EVENTS, Witness, at
+from afflux.model.promise import Promise
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_group_that_nobody_knows(database: str) -> None:
+    assert ask(database, lambda inspection: inspection.group("a", "no")) is None
+
+
+def test_everything_about_a_group_that_is_starting(database: str) -> None:
+    """It waits, is promised a start, and begins it."""
+    name = "a/big"
+    pods = members(name, 4)
+    sent = (
+        structs.replace(pods[0], machine="m0"),
+        structs.replace(pods[1], sent_to="m1", doubt="timed out"),
+        structs.replace(pods[2], sent_to="m2"),
+        pods[3],
+    )
+    waiting = entry("big", size=4, members=pods, reason="r")
+    witness = ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))
+    turns = [
+        Turn(
+            groups=(entry("first", -5.0), waiting),
+            promises=(Promise(name, START + 9.0, witness),),
+            events=(EventEntry(name, "Ready", "it's all there; 'quoted'"),),
+        )
+    ]
+    group = ask(database, lambda inspection: inspection.group("a", "big"), *turns)
+    assert group is not None
+    assert {(each.state, each.machine, each.reason) for each in group.members} == {
+        ("waiting", None, "r")
+    }
+    assert (group.state, group.position, group.size, group.metadata.members) == ("waiting", 2, 4, 4)
+    turns = [
+        Turn(
+            groups=(structs.replace(waiting, state="starting", members=sent),),
+            events=(EventEntry(name, "Starting", "on 3 machines"),),
+        )
+    ]
+    group = ask(database, lambda inspection: inspection.group("a", "big"), *turns)
+    assert group is not None
+    assert [(each.name, each.state, each.machine, each.reason) for each in group.members] == [
+        ("big-0", "bound", "m0", ""),
+        ("big-1", "unknown", "m1", "timed out"),
+        ("big-2", "binding", "m2", ""),
+        ("big-3", "waiting", None, "r"),
+    ]
+    assert (group.state, group.position) == ("starting", None)
+    assert group.witness == (
+        Witness(member="big-0", machine="m0"),
+        Witness(member="big-1", machine="m1"),
+    )
+    assert (group.promised, group.expected_start) == (True, at(START + 9.0))
+    assert [(each.kind, each.message) for each in group.events] == [
+        ("Ready", "it's all there; 'quoted'"),
+        ("Starting", "on 3 machines"),
+    ]
+    assert group.metadata.events == 2
+    assert (group.how, group.ended) == (None, None)
+
+
+def test_a_group_that_has_ended_is_shown_until_its_name_is_used_again(database: str) -> None:
+    was = tuple(structs.replace(each, machine="m0") for each in members("a/g", 2))
+    over = Turn(
+        gone=(ended("g", 30.0, size=2, started_seconds=START + 10.0, members=was),),
+        events=(EventEntry("a/g", "Finished"),),
+    )
+    group = ask(database, lambda inspection: inspection.group("a", "g"), over)
+    assert group is not None
+    assert (group.state, group.how, group.ended) == ("finished", "finished", at(START + 30.0))
+    assert [(each.name, each.uid, each.state, each.machine) for each in group.members] == [
+        ("g-0", None, "ended", "m0"),
+        ("g-1", None, "ended", "m0"),
+    ]
+    again = Turn(groups=(entry("g", 60.0),))
+    group = ask(database, lambda inspection: inspection.group("a", "g"), again)
+    assert group is not None
+    assert (group.state, group.ready, group.position) == ("waiting", at(START + 60.0), 1)
+    # What happened under this name before is still told.
+    assert [each.kind for each in group.events] == ["Finished"]
+
+
+def test_of_many_events_the_latest_are_shown(database: str) -> None:
+    count = MOST_EVENTS + 50
+    turn = Turn(
+        groups=(entry("g"),), events=tuple(EventEntry("a/g", f"E{n}") for n in range(count))
+    )
+    group = ask(database, lambda inspection: inspection.group("a", "g"), turn)
+    assert group is not None
+    assert group.metadata.events == count
+    assert [each.kind for each in group.events] == [f"E{n}" for n in range(50, count)]

@@ -1,0 +1,106 @@
+"""Whoever looks at the ledger holds up nobody, and changes nothing."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from inspected_ledger import EVERYBODY, ask, entry
+from psycopg import conninfo
+
+from afflux.cycle.entries import Turn
+from afflux.cycle.inspection import InspectionError
+from afflux.ledger.inspecting import CONNECTIONS, LedgerInspection
+from afflux.model.errors import InputError
+
+pytestmark = pytest.mark.slow
+
+
+def test_nothing_can_be_written_while_looking(database: str) -> None:
+    async def question(inspection: LedgerInspection) -> None:
+        async with inspection._moment() as moment:  # pyright: ignore[reportPrivateUsage]
+            await moment.execute(b"DELETE FROM afflux.groups")
+
+    with pytest.raises(InspectionError, match="read-only transaction"):
+        ask(database, question)
+
+
+def test_a_question_that_takes_too_long_is_given_up(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("afflux.ledger.inspecting.STATEMENT_SECONDS", 0.1)
+
+    async def question(inspection: LedgerInspection) -> None:
+        async with inspection._moment() as moment:  # pyright: ignore[reportPrivateUsage]
+            await moment.execute(b"SELECT pg_sleep(30)")
+
+    with pytest.raises(InspectionError, match="did not answer within"):
+        ask(database, question)
+
+
+def test_whoever_gives_up_leaves_nothing_behind(database: str) -> None:
+    async def question(inspection: LedgerInspection) -> None:
+        async with await psycopg.AsyncConnection[Any].connect(database) as other:
+            await other.execute("LOCK TABLE afflux.queue")
+            for _ in range(2 * CONNECTIONS):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await inspection.queue(EVERYBODY)
+        assert [line.name for line in (await inspection.queue(EVERYBODY)).items] == ["g"]
+
+    ask(database, question, Turn(groups=(entry("g"),)))
+
+
+def test_a_server_that_went_away_is_found_again(database: str) -> None:
+    async def question(inspection: LedgerInspection) -> int:
+        await inspection.queue(EVERYBODY)
+        with psycopg.connect(database, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'afflux-inspection'"
+            )
+        return len((await inspection.queue(EVERYBODY)).items)
+
+    assert ask(database, question, Turn(groups=(entry("g"),))) == 1
+
+
+def test_trouble_with_the_database_is_told_without_its_password(
+    new_database: Callable[[str | None], str],
+) -> None:
+    def complaint(database: str) -> str:
+        async def question() -> None:
+            async with LedgerInspection(database) as inspection:
+                await inspection.queue(EVERYBODY)
+
+        with pytest.raises((InspectionError, InputError)) as caught:
+            asyncio.run(question())
+        return str(caught.value)
+
+    nobody = complaint("postgresql://me:hunter2@127.0.0.1:1/x")
+    assert "the ledger cannot be reached: " in nobody
+    assert "hunter2" not in nobody
+    wrong = complaint("postgresql://me:hunter2@[127.0.0.1/x")
+    assert "expected postgresql://" in wrong
+    assert "hunter2" not in wrong
+    empty = complaint(new_database(None))
+    assert empty == "this database holds no ledger; expected one that afflux has written to"
+
+
+def test_a_user_who_may_only_read_can_look(database: str) -> None:
+    ask(database, lambda inspection: inspection.queue(EVERYBODY), Turn(groups=(entry("g"),)))
+    role = "reader"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+    reading = conninfo.make_conninfo(database, user=role)
+
+    async def looked() -> int:
+        async with LedgerInspection(reading) as inspection:
+            return len((await inspection.queue(EVERYBODY)).items)
+
+    with pytest.raises(InspectionError, match="expected USAGE on the schema afflux"):
+        asyncio.run(looked())
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"GRANT USAGE ON SCHEMA afflux TO {role}".encode())
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA afflux TO {role}".encode())
+    assert asyncio.run(looked()) == 1
