@@ -6,13 +6,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from inspected_ledger import EVERYBODY, ask, entry
+from inspected_ledger import EVERYBODY, START, ask, ended, entry, members
 from psycopg import conninfo
 
 from afflux.cycle.entries import Turn
 from afflux.cycle.inspection import InspectionError
 from afflux.ledger.inspecting import CONNECTIONS, LedgerInspection
 from afflux.model.errors import InputError
+from afflux.model.promise import Promise
 
 pytestmark = pytest.mark.slow
 
@@ -104,3 +105,36 @@ def test_a_user_who_may_only_read_can_look(database: str) -> None:
         connection.execute(f"GRANT USAGE ON SCHEMA afflux TO {role}".encode())
         connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA afflux TO {role}".encode())
     assert asyncio.run(looked()) == 1
+
+
+def test_what_others_have_put_into_the_database_is_not_called(database: str) -> None:
+    """It may be shared: functions in `public` that fit a call better would have our rights."""
+    traps = (
+        "array_position(text[], text) RETURNS integer",
+        "cardinality(text[]) RETURNS integer",
+        "unnest(text[]) RETURNS SETOF text",
+        "differ(text[], text[]) RETURNS boolean",
+    )
+    with psycopg.connect(database, autocommit=True) as connection:
+        for trap in traps:
+            connection.execute(
+                f"CREATE FUNCTION public.{trap} LANGUAGE plpgsql"
+                " AS $$ BEGIN RAISE EXCEPTION 'called'; END $$".encode()
+            )
+        connection.execute(
+            "CREATE OPERATOR public.<> (LEFTARG = text[], RIGHTARG = text[], FUNCTION = differ)"
+        )
+    pods = members("a/g", 2)
+
+    async def question(inspection: LedgerInspection) -> None:
+        assert len((await inspection.queue(EVERYBODY)).items) == 1
+        assert len((await inspection.reservations(EVERYBODY)).items) == 1
+        assert len((await inspection.history(EVERYBODY)).items) == 1
+        assert await inspection.group("a", "over") is not None
+
+    turn = Turn(
+        groups=(entry("g", size=2, members=pods),),
+        gone=(ended("over", 1.0, members=pods),),
+        promises=(Promise("a/g", START, tuple((pod.uid, "m") for pod in pods)),),
+    )
+    ask(database, question, turn, Turn(promises=turn.promises))

@@ -150,7 +150,7 @@ class LedgerInspection:
             try:
                 async with connection.transaction():
                     milliseconds = f"{STATEMENT_SECONDS * 1000:.0f}"
-                    await _rows(connection, "bound_time", {"milliseconds": milliseconds})
+                    await _rows(connection, "settle_down", {"milliseconds": milliseconds})
                     yield connection
             except psycopg.Error as error:
                 raise InspectionError(_why(error)) from None

@@ -176,6 +176,8 @@ SELECT count(*) AS event_count
 FROM afflux.events
 WHERE namespace = %(namespace)s::text AND name = %(name)s::text;
 
--- bound_time --
--- A question that takes longer than this is given up, until the transaction ends.
-SELECT set_config('statement_timeout', %(milliseconds)s::text, true);
+-- settle_down --
+-- Until the transaction ends: what takes longer is given up, and what others have made is not called.
+SELECT
+    set_config('statement_timeout', %(milliseconds)s::text, true),
+    set_config('search_path', '', true);

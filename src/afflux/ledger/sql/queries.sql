@@ -193,6 +193,9 @@ ORDER BY start_seconds, namespace, name;
 -- settle_in --
 -- If we are gone, the fence must not stay held; and rows are found by key, even in small tables.
 SELECT
+    -- The database may be shared: a function or an operator of others in `public`, if it fits better
+    -- than PostgreSQL's own, would be called with our rights.
+    set_config('search_path', '', false),
     -- A server that has not seen the end of a turn is not idle to itself: that counts only after a
     -- BEGIN. A connection that is gone in the middle of a turn is noticed by TCP, within 25 s.
     set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false),
