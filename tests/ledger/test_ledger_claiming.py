@@ -1,5 +1,6 @@
 """One directory and several who want it: who shares it, who waits, and who is told why not."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -129,6 +130,17 @@ def test_it_is_not_used_from_another_container_at_the_same_time(
             other.stop()
     finally:
         one.stop()
+
+
+def test_a_filesystem_without_locks_is_named(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match=r"cannot be locked: No locks available; expected a dir"):
+        Embedded(str(directory)).start()
 
 
 # --- Other users of the machine

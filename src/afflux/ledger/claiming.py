@@ -37,8 +37,13 @@ class Claim:
         shared = self._open("lock")
         try:
             self._share(shared)
-        except BaseException:
+        except BaseException as error:
             os.close(shared)
+            if isinstance(error, OSError):
+                raise InputError(
+                    f"ledger.directory: {self._directory}: cannot be locked: {error.strerror};"
+                    f" expected a directory on a disk of this machine; {INSTEAD}"
+                ) from None
             raise
         self._shared = shared
 
