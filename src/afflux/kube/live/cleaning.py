@@ -18,11 +18,11 @@ from time import time
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.decoding import created_seconds, is_finished, namespace
+from afflux.kube.decoding import created_seconds, is_finished, namespace, scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.deadlines import Deadlines, Over, controller
 from afflux.kube.live.deleting import Deleting, sleep_until_due
-from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.owners import Chain, Owner, Owners
 from afflux.kube.live.recording import DEADLINE, Recorder
 from afflux.kube.live.references import PodRef, of_pod

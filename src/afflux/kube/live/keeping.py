@@ -30,8 +30,9 @@ from afflux.cycle.ports import DeposedError, Ledger, LedgerError
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.decoding import scheduler_of
 from afflux.kube.live.leasing import Term
-from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.records import Records
 from afflux.model.placement import Placement
 from afflux.model.promise import Promise

@@ -13,10 +13,11 @@ from time import monotonic
 from types import MappingProxyType
 
 from afflux.kube import objects
+from afflux.kube.decoding import scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.conditions import Condition, Conditions, scheduler_error, unschedulable
 from afflux.kube.live.foretelling import Foretelling, words_in
-from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.recording import FAILED, PROMISED, REFUSED, UNSATISFIABLE, Recorder, What
 from afflux.kube.live.references import PodRef
 from afflux.model import reason
