@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +61,7 @@ class Cluster:
     deadlines: Deadlines = field(default_factory=Deadlines)
     clock: Clock = field(default_factory=Clock)
     remaining: list[float | None] = field(default_factory=lambda: [None])
-    announced: list[str] = field(default_factory=list)
+    announced: list[Collection[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.mirror = Mirror(["afflux"], deadlines=self.deadlines)
@@ -191,7 +191,7 @@ def test_a_group_and_its_job_go_when_the_deadline_is_over() -> None:
             cluster.pod(name, owner=owned_by("Job", "sum"))
 
     def check(cluster: Cluster) -> None:
-        assert cluster.announced == ["default/g"]
+        assert cluster.announced == [{"uid-a", "uid-b"}]
         first, *_ = cluster.deletions()
         # The owner first, by its uid, and it takes along what it has made.
         assert first.path == f"{KINDS['Job']}/sum"

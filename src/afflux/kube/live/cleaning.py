@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import time
 
@@ -67,7 +67,7 @@ class _Leaving:
 class Cleaning:
     """Deletes what is over; `remaining_seconds` says how long we may act, None without end.
 
-    `announce` is told the name of each group before anything of it is deleted.
+    `announce` is told the uids of the pods of each group before anything of it is deleted.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Cleaning:
         recorder: Recorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
-        announce: Callable[[str], None] = lambda _: None,
+        announce: Callable[[Collection[str]], None] = lambda _: None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
@@ -104,8 +104,7 @@ class Cleaning:
     async def _clean(self, space: str, groups: Sequence[Over]) -> None:
         for over in groups:
             _log.info("the deadline of group %s is over", over.name)
-            # Once: when it is tried again, another group may have the name.
-            self._announce(over.name)
+            self._announce(over.pods)
         pause = FIRST_PAUSE_SECONDS
         while (why := await self._left_undone(space, groups)) is not None:
             _log.warning("cleaning up in %s: %s; trying again after %.0f s", space, why, pause)

@@ -293,9 +293,9 @@ class Keeping:
 
     # --- From whoever cleans up
 
-    def over_deadline(self, group: str) -> None:
-        """A group's pods are being deleted because its time is over."""
-        self._records.over_deadline(group)
+    def over_deadline(self, pods: Collection[str]) -> None:
+        """These pods, by uid, are being deleted because the time of their group is over."""
+        self._records.over_deadline(pods)
 
     def taken_back(self, group: str, pods: Collection[str], why: str) -> None:
         """A group's bound pods are being deleted because the rest could not be bound."""
