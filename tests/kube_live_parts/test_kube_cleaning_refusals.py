@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from overdue_cluster import KINDS, Cluster, cleans, owned_by
+from overdue_cluster import KINDS, OLD, Cluster, cleans, owned_by
 from small_api import Fault, Request, run, serving, until
 
 from afflux.kube.live import cleaning, delivering
@@ -145,6 +145,71 @@ def test_an_owner_goes_that_could_not_be_read_until_its_pods_had_ended() -> None
                 # It would make another pod.
                 server.fault = lambda _: Fault()
                 await until(lambda: cluster.there() == set())
+
+    run(test)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_what_is_made_anew_joins_those_before_it_and_is_not_tried_more_often_for_that(
+    monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.1)
+
+    async def test() -> None:
+        async with serving() as server:
+            cluster = Cluster(server)
+            cluster.owner("Job", "sum")
+            server.fault = refuses("DELETE", "jobs")
+            async with cluster.cleaned_up():
+                for number in range(20):
+                    created = "1970-01-12T13:46:00Z" if number else OLD
+                    cluster.pod(f"p{number}", group, owned_by("Job", "sum"), created=created)
+                    cluster.mirror.drain(cluster.clock())
+                    await asyncio.sleep(0.02)
+                    if number < 19:
+                        cluster.ended(f"p{number}")
+                tried = len(cluster.deletions())
+                await asyncio.sleep(0.5)
+                # Five or six times, and not for each of twenty pods.
+                assert 3 <= len(cluster.deletions()) - tried <= 8
+                server.fault = lambda _: Fault()
+                await until(lambda: cluster.there() == set())
+                assert len(cluster.announced) == 20
+
+    run(test)
+
+
+def test_who_joins_while_others_are_deleted_goes_as_soon_as_they_have() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            cluster = Cluster(server)
+            cluster.owner("Job", "sum")
+            cluster.pod("a", owner=owned_by("Job", "sum"))
+            server.fault = lambda request: Fault(
+                before_seconds=0.1 if request.method == "DELETE" else 0
+            )
+            async with cluster.cleaned_up():
+                await until(lambda: bool(cluster.deletions()))
+                cluster.pod("b", owner=owned_by("Job", "sum"))
+                cluster.mirror.drain(cluster.clock())
+                await until(lambda: cluster.there() == set())
+
+    run(test)
+
+
+def test_who_has_nothing_to_do_with_what_was_refused_does_not_wait_for_it() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            cluster = Cluster(server)
+            cluster.owner("Job", "sum")
+            cluster.pod("a", owner=owned_by("Job", "sum"))
+            server.fault = refuses("DELETE", "jobs")
+            async with cluster.cleaned_up():
+                await until(lambda: bool(cluster.deletions()))
+                cluster.pod("b", "h")
+                cluster.mirror.drain(cluster.clock())
+                await until(lambda: cluster.there() == {"sum", "a"})
 
     run(test)
 

@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import time
 
 from afflux.kube import objects
@@ -52,6 +52,29 @@ class _Above:
         return None if self.top is None else refused.get(self.top.uid)
 
 
+@dataclass(slots=True)
+class _Work:
+    """Groups of a namespace that are cleaned up together, until nothing is left of them.
+
+    Where something is refused, controllers make one pod after the other, and each has a deadline:
+    those join, so that it is tried no more often for that.
+    """
+
+    groups: list[Over] = field(default_factory=list[Over])
+    keys: set[str] = field(default_factory=set[str])
+
+    def add(self, over: Over) -> None:
+        self.groups.append(over)
+        self.keys |= _keys(over)
+
+    def keep(self, groups: list[Over]) -> None:
+        self.groups = groups
+        self.keys = {key for over in groups for key in _keys(over)}
+
+    def concerns(self, over: Over) -> bool:
+        return not self.keys.isdisjoint(_keys(over))
+
+
 @dataclass(frozen=True, slots=True)
 class _Undone:
     """What an attempt has left: groups, and pods with the reason why each of them stays."""
@@ -85,35 +108,58 @@ class Cleaning:
         self._recorder = recorder
         self._announce = announce
         self._clock = clock
+        # By namespace.
+        self._under_way: dict[str, list[_Work]] = {}
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as work:
+        async with asyncio.TaskGroup() as tasks:
             while True:
                 await sleep_until_due(self._deadlines, self._clock)
-                by_namespace: dict[str, list[Over]] = {}
+                begun: dict[str, _Work] = {}
                 for over in self._deadlines.take(self._clock()):
-                    by_namespace.setdefault(over.namespace, []).append(over)
-                for space, groups in by_namespace.items():
-                    work.create_task(self._clean(space, groups))
+                    _log.info("the deadline of group %s is over", over.name)
+                    self._announce(over.pods)
+                    work = self._concerned(over) or begun.setdefault(over.namespace, _Work())
+                    work.add(over)
+                for space, work in begun.items():
+                    self._under_way.setdefault(space, []).append(work)
+                    tasks.create_task(self._clean(space, work))
 
-    async def _clean(self, space: str, groups: Sequence[Over]) -> None:
-        for over in groups:
-            _log.info("the deadline of group %s is over", over.name)
-            self._announce(over.pods)
+    def _concerned(self, over: Over) -> _Work | None:
+        """The work on others of the same group or controller, if there is some."""
+        return next((w for w in self._under_way.get(over.namespace, ()) if w.concerns(over)), None)
+
+    async def _clean(self, space: str, work: _Work) -> None:
         pause = FIRST_PAUSE_SECONDS
-        while (undone := await self._attempt(space, groups)) is not None:
-            why, groups = undone.why, undone.groups
+        while work.groups:
+            undone = await self._attempt(space, work)
+            if undone is None:
+                # Those who have joined meanwhile, if any, have not been tried yet.
+                pause = FIRST_PAUSE_SECONDS
+                continue
+            why = undone.why
             _log.warning("cleaning up in %s: %s; trying again after %.0f s", space, why, pause)
             for pod, why in undone.pods:
                 again = f"it could not be cleaned up: {why}; trying again after {pause:.0f} s"
                 self._tell(pod, again)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        self._under_way[space].remove(work)
+        if not self._under_way[space]:
+            del self._under_way[space]
 
-    async def _attempt(self, space: str, groups: Sequence[Over]) -> _Undone | None:
-        """Delete what is there; what is left that should have gone, None if nothing is."""
+    async def _attempt(self, space: str, work: _Work) -> _Undone | None:
+        """Delete what is there of those who have not gone; what is left, None if nothing is."""
+        tried = tuple(work.groups)
+        undone = await self._undone(space, tried)
+        joined = work.groups[len(tried) :]
+        work.keep([*(undone.groups if undone else ()), *joined])
+        return undone
+
+    async def _undone(self, space: str, groups: Sequence[Over]) -> _Undone | None:
+        """The same of these groups, whatever goes wrong."""
         going = Leaving()
         try:
             async with self._turns:
@@ -210,6 +256,11 @@ class Cleaning:
         ref = PodRef(namespace(pod), metadata.name or "", metadata.uid or "")
         note = "; ".join((note, *more))
         self._recorder.event(DEADLINE, of_pod(ref), note, scheduler=scheduler_of(pod))
+
+
+def _keys(over: Over) -> set[str]:
+    """What groups have in common that belong together."""
+    return {ref.uid or "" for ref in over.controllers} | ({over.group} if over.group else set())
 
 
 def _above(chain: Chain, staying: AbstractSet[str], *, unseen: bool) -> _Above:
