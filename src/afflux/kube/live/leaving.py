@@ -5,7 +5,7 @@ deleted, in cleaning.py.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -52,43 +52,58 @@ class Leaving:
         return (pod.metadata.uid or "") in self.uids
 
 
+class _Pods:
+    """Live pods by what may make them leave: for no group does one look through all of them."""
+
+    def __init__(self, pods: Iterable[objects.Pod]) -> None:
+        self._by_uid: dict[str, objects.Pod] = {}
+        self._by_group: dict[str, list[objects.Pod]] = {}
+        # Of those who name no group.
+        self._by_controller: dict[str, list[objects.Pod]] = {}
+        for pod in pods:
+            self._by_uid[pod.metadata.uid or ""] = pod
+            if (group := claimed_group(pod)) is not None:
+                self._by_group.setdefault(group, []).append(pod)
+            elif (owner := controller(pod)) is not None:
+                self._by_controller.setdefault(owner.uid or "", []).append(pod)
+
+    def members(self, over: Over) -> Iterator[objects.Pod]:
+        """Who belongs to the group; who came later under its name is of the next one."""
+        if over.group is None:
+            yield from (self._by_uid[uid] for uid in over.pods if uid in self._by_uid)
+            return
+        above = {ref.uid for ref in over.controllers}
+        for pod in self._by_group.get(over.group, ()):
+            owner = controller(pod)
+            controlled = owner is not None and owner.uid in above
+            if controlled or created_seconds(pod) <= over.at_seconds:
+                yield pod
+
+    def replacements(self, owner: str, at_seconds: float) -> Iterator[objects.Pod]:
+        """Pods without a group that this controller made because one had been stopped then."""
+        for pod in self._by_controller.get(owner, ()):
+            if created_seconds(pod) >= math.floor(at_seconds):
+                yield pod
+
+
 def leaving(groups: Iterable[Over], ours: Iterable[objects.Pod]) -> Leaving:
     """Who of these live pods goes when these groups do."""
-    found, pods = Leaving(), list(ours)
-    members: set[str] = set()
+    found, pods = Leaving(), _Pods(ours)
+    # Of pods without a group, by their controller, when the first deadline was over.
+    stopped: dict[str, float] = {}
     for over in groups:
-        above = {ref.uid or "": ref for ref in over.controllers}
-        party = Party(over, controllers=dict(above))
+        party = Party(over, controllers={ref.uid or "": ref for ref in over.controllers})
         found.parties.append(party)
-        for pod in pods:
+        if over.group is None:
+            for uid in party.controllers:
+                stopped[uid] = min(over.at_seconds, stopped.get(uid, math.inf))
+        for pod in pods.members(over):
             uid, owner = pod.metadata.uid or "", controller(pod)
-            controlled = owner is not None and owner.uid in above
-            if _is_member(pod, over, controlled=controlled):
-                if uid not in members:
-                    party.pods[uid] = pod
-                if owner is not None:
-                    party.controllers[owner.uid or ""] = owner
-                members.add(uid)
-            elif _is_replacement(pod, over, controlled=controlled):
-                found.uids.add(uid)
-    found.uids |= members
+            if uid not in found.uids:
+                party.pods[uid] = pod
+            if owner is not None:
+                party.controllers[owner.uid or ""] = owner
+            found.uids.add(uid)
+    for uid, at_seconds in stopped.items():
+        found.uids.update(pod.metadata.uid or "" for pod in pods.replacements(uid, at_seconds))
     return found
-
-
-def _is_member(pod: objects.Pod, over: Over, *, controlled: bool) -> bool:
-    """Whether the pod belongs to the group; who came later under its name is of the next one."""
-    if over.group is None:
-        return pod.metadata.uid in over.pods
-    if claimed_group(pod) != over.group:
-        return False
-    return controlled or created_seconds(pod) <= over.at_seconds
-
-
-def _is_replacement(pod: objects.Pod, over: Over, *, controlled: bool) -> bool:
-    """Whether a pod without a group was made because the one of this deadline had been stopped."""
-    return (
-        over.group is None
-        and controlled
-        and claimed_group(pod) is None
-        and created_seconds(pod) >= math.floor(over.at_seconds)
-    )
