@@ -321,6 +321,43 @@ def test_a_late_member_has_the_place_of_the_group_only_if_the_group_lacks_one() 
     assert ready["default/again"] < ready["default/again-too"]
 
 
+def with_late_members(queue: Queue, *names: str) -> dict[str, float]:
+    """Where these wait, in this order of arrival, while the first of a group of two runs."""
+    queue.gathering.set(member("a", "g", running=True, nodeName="n", second=1))
+    for name in names:
+        queue.gathering.set(member(name, "g", second={"older": 30, "again": 40}[name]))
+        queue.drain()
+    return {name: queue.waiting[f"default/{name}"].ready_seconds for name in names}
+
+
+def test_a_late_member_keeps_its_place_whoever_else_comes_and_through_a_restart() -> None:
+    queue = gathered(member("a", "g", second=1), member("b", "g", second=1))
+    place = queue.waiting["default/g"].ready_seconds
+    for name in "ab":
+        queue.gathering.set(member(name, "g", running=True, nodeName="n", second=1))
+    queue.gathering.remove("uid-b")
+    # The second one is older, and could not start before: now it is the one that the group lacks.
+    before = with_late_members(queue, "again", "older")
+    assert before == {"again": place, "older": place}
+    # What a ledger has of it.
+    restarted = Gathering()
+    restarted.restore(["uid-a"], place)
+    restarted.restore_begun("default/g", 2)
+    for name in before:
+        restarted.restore([f"uid-{name}"], place, alone=True)
+    assert with_late_members(Queue(restarted), "older", "again") == before
+
+
+def test_who_was_only_named_in_a_group_does_not_get_its_place_by_a_restart() -> None:
+    restarted = Gathering()
+    # It came while the others waited, and could not start; then they ran.
+    restarted.restore(["uid-a", "uid-b", "uid-again"], 100.0)
+    restarted.restore_begun("default/g", 2)
+    restarted.set(member("b", "g", running=True, nodeName="n", second=1))
+    came = created_seconds(member("again", "g", second=40).pod)
+    assert with_late_members(Queue(restarted), "again") == {"again": came}
+
+
 def test_one_idle_pod_keeps_no_place_for_others() -> None:
     queue = gathered(member("idle", "g", 1, running=True, nodeName="n", second=1))
     queue.gathering.set(member("solo", second=10))

@@ -148,7 +148,8 @@ class Keeping:
         for entry in entries:
             if entry.ready_seconds is not None:
                 there = [each.uid for each in entry.members if self._records.is_there(each)]
-                self._mirror.gathering.restore(there, entry.ready_seconds)
+                alone = [each.name for each in entry.members] == [entry.name]
+                self._mirror.gathering.restore(there, entry.ready_seconds, alone=alone)
                 bound = sum(bool(each.machine) for each in entry.members)
                 if there and bound:
                     self._mirror.gathering.restore_begun(entry.name, bound)
