@@ -3,47 +3,23 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from live_manifests import pod
 from looking import create, delete, event_of, node_of, placed, waits
-from scheduler import Schedulers
+from scheduler import ALONE, Schedulers
 from sharing import emptied
 from testbed import ControlPlane
 
-from afflux.ledger.embedded import Embedded
-
-ALONE = {"leaderElect": False}
 GRACE_SECONDS = 30
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    # Not pytest's: its paths are too long for the socket of a database.
-    with TemporaryDirectory(prefix="ledger-") as name:
-        yield name
-        server = Embedded(name)
-        server.start()
-        server.stop()
 
 
 def shown(directory: str, what: str) -> list[dict[str, Any]]:
     """What `afflux queue` and the others say."""
-    command = [
-        sys.executable,
-        "-m",
-        "afflux.cli",
-        what,
-        "--database",
-        directory,
-        "-A",
-        "-o",
-        "json",
-    ]
+    command = [sys.executable, "-m", "afflux.cli", what]
+    command += ["--database", directory, "-A", "-o", "json"]
     return json.loads(subprocess.check_output(command))["items"]
 
 
