@@ -65,3 +65,22 @@ def test_pods_without_an_owner_go_and_those_of_other_schedulers_stay(
         "their end",
     )
     assert "theirs" in names(cluster)
+
+
+def test_below_an_owner_that_we_may_not_see_pods_stay_and_name_the_right_that_is_missing(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(1)
+    path = "/api/v1/namespaces/default/configmaps"
+    hidden = cluster.api.create(path, {"metadata": {"name": "hidden"}})
+    member = pod("a", activeDeadlineSeconds=2, restartPolicy="Never", **in_group("solo", 1))
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "hidden", "controller": True}
+    member["metadata"]["ownerReferences"] = [owner | {"uid": hidden["metadata"]["uid"]}]
+    create(cluster, member)
+    placed(cluster, "a")
+    note = event_of(cluster, "a", "DeadlineOver")["note"]
+    assert "ConfigMap default/hidden could not be read" in note
+    assert 'cannot get resource "configmaps" in API group "" in the namespace "default"' in note
+    # Nobody but the kubelet has put an end to it.
+    cluster.wait_until(lambda: cluster.pod("a")["status"]["phase"] == "Failed", "its end")
+    assert "deletionTimestamp" not in cluster.pod("a")["metadata"]
