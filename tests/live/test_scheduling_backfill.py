@@ -45,7 +45,8 @@ def test_others_pass_the_head_only_if_it_loses_nothing(
     cluster.create_nodes(1, cpu="4")
     create(cluster, job("running", "3", 600))
     placed(cluster, "running")
-    began = cluster.api.get("/api/v1/namespaces/default/pods/running")["status"]["startTime"]
+    cluster.wait_until(lambda: "startTime" in cluster.pod("running")["status"], "the start")
+    began = cluster.pod("running")["status"]["startTime"]
     end = datetime.fromisoformat(began).timestamp() + 600 + GRACE_SECONDS
 
     create(cluster, job("head", "4", 60))
