@@ -17,8 +17,9 @@ from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
+from afflux.kube.decoding import DEFAULT_SCHEDULER
 from afflux.kube.live.keeping import Keeping
-from afflux.kube.live.mirror import DEFAULT_SCHEDULER, Mirror
+from afflux.kube.live.mirror import Mirror
 from afflux.ledger.embedded import Embedded
 from afflux.ledger.postgres import PostgresLedger
 

@@ -460,3 +460,22 @@ def test_who_is_promised_a_start_says_when_and_who_waits_without_end_that_it_is_
     assert any(line.startswith("shop/both-0") and " unknown " in line for line in lines)
     # Where nobody is promised anything there is no column for it.
     assert "EXPECTED START" not in afflux("place", file).out
+
+
+def test_what_runs_ends_as_the_queue_of_its_scheduler_says(
+    place: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = tmp_path / "afflux.yaml"
+    config.write_text(
+        "apiVersion: afflux.dev/v1alpha1\nkind: AffluxConfiguration\n"
+        "strategy: easy\nqueues: [{name: default, defaultDuration: 10m}]\n"
+    )
+
+    def expected(scheduler: str) -> str:
+        running = pod("up", cpu="4", on="n1", schedulerName=scheduler)
+        running["status"]["startTime"] = "2199-01-01T00:00:00Z"
+        answer = place(node("n1"), running, pod("head", cpu="4"), flags=("--config", str(config)))
+        return answer["waiting"][0]["expectedStart"]
+
+    assert expected("afflux") == "2199-01-01T00:10:00Z"
+    assert expected("another") == "unknown"

@@ -309,6 +309,26 @@ def test_two_expectations_that_differ_are_refused() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("spec", "end"),
+    [
+        ({"schedulerName": "afflux"}, 1300.0),
+        ({"schedulerName": "afflux", "activeDeadlineSeconds": 60}, 1090.0),
+        # Nobody has put it in a queue of ours, whatever it says: it has no end.
+        ({"schedulerName": "another"}, None),
+        ({}, None),
+    ],
+)
+def test_what_runs_and_says_nothing_ends_as_its_queue_says_if_it_is_ours(
+    spec: dict[str, Any], end: float | None
+) -> None:
+    rules = {"default": QueueRules(), "night": QueueRules("night", default_run_seconds=300.0)}
+    up = {"phase": "Running", "startTime": "1970-01-01T00:16:40Z"}
+    item = pod(nodeName="n1", labels={"afflux.dev/queue": "night"}, status=up, **spec)
+    loaded = load([("cluster.json", as_list(node(), item))], rules, scheduler_names=["afflux"])
+    assert loaded.ends.get("default/web") == end
+
+
 @pytest.mark.parametrize("written", ["yesterday", "2026-02-30T00:00:00Z", "2026-01-01", "0"])
 def test_a_malformed_time_is_an_error(written: str) -> None:
     with pytest.raises(

@@ -1,7 +1,7 @@
 """The mirror when the world changes at the wrong moment: no place is lost, nothing piles up."""
 
 import pytest
-from test_kube_mirror import Server, assumed, decoded, kinds, node, placement, pod
+from mirrored_server import Server, assumed, decoded, kinds, node, placement, pod
 
 from afflux.cycle.events import MachineGone, TaskEnded
 from afflux.kube.decoding import is_closed

@@ -1,5 +1,6 @@
 """Waiting pods hear when they will start, in few words and few writes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 
 from afflux.kube import objects
 from afflux.kube.live import foretelling
-from afflux.kube.live.foretelling import Foretelling, words_of
+from afflux.kube.live.foretelling import Foretelling, words_in, words_of
 from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.recording import FAILED, What
 from afflux.kube.live.references import PodRef
@@ -36,8 +37,17 @@ class Told:
         self.conditions.append((pod.name, wanted.message))
 
 
+def _conditions(message: str | None) -> list[dict[str, str]]:
+    if message is None:
+        return []
+    kind = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return [{**kind, "message": message}]
+
+
 class Cluster:
-    def __init__(self, *names: str) -> None:
+    """Pods that wait, with the conditions that they have, if any."""
+
+    def __init__(self, *names: str, conditions: Mapping[str, str] | None = None) -> None:
         self.mirror = Mirror(["afflux"])
         self.told = Told()
         told: Any = self.told
@@ -46,6 +56,7 @@ class Cluster:
             pod = {
                 "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
                 "spec": {"schedulerName": "afflux", "containers": [{"name": "c"}]},
+                "status": {"conditions": _conditions((conditions or {}).get(name))},
             }
             self.mirror.pods.changed(msgspec.convert(pod, objects.Pod))
         events = self.mirror.drain()
@@ -124,8 +135,68 @@ def test_who_is_promised_nothing_any_more_does_not_say_so_any_more() -> None:
     assert cluster.told.conditions[-1] == ("head", WHY)
 
 
+def after_a_leader_change(cycles: int, start: float) -> tuple[Cluster, dict[str, set[str]]]:
+    """3,000 pods whom the leader before us had promised noon and an hour, and promised this now;
+    with what each of them was to have as its condition, one cycle a second."""
+    had = f"{WHY} {words_of(NOON + HOUR)}"
+    conditions = {f"p{number}": had for number in range(3000)}
+    cluster = Cluster(*conditions, conditions=conditions)
+    for cycle in range(cycles):
+        cluster.decided(NOON + cycle, **dict.fromkeys(conditions, start))
+    asked: dict[str, set[str]] = {name: {had} for name in conditions}
+    for name, message in cluster.told.conditions:
+        asked[name].add(message)
+    return cluster, asked
+
+
+def test_a_new_leader_leaves_the_promises_that_pods_were_told_as_they_are() -> None:
+    cluster, asked = after_a_leader_change(cycles=300, start=NOON + HOUR)
+    # The condition they have is not written again; and nobody hears the same promise twice.
+    assert {len(messages) for messages in asked.values()} == {1}
+    assert cluster.promised() == []
+
+
+def test_a_promise_that_has_moved_is_written_once_after_a_leader_change() -> None:
+    cluster, asked = after_a_leader_change(cycles=300, start=NOON + 3 * HOUR)
+    words = words_of(NOON + 3 * HOUR)
+    assert all(f"{WHY} {words}" in messages for messages in asked.values())
+    assert {len(messages) for messages in asked.values()} == {2}
+    assert cluster.promised() == [words] * 3000
+
+
+def test_who_waits_for_other_reasons_than_before_keeps_its_promise_until_it_is_its_turn() -> None:
+    had = "0/9 nodes are available: 9 Insufficient cpu. Promised to start by 2026-11-15 13:00 UTC."
+    others = {f"p{number}": had for number in range(1000)}
+    cluster = Cluster(*others, "last", conditions={**others, "last": had})
+    cluster.decided(**dict.fromkeys([*others, "last"], NOON + 3 * HOUR))
+    assert cluster.told.conditions[-1] == (
+        "last",
+        f"{WHY} Promised to start by 2026-11-15 13:00 UTC.",
+    )
+
+
+def test_a_promise_of_the_leader_before_that_is_none_any_more_goes_at_once() -> None:
+    had = f"{WHY} {words_of(NOON + HOUR)}"
+    others = [f"p{number}" for number in range(1000)]
+    cluster = Cluster(*others, "last", conditions={"last": had})
+    cluster.decided(**dict.fromkeys([*others, "last"], NOON + HOUR))
+    assert ("last", WHY) not in cluster.told.conditions
+    cluster.decided(**dict.fromkeys(others, NOON + HOUR))
+    assert cluster.told.conditions[-1] == ("last", WHY)
+
+
+def test_only_words_of_our_own_count_as_a_promise() -> None:
+    for words in (foretelling.UNKNOWN, words_of(NOON), words_of(1e15)):
+        assert words_in(f"{WHY} {words}") == words
+    for other in ("", WHY, f"{words_of(NOON)} {WHY}", "Promised to start by noon UTC."):
+        assert words_in(other) == ""
+
+
 def test_a_group_that_is_unknown_costs_nothing() -> None:
-    assert Foretelling().tell([Promise("gone", NOON)], lambda _: 0, NOON) == {}
+    foretelling = Foretelling()
+    gone = [Promise(f"gone-{number}", NOON) for number in range(5000)]
+    assert set(foretelling.tell(gone, lambda _: 0, NOON).values()) == {None}
+    assert foretelling.tell([Promise("there", NOON)], lambda _: 1, NOON)["there"] is not None
 
 
 def test_a_start_in_ten_thousand_years_has_words_too() -> None:

@@ -15,9 +15,10 @@ from afflux.config import parse_spec
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.cycle.ports import Ledger
 from afflux.kube import objects
+from afflux.kube.decoding import DEFAULT_SCHEDULER
 from afflux.kube.live.keeping import Keeping, WhenAway
 from afflux.kube.live.leasing import Term
-from afflux.kube.live.mirror import DEFAULT_SCHEDULER, Mirror
+from afflux.kube.live.mirror import Mirror
 
 NOW = 1_763_236_800.0
 

@@ -222,11 +222,31 @@ def test_who_is_cleaned_up_on_the_deadline_ended_on_it(database: str) -> None:
             ((until,),) = rows(database, "SELECT until_seconds FROM afflux.running_groups")
             # And 30 s more to end in.
             assert until == one.now + 60
-            one.keeping.over_deadline("default/p")
+            one.keeping.over_deadline({"uid-p"})
             deleted = {"deletionTimestamp": "2025-11-15T20:01:00Z"}
             one.mirror.pods.deleted(pod("p", node="n", version=3, metadata=deleted))
             await one.settled()
             assert history(database) == {"p": "deadline"}
+
+    run(test)
+
+
+def test_who_uses_the_name_of_a_group_next_has_not_ended_on_its_deadline(database: str) -> None:
+    async def test() -> None:
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            await one.begin([node("n")])
+            stopped = {"phase": "Failed", "reason": "DeadlineExceeded"}
+            for name, last in (("a", stopped), ("b", {"phase": "Succeeded"})):
+                one.mirror.pods.changed(pod(name, "g", 1, spec={"activeDeadlineSeconds": 30}))
+                one.bound(await one.settled())
+                await one.settled()
+                if name == "b":
+                    # Who cleans up comes too late: the kubelet has stopped the first one already.
+                    one.keeping.over_deadline({"uid-a"})
+                one.mirror.pods.deleted(pod(name, "g", 1, node="n", version=3, status=last))
+                await one.settled()
+            ended = "SELECT name, how FROM afflux.finished_groups ORDER BY how"
+            assert rows(database, ended) == [("g", "deadline"), ("g", "finished")]
 
     run(test)
 

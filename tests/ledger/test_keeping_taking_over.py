@@ -87,6 +87,23 @@ def test_a_gang_that_lost_a_pod_meanwhile_keeps_its_place(database: str) -> None
     run(test)
 
 
+def test_a_late_member_keeps_its_own_place_and_gets_none_that_it_never_had(database: str) -> None:
+    async def test() -> None:
+        ran = MemberEntry("uid-a", "default/a", machine="n")
+        named = MemberEntry("uid-named", "default/named")
+        entry = group("default/g", size=1, ready_seconds=10.5, members=(ran, named))
+        await left_behind(database, Turn(groups=(entry, single("late", 20.25))))
+        async with ledger_at(database) as ledger, door(ledger) as one:
+            late = [pod(name, "g", 1, created=5) for name in ("late", "named")]
+            await one.begin([], [pod("a", "g", 1, node="n"), *late])
+            await one.settled()
+            places = {each.name: each.ready_seconds for each in one.cycle.queue.considered()}
+            assert places["default/late"] == 20.25
+            assert places["default/named"] > 1e9
+
+    run(test)
+
+
 def on_the_server(found: objects.Pod) -> dict[str, object]:
     return json.loads(msgspec.json.encode(found))
 

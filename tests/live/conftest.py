@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # testbed is not part of the
 
 from scheduler import Schedulers, install_rights
 from testbed import ControlPlane
+
+from afflux.ledger.embedded import Embedded
 
 HERE = Path(__file__).parent
 
@@ -47,3 +50,14 @@ def schedulers(cluster: ControlPlane, rights: Path, tmp_path: Path) -> Iterator[
     """afflux as installed, as many replicas as the test starts; ended with the test."""
     with Schedulers(cluster, rights, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    """Of an embedded ledger; not pytest's, whose paths are too long for the socket in it."""
+    with TemporaryDirectory(prefix="ledger-") as name:
+        yield name
+        # Whoever used it may have been killed, and left it running.
+        server = Embedded(name)
+        server.start()
+        server.stop()

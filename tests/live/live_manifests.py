@@ -10,6 +10,7 @@ IMAGE = "testbed.invalid/nothing"
 PROVISIONER = "testbed.afflux.dev/disk"
 DRIVER = "disk.testbed.afflux.dev"
 HOSTNAME = "kubernetes.io/hostname"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -58,6 +59,31 @@ def host_port(number: int, protocol: str = "TCP", ip: str = "") -> Manifest:
     """A port of the host."""
     port: Manifest = {"containerPort": number, "hostPort": number, "protocol": protocol}
     return port | ({"hostIP": ip} if ip else {})
+
+
+# --- Groups
+
+
+def in_group(name: str, size: object) -> dict[str, Any]:
+    """What a pod of a group has in addition."""
+    return {"labels": {"afflux.dev/group-name": name, "afflux.dev/group-size": str(size)}}
+
+
+def job(name: str, deadline: int) -> Manifest:
+    """A Job of two pods that are a group, and run until they are stopped."""
+    template = pod("-", activeDeadlineSeconds=deadline, restartPolicy="Never", **in_group(name, 2))
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": 2,
+            "completions": 2,
+            "backoffLimit": 20,
+            "template": {
+                "metadata": {"labels": template["metadata"]["labels"]},
+                "spec": template["spec"],
+            },
+        },
+    }
 
 
 # --- Where a pod may go

@@ -61,6 +61,11 @@ def set_spec(plane: ControlPlane, node: str, **spec: Any) -> None:
 # --- Pods
 
 
+def names(plane: ControlPlane, namespace: str = "default") -> set[str]:
+    """Of all pods that are there."""
+    return {each["metadata"]["name"] for each in plane.pods(namespace)}
+
+
 def node_of(plane: ControlPlane, name: str, namespace: str = "default") -> str | None:
     """The machine that a pod has, None if it has none."""
     return plane.pod(name, namespace)["spec"].get("nodeName")

@@ -42,6 +42,8 @@ CONFIGURATION: Mapping[str, Any] = {
     # Tests that want one say where.
     "ledger": {"enabled": False},
 }
+# Of one replica, which needs no lease.
+ALONE = {"leaderElect": False}
 # For tests of who leads, so that nobody waits long for the next one.
 SHORT = {"leaseDuration": "7s", "renewDeadline": "5s", "retryPeriod": "500ms"}
 
@@ -245,4 +247,4 @@ class Schedulers:
         return next((each for each in self._all if holder and each.identity == holder), None)
 
 
-__all__ = ["SHORT", "Scheduler", "Schedulers", "install_rights"]
+__all__ = ["ALONE", "SHORT", "Scheduler", "Schedulers", "install_rights"]

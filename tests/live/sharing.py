@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from installation import install, revoke
 from scheduler import NAMESPACE, Scheduler, Schedulers
 from testbed import ControlPlane
 
@@ -18,6 +19,18 @@ def shared(
     plane.delete_everything()
     with Schedulers(plane, rights, directory) as made:
         yield made.start(**sections)
+
+
+@contextmanager
+def installed(
+    plane: ControlPlane, release: str, directory: Path, **sections: Any
+) -> Iterator[Scheduler]:
+    """The same with the rights that the chart grants for these sections, and no more."""
+    config = {"leaderElection": {"resourceName": release}, **sections}
+    rights = install(plane, NAMESPACE, release=release, config=config)
+    with shared(plane, rights, directory, **config) as process:
+        yield process
+    revoke(plane, release)
 
 
 def emptied(plane: ControlPlane, process: Scheduler) -> ControlPlane:

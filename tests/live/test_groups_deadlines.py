@@ -4,15 +4,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from installation import install, revoke
-from live_manifests import pod
-from looking import create, event_of, placed
-from scheduler import NAMESPACE, Scheduler
-from sharing import emptied, shared
-from test_groups_members import JOBS, job, named
+from live_manifests import JOBS, in_group, job, pod
+from looking import create, event_of, names, placed
+from scheduler import Scheduler
+from sharing import emptied, installed
 from testbed import ControlPlane
-
-RELEASE = "cleanup"
 
 
 @pytest.fixture(scope="module")
@@ -20,21 +16,14 @@ def afflux(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
     """With the rights that the chart grants for cleaning up, and no more."""
-    settings = {"leaderElection": {"resourceName": RELEASE}, "cleanup": {"enabled": True}}
-    rights = install(control_plane, NAMESPACE, release=RELEASE, config=settings)
     directory = tmp_path_factory.mktemp("deadlines")
-    with shared(control_plane, rights, directory, **settings) as process:
+    with installed(control_plane, "cleanup", directory, cleanup={"enabled": True}) as process:
         yield process
-    revoke(control_plane, RELEASE)
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
     return emptied(control_plane, afflux)
-
-
-def names(cluster: ControlPlane) -> set[str]:
-    return {each["metadata"]["name"] for each in cluster.pods("default")}
 
 
 def has_job(cluster: ControlPlane, name: str) -> bool:
@@ -55,7 +44,7 @@ def test_a_group_and_its_job_are_gone_and_nothing_is_made_anew(cluster: ControlP
     time.sleep(1)
     assert names(cluster) == {"bystander"}
     # The name is free.
-    create(cluster, *(pod(name, **named("sum", 2)) for name in ("a", "b")))
+    create(cluster, *(pod(name, **in_group("sum", 2)) for name in ("a", "b")))
     placed(cluster, "a", "b")
 
 
@@ -63,7 +52,7 @@ def test_pods_without_an_owner_go_and_those_of_other_schedulers_stay(
     cluster: ControlPlane,
 ) -> None:
     cluster.create_nodes(2)
-    pair = named("pair", 2)
+    pair = in_group("pair", 2)
     create(cluster, pod("theirs", scheduler="another", **pair))
     create(cluster, *(pod(name, activeDeadlineSeconds=2, **pair) for name in ("a", "b")))
     placed(cluster, "a", "b")
@@ -76,3 +65,22 @@ def test_pods_without_an_owner_go_and_those_of_other_schedulers_stay(
         "their end",
     )
     assert "theirs" in names(cluster)
+
+
+def test_below_an_owner_that_we_may_not_see_pods_stay_and_name_the_right_that_is_missing(
+    cluster: ControlPlane,
+) -> None:
+    cluster.create_nodes(1)
+    path = "/api/v1/namespaces/default/configmaps"
+    hidden = cluster.api.create(path, {"metadata": {"name": "hidden"}})
+    member = pod("a", activeDeadlineSeconds=2, restartPolicy="Never", **in_group("solo", 1))
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "hidden", "controller": True}
+    member["metadata"]["ownerReferences"] = [owner | {"uid": hidden["metadata"]["uid"]}]
+    create(cluster, member)
+    placed(cluster, "a")
+    note = event_of(cluster, "a", "DeadlineOver")["note"]
+    assert "ConfigMap default/hidden could not be read" in note
+    assert 'cannot get resource "configmaps" in API group "" in the namespace "default"' in note
+    # Nobody but the kubelet has put an end to it.
+    cluster.wait_until(lambda: cluster.pod("a")["status"]["phase"] == "Failed", "its end")
+    assert "deletionTimestamp" not in cluster.pod("a")["metadata"]

@@ -4,15 +4,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from installation import install, revoke
-from live_manifests import pod
+from live_manifests import in_group, pod
 from looking import create, event_of, node_of, placed, waits
-from scheduler import NAMESPACE, Scheduler
-from sharing import emptied, shared
-from test_groups_members import named
+from scheduler import Scheduler
+from sharing import emptied, installed
 from testbed import ControlPlane, Manifest
 
-RELEASE = "halves"
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
 
 
@@ -21,12 +18,9 @@ def afflux(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
     """With the right to delete pods that the chart grants for this, and no more."""
-    settings = {"leaderElection": {"resourceName": RELEASE}, "cleanup": {"halfBoundAfter": "1s"}}
-    rights = install(control_plane, NAMESPACE, release=RELEASE, config=settings)
     directory = tmp_path_factory.mktemp("halves")
-    with shared(control_plane, rights, directory, **settings) as process:
+    with installed(control_plane, "halves", directory, cleanup={"halfBoundAfter": "1s"}) as process:
         yield process
-    revoke(control_plane, RELEASE)
 
 
 @pytest.fixture
@@ -36,7 +30,7 @@ def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
 
 def replica_set(name: str) -> Manifest:
     """Two pods that are a group, each too large to share a machine."""
-    template = pod("-", cpu="3", **named(name, 2))
+    template = pod("-", cpu="3", **in_group(name, 2))
     labels = template["metadata"]["labels"]
     return {
         "metadata": {"name": name},
@@ -77,7 +71,7 @@ def test_the_bound_half_is_made_anew_and_the_whole_starts_together(cluster: Cont
 
 def test_what_nobody_makes_anew_stays_and_the_rest_follows(cluster: ControlPlane) -> None:
     (node,) = cluster.create_nodes(1, cpu="4")
-    create(cluster, *(pod(name, cpu="3", **named("pair", 2)) for name in "ab"))
+    create(cluster, *(pod(name, cpu="3", **in_group("pair", 2)) for name in "ab"))
     waits(cluster, "b")
     cluster.bind("a", node)
     time.sleep(2)

@@ -5,21 +5,19 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from live_manifests import pod
-from looking import create, delete, event_of, node_of, placed, waits
+from live_manifests import JOBS, in_group, job, pod
+from looking import create, delete, event_of, names, node_of, placed, waits
 from scheduler import Scheduler
 from sharing import emptied, shared
-from testbed import ControlPlane, Manifest
+from testbed import ControlPlane
 
 from afflux.cycle.events import TaskRuns
 from afflux.kube import objects
 from afflux.kube.live.mirror import Mirror
 
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
 RUN_SECONDS = "testbed.afflux.dev/run-seconds"
 
 
@@ -38,24 +36,15 @@ def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
     return emptied(control_plane, afflux)
 
 
-def named(name: str, size: object) -> dict[str, Any]:
-    labels = {"afflux.dev/group-name": name, "afflux.dev/group-size": str(size)}
-    return {"labels": labels}
-
-
-def gone(cluster: ControlPlane, *names: str) -> bool:
-    return not {each["metadata"]["name"] for each in cluster.pods("default")} & set(names)
-
-
 def test_a_pod_that_is_deleted_before_the_quorum_leaves_and_a_late_one_joins(
     cluster: ControlPlane,
 ) -> None:
     cluster.create_nodes(2)
-    trio = named("trio", 3)
+    trio = in_group("trio", 3)
     create(cluster, pod("a", **trio), pod("b", **trio))
     waits(cluster, "b", "group default/trio has 2 of 3 members")
     delete(cluster, "Pod", "a")
-    cluster.wait_until(lambda: gone(cluster, "a"), "the pod to leave")
+    cluster.wait_until(lambda: names(cluster) == {"b"}, "the pod to leave")
     create(cluster, pod("c", **trio))
     waits(cluster, "c", "group default/trio has 2 of 3 members")
     create(cluster, pod("d", **trio))
@@ -66,7 +55,7 @@ def test_a_pod_that_is_deleted_before_the_quorum_leaves_and_a_late_one_joins(
 
 def test_a_name_is_used_again_by_another_group_when_all_have_ended(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
-    pair = named("pair", 2)
+    pair = in_group("pair", 2)
     quick = pair | {"annotations": {RUN_SECONDS: "0.2"}, "restartPolicy": "Never"}
     create(cluster, pod("a", **quick), pod("b", **quick))
     cluster.wait_until(
@@ -84,9 +73,9 @@ def test_sizes_that_cannot_be_are_refused_and_the_others_start(cluster: ControlP
     cluster.create_nodes(2)
     # A label cannot begin with a minus sign: the API server itself refuses what is negative.
     sizes = {"word": "many", "zero": "0", "huge": "10001", "other": "7"}
-    create(cluster, pod("a", **named("pair", 2)))
-    create(cluster, *(pod(name, **named("pair", size)) for name, size in sizes.items()))
-    create(cluster, pod("b", **named("pair", 2)))
+    create(cluster, pod("a", **in_group("pair", 2)))
+    create(cluster, *(pod(name, **in_group("pair", size)) for name, size in sizes.items()))
+    create(cluster, pod("b", **in_group("pair", 2)))
     placed(cluster, "a", "b")
     label = "label afflux.dev/group-size"
     words = {
@@ -117,7 +106,7 @@ def test_what_a_queue_does_not_take_is_refused(cluster: ControlPlane) -> None:
         cluster,
         pod("endless", labels=short),
         pod("long", labels=short, activeDeadlineSeconds=61),
-        pod("large", labels=short | named("g", 3)["labels"], activeDeadlineSeconds=60),
+        pod("large", labels=short | in_group("g", 3)["labels"], activeDeadlineSeconds=60),
         pod("right", labels=short, activeDeadlineSeconds=60),
         pod("expected", labels=short, annotations={"afflux.dev/expected-seconds": "60"}),
     )
@@ -134,7 +123,7 @@ def test_what_a_queue_does_not_take_is_refused(cluster: ControlPlane) -> None:
 def test_what_can_never_fit_is_told_so_and_looked_at_again(cluster: ControlPlane) -> None:
     cluster.create_nodes(2, cpu="1")
     names = ("a", "b", "c")
-    create(cluster, *(pod(name, cpu="600m", **named("trio", 3)) for name in names))
+    create(cluster, *(pod(name, cpu="600m", **in_group("trio", 3)) for name in names))
     for name in names:
         note = event_of(cluster, name, "Unsatisfiable")["note"]
         assert note.startswith("group default/trio: needs room for 3 of its members at once")
@@ -153,23 +142,6 @@ def test_without_being_asked_nobody_cleans_up(cluster: ControlPlane) -> None:
     time.sleep(1)
     assert "deletionTimestamp" not in cluster.api.get(f"{JOBS}/sum")["metadata"]
     assert {each["status"]["phase"] for each in cluster.pods("default")} == {"Failed"}
-
-
-def job(name: str, deadline: int) -> Manifest:
-    """A Job of two pods that are a group, and run until they are stopped."""
-    template = pod("-", activeDeadlineSeconds=deadline, restartPolicy="Never", **named(name, 2))
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "parallelism": 2,
-            "completions": 2,
-            "backoffLimit": 20,
-            "template": {
-                "metadata": {"labels": template["metadata"]["labels"]},
-                "spec": template["spec"],
-            },
-        },
-    }
 
 
 def test_when_a_pod_ends_is_known_from_its_start_whoever_placed_it(cluster: ControlPlane) -> None:

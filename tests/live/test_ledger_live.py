@@ -3,9 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -13,24 +11,13 @@ import pytest
 from bursts import NODES, PER_NODE, Burst, create_nodes, gang, many, pod
 from looking import create, delete, placed
 from psycopg import sql
-from scheduler import SHORT, Scheduler, Schedulers
+from scheduler import ALONE, SHORT, Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
 from afflux.ledger.embedded import Embedded, _servers
 
 SLOTS = NODES * PER_NODE
-ALONE = {"leaderElect": False}
 AWAY_SECONDS = 60.0
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    """Where a ledger of our own is; short, as paths of sockets have to be."""
-    with TemporaryDirectory(prefix="ledger-") as name:
-        yield name
-        server = Embedded(name)
-        server.start()
-        server.stop()
 
 
 def ask(directory: str, query: str) -> list[tuple[Any, ...]]:

@@ -3,47 +3,23 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from live_manifests import pod
 from looking import create, delete, event_of, node_of, placed, waits
-from scheduler import Schedulers
+from scheduler import ALONE, Schedulers
 from sharing import emptied
 from testbed import ControlPlane
 
-from afflux.ledger.embedded import Embedded
-
-ALONE = {"leaderElect": False}
 GRACE_SECONDS = 30
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    # Not pytest's: its paths are too long for the socket of a database.
-    with TemporaryDirectory(prefix="ledger-") as name:
-        yield name
-        server = Embedded(name)
-        server.start()
-        server.stop()
 
 
 def shown(directory: str, what: str) -> list[dict[str, Any]]:
     """What `afflux queue` and the others say."""
-    command = [
-        sys.executable,
-        "-m",
-        "afflux.cli",
-        what,
-        "--database",
-        directory,
-        "-A",
-        "-o",
-        "json",
-    ]
+    command = [sys.executable, "-m", "afflux.cli", what]
+    command += ["--database", directory, "-A", "-o", "json"]
     return json.loads(subprocess.check_output(command))["items"]
 
 
@@ -69,7 +45,8 @@ def test_others_pass_the_head_only_if_it_loses_nothing(
     cluster.create_nodes(1, cpu="4")
     create(cluster, job("running", "3", 600))
     placed(cluster, "running")
-    began = cluster.api.get("/api/v1/namespaces/default/pods/running")["status"]["startTime"]
+    cluster.wait_until(lambda: "startTime" in cluster.pod("running")["status"], "the start")
+    began = cluster.pod("running")["status"]["startTime"]
     end = datetime.fromisoformat(began).timestamp() + 600 + GRACE_SECONDS
 
     create(cluster, job("head", "4", 60))

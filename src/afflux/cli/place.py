@@ -47,7 +47,8 @@ def run(options: PlaceOptions) -> int:
     app.scheduler(settings, State())  # a wrong setting is told before anything is read
     rules = {each.name: each for each in settings.queue_rules()}
     now_seconds = time.time()
-    inventory = load([read_source(path) for path in options.files], rules, now_seconds)
+    sources = [read_source(path) for path in options.files]
+    inventory = load(sources, rules, now_seconds, settings.scheduler_names)
     _say_notes(inventory)
     state = State(inventory.machines)
     cycle = Cycle(state, app.scheduler(settings, state))

@@ -49,6 +49,8 @@ class Settings:
     strategy: str = DEFAULT_STRATEGY
     # Without any there is one, with the strategy above.
     queues: tuple[QueueRules, ...] = ()
+    # Whose pods wait in them.
+    scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER_NAME,)
 
     def queue_rules(self) -> tuple[QueueRules, ...]:
         """Every queue there is."""
@@ -145,17 +147,19 @@ def _without_password(ledger: Ledger) -> Ledger:
 def _resolved(file: File, origin: str) -> Configuration:
     """Profiles with names and policies, whoever gave them."""
     queues = tuple(_queue_rules(queue, file.strategy) for queue in file.queues)
+    profiles = tuple(
+        Profile(
+            profile.scheduler_name or DEFAULT_SCHEDULER_NAME,
+            Settings(origin, file.policies, file.strategy)
+            if profile.policies is None
+            else Settings(f"{origin}: profiles[{number}]", profile.policies, file.strategy),
+        )
+        for number, profile in enumerate(file.profiles)
+    )
+    names = tuple(profile.scheduler_name for profile in profiles)
     return Configuration(
-        settings=Settings(origin, file.policies, file.strategy, queues),
-        profiles=tuple(
-            Profile(
-                profile.scheduler_name or DEFAULT_SCHEDULER_NAME,
-                Settings(origin, file.policies, file.strategy)
-                if profile.policies is None
-                else Settings(f"{origin}: profiles[{number}]", profile.policies, file.strategy),
-            )
-            for number, profile in enumerate(file.profiles)
-        ),
+        settings=Settings(origin, file.policies, file.strategy, queues, names),
+        profiles=profiles,
         leader_election=file.leader_election,
         client_connection=file.client_connection,
         serving=file.serving,

@@ -33,6 +33,8 @@ from afflux.model.taints import (
 )
 from afflux.model.task import Shape, Task
 
+DEFAULT_SCHEDULER = "default-scheduler"
+
 _RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?"
     r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
@@ -184,6 +186,11 @@ def task(pod: objects.Pod, around: Surroundings = NOTHING_KNOWN) -> Task:
 def namespace(pod: objects.Pod) -> str:
     """The pod's namespace."""
     return pod.metadata.namespace or "default"
+
+
+def scheduler_of(pod: objects.Pod) -> str:
+    """The scheduler that the pod asks for."""
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
 
 
 def is_bound(pod: objects.Pod) -> bool:

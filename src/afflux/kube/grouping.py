@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from afflux.kube import objects
 from afflux.kube.complaints import shown
 from afflux.kube.decoding import namespace
-from afflux.kube.lasting import WITHOUT_END, ExpectationError, Lasting, lasting
+from afflux.kube.lasting import WITHOUT_END, ExpectationError, Lasting, lasting, planned_seconds
 from afflux.kube.objects import is_name
 from afflux.model.group import DEFAULT_QUEUE
 from afflux.model.task import Task
@@ -141,6 +141,17 @@ def claimed_group(pod: objects.Pod) -> str | None:
 def queue_of(pod: objects.Pod) -> str:
     """The queue that the pod asks for."""
     return (pod.metadata.labels or {}).get(QUEUE_LABEL, DEFAULT_QUEUE)
+
+
+def expected_run_seconds(pod: objects.Pod, rules: Mapping[str, QueueRules]) -> float | None:
+    """How long the pod is expected to hold its machine: what it says, else what its queue does.
+
+    A pod of another scheduler is in no queue of ours: there are no `rules` for it.
+    """
+    seconds = planned_seconds(pod)
+    if seconds is None and (queue := rules.get(queue_of(pod))) is not None:
+        return queue.default_run_seconds
+    return seconds
 
 
 def _candidate(member: Member, terms: Terms | None, lasts: Lasting) -> Candidate:

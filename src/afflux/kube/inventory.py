@@ -1,7 +1,7 @@
 """The way in: files of Kubernetes objects to everything a scheduling cycle starts from."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.kube import objects
@@ -11,12 +11,12 @@ from afflux.kube.decoding import (
     is_bound,
     is_finished,
     machine,
+    scheduler_of,
     started_seconds,
     task,
 )
-from afflux.kube.grouping import Member, PodGroups, groups
+from afflux.kube.grouping import Member, PodGroups, expected_run_seconds, groups
 from afflux.kube.images import ImageCensus
-from afflux.kube.lasting import planned_seconds
 from afflux.kube.reading import Contents, Found, read
 from afflux.kube.repulsion import Repulsion, kept_out, shut_out
 from afflux.kube.volumes.claims import pod_references
@@ -62,10 +62,12 @@ def load(
     sources: Sequence[tuple[str, bytes]],
     rules: Mapping[str, QueueRules] = ONE_QUEUE,
     now_seconds: float = 0.0,
+    scheduler_names: Collection[str] = (),
 ) -> Inventory:
     """The inventory of these (file name, content) pairs; an InputError for unusable input.
 
-    A pod of which nobody says when it was started starts `now_seconds`.
+    A pod of which nobody says when it was started starts `now_seconds`. What runs and does not say
+    how long it takes does so as its queue says, if it is of one of these schedulers.
     """
     contents = read(sources)
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
@@ -91,7 +93,9 @@ def load(
             members.append(member)
         if node in machines:
             running.append((member.task, node))
-            if (lasts := planned_seconds(pod.value)) is not None:
+            ours = scheduler_of(pod.value) in scheduler_names
+            lasts = expected_run_seconds(pod.value, rules if ours else {})
+            if lasts is not None:
                 started = started_seconds(pod.value)
                 ends[member.task.id] = (now_seconds if started is None else started) + lasts
             keeping_away.append((pod.name, pod.value))

@@ -3,27 +3,29 @@
 Off unless it is asked for, with a role of its own. It sleeps until the next deadline. What it may
 delete is bounded on every side: pods of our scheduler names that belong to the group; their
 controllers, as far up as all pods of a controller belong to it; and everything by its uid, so that
-another object of the same name is never meant. What the API server refuses is told and tried again,
-less and less often, for as long as it is there.
+another object of the same name is never meant. If a controller cannot be read or deleted, its pods
+stay too: it would make them anew. What the API server refuses is told and tried again, less and
+less often, for as long as it is there.
 """
 
 import asyncio
 import logging
-import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from time import time
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.decoding import created_seconds, is_finished, namespace
+from afflux.kube.decoding import is_finished, namespace, scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.deadlines import Deadlines, Over, controller
 from afflux.kube.live.deleting import Deleting, sleep_until_due
-from afflux.kube.live.mirror import Mirror, scheduler_of
-from afflux.kube.live.owners import Chain, Owner, Owners
+from afflux.kube.live.leaving import Leaving, leaving
+from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.owners import Chain, Owner, Owners, Unknown
 from afflux.kube.live.recording import DEADLINE, Recorder
 from afflux.kube.live.references import PodRef, of_pod
 
@@ -35,39 +37,57 @@ LONGEST_PAUSE_SECONDS = 1800.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Above:
+    """The highest controller that goes with pods, and what ended the walk if that is unknown."""
+
+    top: Owner | None = None
+    unknown: Unknown | None = None
+
+    def why_they_stay(self, refused: Mapping[str, str]) -> str | None:
+        """Why the pods have to stay: somebody would make them anew. `refused` are the owners, by
+        uid, that could not be deleted."""
+        if self.unknown is not None and self.unknown.unread:
+            return self.unknown.why
+        return None if self.top is None else refused.get(self.top.uid)
+
+
 @dataclass(slots=True)
-class _Leaving:
-    """The pods of a namespace that go, by uid, and those that may go if their controller does."""
+class _Work:
+    """Groups of a namespace that are cleaned up together, until nothing is left of them.
 
-    pods: dict[str, objects.Pod] = field(default_factory=dict[str, objects.Pod])
-    replacements: set[str] = field(default_factory=set[str])
-    controllers: dict[str, objects.OwnerReference] = field(
-        default_factory=dict[str, objects.OwnerReference]
-    )
+    Where something is refused, controllers make one pod after the other, and each has a deadline:
+    those join, so that it is tried no more often for that.
+    """
 
-    def take(self, over: Over, alive: Iterable[objects.Pod]) -> None:
-        """Whoever is in this group."""
-        above = {ref.uid or "": ref for ref in over.controllers}
-        self.controllers.update(above)
-        for pod in alive:
-            owner = controller(pod)
-            controlled = owner is not None and owner.uid in above
-            if _is_member(pod, over, controlled=controlled):
-                self.pods[pod.metadata.uid or ""] = pod
-                if owner is not None:
-                    self.controllers[owner.uid or ""] = owner
-            elif _is_replacement(pod, over, controlled=controlled):
-                self.replacements.add(pod.metadata.uid or "")
+    groups: list[Over] = field(default_factory=list[Over])
+    keys: set[str] = field(default_factory=set[str])
 
-    def is_leaving(self, pod: objects.Pod) -> bool:
-        uid = pod.metadata.uid or ""
-        return uid in self.pods or uid in self.replacements
+    def add(self, over: Over) -> None:
+        self.groups.append(over)
+        self.keys |= _keys(over)
+
+    def keep(self, groups: list[Over]) -> None:
+        self.groups = groups
+        self.keys = {key for over in groups for key in _keys(over)}
+
+    def concerns(self, over: Over) -> bool:
+        return not self.keys.isdisjoint(_keys(over))
+
+
+@dataclass(frozen=True, slots=True)
+class _Undone:
+    """What an attempt has left: groups, and pods with the reason why each of them stays."""
+
+    why: str
+    groups: Sequence[Over]
+    pods: Sequence[tuple[objects.Pod, str]] = ()
 
 
 class Cleaning:
     """Deletes what is over; `remaining_seconds` says how long we may act, None without end.
 
-    `announce` is told the name of each group before anything of it is deleted.
+    `announce` is told the uids of the pods of each group before anything of it is deleted.
     """
 
     def __init__(
@@ -78,7 +98,7 @@ class Cleaning:
         recorder: Recorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
-        announce: Callable[[str], None] = lambda _: None,
+        announce: Callable[[Collection[str]], None] = lambda _: None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
@@ -88,44 +108,71 @@ class Cleaning:
         self._recorder = recorder
         self._announce = announce
         self._clock = clock
+        # By namespace.
+        self._under_way: dict[str, list[_Work]] = {}
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as work:
+        async with asyncio.TaskGroup() as tasks:
             while True:
                 await sleep_until_due(self._deadlines, self._clock)
-                by_namespace: dict[str, list[Over]] = {}
+                begun: dict[str, _Work] = {}
                 for over in self._deadlines.take(self._clock()):
-                    by_namespace.setdefault(over.namespace, []).append(over)
-                for space, groups in by_namespace.items():
-                    work.create_task(self._clean(space, groups))
+                    _log.info("the deadline of group %s is over", over.name)
+                    self._announce(over.pods)
+                    work = self._concerned(over) or begun.setdefault(over.namespace, _Work())
+                    work.add(over)
+                for space, work in begun.items():
+                    self._under_way.setdefault(space, []).append(work)
+                    tasks.create_task(self._clean(space, work))
 
-    async def _clean(self, space: str, groups: Sequence[Over]) -> None:
-        for over in groups:
-            _log.info("the deadline of group %s is over", over.name)
-            # Once: when it is tried again, another group may have the name.
-            self._announce(over.name)
+    def _concerned(self, over: Over) -> _Work | None:
+        """The work on others of the same group or controller, if there is some."""
+        return next((w for w in self._under_way.get(over.namespace, ()) if w.concerns(over)), None)
+
+    async def _clean(self, space: str, work: _Work) -> None:
         pause = FIRST_PAUSE_SECONDS
-        while (why := await self._left_undone(space, groups)) is not None:
+        while work.groups:
+            undone = await self._attempt(space, work)
+            if undone is None:
+                # Those who have joined meanwhile, if any, have not been tried yet.
+                pause = FIRST_PAUSE_SECONDS
+                continue
+            why = undone.why
             _log.warning("cleaning up in %s: %s; trying again after %.0f s", space, why, pause)
-            again = f"it could not be cleaned up: {why}; trying again after {pause:.0f} s"
-            for pod in self._leaving(groups, self._alive(space)).pods.values():
-                self._tell(pod, (), [again])
+            for pod, why in undone.pods:
+                again = f"it could not be cleaned up: {why}; trying again after {pause:.0f} s"
+                self._tell(pod, again)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        self._under_way[space].remove(work)
+        if not self._under_way[space]:
+            del self._under_way[space]
 
-    async def _left_undone(self, space: str, groups: Sequence[Over]) -> str | None:
-        """One attempt; why something is left that should have gone, None if nothing is."""
+    async def _attempt(self, space: str, work: _Work) -> _Undone | None:
+        """Delete what is there of those who have not gone; what is left, None if nothing is."""
+        tried = tuple(work.groups)
+        undone = await self._undone(space, tried)
+        joined = work.groups[len(tried) :]
+        work.keep([*(undone.groups if undone else ()), *joined])
+        return undone
+
+    async def _undone(self, space: str, groups: Sequence[Over]) -> _Undone | None:
+        """The same of these groups, whatever goes wrong."""
+        going = Leaving()
         try:
             async with self._turns:
-                refusals = await self._once(space, groups)
+                alive = self._alive(space)
+                going = leaving(groups, filter(self._mirror.is_ours, alive))
+                return await self._once(space, going, alive)
         except (ApiError, UnreachableError) as error:
-            return str(error)
+            why = str(error)
         except Exception as error:
             _log.exception("cleaning up in %s failed", space)
-            return f"an error of the scheduler ({type(error).__name__}), of which its log says more"
-        return refusals[0] if refusals else None
+            why = f"an error of the scheduler ({type(error).__name__}), of which its log says more"
+        there = [pod for party in going.parties for pod in party.pods.values()]
+        return _Undone(why, groups, [(pod, why) for pod in there])
 
     def _alive(self, space: str) -> list[objects.Pod]:
         return [
@@ -136,104 +183,96 @@ class Cleaning:
             and not pod.metadata.deletion_timestamp
         ]
 
-    def _leaving(self, groups: Sequence[Over], alive: Iterable[objects.Pod]) -> _Leaving:
-        ours = [pod for pod in alive if self._mirror.is_ours(pod)]
-        leaving = _Leaving()
-        for over in groups:
-            leaving.take(over, ours)
-        return leaving
-
-    async def _once(self, space: str, groups: Sequence[Over]) -> list[str]:
-        """Delete what is there; what was refused."""
-        alive = self._alive(space)
-        leaving = self._leaving(groups, alive)
-        owners, complaints = await self._owners(space, leaving, alive)
-        deleted: list[str] = []
-        refusals: list[str] = []
+    async def _once(
+        self, space: str, going: Leaving, alive: Sequence[objects.Pod]
+    ) -> _Undone | None:
+        """Delete owners, then pods, which leave their parties; what was refused."""
+        above = await self._walk(space, going, alive)
         # Owners first, so that nobody makes anew what is deleted next.
-        for owner in owners:
+        refused: dict[str, str] = {}
+        for owner in {each.top.uid: each.top for each in above.values() if each.top}.values():
             why = await self._deleting.delete(owner.path, owner.uid)
-            if why is None:
-                deleted.append(owner.name)
-            else:
-                refusals.append(f"{owner.name} could not be deleted: {why}")
-        for pod in leaving.pods.values():
-            name = pod.metadata.name or ""
-            why = await self._deleting.delete(
-                f"/api/v1/namespaces/{space}/pods/{name}", pod.metadata.uid or ""
-            )
-            if why is None:
-                self._tell(pod, deleted, [*complaints, *refusals[:1]])
-            else:
-                refusals.append(f"pod {space}/{name} could not be deleted: {why}")
-        return refusals
+            if why is not None:
+                refused[owner.uid] = f"{owner.name} could not be deleted: {why}"
+        held = {
+            uid: why
+            for uid, each in above.items()
+            if (why := each.why_they_stay(refused)) is not None
+        }
+        staying: list[tuple[objects.Pod, str]] = []
+        for party in going.parties:
+            for uid, pod in list(party.pods.items()):
+                owner = controller(pod)
+                controlled_by = "" if owner is None else owner.uid or ""
+                why = held.get(controlled_by) or await self._delete(space, pod)
+                if why is not None:
+                    staying.append((pod, why))
+                    continue
+                del party.pods[uid]
+                self._tell_gone(pod, above.get(controlled_by, _Above()))
+        # Whether an owner is still there that nobody lets us see is known by its pods alone.
+        hidden = {uid for uid in held if (why := above[uid].unknown) and why.refused}
+        left = going.left(held.keys() - hidden)
+        whys = [*(why for _, why in staying), *held.values()]
+        if not left and whys:
+            _log.warning("cleaning up in %s: %s; it has no pods any more", space, whys[0])
+        return _Undone(whys[0], left, staying) if left else None
 
-    async def _owners(
-        self, space: str, leaving: _Leaving, alive: Iterable[objects.Pod]
-    ) -> tuple[list[Owner], list[str]]:
-        """The highest controllers all of whose pods leave, and what could not be found out."""
+    async def _delete(self, space: str, pod: objects.Pod) -> str | None:
+        name = pod.metadata.name or ""
+        path = f"/api/v1/namespaces/{space}/pods/{name}"
+        why = await self._deleting.delete(path, pod.metadata.uid or "")
+        return None if why is None else f"pod {space}/{name} could not be deleted: {why}"
+
+    async def _walk(
+        self, space: str, going: Leaving, alive: Iterable[objects.Pod]
+    ) -> dict[str, _Above]:
+        """For every controller of those who go, by uid, the highest one all of whose pods go."""
         owners = Owners(self._api, space)
-        chains = [await owners.chain(ref) for ref in leaving.controllers.values()]
-        complaints = [chain.why for chain in chains if chain.why is not None]
-        if not any(chain.owners for chain in chains):
-            return [], complaints
+        refs = {uid: ref for party in going.parties for uid, ref in party.controllers.items()}
+        chains = {uid: await owners.chain(ref) for uid, ref in refs.items()}
         staying: set[str] = set()
         unseen = False
-        high = any(not owner.makes_pods for chain in chains for owner in chain.owners)
+        high = any(not owner.makes_pods for chain in chains.values() for owner in chain.owners)
         for pod in alive:
             owner = controller(pod)
-            if owner is None or leaving.is_leaving(pod):
+            if owner is None or going.is_leaving(pod):
                 continue
             staying.add(owner.uid or "")
             if high:
                 chain = await owners.chain(owner)
                 staying.update(each.uid for each in chain.owners)
-                unseen = unseen or chain.why is not None
-        found = {
-            top.uid: top
-            for chain in chains
-            if chain.why is None and (top := _top(chain, staying, unseen=unseen)) is not None
-        }
-        return list(found.values()), complaints
+                unseen = unseen or chain.unknown is not None
+        return {uid: _above(chain, staying, unseen=unseen) for uid, chain in chains.items()}
 
-    def _tell(self, pod: objects.Pod, deleted: Sequence[str], complaints: Sequence[str]) -> None:
+    def _tell_gone(self, pod: objects.Pod, above: _Above) -> None:
+        with_it = [f"deleted with it: {above.top.name}"] if above.top else []
+        self._tell(pod, *with_it, *([above.unknown.why] if above.unknown else []))
+
+    def _tell(self, pod: objects.Pod, *more: str) -> None:
         group = claimed_group(pod)
         note = f"The deadline of group {group} is over" if group else "Its deadline is over"
-        if deleted:
-            note += f"; deleted with it: {', '.join(deleted)}"
-        if complaints:
-            note += f"; {'; '.join(complaints)}"
         metadata = pod.metadata
         ref = PodRef(namespace(pod), metadata.name or "", metadata.uid or "")
+        note = "; ".join((note, *more))
         self._recorder.event(DEADLINE, of_pod(ref), note, scheduler=scheduler_of(pod))
 
 
-def _top(chain: Chain, staying: set[str], *, unseen: bool) -> Owner | None:
-    """The highest controller that has no pod which stays and that would make pods anew."""
-    found: Owner | None = None
+def _keys(over: Over) -> set[str]:
+    """What groups have in common that belong together."""
+    return {ref.uid or "" for ref in over.controllers} | ({over.group} if over.group else set())
+
+
+def _above(chain: Chain, staying: AbstractSet[str], *, unseen: bool) -> _Above:
+    """The walk up to the highest one that has no pod which stays and would make pods anew."""
+    top: Owner | None = None
     for owner in chain.owners:
         # Who controls a pod is written on the pod; who controls that had to be looked up.
         if owner.uid in staying or (unseen and not owner.makes_pods):
-            break
+            return _Above(top)
         if not owner.ended:
-            found = owner
-    return found
-
-
-def _is_member(pod: objects.Pod, over: Over, *, controlled: bool) -> bool:
-    """Whether the pod belongs to the group; who came later under its name is of the next one."""
-    if over.group is None:
-        return pod.metadata.uid in over.pods
-    if claimed_group(pod) != over.group:
-        return False
-    return controlled or created_seconds(pod) <= over.at_seconds
-
-
-def _is_replacement(pod: objects.Pod, over: Over, *, controlled: bool) -> bool:
-    """Whether a pod without a group was made because the one of this deadline had been stopped."""
-    return (
-        over.group is None
-        and controlled
-        and claimed_group(pod) is None
-        and created_seconds(pod) >= math.floor(over.at_seconds)
-    )
+            top = owner
+    if chain.unknown is not None and chain.unknown.unread:
+        # Whoever is deleted below might be made anew.
+        top = None
+    return _Above(top, chain.unknown)

@@ -7,6 +7,7 @@ there is room. Pure: no clock, no network.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ PODS_PER_SECOND = 10.0
 PODS_AT_ONCE = 1_000.0
 
 UNKNOWN = "When it starts is unknown: it waits for work without end."
+_PROMISED = "Promised to start by"
+_WORDS_AT_END = re.compile(
+    rf"(?:{re.escape(UNKNOWN)}|{_PROMISED} [0-9-]{{10}} [0-9:]{{5}} UTC\.)\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,13 @@ def words_of(start_seconds: float | None) -> str:
     """A promise in words; times are of the next full minute, since that is kept as well."""
     if start_seconds is None:
         return UNKNOWN
-    minute = at(math.ceil(start_seconds / 60) * 60)
-    return f"Promised to start by {minute:%Y-%m-%d %H:%M} UTC."
+    return f"{_PROMISED} {at(math.ceil(start_seconds / 60) * 60):%Y-%m-%d %H:%M} UTC."
+
+
+def words_in(message: str) -> str:
+    """The words of a promise with which a message ends, which may be from a leader before us."""
+    found = _WORDS_AT_END.search(message)
+    return found[0] if found else ""
 
 
 class Foretelling:
@@ -52,11 +62,11 @@ class Foretelling:
 
     def tell(
         self, promises: Iterable[Promise], pods_of: Callable[[str], int], now_seconds: float
-    ) -> dict[str, str]:
-        """The words of every group that has some, after these promises were made.
+    ) -> dict[str, str | None]:
+        """The words of every group that is promised a start, None if there was no room for any yet.
 
         `pods_of` is how many pods of a group would have to hear them. Who has started, or is
-        promised nothing any more, has none.
+        promised nothing any more, is not in it.
         """
         passed = max(0.0, now_seconds - self._as_of)
         self._as_of = now_seconds
@@ -74,7 +84,7 @@ class Foretelling:
             self._room -= pods
             since = now_seconds if told is None else told.since
             self._told[name] = _Told(since, start, words_of(start))
-        return {name: told.words for name, told in self._told.items()}
+        return {name: told.words if (told := self._told.get(name)) else None for name in known}
 
 
 def _matters(told: _Told, start: float | None) -> bool:

@@ -81,10 +81,16 @@ class Gathering:
         self._turned_away: dict[str, str] = {}
         self._lines: dict[str, list[tuple[float, str]]] = {}
 
-    def restore(self, uids: Iterable[str], ready_seconds: float) -> None:
-        """The group of these pods became ready then, before this process was there."""
+    def restore(self, uids: Iterable[str], ready_seconds: float, *, alone: bool = False) -> None:
+        """The group of these pods became ready then, before this process was there.
+
+        With `alone` each had that place by itself. Who was only named in a group has none of its
+        own: it may have come long after the others.
+        """
         for uid in uids:
             self._restored[uid] = ready_seconds
+            if alone:
+                self._places[uid] = ready_seconds
 
     def restore_begun(self, group: str, bound: int) -> None:
         """Of this group, by namespace/name, so many were bound, before this process was there."""

@@ -30,8 +30,9 @@ from afflux.cycle.ports import DeposedError, Ledger, LedgerError
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.decoding import scheduler_of
 from afflux.kube.live.leasing import Term
-from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.records import Records
 from afflux.model.placement import Placement
 from afflux.model.promise import Promise
@@ -147,7 +148,8 @@ class Keeping:
         for entry in entries:
             if entry.ready_seconds is not None:
                 there = [each.uid for each in entry.members if self._records.is_there(each)]
-                self._mirror.gathering.restore(there, entry.ready_seconds)
+                alone = [each.name for each in entry.members] == [entry.name]
+                self._mirror.gathering.restore(there, entry.ready_seconds, alone=alone)
                 bound = sum(bool(each.machine) for each in entry.members)
                 if there and bound:
                     self._mirror.gathering.restore_begun(entry.name, bound)
@@ -292,9 +294,9 @@ class Keeping:
 
     # --- From whoever cleans up
 
-    def over_deadline(self, group: str) -> None:
-        """A group's pods are being deleted because its time is over."""
-        self._records.over_deadline(group)
+    def over_deadline(self, pods: Collection[str]) -> None:
+        """These pods, by uid, are being deleted because the time of their group is over."""
+        self._records.over_deadline(pods)
 
     def taken_back(self, group: str, pods: Collection[str], why: str) -> None:
         """A group's bound pods are being deleted because the rest could not be bound."""

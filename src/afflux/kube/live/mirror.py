@@ -20,12 +20,13 @@ from afflux.kube.decoding import (
     created_seconds,
     is_finished,
     machine,
+    scheduler_of,
     started_seconds,
     task,
 )
-from afflux.kube.grouping import Member, PodGroups, claimed_group, queue_of
+from afflux.kube.grouping import Member, PodGroups, claimed_group, expected_run_seconds
 from afflux.kube.images import ImageCensus
-from afflux.kube.lasting import over_seconds, planned_seconds
+from afflux.kube.lasting import over_seconds
 from afflux.kube.live.apart import Apart
 from afflux.kube.live.deadlines import Deadlines
 from afflux.kube.live.disks import Disks
@@ -42,7 +43,6 @@ from afflux.model.task import Shape, Task
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
 
-DEFAULT_SCHEDULER = "default-scheduler"
 # No machine has room for more pods than this, and every pod takes one such place.
 WHOLE_MACHINE = Shape(requests=resources({PODS: LARGEST_AMOUNT}))
 
@@ -313,10 +313,7 @@ class Mirror:
     def _until(self, pod: objects.Pod, known: Tracked | None) -> float | None:
         """When a pod that has a node is expected to end. Until its start is known we count from
         when we first saw it there."""
-        seconds = planned_seconds(pod)
-        if seconds is None and self.is_ours(pod):
-            queue = self._rules.get(queue_of(pod))
-            seconds = queue.default_run_seconds if queue else None
+        seconds = expected_run_seconds(pod, self._rules if self.is_ours(pod) else {})
         if seconds is None:
             return None
         started = started_seconds(pod)
@@ -410,8 +407,3 @@ def _member(pod: objects.Pod, found: Task, *, running: bool) -> Member:
         priority=pod.spec.priority or 0,
         created_seconds=created_seconds(pod),
     )
-
-
-def scheduler_of(pod: objects.Pod) -> str:
-    """The scheduler that the pod asks for."""
-    return pod.spec.scheduler_name or DEFAULT_SCHEDULER

@@ -52,11 +52,24 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """An owner of which we know too little, and why.
+
+    With `unread` the server did not tell: who is above is unknown, and may make anew what is
+    deleted. With `refused` it will not tell, not even whether the owner is still there.
+    """
+
+    why: str
+    unread: bool = False
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
-    """The controllers of something, from the nearest up; `why` says why it may go on unseen."""
+    """The controllers of something, from the nearest up, and who comes next if that is unknown."""
 
     owners: tuple[Owner, ...] = ()
-    why: str | None = None
+    unknown: Unknown | None = None
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -84,7 +97,7 @@ class Owners:
         self._api = api
         self._namespace = namespace
         self._kinds: dict[str, dict[str, _Resource]] = {}
-        self._known: dict[str, Owner | str | None] = {}
+        self._known: dict[str, Owner | Unknown | None] = {}
 
     async def chain(self, ref: objects.OwnerReference | None) -> Chain:
         """From this controller up to the last one."""
@@ -94,7 +107,7 @@ class Owners:
             if uid not in self._known:
                 self._known[uid] = await self._read(ref) if _has_name(ref) else None
             owner = self._known[uid]
-            if isinstance(owner, str):
+            if isinstance(owner, Unknown):
                 return Chain(tuple(found), owner)
             if owner is None:
                 break
@@ -102,23 +115,25 @@ class Owners:
             ref = owner.above
         return Chain(tuple(found))
 
-    async def _read(self, ref: objects.OwnerReference) -> Owner | str | None:
-        """The owner; why it cannot be seen; None if it is gone."""
+    async def _read(self, ref: objects.OwnerReference) -> Owner | Unknown | None:
+        """The owner; why it is unknown; None if it is gone."""
         version = ref.api_version or "v1"
         name = f"{ref.kind} {self._namespace}/{ref.name}"
         try:
             kind = await self._kind(version, ref.kind or "")
             if kind is None:
-                return f"{name}: kind {ref.kind} of {ref.api_version} is not served"
+                return Unknown(f"{name}: kind {ref.kind} of {ref.api_version} is not served")
             if not kind.namespaced:
                 # Here only the pods of one namespace are looked at.
-                return f"{ref.kind} {ref.name} is of no namespace and may have pods in others"
+                why = f"{ref.kind} {ref.name} is of no namespace and may have pods in others"
+                return Unknown(why)
             path = f"{_root(version)}/namespaces/{self._namespace}/{kind.name}/{ref.name}"
             held = await insist(partial(self._api.get, path, _Object))
         except ApiError as error:
             if error.is_missing:
                 return None
-            return f"{name} could not be read: {error.message}"
+            why = f"{name} could not be read: {error.message}"
+            return Unknown(why, unread=True, refused=error.is_refused)
         if held.metadata.uid != ref.uid:
             return None
         return Owner(

@@ -112,10 +112,11 @@ class Records:
         else:
             self._endings.setdefault(uid, "deleted")
 
-    def over_deadline(self, name: str) -> None:
-        """A group is being cleaned up because its time is over: that is how it will have ended."""
-        if name in self._records:
-            for uid in self._records[name].members:
+    def over_deadline(self, uids: Iterable[str]) -> None:
+        """The time of these pods' group is over: that is how it will have ended, whoever has its
+        name by now."""
+        for uid in uids:
+            if uid in self._group_of:
                 self._endings[uid] = "deadline"
 
     def taken_back(self, uids: Iterable[str]) -> None:

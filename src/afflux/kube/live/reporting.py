@@ -13,10 +13,11 @@ from time import monotonic
 from types import MappingProxyType
 
 from afflux.kube import objects
+from afflux.kube.decoding import scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.conditions import Condition, Conditions, scheduler_error, unschedulable
-from afflux.kube.live.foretelling import Foretelling
-from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.foretelling import Foretelling, words_in
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.recording import FAILED, PROMISED, REFUSED, UNSATISFIABLE, Recorder, What
 from afflux.kube.live.references import PodRef
 from afflux.model import reason
@@ -130,14 +131,17 @@ class Reporting:
                 found.update({task.id: (name, added) for task in group.tasks})
         return found
 
-    def _promised(self, promises: Sequence[Promise], now_seconds: float) -> dict[str, str]:
-        """For every task, by id, what its group was promised, in words; if it is to hear any."""
+    def _promised(self, promises: Sequence[Promise], now_seconds: float) -> dict[str, str | None]:
+        """For every task, by id, whose group is promised a start, the words for it.
+
+        None if it is not its turn yet to hear some.
+        """
 
         def pods_of(name: str) -> int:
             group = self._mirror.gathering.waiting(name)
             return 0 if group is None else len(group.tasks)
 
-        found: dict[str, str] = {}
+        found: dict[str, str | None] = {}
         for name, words in self._foretelling.tell(promises, pods_of, now_seconds).items():
             group = self._mirror.gathering.waiting(name)
             if group is not None:
@@ -236,8 +240,15 @@ class Reporting:
             self._recorder.failed(_ref(pod), why, scheduler_of(pod), UNSATISFIABLE)
         wait.never = why
 
-    def _tell(self, wait: _Wait, why: str, what: What = FAILED, promised: str = "") -> None:
+    def _tell(self, wait: _Wait, why: str, what: What = FAILED, promised: str | None = "") -> None:
+        """With `promised` None the pod keeps what it has of a promise."""
         pod = self._mirror.pending(wait.task)
+        if pod is not None and not wait.said and (seen := _seen(pod)) is not None:
+            # Another leader may have told it. To take that back until it is its turn again would be
+            # two writes for every pod that waits, all at once.
+            wait.promised = words_in(seen.message)
+        if promised is None:
+            promised = wait.promised
         said = (why, what) == (wait.said, wait.what)
         # The API server itself says so of pods with gates.
         if (said and promised == wait.promised) or pod is None or pod.spec.scheduling_gates:

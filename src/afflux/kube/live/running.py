@@ -8,7 +8,7 @@ whoever starts it again starts from what the API server says.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.cycle.inspection import Inspection
@@ -255,7 +255,7 @@ class _Door:
         self,
         deadlines: Deadlines,
         remaining_seconds: Callable[[], float | None],
-        announce: Callable[[str], None],
+        announce: Callable[[Collection[str]], None],
     ) -> Cleaning:
         return Cleaning(
             self._api,

@@ -12,12 +12,12 @@ from time import time
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.decoding import is_finished, namespace
+from afflux.kube.decoding import is_finished, namespace, scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.deadlines import controller
 from afflux.kube.live.deleting import Deleting, sleep_until_due
 from afflux.kube.live.halves import Half, Halves
-from afflux.kube.live.mirror import Mirror, scheduler_of
+from afflux.kube.live.mirror import Mirror
 from afflux.kube.live.recording import TAKEN_BACK, Recorder
 from afflux.kube.live.references import PodRef, of_pod
 

@@ -1,0 +1,124 @@
+"""An API server's nodes and pods in few words, and a mirror and a cycle that hear of them."""
+
+import json
+
+import msgspec
+
+from afflux.cluster.state import State
+from afflux.cycle.loop import Cycle
+from afflux.kube import objects
+from afflux.kube.live.mirror import Mirror
+from afflux.model.placement import Placement
+from afflux.plan.rounds import Round
+
+OURS = "afflux"
+DEADLINE = {"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 5}
+
+
+class Idle:
+    """A scheduler that never places anybody."""
+
+    def policies_of(self, shape):
+        return ()
+
+    def decide(self, state, queue, *when):
+        return Round((), ())
+
+
+def node(name, cpu="4", **spec):
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
+    }
+
+
+def pod(name, uid, cpu="1", labels=None, scheduler=OURS, **more):
+    spec = {
+        "schedulerName": scheduler,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        **more,
+    }
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": uid,
+        "labels": labels or {},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
+
+
+def decoded(manifest):
+    kind = {"Node": objects.Node, "Pod": objects.Pod}[manifest["kind"]]
+    return msgspec.json.decode(json.dumps(manifest), type=kind)
+
+
+class Server:
+    """An API server's contents, and a mirror that is told of some changes one by one and of others
+    by a list, as a watch that was cut would."""
+
+    def __init__(self):
+        self.mirror = Mirror([OURS])
+        self.cycle = Cycle(State(), Idle())
+        self.items = {"Node": {}, "Pod": {}}
+        self.cut = {"Node": False, "Pod": False}
+        self._version = 0
+
+    def shelf(self, kind):
+        return self.mirror.nodes if kind == "Node" else self.mirror.pods
+
+    def put(self, manifest):
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        self._version += 1
+        manifest["metadata"]["resourceVersion"] = str(self._version)
+        self.items[kind][name] = json.loads(json.dumps(manifest))
+        if not self.cut[kind]:
+            self.shelf(kind).changed(decoded(manifest))
+
+    def delete(self, kind, name):
+        manifest = self.items[kind].pop(name)
+        if not self.cut[kind]:
+            self.shelf(kind).deleted(decoded(manifest))
+
+    def relist(self, kind):
+        self.cut[kind] = False
+        self.shelf(kind).replaced([decoded(m) for m in self.items[kind].values()])
+
+    def catch_up(self):
+        for kind in self.items:
+            self.relist(kind)
+        return self.drain()
+
+    def drain(self):
+        events = self.mirror.drain()
+        self.cycle.run(events)
+        return events
+
+
+def kinds(events):
+    return [type(event) for event in events]
+
+
+def placement(server, name, machine):
+    return Placement(server.mirror._tracked[f"default/{name}"].task, machine)
+
+
+def assumed():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u"))
+    server.drain()
+    placed = placement(server, "p", "n")
+    server.mirror.assume([placed])
+    server.cycle.state.place(placed.task, "n")
+    return server, placed
+
+
+def started(name, uid, start="1970-01-01T00:16:40Z", scheduler=OURS, **more):
+    """A pod that runs since second 1,000."""
+    found = pod(name, uid, scheduler=scheduler, nodeName="n", **more)
+    found["status"] = {"phase": "Running", "startTime": start}
+    return found
