@@ -1,0 +1,67 @@
+"""How far one pass looks: by the depth of a queue, by kinds of pods and by effort."""
+
+import pytest
+
+from afflux.admit import packing, searching, strategies
+from afflux.admit.strategies import easy, fcfs, flow
+from afflux.cycle import optimising
+from afflux.cycle.events import TaskEnded
+from afflux.cycle.loop import NOT_REACHED
+from oracles.queued_cluster import Cluster, job, promised
+
+
+def test_depth_is_how_far_a_queue_is_looked_through():
+    cluster = Cluster(easy, depth=2)
+    cluster.run(job("running", 3, run=100))
+    waiting = [job("a", 4, run=9), job("b", 4, run=9, ready=1), job("c", 1, run=9, ready=2)]
+    assert cluster.starts(*waiting, now=2) == []
+    assert Cluster(easy).starts(job("running", 3, run=100), *waiting) == ["c", "running"]
+
+
+@pytest.mark.parametrize("strategy", [flow, fcfs, easy])
+def test_who_can_never_start_does_not_fill_the_depth_of_a_queue(strategy):
+    never = [job(f"never{number}", 9, run=5) for number in range(3)]
+    cluster = Cluster(strategy, depth=2)
+    assert cluster.starts(*never, *(job(name, 1, run=5) for name in "abc")) == ["a", "b"]
+    assert cluster.starts(now=1.0) == []
+
+
+def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):
+    monkeypatch.setattr(searching, "MOST_EFFORT", 10 * searching.OF_EACH_TRY)
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(f"j{i}", 3 + i % 2, run=10, ready=1) for i in range(40)]
+    first = promised(cluster.run(*waiting, now=1))
+    assert 0 < len(first) < len(waiting)
+    assert None not in first.values()
+    again = promised(cluster.run(job("late", 4, run=10, ready=2), now=2))
+    assert first.items() <= again.items()
+    assert len(again) > len(first)
+
+
+def test_promises_that_were_counted_are_not_dropped_if_they_cannot_all_be_seated(monkeypatch):
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    cluster.run(job("a", 4, run=10, ready=1), job("b", 4, run=10, ready=2), now=2)
+    # Neither on the machines they had, nor on any others: each has to look for itself.
+    monkeypatch.setattr(searching.Searching, "_kept", lambda *_: None)
+    monkeypatch.setattr(packing.Packing, "rearrange", lambda *_: None)
+    outcome = cluster.run(job("other", 3, run=10, ready=3), now=3)
+    assert promised(outcome) == {"a": 100, "b": 110, "other": 120}
+
+
+def test_who_cannot_be_looked_at_in_a_pass_says_so_and_is_when_others_have_left(monkeypatch):
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 2)
+    cluster = Cluster(easy)
+    cluster.run(job("running", 4, run=100))
+    sizes = {"a": 4, "b": 3, "c": 2}
+    waiting = [job(name, size, run=10, ready=1) for name, size in sizes.items()]
+    cluster.run(*waiting, now=1)
+    reasons = cluster.cycle.explain()
+    told = {name for name, why in reasons.items() if why.endswith(NOT_REACHED)}
+    assert told == {"c.0"}
+    assert reasons["c.0"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert cluster.starts(TaskEnded("running.0"), now=5) == ["a"]
+    assert promised(cluster.run(job("d", 3, run=10, ready=6), now=6)) == {"b": 15}
+    assert not any(why.endswith(NOT_REACHED) for why in cluster.cycle.explain().values())
