@@ -10,6 +10,17 @@ from afflux.cycle.loop import NOT_REACHED
 from oracles.queued_cluster import Cluster, job, promised
 
 
+@pytest.fixture
+def two_classes_at_once(monkeypatch):
+    monkeypatch.setattr(optimising, "CELLS", 0)
+    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 2)
+
+
+def told_that_they_were_not_reached(cluster: Cluster) -> set[str]:
+    reasons = cluster.cycle.explain()
+    return {name.split(".")[0] for name, why in reasons.items() if why.endswith(NOT_REACHED)}
+
+
 def test_depth_is_how_far_a_queue_is_looked_through():
     cluster = Cluster(easy, depth=2)
     cluster.run(job("running", 3, run=100))
@@ -50,18 +61,52 @@ def test_promises_that_were_counted_are_not_dropped_if_they_cannot_all_be_seated
     assert promised(outcome) == {"a": 100, "b": 110, "other": 120}
 
 
-def test_who_cannot_be_looked_at_in_a_pass_says_so_and_is_when_others_have_left(monkeypatch):
-    monkeypatch.setattr(optimising, "CELLS", 0)
-    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 2)
+@pytest.mark.usefixtures("two_classes_at_once")
+def test_what_was_promised_below_keeps_nobody_of_a_higher_priority_from_being_looked_at():
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(name, size, run=10, ready=1) for name, size in (("a", 4), ("b", 3))]
+    assert promised(cluster.run(*waiting, now=1)) == {"a": 100, "b": 110}
+    urgent = [job(f"u{size}", size, run=10, ready=2, priority=9) for size in (1, 2)]
+    # What was promised is known on top of that, or it could not be kept.
+    assert promised(cluster.run(*urgent, now=2)) == {"u1": 100, "u2": 100, "a": 110, "b": 120}
+    assert told_that_they_were_not_reached(cluster) == set()
+
+
+@pytest.mark.usefixtures("two_classes_at_once")
+def test_nobody_is_promised_a_start_ahead_of_one_who_is_not_looked_at():
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    sizes = {"a": 4, "b": 3, "c": 2, "d": 4}
+    waiting = [job(name, size, run=10, ready=1) for name, size in sizes.items()]
+    assert promised(cluster.run(*waiting, now=1)) == {"a": 100, "b": 110}
+    assert told_that_they_were_not_reached(cluster) == {"c", "d"}
+    assert cluster.starts(TaskEnded("running.0"), now=5) == ["a"]
+    assert promised(cluster.run(TaskEnded("a.0"), now=6)) == {"c": 16}
+    assert promised(cluster.run(TaskEnded("b.0"), now=16)) == {"d": 26}
+
+
+@pytest.mark.usefixtures("two_classes_at_once")
+def test_who_can_never_start_does_not_fill_the_classes_of_a_pass():
+    cluster = Cluster(strategies.conservative_compress)
+    never = [job(f"never{number}", 9 + number, run=10) for number in range(3)]
+    waiting = [job(name, size, run=10, ready=1) for name, size in (("a", 4), ("b", 3))]
+    outcome = cluster.run(job("running", 4, run=100), *never, *waiting)
+    assert outcome.unsatisfiable.keys() == {"never0", "never1", "never2"}
+    assert promised(outcome) == {"a": 100, "b": 110}
+    assert told_that_they_were_not_reached(cluster) == set()
+
+
+@pytest.mark.usefixtures("two_classes_at_once")
+def test_who_cannot_be_looked_at_in_a_pass_says_so_and_is_when_others_have_left():
     cluster = Cluster(easy)
     cluster.run(job("running", 4, run=100))
     sizes = {"a": 4, "b": 3, "c": 2}
     waiting = [job(name, size, run=10, ready=1) for name, size in sizes.items()]
     cluster.run(*waiting, now=1)
-    reasons = cluster.cycle.explain()
-    told = {name for name, why in reasons.items() if why.endswith(NOT_REACHED)}
-    assert told == {"c.0"}
-    assert reasons["c.0"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert told_that_they_were_not_reached(cluster) == {"c"}
+    reason = cluster.cycle.explain()["c.0"]
+    assert reason.startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert cluster.starts(TaskEnded("running.0"), now=5) == ["a"]
     assert promised(cluster.run(job("d", 3, run=10, ready=6), now=6)) == {"b": 15}
-    assert not any(why.endswith(NOT_REACHED) for why in cluster.cycle.explain().values())
+    assert told_that_they_were_not_reached(cluster) == set()
