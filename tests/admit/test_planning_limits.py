@@ -1,12 +1,18 @@
 """How far one pass looks: by the depth of a queue, by kinds of pods and by effort."""
 
+from dataclasses import replace
+from unittest.mock import patch
+
 import pytest
 
 from afflux.admit import packing, searching, strategies
 from afflux.admit.strategies import easy, fcfs, flow
 from afflux.cycle import optimising
-from afflux.cycle.events import TaskEnded
+from afflux.cycle.events import TaskEnded, TaskRuns
 from afflux.cycle.loop import NOT_REACHED
+from afflux.model.group import Group
+from afflux.model.task import Shape
+from oracles.building import group, machine, shape, task
 from oracles.queued_cluster import Cluster, job, promised
 
 
@@ -14,6 +20,10 @@ from oracles.queued_cluster import Cluster, job, promised
 def two_classes_at_once(monkeypatch):
     monkeypatch.setattr(optimising, "CELLS", 0)
     monkeypatch.setattr(optimising, "FEWEST_CLASSES", 2)
+
+
+def mixed(name: str, *shapes: Shape, run: float) -> Group:
+    return replace(group(name, *shapes), run_seconds=run)
 
 
 def told_that_they_were_not_reached(cluster: Cluster) -> set[str]:
@@ -59,6 +69,31 @@ def test_promises_that_were_counted_are_not_dropped_if_they_cannot_all_be_seated
     monkeypatch.setattr(packing.Packing, "rearrange", lambda *_: None)
     outcome = cluster.run(job("other", 3, run=10, ready=3), now=3)
     assert promised(outcome) == {"a": 100, "b": 110, "other": 120}
+
+
+def test_who_slips_is_promised_another_start_whatever_the_others_cost(monkeypatch):
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    waiting = [job(f"j{i}", 3 + i % 2, run=10, ready=1) for i in range(40)]
+    before = promised(cluster.run(*waiting, now=1))
+    assert before == {f"j{i}": 100 + 10 * i for i in range(40)}
+    monkeypatch.setattr(searching, "MOST_EFFORT", 10 * searching.OF_EACH_TRY)
+    ends_later = TaskRuns(task("running.0", shape(cpu=4)), "m", 495)
+    reserve = packing.Packing.reserve
+    with patch.object(packing.Packing, "reserve", autospec=True, side_effect=reserve) as tries:
+        after = promised(cluster.run(ends_later, job("late", 3, run=10, ready=2), now=2))
+    assert after == {f"j{i}": 495 + 10 * i for i in range(40)}
+    # In leaps, where nothing is left to spend.
+    assert tries.call_count < 10 * len(after)
+
+
+def test_leaps_from_ending_to_ending_do_not_lead_over_the_last_one(monkeypatch):
+    monkeypatch.setattr(searching, "TRIED_IN_TURN", 1)
+    cluster = Cluster(easy, machine("m", cpu=20, memory=20))
+    cluster.run(*(mixed(f"r{i}", shape(cpu=1, memory=1), run=10 + i) for i in range(20)))
+    # Either of them has room from 19 on, both only when everybody has left.
+    both = mixed("both", shape(cpu=10, memory=10), shape(cpu=10, memory=9), run=10)
+    assert promised(cluster.run(both, now=1)) == {"both": 29}
 
 
 @pytest.mark.usefixtures("two_classes_at_once")

@@ -149,13 +149,17 @@ class Planner:
         before = searching.let_go(group)
         if before is None and self._hold(group):
             before = searching.let_go(group)
-        if not searching.promise(group, math.inf if before is None else before.start[0]):
-            if before is None and searching.is_exhausted:
+        if before is not None:
+            if not searching.promise(group, before.start[0]):
+                searching.take_back(before)
+        elif self.was_promised(group):
+            if not searching.promise_again(group):
+                return self._without_time(group)
+        elif not searching.promise(group, math.inf):
+            if searching.is_exhausted:
                 self.unreached.add(group.name)
                 return None
-            if before is None:
-                return self._without_time(group)
-            searching.take_back(before)
+            return self._without_time(group)
         return Promise(group.name, searching.promised[group.name].start[0])
 
     def _reserve_counted(self, counting: Counting, group: Group) -> Promise | None:
@@ -309,7 +313,8 @@ class Planner:
             self._searching = Searching(outlook.horizon, packing, shapes, self._now)
             if counting is not None:
                 counted = [self._where_it_was(each) for each in counting.commitments()]
-                self._searching.adopt(counting.started.values(), counted)
+                for group in self._searching.adopt(counting.started.values(), counted):
+                    self._without_time(group)
         return self._searching
 
     def _classes(self) -> dict[Shape, None]:
