@@ -161,3 +161,24 @@ def test_a_cycle_is_due_when_a_promise_is_even_if_nothing_happens():
     # Something takes longer than it said: nobody asks again and again for that.
     assert outcome.again_seconds is None
     assert cluster.run(now=11).round is None
+
+
+def test_on_real_clocks_a_start_is_on_time_if_it_is_hardly_late():
+    ends, head = TaskEnded("running.0"), job("head", 4, run=10, ready=1)
+    for tolerance, now, late in ((0.0, 10.01, True), (1.0, 10.01, False), (1.0, 11.5, True)):
+        cluster = Cluster(easy, tolerance_seconds=tolerance)
+        cluster.run(job("running", 4, run=10))
+        cluster.run(head, now=1)
+        causes = [each.cause for each in cluster.run(ends, now=now).broken]
+        assert causes == [Cause.OVERRUN] * late
+
+
+def test_who_is_hardly_late_in_every_pass_is_late_in_the_end_and_by_what_is_known():
+    cluster = Cluster(easy, tolerance_seconds=1.0)
+    cluster.run(job("running", 3, run=10))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": 10}
+    for number, now in enumerate((10.4, 10.8, 11.2, 11.6)):
+        outcome = cluster.run(job(f"o{number}", 4, run=9, ready=2), now=now)
+        assert promised(outcome)["head"] == now
+    (broken,) = cluster.run(TaskEnded("running.0"), now=12).broken
+    assert (broken.promised_seconds, broken.cause) == (10, Cause.OVERRUN)

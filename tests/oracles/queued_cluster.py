@@ -22,12 +22,18 @@ def job(name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **m
 class Cluster:
     """One machine unless said otherwise, of four processors."""
 
-    def __init__(self, strategy: Strategy | Queues, *machines: Machine, **rules) -> None:
+    def __init__(
+        self,
+        strategy: Strategy | Queues,
+        *machines: Machine,
+        tolerance_seconds: float = 0.0,
+        **rules,
+    ) -> None:
         self.state = State(machines or [machine("m", cpu=4)])
         queues = strategy if isinstance(strategy, list) else [(QueueRules(**rules), strategy)]
         policies = [Weighted(CpuMemory())]
         scheduler = Optimising(self.state, queues, constraints(), policies)
-        self.cycle = Cycle(self.state, scheduler)
+        self.cycle = Cycle(self.state, scheduler, tolerance_seconds=tolerance_seconds)
 
     def run(self, *events: Event | Group, now: float = 0.0) -> Outcome:
         return self.cycle.run(

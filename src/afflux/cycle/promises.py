@@ -60,9 +60,14 @@ class _Record:
 
 
 class Promises:
-    """What holds now, by group."""
+    """What holds now, by group.
 
-    def __init__(self) -> None:
+    Who starts no more than `tolerance_seconds` late is on time: on real clocks nothing happens at
+    the very moment for which it is planned.
+    """
+
+    def __init__(self, tolerance_seconds: float = 0.0) -> None:
+        self._tolerance = tolerance_seconds
         self._current: dict[str, Promise] = {}
         self._records: dict[str, _Record] = {}
         self._restored: set[str] = set()
@@ -165,7 +170,7 @@ class Promises:
             record = self._records.get(name)
             if record is not None:
                 self._moved |= record.promise.start_seconds != now_seconds
-                if record.first is not None and now_seconds > record.first:
+                if record.first is not None and now_seconds - record.first > self._tolerance:
                     why = (cause for cause in Cause if cause in record.disturbed)
                     broken.append(Broken(name, record.first, next(why, Cause.STRATEGY)))
                 self._drop(name)
