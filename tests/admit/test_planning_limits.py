@@ -12,7 +12,7 @@ from afflux.cycle.events import TaskEnded, TaskRuns
 from afflux.cycle.loop import NOT_REACHED
 from afflux.model.group import Group
 from afflux.model.task import Shape
-from oracles.building import group, machine, shape, task
+from oracles.building import by_machine, group, machine, shape, task
 from oracles.queued_cluster import Cluster, job, promised
 
 
@@ -45,6 +45,31 @@ def test_who_can_never_start_does_not_fill_the_depth_of_a_queue(strategy):
     cluster = Cluster(strategy, depth=2)
     assert cluster.starts(*never, *(job(name, 1, run=5) for name in "abc")) == ["a", "b"]
     assert cluster.starts(now=1.0) == []
+
+
+def test_who_waits_for_work_without_end_does_not_fill_the_depth_of_a_queue():
+    cluster = Cluster(easy, depth=1)
+    cluster.run(job("service", 2))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": None}
+    assert cluster.starts(job("small", 2, run=10, ready=2), now=2) == ["small"]
+
+
+def test_unless_machines_are_held_for_it():
+    cluster = Cluster(easy, depth=1, holds_for_endless=True)
+    cluster.run(job("service", 2))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": None}
+    assert promised(cluster.run(job("next", 4, run=10, ready=2), now=2)) == {"head": None}
+
+
+def test_who_was_promised_a_start_is_looked_at_however_deep_but_not_who_was_told_no_time():
+    urgent = job("urgent", 1, run=10, ready=5, priority=9)
+    for service, told, then in ((None, None, {}), (20, 20, {"head": 20})):
+        cluster = Cluster(easy, depth=1)
+        cluster.run(job("service", 2, run=service))
+        assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": told}
+        outcome = cluster.run(urgent, now=5)
+        assert by_machine(outcome.placements) == {"m": ["urgent.0"]}
+        assert promised(outcome) == then
 
 
 def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):
