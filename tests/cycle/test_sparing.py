@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from afflux.admit.strategies import flow
+from afflux.admit.strategies import easy, flow
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, MachineSet, TaskEnded, TaskRuns
 from afflux.cycle.loop import Cycle
@@ -18,6 +18,7 @@ from afflux.plan.check import PlanError
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
 from oracles.building import by_machine, group, machine, scheduler, shape, task
+from oracles.queued_cluster import job, promised
 
 
 class Fragile(Policy):
@@ -251,6 +252,22 @@ def test_nobody_is_placed_where_it_is_not_known_what_runs(monkeypatch):
     assert [each.name for each in outcome.unheard] == ["m"]
     monkeypatch.setattr(State, "place", place)
     assert cycle.run([MachineSet(machine("m", cpu=9)), running]).placements == ()
+
+
+def test_that_a_machine_was_given_up_is_news_to_those_who_were_promised_it(monkeypatch):
+    state = State([machine("m", cpu=4), machine("n", cpu=4)])
+    cycle = sparing(state, scheduler(state, easy))
+    cycle.run(ready(job("one", 4, run=10), job("other", 4, run=20)))
+    assert promised(cycle.run(ready(job("head", 4, run=9, ready=1)), 1)) == {"head": 10}
+    first = state.where("one.0")
+
+    def fails(self: State, *args, **more):
+        raise OverflowError("too much")
+
+    monkeypatch.setattr(State, "place", fails)
+    outcome = cycle.run([TaskRuns(task("one.0", shape(cpu=4)), first or "", 10)], 2)
+    assert [each.name for each in outcome.unheard] == [first]
+    assert promised(outcome) == {"head": 20}
 
 
 def test_a_commit_that_fails_half_way_leaves_nobody_in_a_place(monkeypatch):
