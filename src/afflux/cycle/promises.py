@@ -72,6 +72,8 @@ class Promises:
         self._records: dict[str, _Record] = {}
         self._restored: set[str] = set()
         self._levels: Counter[_Level] = Counter()
+        # What everybody has heard of who was promised something when promises were last replaced.
+        self._heard: set[Cause] = set()
         self._soonest = math.inf
         self._as_expected = False
         self._moved = False
@@ -108,6 +110,9 @@ class Promises:
     def disturb(self, cause: Cause) -> None:
         """Something happened that may break promises."""
         self._as_expected = False
+        if cause in self._heard:
+            return
+        self._heard.add(cause)
         for record in self._records.values():
             if record.level is not None:
                 record.disturbed.add(cause)
@@ -198,6 +203,7 @@ class Promises:
                     record.first = start
                     record.disturbed.clear()
         self._settle_restored(current, group_of)
+        self._heard.clear()
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
