@@ -231,5 +231,6 @@ def test_long_stories_in_which_things_go_wrong(strategy: str, seed: int):
 def test_in_these_stories_promises_are_made_and_broken_by_everything_there_is():
     worlds = [troubled(strategy, seed) for strategy in ALL[:4] for seed in range(10)]
     assert sum(world.promised > 0 for world in worlds) > 35
-    # A restart takes no time here, in which little can change.
-    assert {cause for world in worlds for _, cause in world.broken} >= {*Cause} - {Cause.RESTART}
+    # A restart takes no time here, in which little can change; and nobody makes an error.
+    seldom = {Cause.RESTART, Cause.ERROR}
+    assert {cause for world in worlds for _, cause in world.broken} >= {*Cause} - seldom

@@ -108,6 +108,7 @@ class Cycle:
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
         self._promises.replace(decided.promises, self.queue.get)
+        self._promises.set_aside(culprits)
         self._due_seconds = self._promises.next_due_seconds(now_seconds)
         self._unreached = decided.unreached
         return Outcome(

@@ -18,6 +18,7 @@ from afflux.model.promise import Promise, Standing
 class Cause(StrEnum):
     """What broke a promise; the first of these that happened since it was made."""
 
+    ERROR = "set aside after an error"
     MACHINE = "machine lost"
     FOREIGN = "foreign pod"
     PRIORITY = "higher priority"
@@ -134,6 +135,14 @@ class Promises:
         if any(queue == group.queue and p < group.priority for queue, p in self._levels):
             self._as_expected = False
 
+    def set_aside(self, groups: Iterable[str]) -> None:
+        """Nobody can decide about these for a while; others may want what they were promised."""
+        for name in groups:
+            self._as_expected = False
+            record = self._records.get(name)
+            if record is not None:
+                record.disturbed.add(Cause.ERROR)
+
     def forget(self, group: str) -> None:
         """The group is no longer wanted."""
         self._as_expected = False
@@ -147,12 +156,11 @@ class Promises:
         priority who had no promise yet."""
         first = len(rank)
         highest: dict[str, int] = {}
-        ahead = [(group, group.name not in self._records) for group in placed]
+        ahead = [(group, not self._has_time(group.name)) for group in placed]
         for promise in promises:
-            record = self._records.get(promise.group)
-            if record is None or record.promise != promise:
+            if self._current.get(promise.group) != promise:
                 group = group_of(promise.group)
-                ahead += [] if group is None else [(group, record is None)]
+                ahead += [] if group is None else [(group, not self._has_time(group.name))]
         for group, is_new in ahead:
             first = min(first, rank.get(group.queue, 0))
             if is_new:
@@ -207,6 +215,10 @@ class Promises:
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
+
+    def _has_time(self, group: str) -> bool:
+        promise = self._current.get(group)
+        return promise is not None and promise.start_seconds is not None
 
     def _settle(self, record: _Record, group: Group | None) -> None:
         record.level = ("", 0) if group is None else (group.queue, group.priority)
