@@ -70,6 +70,8 @@ class Record:
         if not decided or any(word.start < now for word in self._words.values()):
             # What had changed before was not planned for yet.
             self.happens(Cause.RESTART)
+        # Who plans anew does so after a restart as well; nobody saw what else there was.
+        self.happens(Cause.RESTART, lambda g: self._strategy[g.queue] not in KEEP_PROMISES)
 
     def hear(
         self, outcome: Outcome, placed: list[Group], waiting: Mapping[str, Group], now: float
@@ -110,10 +112,8 @@ class Record:
         if broken.cause is Cause.STRATEGY:
             assert strategy not in KEEP_PROMISES, (broken, word)
             return
-        assert any(
-            step >= word.step and cause is broken.cause and to(group)
-            for step, cause, to in self._happened
-        ), (broken, word, self._happened)
+        since = {cause for step, cause, to in self._happened if step >= word.step and to(group)}
+        assert broken.cause in since, (broken, word, since)
 
     def _go_ahead(
         self, placed: list[Group], promises: Sequence[Promise], waiting: Mapping[str, Group]
