@@ -87,7 +87,7 @@ def run_in_kubernetes(
     connection = in_cluster() if path is None and context is None else None
     if connection is None:
         connection = read_kubeconfig(path, context)
-    cycle = Cycle(state, optimising, spares_others=True)
+    cycle = Cycle(state, optimising, spares_others=True, tolerance_seconds=1.0)
     options = _door_options(configuration)
 
     async def door(address: "Address | None") -> None:

@@ -1,15 +1,17 @@
 """A defect that one group or machine brings to light does not stop the others."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from afflux.admit.strategies import flow
+from afflux.admit.strategies import conservative_compress, easy, flow
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, MachineSet, TaskEnded, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
+from afflux.cycle.promises import Cause
 from afflux.cycle.sparing import LONGEST_PAUSE_SECONDS, MOST_ATTEMPTS, decide_sparing
 from afflux.model.group import Group
 from afflux.model.placement import Placement
@@ -18,6 +20,7 @@ from afflux.plan.check import PlanError
 from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
 from oracles.building import by_machine, group, machine, scheduler, shape, task
+from oracles.queued_cluster import job, promised
 
 
 class Fragile(Policy):
@@ -138,6 +141,45 @@ def test_who_was_changed_is_tried_at_once_and_keeps_its_place():
     assert cycle.run([]).again_seconds is None
 
 
+def odd_job(name: str, **fields) -> Group:
+    """All processors, and as much memory as makes the policy fail."""
+    return replace(group(name, shape(cpu=4, memory=13)), **fields)
+
+
+def test_who_starts_late_because_it_was_set_aside_has_that_for_a_cause():
+    policy, state = Fragile(), State([machine("m", cpu=4, memory=99)])
+    policy.breaks_at = 0
+    cycle = sparing(state, scheduler(state, easy, policy))
+    cycle.run(ready(job("running", 4, run=10)))
+    assert promised(cycle.run(ready(odd_job("odd", run_seconds=5)), 1)) == {"odd": 10}
+    policy.breaks_at = 13
+    outcome = cycle.run([TaskEnded("running.0")], 10)
+    assert set(outcome.set_aside) == {"odd"}
+    assert promised(outcome) == {}
+    policy.breaks_at = 0
+    (broken,) = cycle.run([], 15).broken
+    assert (broken.group, broken.promised_seconds, broken.cause) == ("odd", 10, Cause.ERROR)
+
+
+def test_who_comes_back_goes_before_those_of_a_lower_priority_who_hear_of_it():
+    policy, state = Fragile(), State([machine("m", cpu=4, memory=99)])
+    policy.breaks_at = 0
+    cycle = sparing(state, scheduler(state, conservative_compress, policy))
+    cycle.run(ready(job("running", 4, run=100)))
+    odd = odd_job("odd", priority=5, run_seconds=20)
+    assert promised(cycle.run(ready(odd, job("a", 4, run=5)), 1)) == {"odd": 100, "a": 120}
+    policy.breaks_at = 13
+    assert promised(cycle.run([MachineSet(machine("m", cpu=5, memory=99))], 5)) == {"a": 100}
+    # Others take its place meanwhile.
+    assert promised(cycle.run(ready(job("b", 4, run=5, ready=6)), 6)) == {"a": 100, "b": 105}
+    policy.breaks_at = 0
+    assert promised(cycle.run([], 10)) == {"odd": 100, "a": 120, "b": 125}
+    cycle.run([TaskEnded("running.0")], 100)
+    cycle.run([TaskEnded("odd.0")], 120)
+    (broken,) = cycle.run([TaskEnded("a.0")], 125).broken
+    assert (broken.group, broken.promised_seconds, broken.cause) == ("b", 105, Cause.PRIORITY)
+
+
 def test_simulations_hear_of_defects_at_once():
     state = State([machine("m", memory=99)])
     cycle = Cycle(state, _with(state, Fragile()))
@@ -251,6 +293,22 @@ def test_nobody_is_placed_where_it_is_not_known_what_runs(monkeypatch):
     assert [each.name for each in outcome.unheard] == ["m"]
     monkeypatch.setattr(State, "place", place)
     assert cycle.run([MachineSet(machine("m", cpu=9)), running]).placements == ()
+
+
+def test_that_a_machine_was_given_up_is_news_to_those_who_were_promised_it(monkeypatch):
+    state = State([machine("m", cpu=4), machine("n", cpu=4)])
+    cycle = sparing(state, scheduler(state, easy))
+    cycle.run(ready(job("one", 4, run=10), job("other", 4, run=20)))
+    assert promised(cycle.run(ready(job("head", 4, run=9, ready=1)), 1)) == {"head": 10}
+    first = state.where("one.0")
+
+    def fails(self: State, *args, **more):
+        raise OverflowError("too much")
+
+    monkeypatch.setattr(State, "place", fails)
+    outcome = cycle.run([TaskRuns(task("one.0", shape(cpu=4)), first or "", 10)], 2)
+    assert [each.name for each in outcome.unheard] == [first]
+    assert promised(outcome) == {"head": 20}
 
 
 def test_a_commit_that_fails_half_way_leaves_nobody_in_a_place(monkeypatch):

@@ -1,12 +1,10 @@
-"""A small world in which groups come and go and things go wrong, and who keeps an eye on promises.
+"""A small world in which groups come and go and things go wrong.
 
-Everything the cycle says is held against a record of our own: plain dictionaries of what is where
-until when, and of what has happened since a promise was made.
+It keeps a record of its own: plain dictionaries of what is where until when. What the cycle says is
+held against it, and against what has happened, in `promise_checks`.
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.admit.strategies import OURS
@@ -27,7 +25,6 @@ from afflux.model.group import Group
 from afflux.model.implied import HostPort, port_requests
 from afflux.model.machine import Machine
 from afflux.model.places import Places
-from afflux.model.promise import Promise
 from afflux.model.resources import resources
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.task import Shape, Task
@@ -36,7 +33,8 @@ from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 from oracles.building import machine, shape
-from oracles.scalar import admits, unstated
+from oracles.promise_checks import Record, Taken, check_room
+from oracles.scalar import admits
 
 PORT = resources({"pods": 1, "cpu": 1} | port_requests([HostPort("TCP", 80)]))
 SHAPES = (
@@ -55,7 +53,6 @@ MACHINES = (
     machine("m2", cpu=2, memory=2, labels={"zone": "a"}, devices=1),
     machine("m3", cpu=4, memory=8, labels={"zone": "b"}),
 )
-KEEP_PROMISES = {"easy", "conservative", "conservative-compress"}
 
 
 @dataclass
@@ -69,39 +66,20 @@ class Running:
     shapes: dict[str, Shape] = field(default_factory=dict)
 
 
-@dataclass
-class Word:
-    """What a group was first promised, and the step at which that was."""
-
-    start: float
-    step: int
-
-
 class World:
     """Machines, queues of (rules, strategy's name), and one cycle."""
 
     def __init__(self, machines: int, queues: list[tuple[QueueRules, str]]) -> None:
         self.queues = queues
-        self.rank = {rules.name: number for number, (rules, _) in enumerate(queues)}
-        self.strategy = {rules.name: strategy for rules, strategy in queues}
         self.machines: dict[str, Machine] = {m.name: m for m in MACHINES[:machines]}
-        self.lost: dict[str, Machine] = {}
         self.cycle = self._new_cycle(list(self.machines.values()))
         self.now = 0.0
-        self.step = 0
         self.numbers = 0
         self.waiting: dict[str, Group] = {}
         self.running: dict[str, Running] = {}
         self.foreign: dict[str, tuple[Task, str, float]] = {}
         self.outcome = Outcome()
-        self.words: dict[str, Word] = {}
-        self.latest: dict[str, float | None] = {}
-        self.last_promises: Sequence[Promise] = ()
-        self.happened: list[tuple[int, Cause, Callable[[Group], bool]]] = []
-        self.broken: list[tuple[str, Cause]] = []
-        self.moved_later: list[str] = []
-        self.forgotten: list[str] = []
-        self.promised = 0
+        self.record = Record([(rules.name, strategy) for rules, strategy in queues])
 
     def _new_cycle(self, machines: list[Machine]) -> Cycle:
         state = State(machines)
@@ -135,7 +113,7 @@ class World:
             if not due and not gone and not woken:
                 break
             self.now, name = min(due + gone + woken)
-            self.step += 1
+            self.record.step += 1
             self._overdue()
             if not name:
                 self._run()
@@ -158,7 +136,7 @@ class World:
         if self.waiting:
             name = list(self.waiting)[which % len(self.waiting)]
             del self.waiting[name]
-            self._forget(name)
+            self.record.forget(name)
             self._run(GroupWithdrawn(name))
 
     def overrun(self, which: int, seconds: float) -> None:
@@ -174,7 +152,7 @@ class World:
             chosen = bounded[which % len(bounded)]
             chosen.until = max(chosen.until, self.now) + seconds
             chosen.ends = max(chosen.ends, chosen.until)
-            self._happens(Cause.OVERRUN)
+            self.record.happens(Cause.OVERRUN)
             self._run(*self._reports(chosen))
 
     def resize(self, which: int, shape_number: int) -> None:
@@ -185,15 +163,15 @@ class World:
             new = SHAPES[shape_number % 4]
             old = dict(chosen.shapes.get(task.id, task.shape).requests)
             if any(amount > old.get(name, 0) for name, amount in new.requests):
-                self._happens(Cause.FOREIGN)
+                self.record.happens(Cause.FOREIGN)
             chosen.shapes[task.id] = new
             self._run(*self._reports(chosen))
 
     def lose(self, which: int) -> None:
         if self.machines:
             name = list(self.machines)[which % len(self.machines)]
-            self.lost[name] = self.machines.pop(name)
-            self._happens(Cause.MACHINE)
+            del self.machines[name]
+            self.record.happens(Cause.MACHINE)
             for running in list(self.running.values()):
                 if name in running.where.values():
                     # Its other members end as well, at once.
@@ -208,7 +186,6 @@ class World:
         names = [m.name for m in MACHINES if m.name not in self.machines]
         if names:
             new = next(m for m in MACHINES if m.name == names[0])
-            self.lost.pop(new.name, None)
             self.machines[new.name] = new
             self._run(MachineSet(new))
 
@@ -225,7 +202,7 @@ class World:
             )[kind % 3]
             self.machines[name] = after
             if after != before:
-                self._happens(Cause.MACHINE)
+                self.record.happens(Cause.MACHINE)
             self._run(MachineSet(after))
 
     def put_foreign(self, which: int, shape_number: int, seconds: float) -> None:
@@ -235,7 +212,7 @@ class World:
             task = Task(f"f{self.numbers}", f"f{self.numbers}", SHAPES[shape_number % 4])
             until = self.now + seconds
             self.foreign[task.id] = (task, name, until)
-            self._happens(Cause.FOREIGN)
+            self.record.happens(Cause.FOREIGN)
             self._run(TaskRuns(task, name, None if until == math.inf else until))
 
     def repel(self, zone: str) -> None:
@@ -252,7 +229,7 @@ class World:
                 self.waiting[name] = after
                 changed.append(GroupReady(after))
         if changed:
-            self._happens(Cause.CHANGED)
+            self.record.happens(Cause.CHANGED)
             self._run(*changed)
 
     def change(self, which: int, run: float | None) -> None:
@@ -261,7 +238,7 @@ class World:
             name = list(self.waiting)[which % len(self.waiting)]
             after = replace(self.waiting[name], run_seconds=run)
             if after != self.waiting[name]:
-                self._happens(Cause.CHANGED)
+                self.record.happens(Cause.CHANGED)
             self.waiting[name] = after
             self._run(GroupReady(after))
 
@@ -270,14 +247,7 @@ class World:
         promises = self.outcome.promises
         self.cycle = self._new_cycle([])
         self.cycle.restore(promises)
-        for promise in promises:
-            if promise.start_seconds is not None:
-                self.words[promise.group] = Word(promise.start_seconds, self.step)
-        known = {promise.group for promise in promises if promise.start_seconds is not None}
-        self.words = {name: word for name, word in self.words.items() if name in known}
-        if self.outcome.round is None or any(w.start < self.now for w in self.words.values()):
-            # What had changed before was not planned for yet.
-            self._happens(Cause.RESTART)
+        self.record.restart(promises, self.now, decided=self.outcome.round is not None)
         self._run(
             *(MachineSet(each) for each in self.machines.values()),
             *(event for each in self.running.values() for event in self._reports(each)),
@@ -288,17 +258,48 @@ class World:
             *(GroupReady(group) for group in self.waiting.values()),
         )
 
-    # --- Keeping an eye on it
+    # --- What becomes of it
 
-    def _happens(self, cause: Cause, to: Callable[[Group], bool] = lambda _: True) -> None:
-        self.happened.append((self.step, cause, to))
+    def _run(self, *events: Event) -> None:
+        self.outcome = outcome = self.cycle.run(events, self.now)
+        placed = self._start(outcome)
+        self.record.hear(outcome, placed, self.waiting, self.now)
+        check_room(outcome, self.waiting, self.machines, self._taken(), self.now)
+
+    def _start(self, outcome: Outcome) -> list[Group]:
+        where = {p.task.id: p.machine for p in outcome.placements}
+        placed = [g for g in self.waiting.values() if g.tasks[0].id in where]
+        assert sum(len(g.tasks) for g in placed) == len(outcome.placements)
+        for group in placed:
+            del self.waiting[group.name]
+            until = math.inf if group.run_seconds is None else self.now + group.run_seconds
+            there = {task.id: where.pop(task.id) for task in group.tasks}
+            for task in group.tasks:
+                assert admits(self.machines[there[task.id]], task.shape), (group, there)
+            self.running[group.name] = Running(group, there, until, until)
+        return placed
+
+    def _taken(self) -> list[Taken]:
+        """By what runs."""
+        ours = [
+            Taken(
+                running.shapes.get(task.id, task.shape),
+                running.where[task.id],
+                -math.inf,
+                running.until,
+            )
+            for running in self.running.values()
+            for task in running.group.tasks
+        ]
+        theirs = self.foreign.values()
+        return ours + [Taken(task.shape, name, -math.inf, until) for task, name, until in theirs]
 
     def _overdue(self) -> None:
         """Whether somebody should have ended by now."""
         if any(r.until < self.now for r in self.running.values()) or any(
             r.until <= self.now < r.ends for r in self.running.values()
         ):
-            self._happens(Cause.OVERRUN)
+            self.record.happens(Cause.OVERRUN)
 
     def _held_tasks(self) -> list[str]:
         state = self.cycle.state
@@ -314,130 +315,3 @@ class World:
             )
             for task in running.group.tasks
         ]
-
-    def _forget(self, name: str) -> None:
-        self.words.pop(name, None)
-        self.latest.pop(name, None)
-
-    def _run(self, *events: Event) -> None:
-        self.step += 1
-        self.outcome = outcome = self.cycle.run(events, self.now)
-        placed = self._start(outcome)
-        self._hear(outcome, placed)
-        self._check_promises(outcome)
-
-    def _start(self, outcome: Outcome) -> list[Group]:
-        where = {p.task.id: p.machine for p in outcome.placements}
-        placed = [g for g in self.waiting.values() if g.tasks[0].id in where]
-        assert sum(len(g.tasks) for g in placed) == len(outcome.placements)
-        for group in placed:
-            del self.waiting[group.name]
-            until = math.inf if group.run_seconds is None else self.now + group.run_seconds
-            there = {task.id: where.pop(task.id) for task in group.tasks}
-            for task in group.tasks:
-                assert admits(self.machines[there[task.id]], task.shape), (group, there)
-            self.running[group.name] = Running(group, there, until, until)
-        return placed
-
-    def _hear(self, outcome: Outcome, placed: list[Group]) -> None:
-        """Who was promised what, whose promise was not kept, and whether the cause is true."""
-        new = {p.group: p.start_seconds for p in outcome.promises}
-        assert len(new) == len(outcome.promises)
-        assert new.keys() <= self.waiting.keys()
-        self._go_ahead(placed, outcome.promises)
-        late = {
-            group.name: group
-            for group in placed
-            if group.name in self.words and self.now > self.words[group.name].start
-        }
-        assert {each.group for each in outcome.broken} == late.keys()
-        for each in outcome.broken:
-            group, word = late[each.group], self.words[each.group]
-            assert each.promised_seconds == word.start
-            strategy = self.strategy[group.queue]
-            self.broken.append((strategy, each.cause))
-            if each.cause is Cause.STRATEGY:
-                assert strategy not in KEEP_PROMISES, (each, word, self.now)
-            else:
-                assert any(
-                    step >= word.step and cause is each.cause and to(group)
-                    for step, cause, to in self.happened
-                ), (each, word, self.happened)
-        for group in placed:
-            self._forget(group.name)
-        for name, start in new.items():
-            before = self.latest.get(name)
-            if before is not None and (start is None or start > before):
-                self.moved_later.append(name)
-            if start is not None:
-                self.promised += 1
-                self.words.setdefault(name, Word(start, self.step))
-        self.forgotten += [name for name in self.latest if name not in new]
-        self.latest = new
-
-    def _go_ahead(self, placed: list[Group], promises: Sequence[Promise]) -> None:
-        """Who starts or gets another promise takes something from those served after it."""
-        moved = [self.waiting[each.group] for each in promises if each not in self.last_promises]
-        self.last_promises = promises
-        before = self.step - 1
-        for ahead in [*placed, *moved]:
-            rank = self.rank[ahead.queue]
-            self.happened.append((before, Cause.QUEUE, lambda g, r=rank: self.rank[g.queue] > r))
-            if ahead.name not in self.words:
-                self.happened.append((before, Cause.PRIORITY, lambda g, a=ahead: _is_behind(g, a)))
-
-    def _check_promises(self, outcome: Outcome) -> None:
-        """Machines that exist and are allowed, each member once; nobody has more than there is."""
-        use: list[tuple[Shape, str, float, float]] = []
-        for running in self.running.values():
-            for task in running.group.tasks:
-                taken = running.shapes.get(task.id, task.shape)
-                use.append((taken, running.where[task.id], -math.inf, running.until))
-        for task, name, until in self.foreign.values():
-            use.append((task.shape, name, -math.inf, until))
-        times: set[float] = set()
-        for promise in outcome.promises:
-            group, start = self.waiting[promise.group], promise.start_seconds
-            if start is None:
-                assert promise.machines == ()
-                continue
-            if outcome.round is not None:
-                assert start >= self.now
-            assert Counter(task for task, _ in promise.machines) == Counter(
-                task.id for task in group.tasks
-            )
-            where = dict(promise.machines)
-            end = math.inf if group.run_seconds is None else start + group.run_seconds
-            for task in group.tasks:
-                assert where[task.id] in self.machines, (promise, sorted(self.machines))
-                assert admits(self.machines[where[task.id]], task.shape), (promise, task.shape)
-                use.append((task.shape, where[task.id], start, end))
-            times.add(start)
-        # Ends that move by seconds are not worth a pass: until the next, promises are as they were.
-        for at in times if outcome.round is not None else ():
-            for name in self.machines:
-                there = [
-                    (taken, begin)
-                    for taken, on, begin, until in use
-                    # What should have ended is expected to end at once.
-                    if (on == name and begin <= at < max(until, self.now))
-                    or (on == name and begin == at)
-                ]
-                # Foreign pods may overfill a machine, with what nobody asks for who is promised.
-                asked = {key for taken, begin in there if begin == at for key, _ in taken.requests}
-                self._check_room(name, [taken for taken, _ in there], asked, at)
-
-    def _check_room(self, name: str, taken: list[Shape], asked: set[str], at: float) -> None:
-        offered = dict(self.machines[name].capacity)
-        amounts: Counter[str] = Counter()
-        devices = 0
-        for each in taken:
-            amounts.update(dict(each.requests))
-            devices += each.devices.count * each.devices.milli if each.devices else 0
-        over = {n: amounts[n] for n in asked if amounts[n] > offered.get(n, unstated(n))}
-        assert not over, (name, at, over, self.outcome.promises)
-        assert devices <= 1000 * self.machines[name].devices
-
-
-def _is_behind(group: Group, other: Group) -> bool:
-    return group.queue == other.queue and group.priority < other.priority

@@ -57,6 +57,9 @@ class Planner:
         self._as_planned = standing.as_expected
         self._counting: Counting | None = None
         self._searching: Searching | None = None
+        # Whether somebody could not be promised anything because of its class: nobody behind it is
+        # promised what it might want.
+        self._is_full = False
         # Who was let in without a place of its own: the optimiser decides whether there is one.
         self.open: list[Group] = []
         # Who waits for work without end; who can never start, with the reason; and who was asked
@@ -120,7 +123,8 @@ class Planner:
             return False
         searching = self._searched()
         if not searching.knows(group):
-            self.unreached.add(group.name)
+            if group.name not in self.never:
+                self.unreached.add(group.name)
             return False
         before = searching.let_go(group)
         if searching.start(group):
@@ -139,18 +143,23 @@ class Planner:
         if counting is not None:
             return self._reserve_counted(counting, group)
         searching = self._searched()
-        if not searching.knows(group):
+        if not searching.knows(group) or (self._is_full and not self.was_promised(group)):
+            self._refuse(group)
             return None
         before = searching.let_go(group)
         if before is None and self._hold(group):
             before = searching.let_go(group)
-        if not searching.promise(group, math.inf if before is None else before.start[0]):
-            if before is None and searching.is_exhausted:
+        if before is not None:
+            if not searching.promise(group, before.start[0]):
+                searching.take_back(before)
+        elif self.was_promised(group):
+            if not searching.promise_again(group):
+                return self._without_time(group)
+        elif not searching.promise(group, math.inf):
+            if searching.is_exhausted:
                 self.unreached.add(group.name)
                 return None
-            if before is None:
-                return self._without_time(group)
-            searching.take_back(before)
+            return self._without_time(group)
         return Promise(group.name, searching.promised[group.name].start[0])
 
     def _reserve_counted(self, counting: Counting, group: Group) -> Promise | None:
@@ -295,15 +304,7 @@ class Planner:
         """From now on everybody is searched for, on machines."""
         if self._searching is None:
             outlook, counting = self._outlook, self._counting
-            shapes: dict[Shape, None] = {} if counting is None else {counting.shape: None}
-            # All who were promised something, however many: what is not known cannot be kept.
-            for group in self._groups:
-                if self.was_promised(group):
-                    shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
-            for group in self._groups:
-                if len(shapes) >= outlook.most_classes:
-                    break
-                shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
+            shapes = self._classes()
             # First what they ask for: a resource that nobody has named yet becomes a column.
             for shape in shapes:
                 outlook.state.requests(shape)
@@ -312,8 +313,35 @@ class Planner:
             self._searching = Searching(outlook.horizon, packing, shapes, self._now)
             if counting is not None:
                 counted = [self._where_it_was(each) for each in counting.commitments()]
-                self._searching.adopt(counting.started.values(), counted)
+                for group in self._searching.adopt(counting.started.values(), counted):
+                    self._without_time(group)
         return self._searching
+
+    def _classes(self) -> dict[Shape, None]:
+        """As many as may be searched for, in the order of the queues: who goes first is looked at
+        first. And those of all who were promised something: what is not known cannot be kept."""
+        shapes: dict[Shape, None] = {}
+        if self._counting is not None:
+            shapes[self._counting.shape] = None
+        for group in self._groups:
+            if len(shapes) >= self._outlook.most_classes:
+                break
+            more = [shape for shape, _ in group.shapes if shape not in shapes]
+            # Who can never start is in nobody's way; but a search is for one class at least.
+            if more and (self.complaint(group) is None or not shapes):
+                shapes.update(dict.fromkeys(more))
+        for group in self._groups:
+            if self.was_promised(group):
+                shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
+        return shapes
+
+    def _refuse(self, group: Group) -> None:
+        """The group waits for a pass that has room for its class, unless it waits for nothing."""
+        if group.name in self.never or (not self._is_full and self.complaint(group) is not None):
+            self.unreached.discard(group.name)
+            return
+        self._is_full = True
+        self.unreached.add(group.name)
 
     def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:
         """Those who start, on the machines they were given."""

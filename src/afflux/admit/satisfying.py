@@ -24,6 +24,8 @@ class Satisfying:
         self._state = state
         self._pricing = pricing
         self._as_of = -1
+        # The devices of every machine by its row, with nobody there.
+        self._devices: list[tuple[int, ...]] = []
         self._known: dict[tuple[tuple[Shape, int], ...], str | None] = {}
         # Who was asked about, and who of them got a complaint.
         self._asked: dict[str, Group] = {}
@@ -53,6 +55,9 @@ class Satisfying:
         if self._as_of != self._state.described or len(self._known) > _KEPT:
             for known in (self._known, self._asked, self._complaints):
                 known.clear()
+            self._devices = [() for _ in range(len(self._state))]
+            for row, machine in self._state.machines():
+                self._devices[row] = machine.free_devices()
             self._as_of = self._state.described
 
     def _find_out(self, group: Group) -> str | None:
@@ -60,30 +65,28 @@ class Satisfying:
         if not state.rows:
             # Machines are on their way: a cluster without any says nothing about groups.
             return None
-        devices: list[tuple[int, ...]] = [() for _ in range(len(state))]
-        for row, machine in state.machines():
-            devices[row] = machine.free_devices()
         for shape, count in ((_lasting(shape), count) for shape, count in group.shapes):
             requests = state.requests(shape)
             asked = np.flatnonzero(requests)
             room = fit.room(state.view().capacities[:, asked], requests[asked])
             if shape.devices is not None:
-                np.minimum(room, fit.device_room(devices, shape.devices), out=room)
+                np.minimum(room, fit.device_room(self._devices, shape.devices), out=room)
             total = int(np.minimum(room[self._pricing.prices(shape).admitted], count).sum())
             if total < count:
                 wanted = f"{count} of its members" if group.is_gang else "it"
                 found = f"for {total} of them" if total else "nowhere"
                 return f"needs room for {wanted} at once; the empty cluster has it {found}"
-        if len(group.shapes) > 1 and not self._fits_together(group, devices):
+        if len(group.shapes) > 1 and not self._fits_together(group):
             return "its members do not fit together, even on the empty cluster"
         return None
 
-    def _fits_together(self, group: Group, devices: list[tuple[int, ...]]) -> bool:
+    def _fits_together(self, group: Group) -> bool:
         shapes = [_lasting(shape) for shape, _ in group.shapes]
         prices = [self._pricing.prices(shape) for shape in shapes]
         book = Book(self._state, shapes, prices)
         capacity = self._state.view().capacities[:, book.columns]
-        book.foresee(capacity.copy(), devices, np.array([price.admitted for price in prices]))
+        admitted = np.array([price.admitted for price in prices])
+        book.foresee(capacity.copy(), list(self._devices), admitted)
         return place_gang(book, dict(enumerate(count for _, count in group.shapes)))
 
 

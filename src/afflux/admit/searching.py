@@ -7,7 +7,7 @@ the machines as they will be, at those times at which something ends.
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from afflux._core import Timeline
 from afflux.admit.commitment import Commitment, Start, run_of
@@ -21,7 +21,8 @@ from afflux.model.task import Shape
 TRIED_IN_TURN = 16
 TRIED_TO_IMPROVE = 4
 # What one pass may spend on it, in machines looked at: about three seconds. Who is not reached
-# keeps what it was promised, or waits for the next pass.
+# keeps what it was promised, or waits for the next pass. As much again is for those whose promise
+# cannot be kept: they are promised another start in any case, but not the earliest one for long.
 MOST_EFFORT = 3_000_000
 OF_EACH_TRY = 200
 
@@ -37,6 +38,7 @@ class Searching:
         self._packing = packing
         self._now = now_seconds
         self._effort_left = MOST_EFFORT
+        self._effort_for_slips = MOST_EFFORT
         # When something ends, each time once, in order; and how many do then.
         self._ending: Counter[float] = Counter(packing.ends())
         self._ends = sorted(self._ending)
@@ -48,21 +50,26 @@ class Searching:
         """Whether the classes of a group are among those of this pass."""
         return all(shape in self._timelines for shape, _ in group.shapes)
 
-    def adopt(self, started: Iterable[Group], promised: Iterable[Commitment]) -> None:
-        """Go on with what was found by counting, for one class: everybody finds machines."""
+    def adopt(self, started: Iterable[Group], promised: Iterable[Commitment]) -> list[Group]:
+        """Go on with what was found by counting, for one class: everybody finds machines.
+
+        Whoever does not after all is returned.
+        """
         for group in started:
             self.start(group)
         promised = list(promised)
         found = self._kept(promised) or self._packing.rearrange([*self.started.values()], promised)
         if found is None:
             # Rather a later start for one of them than none for all.
-            for each in promised:
-                if not self.hold(each):
-                    self.promise(each.group, math.inf)
-            return
+            return [
+                each.group
+                for each in promised
+                if not self.hold(each) and not self.promise_again(each.group)
+            ]
         for each in found:
             if each.group.name not in self.started:
                 self._promise(each)
+        return []
 
     def _kept(self, promised: Iterable[Commitment]) -> list[Commitment] | None:
         """All of them on the machines they have, if they can stay: other classes count on that."""
@@ -90,22 +97,48 @@ class Searching:
 
     def promise(self, group: Group, not_after: float) -> bool:
         """Promise the group the earliest start found, if that is not later than this."""
-        run, tried, stride = run_of(group), 0, 1
         most = math.inf if not_after == math.inf else TRIED_TO_IMPROVE
-        at = self._earliest(group, self._now)
-        while at is not None and at <= not_after and tried < most and not self.is_exhausted:
-            self._effort_left -= OF_EACH_TRY + self._packing.machines
-            start: Start = (at, False)
-            found = self._packing.reserve(group, start, at + run, self._committed())
-            if found is not None:
-                self._promise(next(each for each in found if each.group is group))
-                self.reseat(found)
+        for number, at in enumerate(self._candidates(group, TRIED_IN_TURN)):
+            if at > not_after or number >= most or self.is_exhausted:
+                return False
+            self._effort_left -= self._of_each_try
+            if self._promise_at(group, at):
                 return True
+        return False
+
+    def promise_again(self, group: Group) -> bool:
+        """Promise a group another start, whose promise cannot be kept. Whatever the others have
+        cost there is one, unless it waits for work without end."""
+        in_turn = TRIED_IN_TURN if self._effort_for_slips > 0 else 0
+        for at in self._candidates(group, in_turn):
+            self._effort_for_slips -= self._of_each_try
+            if self._promise_at(group, at):
+                return True
+        return False
+
+    def _candidates(self, group: Group, in_turn: int) -> Iterator[float]:
+        """When the group might start: so many times at which something ends one by one, then every
+        second, fourth, eighth..., and the last one in any case."""
+        tried, stride = 0, 1
+        at = self._earliest(group, self._now)
+        while at is not None:
+            yield at
             tried += 1
-            stride *= 2 if tried > TRIED_IN_TURN else 1
+            stride *= 2 if tried > in_turn else 1
             later = self._after(at, stride)
             at = None if later is None else self._earliest(group, later)
-        return False
+
+    def _promise_at(self, group: Group, at: float) -> bool:
+        found = self._packing.reserve(group, (at, False), at + run_of(group), self._committed())
+        if found is None:
+            return False
+        self._promise(next(each for each in found if each.group is group))
+        self.reseat(found)
+        return True
+
+    @property
+    def _of_each_try(self) -> int:
+        return OF_EACH_TRY + self._packing.machines
 
     @property
     def is_exhausted(self) -> bool:
@@ -196,9 +229,11 @@ class Searching:
         return at
 
     def _after(self, at: float, stride: int) -> float | None:
-        """The stride-th next time at which something ends."""
-        place = bisect_right(self._ends, at) + stride - 1
-        return self._ends[place] if place < len(self._ends) else None
+        """The stride-th next time at which something ends, or the last one there is."""
+        place = bisect_right(self._ends, at)
+        if place == len(self._ends):
+            return None
+        return self._ends[min(place + stride, len(self._ends)) - 1]
 
     def _ends_then(self, end: float) -> None:
         """One more that is there until then."""

@@ -57,14 +57,22 @@ class Cycle:
     its group is ready again.
 
     A defect of the scheduler or of a policy is raised, as simulations and files want it. With
-    `spares_others` those are set aside whom it is about, and the others go on.
+    `spares_others` those are set aside whom it is about, and the others go on. A promise is broken
+    by more than `tolerance_seconds`.
     """
 
-    def __init__(self, state: State, scheduler: Scheduler, *, spares_others: bool = False) -> None:
+    def __init__(
+        self,
+        state: State,
+        scheduler: Scheduler,
+        *,
+        spares_others: bool = False,
+        tolerance_seconds: float = 0.0,
+    ) -> None:
         self.state = state
         self.queue = Queue()
         self._scheduler = scheduler
-        self._promises = Promises()
+        self._promises = Promises(tolerance_seconds)
         self._observing = Observing(state, self.queue, self._promises)
         self._spares_others = spares_others
         self._unreached: frozenset[str] = frozenset()
@@ -100,6 +108,7 @@ class Cycle:
         broken = self._promises.started((group.name for group in decided.placed), now_seconds)
         self.queue.discard_all(group.name for group in decided.placed)
         self._promises.replace(decided.promises, self.queue.get)
+        self._promises.set_aside(culprits)
         self._due_seconds = self._promises.next_due_seconds(now_seconds)
         self._unreached = decided.unreached
         return Outcome(

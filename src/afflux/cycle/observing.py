@@ -154,7 +154,7 @@ class Observing:
             # Nobody is placed where we do not know what runs.
             if machine in self._state.rows:
                 self._state.remove_machine(machine)
-            self._promises.disturb(Cause.MACHINE)
+                self._lost(Cause.MACHINE)
             return Unheard("machine", machine, error)
         match event:
             case GroupReady(group):

@@ -101,7 +101,7 @@ class Optimising:
         """Each queue's groups, as many as its depth allows; strangers are in the first queue."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
-            yield self._as_deep(queue, rules.depth, standing), rules, strategy
+            yield self._as_deep(queue, rules, standing), rules, strategy
             return
         known = {rules.name for rules, _ in self._queues}
         first = self._queues[0][0].name
@@ -109,22 +109,28 @@ class Optimising:
         for group in queue:
             by_name.setdefault(group.queue if group.queue in known else first, []).append(group)
         for rules, strategy in self._queues:
-            groups = self._as_deep(by_name.get(rules.name, []), rules.depth, standing)
-            yield groups, rules, strategy
+            yield self._as_deep(by_name.get(rules.name, []), rules, standing), rules, strategy
 
     def _as_deep(
-        self, groups: Sequence[Group], depth: int | None, standing: Standing
+        self, groups: Sequence[Group], rules: QueueRules, standing: Standing
     ) -> Sequence[Group]:
         """So many from the first on, and behind them those who were promised a start before others
-        came ahead. Who can never start is in nobody's way and does not count."""
+        came ahead. Who is in nobody's way does not count: who can never start, or was told that
+        nobody knows when, unless machines are held for it."""
+        depth = rules.depth
         if depth is None or len(groups) <= depth:
             return groups
+        told = {name: each.start_seconds for name, each in standing.promises.items()}
+        unknown = set[str]()
+        if not rules.holds_for_endless:
+            unknown = {name for name, start in told.items() if start is None}
         counted = 0
         for number, group in enumerate(groups):
             if counted == depth:
-                promised = [each for each in groups[number:] if each.name in standing.promises]
+                promised = [each for each in groups[number:] if told.get(each.name) is not None]
                 return [*groups[:number], *promised]
-            counted += self._outlook.satisfying.complaint(group) is None
+            if group.name not in unknown:
+                counted += self._outlook.satisfying.complaint(group) is None
         return groups
 
     def _start(self, state: State, planner: Planner) -> Round:

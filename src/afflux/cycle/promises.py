@@ -18,6 +18,7 @@ from afflux.model.promise import Promise, Standing
 class Cause(StrEnum):
     """What broke a promise; the first of these that happened since it was made."""
 
+    ERROR = "set aside after an error"
     MACHINE = "machine lost"
     FOREIGN = "foreign pod"
     PRIORITY = "higher priority"
@@ -60,13 +61,20 @@ class _Record:
 
 
 class Promises:
-    """What holds now, by group."""
+    """What holds now, by group.
 
-    def __init__(self) -> None:
+    Who starts no more than `tolerance_seconds` late is on time: on real clocks nothing happens at
+    the very moment for which it is planned.
+    """
+
+    def __init__(self, tolerance_seconds: float = 0.0) -> None:
+        self._tolerance = tolerance_seconds
         self._current: dict[str, Promise] = {}
         self._records: dict[str, _Record] = {}
         self._restored: set[str] = set()
         self._levels: Counter[_Level] = Counter()
+        # What everybody has heard of who was promised something when promises were last replaced.
+        self._heard: set[Cause] = set()
         self._soonest = math.inf
         self._as_expected = False
         self._moved = False
@@ -103,6 +111,9 @@ class Promises:
     def disturb(self, cause: Cause) -> None:
         """Something happened that may break promises."""
         self._as_expected = False
+        if cause in self._heard:
+            return
+        self._heard.add(cause)
         for record in self._records.values():
             if record.level is not None:
                 record.disturbed.add(cause)
@@ -124,6 +135,14 @@ class Promises:
         if any(queue == group.queue and p < group.priority for queue, p in self._levels):
             self._as_expected = False
 
+    def set_aside(self, groups: Iterable[str]) -> None:
+        """Nobody can decide about these for a while; others may want what they were promised."""
+        for name in groups:
+            self._as_expected = False
+            record = self._records.get(name)
+            if record is not None:
+                record.disturbed.add(Cause.ERROR)
+
     def forget(self, group: str) -> None:
         """The group is no longer wanted."""
         self._as_expected = False
@@ -137,12 +156,11 @@ class Promises:
         priority who had no promise yet."""
         first = len(rank)
         highest: dict[str, int] = {}
-        ahead = [(group, group.name not in self._records) for group in placed]
+        ahead = [(group, not self._has_time(group.name)) for group in placed]
         for promise in promises:
-            record = self._records.get(promise.group)
-            if record is None or record.promise != promise:
+            if self._current.get(promise.group) != promise:
                 group = group_of(promise.group)
-                ahead += [] if group is None else [(group, record is None)]
+                ahead += [] if group is None else [(group, not self._has_time(group.name))]
         for group, is_new in ahead:
             first = min(first, rank.get(group.queue, 0))
             if is_new:
@@ -165,7 +183,7 @@ class Promises:
             record = self._records.get(name)
             if record is not None:
                 self._moved |= record.promise.start_seconds != now_seconds
-                if record.first is not None and now_seconds > record.first:
+                if record.first is not None and now_seconds - record.first > self._tolerance:
                     why = (cause for cause in Cause if cause in record.disturbed)
                     broken.append(Broken(name, record.first, next(why, Cause.STRATEGY)))
                 self._drop(name)
@@ -193,9 +211,14 @@ class Promises:
                     record.first = start
                     record.disturbed.clear()
         self._settle_restored(current, group_of)
+        self._heard.clear()
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
+
+    def _has_time(self, group: str) -> bool:
+        promise = self._current.get(group)
+        return promise is not None and promise.start_seconds is not None
 
     def _settle(self, record: _Record, group: Group | None) -> None:
         record.level = ("", 0) if group is None else (group.queue, group.priority)

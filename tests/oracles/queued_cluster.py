@@ -1,0 +1,48 @@
+"""A small cluster with queues, in which jobs ask for processors and nothing else."""
+
+from afflux.admit.strategies import Strategy
+from afflux.cluster.state import State
+from afflux.cycle.events import Event, GroupReady
+from afflux.cycle.loop import Cycle, Outcome
+from afflux.cycle.optimising import Optimising, Queues
+from afflux.model.group import Group
+from afflux.model.machine import Machine
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.policy import Weighted
+from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
+from oracles.building import machine, shape, task
+
+
+def job(name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **more) -> Group:
+    members = tuple(task(f"{name}.{i}", shape(cpu=cpu)) for i, cpu in enumerate(cpus))
+    return Group(name, members, ready_seconds=ready, run_seconds=run, **more)
+
+
+class Cluster:
+    """One machine unless said otherwise, of four processors."""
+
+    def __init__(
+        self,
+        strategy: Strategy | Queues,
+        *machines: Machine,
+        tolerance_seconds: float = 0.0,
+        **rules,
+    ) -> None:
+        self.state = State(machines or [machine("m", cpu=4)])
+        queues = strategy if isinstance(strategy, list) else [(QueueRules(**rules), strategy)]
+        policies = [Weighted(CpuMemory())]
+        scheduler = Optimising(self.state, queues, constraints(), policies)
+        self.cycle = Cycle(self.state, scheduler, tolerance_seconds=tolerance_seconds)
+
+    def run(self, *events: Event | Group, now: float = 0.0) -> Outcome:
+        return self.cycle.run(
+            [GroupReady(event) if isinstance(event, Group) else event for event in events], now
+        )
+
+    def starts(self, *events: Event | Group, now: float = 0.0) -> list[str]:
+        return sorted({p.task.id.split(".")[0] for p in self.run(*events, now=now).placements})
+
+
+def promised(outcome: Outcome) -> dict[str, float | None]:
+    return {promise.group: promise.start_seconds for promise in outcome.promises}
