@@ -9,7 +9,7 @@ use crate::stop::{PRICE_LIMIT, Stop};
 use crate::update::Update;
 
 /// By what epsilon is divided from one refinement to the next.
-const ALPHA: i64 = 5;
+const ALPHA: i64 = 6;
 
 /// Entries that are looked at in relabellings, per entry of the network, before prices are updated
 /// globally.
@@ -30,10 +30,12 @@ pub(crate) fn optimise(
     let mut scaling = Scaling::new(net);
     loop {
         scaling.refine(epsilon, Some(clock))?;
-        if let Some(price) = prices::rounded(&scaling.net.price, scale, epsilon) {
-            return Ok(price.into_iter().map(|price| price * scale).collect());
+        if epsilon < scale {
+            if let Some(price) = prices::exact(scaling.net, scale, epsilon) {
+                return Ok(price);
+            }
         }
-        epsilon = (epsilon / ALPHA).max(1);
+        epsilon = next_epsilon(epsilon, scale);
     }
 }
 
@@ -46,6 +48,18 @@ pub(crate) fn route(net: &mut Residual) -> Result<(), Stop> {
     Scaling::new(net).refine(epsilon, None)?;
     net.price = before;
     Ok(())
+}
+
+/// Divided by about [`ALPHA`], such that one of the refinements is for half of the scale: the first
+/// from which exact prices can be tried.
+fn next_epsilon(epsilon: i64, scale: i64) -> i64 {
+    let ratio = 2.0 * epsilon as f64 / scale as f64;
+    let steps = (ratio.ln() / (ALPHA as f64).ln()).round();
+    let factor = match steps >= 1.0 {
+        true => ratio.powf(1.0 / steps),
+        false => ALPHA as f64,
+    };
+    ((epsilon as f64 / factor) as i64).max(1)
 }
 
 /// A fraction of the median cost, so that a few arcs that cost far more than all others (waiting)
