@@ -153,7 +153,8 @@ impl<'a> Working<'a> {
         Ok(Residual::new(pieces, &self.ends, excess, price))
     }
 
-    /// Takes flow and prices over from the residual network; answers what they were.
+    /// Takes flow and prices over from the residual network; answers what they were, unless every arc
+    /// was there and there is no way back.
     pub fn write_back(&self, net: &Residual, state: &mut State) -> Before {
         let scale = self.scale();
         let mut before = Before::default();
@@ -164,7 +165,7 @@ impl<'a> Working<'a> {
         for (&number, back) in self.arcs.iter().zip(net.backs(ends)) {
             let flow = self.problem.arc(number as usize).lower + back;
             let was = std::mem::replace(&mut state.flow[number as usize], flow);
-            if was != flow {
+            if was != flow && !self.is_all {
                 before.flow.push((number, was));
             }
         }
@@ -172,7 +173,7 @@ impl<'a> Working<'a> {
             let (price, excess) = (price / scale, i128::from(excess));
             let was_price = std::mem::replace(&mut state.price[node as usize], price);
             let was_excess = std::mem::replace(&mut state.excess[node as usize], excess);
-            if was_price != price || was_excess != excess {
+            if (was_price != price || was_excess != excess) && !self.is_all {
                 before.nodes.push((node, was_price, was_excess));
             }
         }
