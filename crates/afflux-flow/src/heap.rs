@@ -4,6 +4,10 @@
 //! double in width, so that any range of distances needs 65 of them, unlike Dial's, which needs
 //! one per distance.
 
+/// A bucket with more nodes than this gives its memory away when it is emptied: the same nodes would
+/// leave memory behind in every bucket that they come through.
+const SMALL: usize = 1024;
+
 /// Nodes keyed by distance; no key may be smaller than the last one taken out.
 #[derive(Debug)]
 pub(crate) struct RadixHeap {
@@ -43,9 +47,11 @@ impl RadixHeap {
             for &(key, node) in &moving {
                 self.push(key, node);
             }
-            // Give the emptied bucket its memory back.
-            moving.clear();
-            self.buckets[nearest] = moving;
+            if moving.len() <= SMALL {
+                // Give the emptied bucket its memory back.
+                moving.clear();
+                self.buckets[nearest] = moving;
+            }
         }
         self.buckets[0].pop()
     }

@@ -65,9 +65,10 @@
 //!    Active nodes wait in a queue (first in, first out); each remembers its *current arc*;
 //!    *look-ahead* avoids pushes into dead ends. Now and then, all prices are set by one search
 //!    backwards from all deficits (`update`).
-//! 5. `prices`: as soon as the remainders of scaled prices leave a gap of epsilon, rounding in that
-//!    gap gives integer prices that prove the flow optimal in the original costs. With epsilon 1
-//!    there is always such a gap; mostly several refinements are saved.
+//! 5. `prices`: once epsilon is less than what costs are multiplied by, the flow is mostly optimal
+//!    already. Prices are rounded to the original units, and what is wrong then by a step is put
+//!    right, if it can be without a change of the flow; so several refinements are saved. With
+//!    epsilon 1 that always succeeds.
 //! 6. `repair` again: prices return to where they were as far as the flow allows, and those of
 //!    leaves go to the middle of their range, so that the next working set can be small.
 //! 7. `certificate`: one scan over all arcs checks the proof. An arc that was left out by mistake

@@ -9,11 +9,16 @@ use crate::stop::{PRICE_LIMIT, Stop};
 use crate::update::Update;
 
 /// By what epsilon is divided from one refinement to the next.
-const ALPHA: i64 = 5;
+const ALPHA: i64 = 6;
 
 /// Entries that are looked at in relabellings, per entry of the network, before prices are updated
 /// globally.
 const UPDATE_AFTER: usize = 2;
+
+/// When a warm start takes more global updates than this, its epsilon is too small, and is
+/// multiplied.
+const MANY_UPDATES: usize = 8;
+const RAISE: i64 = 25;
 
 /// How many entries, about, tell what arcs cost.
 const SAMPLE: usize = 4096;
@@ -26,14 +31,27 @@ pub(crate) fn optimise(
     most: i64,
     clock: &mut Clock<'_>,
 ) -> Result<Vec<i64>, Stop> {
-    let mut epsilon = first_epsilon(net).min(most);
+    let largest = first_epsilon(net);
+    let mut epsilon = largest.min(most);
     let mut scaling = Scaling::new(net);
+    let mut is_begun = false;
     loop {
-        scaling.refine(epsilon, Some(clock))?;
-        if let Some(price) = prices::rounded(&scaling.net.price, scale, epsilon) {
-            return Ok(price.into_iter().map(|price| price * scale).collect());
+        // Prices that have far to go would take many small steps at first.
+        let updates = match is_begun || epsilon == largest {
+            true => usize::MAX,
+            false => MANY_UPDATES,
+        };
+        if !scaling.refine(epsilon, updates, Some(clock))? {
+            epsilon = epsilon.saturating_mul(RAISE).min(largest);
+            continue;
         }
-        epsilon = (epsilon / ALPHA).max(1);
+        is_begun = true;
+        if epsilon < scale {
+            if let Some(price) = prices::exact(scaling.net, scale, epsilon) {
+                return Ok(price);
+            }
+        }
+        epsilon = next_epsilon(epsilon, scale);
     }
 }
 
@@ -43,9 +61,21 @@ pub(crate) fn route(net: &mut Residual) -> Result<(), Stop> {
     net.price.fill(0);
     let costs = net.entries.iter().map(|entry| entry.cost.abs());
     let epsilon = costs.max().unwrap_or(0) + 1;
-    Scaling::new(net).refine(epsilon, None)?;
+    Scaling::new(net).refine(epsilon, usize::MAX, None)?;
     net.price = before;
     Ok(())
+}
+
+/// Divided by about [`ALPHA`], such that one of the refinements is for half of the scale: the first
+/// from which exact prices can be tried.
+fn next_epsilon(epsilon: i64, scale: i64) -> i64 {
+    let ratio = 2.0 * epsilon as f64 / scale as f64;
+    let steps = (ratio.ln() / (ALPHA as f64).ln()).round();
+    let factor = match steps >= 1.0 {
+        true => ratio.powf(1.0 / steps),
+        false => ALPHA as f64,
+    };
+    ((epsilon as f64 / factor) as i64).max(1)
 }
 
 /// A fraction of the median cost, so that a few arcs that cost far more than all others (waiting)
@@ -123,8 +153,14 @@ impl<'a> Scaling<'a> {
         }
     }
 
-    /// From a flow that is optimal up to the last epsilon to one that is up to this one.
-    fn refine(&mut self, epsilon: i64, mut clock: Option<&mut Clock<'_>>) -> Result<(), Stop> {
+    /// From a flow that is optimal up to the last epsilon to one that is up to this one. Answers
+    /// whether it took no more than so many global updates.
+    fn refine(
+        &mut self,
+        epsilon: i64,
+        mut updates: usize,
+        mut clock: Option<&mut Clock<'_>>,
+    ) -> Result<bool, Stop> {
         self.epsilon = epsilon;
         self.net.saturate(-epsilon);
         let excess = self.net.excess.iter().enumerate();
@@ -134,6 +170,11 @@ impl<'a> Scaling<'a> {
         while let Some(node) = self.active.pop_front() {
             self.discharge(node as usize)?;
             if self.looked_at > self.patience {
+                updates -= 1;
+                if updates == 0 {
+                    self.active.clear();
+                    return Ok(false);
+                }
                 self.update_prices()?;
             }
             if let Some(clock) = &mut clock {
@@ -142,7 +183,7 @@ impl<'a> Scaling<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn update_prices(&mut self) -> Result<(), Stop> {
@@ -302,7 +343,10 @@ mod tests {
         /// Solve calls scaling only when there is much to do; here it does everything, and has to
         /// agree with shortest paths about whether there is a flow.
         #[test]
-        fn scaling_and_shortest_paths_prove_the_same((supply, arcs) in networks()) {
+        fn scaling_and_shortest_paths_prove_the_same(
+            (supply, arcs) in networks(),
+            most in prop_oneof![Just(1), Just(i64::MAX)],
+        ) {
             let tail: Vec<i32> = arcs.iter().map(|arc| arc.0).collect();
             let head: Vec<i32> = arcs.iter().map(|arc| arc.1).collect();
             let lower: Vec<i64> = arcs.iter().map(|arc| arc.2).collect();
@@ -318,7 +362,7 @@ mod tests {
             by_paths.saturate(0);
             let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);
             let mut by_scaling = set.residual(&cold).unwrap();
-            let scaled = optimise(&mut by_scaling, scale, i64::MAX, &mut clock);
+            let scaled = optimise(&mut by_scaling, scale, most, &mut clock);
             match (routed, scaled) {
                 (Ok(done), Ok(price)) => {
                     prop_assert!(done);

@@ -36,8 +36,13 @@ const WARM_EPSILON: i64 = 32;
 /// When more than so many tenths of all nodes are touched, little is left of the last answer.
 const MUCH: usize = 7;
 
-/// Forgotten arcs are few if they are less than this part of the working set.
+/// Forgotten arcs are few if they are less than this part of the working set, and many if they are
+/// more than that part of it.
 const FEW: usize = 48;
+const MANY: usize = 8;
+
+/// By what the radius grows when many were forgotten.
+const GROW: i64 = 8;
 
 /// How many arcs, about, tell which reduced costs are small.
 const SAMPLE: usize = 4096;
@@ -174,6 +179,7 @@ pub(crate) fn optimise(
     let first = state.radius.filter(|_| is_warm).unwrap_or(i64::MAX);
     let mut radius = first;
     let mut passes = 0;
+    let mut last_forgotten = usize::MAX;
     let mut may_hold = true;
     let cost = loop {
         passes += 1;
@@ -207,28 +213,39 @@ pub(crate) fn optimise(
                     },
                     degree,
                 );
-                set.write_back(&net, state);
+                let before = set.write_back(&net, state);
                 match certificate::prove(problem, &state.flow, &state.price) {
                     Ok(cost) => break cost,
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
-                        // A few arcs are put right by themselves. When many were forgotten,
+                        let forgotten = arcs.len();
+                        if MANY * forgotten > set.arcs() || forgotten > last_forgotten {
+                            // Prices went far beyond the set: it was too small to begin with.
+                            before.restore(state);
+                            radius = match radius < first {
+                                true => first,
+                                false => radius.max(1).saturating_mul(GROW),
+                            };
+                            continue;
+                        }
+                        last_forgotten = forgotten;
+                        // A few arcs are put right by themselves. When more were forgotten,
                         // those that are right by now would be the next to go wrong.
-                        let are_few = FEW * arcs.len() < set.arcs();
+                        let are_few = FEW * forgotten < set.arcs();
                         let others = if are_few { Touch::Before } else { Touch::Now };
                         state.touch_ends(problem, &arcs, degree, others);
+                        // A second and a third pass for these; then with more arcs.
+                        radius = match passes {
+                            1 => first / 16,
+                            2 => radius,
+                            3 => first,
+                            _ => radius.max(1).saturating_mul(4),
+                        };
                     }
                     Err(flaw) => {
                         let detail = flaw.detail(problem, &state.flow, &state.price);
                         return Err(FlowError::Internal { detail });
                     }
                 }
-                // A second and a third pass for the few that were forgotten; then with more arcs.
-                radius = match passes {
-                    1 => first / 16,
-                    2 => radius,
-                    3 => first,
-                    _ => radius.max(1).saturating_mul(4),
-                };
             }
             // What was held may have been the way out.
             Some(Stop::Cut(_)) if set.is_all && !is_certain => may_hold = false,
@@ -236,7 +253,7 @@ pub(crate) fn optimise(
                 return Err(infeasible(problem, &set.outside(&inside)));
             }
             // Not a cut of the whole network, perhaps.
-            Some(Stop::Cut(_)) => radius = radius.max(first).max(1).saturating_mul(8),
+            Some(Stop::Cut(_)) => radius = radius.max(first).max(1).saturating_mul(GROW),
             Some(Stop::Overflow(_)) if !set.is_all || is_warm && passes == 1 => {
                 radius = i64::MAX;
                 state.price.fill(0);
@@ -305,7 +322,9 @@ fn expire(
         let all = Working::select(problem, state, |_| i64::MAX, |_| false);
         let mut net = all.residual(state)?;
         match scaling::route(&mut net) {
-            Ok(()) => all.write_back(&net, state),
+            Ok(()) => {
+                all.write_back(&net, state);
+            }
             Err(Stop::Cut(inside)) => return Err(infeasible(problem, &all.outside(&inside))),
             Err(_) => return Err(FlowError::Expired),
         }

@@ -153,20 +153,31 @@ impl<'a> Working<'a> {
         Ok(Residual::new(pieces, &self.ends, excess, price))
     }
 
-    /// Takes flow and prices over from the residual network.
-    pub fn write_back(&self, net: &Residual, state: &mut State) {
+    /// Takes flow and prices over from the residual network; answers what they were, unless every arc
+    /// was there and there is no way back.
+    pub fn write_back(&self, net: &Residual, state: &mut State) -> Before {
         let scale = self.scale();
+        let mut before = Before::default();
         let ends = self.arcs.iter().map(|&number| {
             let arc = self.problem.arc(number as usize);
             (self.index[arc.tail], self.index[arc.head])
         });
         for (&number, back) in self.arcs.iter().zip(net.backs(ends)) {
-            state.flow[number as usize] = self.problem.arc(number as usize).lower + back;
+            let flow = self.problem.arc(number as usize).lower + back;
+            let was = std::mem::replace(&mut state.flow[number as usize], flow);
+            if was != flow && !self.is_all {
+                before.flow.push((number, was));
+            }
         }
         for ((&node, &price), &excess) in self.nodes.iter().zip(&net.price).zip(&net.excess) {
-            state.price[node as usize] = price / scale;
-            state.excess[node as usize] = i128::from(excess);
+            let (price, excess) = (price / scale, i128::from(excess));
+            let was_price = std::mem::replace(&mut state.price[node as usize], price);
+            let was_excess = std::mem::replace(&mut state.excess[node as usize], excess);
+            if (was_price != price || was_excess != excess) && !self.is_all {
+                before.nodes.push((node, was_price, was_excess));
+            }
         }
+        before
     }
 
     /// The largest capacity worth writing down; and a check that no excess can overflow, whatever
@@ -200,6 +211,27 @@ impl<'a> Working<'a> {
         match sums.iter().position(|&sum| sum > i128::from(EXCESS_LIMIT)) {
             Some(index) => Err(overflow(self.node(index), sums[index])),
             None => Ok(most),
+        }
+    }
+}
+
+/// What was before a solution was written back.
+#[derive(Default)]
+pub(crate) struct Before {
+    flow: Vec<(u32, i64)>,
+    /// Prices and excesses.
+    nodes: Vec<(u32, i64, i128)>,
+}
+
+impl Before {
+    /// As if nothing had been written back.
+    pub fn restore(self, state: &mut State) {
+        for (arc, flow) in self.flow {
+            state.flow[arc as usize] = flow;
+        }
+        for (node, price, excess) in self.nodes {
+            state.price[node as usize] = price;
+            state.excess[node as usize] = excess;
         }
     }
 }
