@@ -99,7 +99,8 @@ def run_in_kubernetes(
 
         # Whoever looks does so over connections of their own.
         async with LedgerInspection(address) as inspection:
-            await run(connection, cycle, options, PostgresLedger(address), inspection)
+            kept = PostgresLedger(address, configuration.ledger.history_days)
+            await run(connection, cycle, options, kept, inspection)
 
     ledger = _somewhere(configuration.ledger, connection, configuration.leader_election)
     lost: BaseException | None = None

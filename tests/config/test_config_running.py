@@ -87,7 +87,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "binding: {parallelism: 8, timeout: 5s}\n"
         "volumes: {bindTimeoutSeconds: 10}\n"
         "cleanup: {enabled: true, halfBoundAfter: 10m}\n"
-        "ledger: {url: 'postgresql://u@h/d', whenAway: continue}\n",
+        "ledger: {url: 'postgresql://u@h/d', whenAway: continue, historyDays: 30}\n",
     )
     leading = configuration.leader_election
     assert leading.lease_duration.seconds == 60
@@ -104,6 +104,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "postgresql://u@h/d",
         "continue",
     )
+    assert configuration.ledger.history_days == 30
 
 
 def test_the_numbers_of_a_lease_do_not_matter_to_one_that_takes_none(tmp_path: Path) -> None:
@@ -146,8 +147,20 @@ def test_what_is_shown_is_a_configuration_file_that_says_the_same(tmp_path: Path
 def test_a_password_is_never_shown(tmp_path: Path, url: str, shown: str) -> None:
     configuration = read(tmp_path, f"ledger: {{url: '{url}'}}")
     assert configuration.ledger.url == url
-    ledger = effective(configuration)["ledger"]
-    assert ledger == {"enabled": True, "url": shown, "directory": "", "whenAway": "wait"}
+    assert effective(configuration)["ledger"] == {
+        "enabled": True,
+        "url": shown,
+        "directory": "",
+        "whenAway": "wait",
+        "historyDays": 400,
+    }
+
+
+@pytest.mark.parametrize("content", ["", "ledger: null", "ledger: {historyDays: null}"])
+def test_history_is_kept_for_a_year_and_a_month_unless_something_is_said(
+    tmp_path: Path, content: str
+) -> None:
+    assert read(tmp_path, content).ledger.history_days == 400
 
 
 def test_values_cannot_be_changed_by_accident() -> None:
@@ -237,6 +250,12 @@ NAMES = "expected at most 63 letters, digits"
         ("volumes: [600]", "volumes: [600], expected a mapping"),
         ("ledger: {url: 'mysql://h/d'}", "ledger.url: expected postgresql://USER@HOST/DATABASE"),
         ("ledger: {whenAway: panic}", "ledger.whenAway: 'panic', expected wait or continue"),
+        ("ledger: {historyDays: 0}", "ledger.historyDays: 0, expected a whole number of days from"),
+        ("ledger: {historyDays: -1}", "from 1 to 36500, which is as good as for ever"),
+        ("ledger: {historyDays: 36501}", "ledger.historyDays: 36501, expected a whole number of"),
+        ("ledger: {historyDays: 400d}", "ledger.historyDays: '400d', expected"),
+        ("ledger: {historyDays: 1.5}", "ledger.historyDays: 1.5, expected"),
+        ("ledger: {historyDays: true}", "ledger.historyDays: true, expected"),
         (
             "ledger: {enabled: false, url: 'postgresql://h/d'}",
             "ledger.url: given, expected none since ledger.enabled is false",

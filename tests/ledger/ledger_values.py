@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from psycopg import sql
 
 from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry
+from afflux.ledger.forgetting import USUAL_DAYS
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.promise import Promise
 
@@ -62,11 +63,11 @@ def promise(entry: GroupEntry, start_seconds: float | None = 5.0) -> Promise:
 
 
 @asynccontextmanager
-async def ledger_at(url: str) -> AsyncIterator[PostgresLedger]:
+async def ledger_at(url: str, history_days: int = USUAL_DAYS) -> AsyncIterator[PostgresLedger]:
     async def address() -> str:
         return url
 
-    ledger = PostgresLedger(address)
+    ledger = PostgresLedger(address, history_days)
     try:
         yield ledger
     finally:

@@ -320,14 +320,6 @@ def test_history_says_who_ran_where_when_and_how_it_ended(database: str) -> None
     assert (second[0], second[8], second[10]) == ("b", "deleted", ["", ""])
 
 
-def test_old_events_are_forgotten(database: str) -> None:
-    after(database, Turn(events=(EventEntry("default/a", "Old", "x"),)))
-    with psycopg.connect(database) as connection:
-        connection.execute("UPDATE afflux.events SET at = now() - interval '31 days'")
-    after(database, Turn(events=(EventEntry("default/a", "New", "x"),)))
-    assert rows(database, "SELECT kind FROM afflux.events") == [("New",)]
-
-
 def test_those_who_watch_are_told_when_a_turn_is_written(database: str) -> None:
     async def test() -> None:
         async with (

@@ -15,6 +15,7 @@ from afflux.cli.arguments import RunOptions, parse
 from afflux.config import default_configuration, effective, read_configuration
 from afflux.ledger.claiming import LONGEST_ELSEWHERE_SECONDS
 from afflux.ledger.embedded import LONGEST_REFUSAL_SECONDS, LONGEST_START_SECONDS
+from afflux.ledger.forgetting import MOST_DAYS
 from afflux.ledger.places import usable
 
 ROOT = CHART.parents[1]
@@ -54,7 +55,11 @@ EVERYTHING: dict[str, Any] = {
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
         "cleanup": {"enabled": True, "halfBoundAfter": "10m"},
-        "ledger": {"url": "postgresql://afflux@database.batch/afflux", "whenAway": "continue"},
+        "ledger": {
+            "url": "postgresql://afflux@database.batch/afflux",
+            "whenAway": "continue",
+            "historyDays": 36_500,
+        },
     },
     "replicas": 3,
     "image": {"repository": "images.example:5000/afflux", "digest": f"sha256:{'a' * 64}"},
@@ -247,6 +252,9 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
         ({"config": {"ledger": {"directory": "/"}}}, "'/' does not match pattern"),
         ({"config": {"ledger": {"directory": "/a b"}}}, "'/a b' does not match pattern"),
         ({"config": {"ledger": {"directory": f"/{'x' * 88}"}}}, "maxLength: got 89, want 88"),
+        ({"config": {"ledger": {"historyDays": 0}}}, "minimum: got 0, want 1"),
+        ({"config": {"ledger": {"historyDays": 36_501}}}, "maximum: got 36,501, want 36,500"),
+        ({"config": {"ledger": {"historyDays": "30"}}}, "got string, want null or integer"),
         ({"ledger": {"claim": {"accessModes": ["ReadOnlyMany"]}}}, "value must be one of"),
         ({"schedulerName": "afflux"}, "afflux is served by afflux itself"),
         (
@@ -332,6 +340,25 @@ def test_several_replicas_share_a_database_or_say_that_they_want_none(ledger: An
     assert [volume["name"] for volume in pod["volumes"]] == ["config"]
     assert "env" not in pod["containers"][0]
     assert "startupProbe" not in pod["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [({"historyDays": 30}, 30), ({"historyDays": None}, 400)]
+)
+def test_a_ledger_of_its_own_keeps_history_as_long_as_is_said(
+    given: dict[str, Any], kept: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render(config={"ledger": given})))
+    ledger = read_configuration(str(file)).ledger
+    assert ledger.history_days == kept
+    assert ledger.directory
+
+
+def test_the_schema_and_afflux_agree_on_how_long_history_may_be_kept() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    days = schema["properties"]["config"]["properties"]["ledger"]["properties"]["historyDays"]
+    assert (days["minimum"], days["maximum"]) == (1, MOST_DAYS)
 
 
 # --- The configuration

@@ -20,6 +20,7 @@ from afflux.config.fields import (
     Serving,
 )
 from afflux.kube.complaints import shown
+from afflux.ledger.forgetting import MOST_DAYS
 from afflux.model.errors import InputError
 
 # Costs are integers of 64 bits that add up over many tasks: what is larger could overflow them.
@@ -233,6 +234,12 @@ def _check_ledger(fields: Ledger) -> None:
         raise InputError("ledger.url: expected postgresql://USER@HOST/DATABASE")
     if fields.when_away not in {"wait", "continue"}:
         raise _error("ledger.whenAway", fields.when_away, "wait or continue")
+    if not 1 <= fields.history_days <= MOST_DAYS:
+        raise _error(
+            "ledger.historyDays",
+            fields.history_days,
+            f"a whole number of days from 1 to {MOST_DAYS}, which is as good as for ever",
+        )
 
 
 def _check_number(number: int, where: str) -> None:

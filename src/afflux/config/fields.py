@@ -3,6 +3,7 @@
 import msgspec
 
 from afflux.config.durations import Duration, seconds
+from afflux.ledger.forgetting import USUAL_DAYS
 from afflux.model.group import DEFAULT_QUEUE
 from afflux.queue.rules import LARGEST_GROUP
 
@@ -107,12 +108,14 @@ class Cleanup(Fields, frozen=True):
 
 class Ledger(Fields, frozen=True):
     """Whether groups and their order are kept, and where: in a database by its URL, or in one of
-    our own in a directory, by default one for each cluster. What happens while it is away."""
+    our own in a directory, by default one for each cluster. What happens while it is away; for how
+    long it is remembered what has ended."""
 
     enabled: bool = True
     url: str = ""
     directory: str = ""
     when_away: str = "wait"
+    history_days: int = USUAL_DAYS
 
 
 class File(Fields, frozen=True):

@@ -7,6 +7,7 @@ without a BEGIN and a COMMIT, which would cost as much as the statements between
 
 import logging
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from afflux.cycle.entries import Recovered, Turn
 from afflux.cycle.ports import LedgerAwayError, LedgerError
 from afflux.ledger import rows
 from afflux.ledger.connecting import Address, Connecting, Connection
+from afflux.ledger.forgetting import USUAL_DAYS, Forgetting, Step
 from afflux.ledger.statements import statement
 
 # A turn takes milliseconds. One that takes longer than this has lost its server.
@@ -24,11 +26,6 @@ LONGEST_TURN_SECONDS = 30.0
 LONGEST_TAKE_OVER_SECONDS = 300.0
 # A leader that was stopped in the middle of a turn holds the fence, and no server notices.
 LONGEST_HOLD_SECONDS = 5.0
-DAYS_OF_EVENTS = 30
-# So many turns after one another old events are looked for again.
-TURNS_BETWEEN_CLEANINGS = 10_000
-
-Step = tuple[str, Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +40,12 @@ class PostgresLedger:
     """A ledger, as the cycle knows it, in the database at `address`.
 
     `address` is asked whenever a connection has to be made: an embedded server may first have to
-    be started.
+    be started. Groups that have been over for `history_days` are forgotten.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, history_days: int = USUAL_DAYS) -> None:
         self._connecting = Connecting(address)
+        self._forgetting = Forgetting(history_days)
         self._holder = uuid4().hex
         self._epoch: int | None = None
         self._turns = 0
@@ -65,7 +63,6 @@ class PostgresLedger:
                 fence = {"epoch": epoch, "holder": self._holder}
                 ((taken,),) = await _rows(connection, "move_fence", fence)
                 found.append(await _recovered(connection, taken))
-                await connection.execute(statement("forget_old_events"), {"days": DAYS_OF_EVENTS})
                 await connection.execute(statement("notify"), {"message": f"epoch {taken} leads"})
 
         async def work(connection: Connection) -> None:
@@ -78,6 +75,7 @@ class PostgresLedger:
 
         await self._connecting.attempt(work, LONGEST_TAKE_OVER_SECONDS)
         self._epoch, self._turns, self._unanswered = found[-1].epoch, 0, None
+        self._forgetting.begin(monotonic())
         return found[-1]
 
     async def commit(self, turn: Turn) -> None:
@@ -94,16 +92,21 @@ class PostgresLedger:
             "turn": number,
             "message": message,
         }
-        steps = [("pass_fence", fence), *steps_of(turn, self._epoch)]
-        if number % TURNS_BETWEEN_CLEANINGS == 0:
-            steps.append(("forget_old_events", {"days": DAYS_OF_EVENTS}))
+        written = [("pass_fence", fence), *steps_of(turn, self._epoch)]
+        forgotten = self._forgetting.steps(monotonic())
 
         async def work(connection: Connection) -> None:
             # The server commits when it reads the one Sync at the end. After an error it skips all
             # that follows, and the connection is given up.
             async with connection.pipeline():
-                for name, parameters in steps:
+                for name, parameters in written:
                     await connection.execute(statement(name), parameters)
+                answers = [
+                    await connection.execute(statement(name), parameters)
+                    for name, parameters in forgotten
+                ]
+            if answers:
+                self._forgetting.forgot([each.rowcount for each in answers], monotonic())
 
         self._unanswered = turn
         try:

@@ -171,10 +171,27 @@ FROM json_to_recordset(%(rows)s::json)
 -- Wakes those who watch, when the transaction ends.
 SELECT pg_notify('afflux', %(message)s::text);
 
--- forget_old_events --
--- Words that are older than anybody asks for.
+-- forget_history --
+-- Groups that have been over for so many days, the oldest first; not those that somebody holds.
+DELETE FROM afflux.finished_groups
+WHERE id = ANY (ARRAY(
+    SELECT id FROM afflux.finished_groups
+    WHERE ended_seconds < extract(epoch FROM now())::float8 - 86400.0 * %(days)s::integer
+    ORDER BY ended_seconds
+    LIMIT %(most)s::integer
+    FOR UPDATE SKIP LOCKED
+));
+
+-- forget_events --
+-- Words that are so many days old, the oldest first; not those that somebody holds.
 DELETE FROM afflux.events
-WHERE at < now() - make_interval(days => %(days)s::integer);
+WHERE id = ANY (ARRAY(
+    SELECT id FROM afflux.events
+    WHERE at < now() - make_interval(days => %(days)s::integer)
+    ORDER BY at
+    LIMIT %(most)s::integer
+    FOR UPDATE SKIP LOCKED
+));
 
 -- recover_groups --
 -- Every group that is there, in queue order.
