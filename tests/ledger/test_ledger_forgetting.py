@@ -1,12 +1,16 @@
 """History is kept for so many days, and forgotten without holding anybody up."""
 
 import logging
+from pathlib import Path
 from time import time
+from typing import Any
 
 import psycopg
 import pytest
 from ledger_values import contents, gone, group, ledger_at, promise, rows, run, sent
 
+from afflux.app import run_in_kubernetes
+from afflux.config import read_configuration
 from afflux.cycle.entries import EventEntry, Turn
 from afflux.cycle.ports import DeposedError, LedgerError
 from afflux.ledger import forgetting
@@ -19,6 +23,7 @@ from afflux.ledger.forgetting import (
     USUAL_DAYS,
     Forgetting,
 )
+from afflux.ledger.postgres import PostgresLedger
 from afflux.ledger.statements import statement
 from afflux.model.promise import Promise
 
@@ -144,6 +149,42 @@ def test_what_has_not_ended_is_never_forgotten(database: str) -> None:
             assert contents(database) == before
 
     run(test)
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: here, user: me}}]
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {}}]
+"""
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_configuration_says_for_how_long(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = dict(part.split("=", 1) for part in database.split())
+    url = f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    (tmp_path / "afflux.yaml").write_text(
+        "apiVersion: afflux.dev/v1alpha1\nkind: AffluxConfiguration\n"
+        f"ledger: {{url: '{url}', historyDays: 7}}\n"
+    )
+
+    async def one_turn(*parts: Any) -> None:
+        ledger: PostgresLedger = parts[3]
+        await ledger.take_over(None)
+        fill(database, 2, 8.0)
+        fill(database, 3, 6.0)
+        await ledger.commit(Turn())
+        await ledger.close()
+
+    monkeypatch.setattr("afflux.kube.live.running.run", one_turn)
+    configuration = read_configuration(str(tmp_path / "afflux.yaml"))
+    assert run_in_kubernetes(configuration, str(tmp_path / "kubeconfig"), None) is None
+    assert left(database) == (3, 3)
 
 
 # --- How much at once

@@ -18,8 +18,8 @@ MOST_DAYS = 36_500
 # Words are for whoever looks for a cause, not for accounts, and a pod that is refused again and
 # again makes many.
 DAYS_OF_EVENTS = 30
-# Rows of each table that go with one turn: more in a second than groups end over days, and a
-# millisecond's work, unless groups have thousands of pods (docs/ledger.md).
+# Rows of each table that go with one turn. In no cluster do as many groups end in every second of
+# a day; and it is a millisecond's work, unless they have thousands of pods (docs/ledger.md).
 MOST_AT_ONCE = 100
 # A leader that has just taken over has more urgent things to write.
 FIRST_PAUSE_SECONDS = 60.0
