@@ -82,6 +82,52 @@ def test_only_those_below_it_stay_and_everybody_hears_of_their_own_owner_only() 
     cleans(prepare, {"hidden", "a"}, check)
 
 
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("status", [400, 405, 422, 429, 500, 503])
+@pytest.mark.parametrize("what", ["jobs", "pods"])
+def test_whatever_the_server_says_of_one_object_the_others_go(what: str, status: int) -> None:
+    # A webhook that denies it or is down, a kind that cannot be deleted.
+    def prepare(cluster: Cluster) -> None:
+        for name in "abc":
+            cluster.owner("Job", f"job-{name}")
+            cluster.pod(f"pod-{name}", name, owned_by("Job", f"job-{name}"))
+        cluster.server.fault = lambda request: (
+            Fault(status=status)
+            if request.method == "DELETE" and request.path.endswith(f"/{what}/{what[:-1]}-a")
+            else Fault()
+        )
+
+    def check(cluster: Cluster) -> None:
+        (note,) = {
+            each["note"]
+            for each in cluster.events()
+            if each["regarding"]["name"] == "pod-a" and "trying again after 0 s" in each["note"]
+        }
+        assert f"default/{what[:-1]}-a could not be deleted: a fault of the test" in note
+
+    cleans(prepare, {"job-a", "pod-a"} if what == "jobs" else {"pod-a"}, check)
+
+
+def test_a_server_that_stays_out_of_order_does_not_hold_up_who_comes_after_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivering, "_FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(delivering, "_LONGEST_WAIT_SECONDS", 0.001)
+
+    def prepare(cluster: Cluster) -> None:
+        for number in range(10):
+            cluster.owner("Job", f"job-{number}")
+            cluster.pod(f"pod-{number}", f"g{number}", owned_by("Job", f"job-{number}"))
+        cluster.pod("by-itself", None)
+        cluster.server.fault = refuses("DELETE", "jobs", 500)
+
+    def check(cluster: Cluster) -> None:
+        assert len(cluster.deletions()) == delivering.MOST_TRIES + 9 + 1
+
+    left = {f"{what}-{number}" for what in ("job", "pod") for number in range(10)}
+    cleans(prepare, left, check)
+
+
 def test_who_cannot_be_read_above_an_owner_that_stays_anyway_does_not_matter() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "hidden")

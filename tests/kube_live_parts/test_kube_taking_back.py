@@ -320,10 +320,11 @@ def test_who_leads_no_longer_deletes_nothing() -> None:
     at_work(test)
 
 
-def test_what_failed_is_tried_again_after_as_long() -> None:
+@pytest.mark.parametrize("status", [400, 403])
+def test_what_failed_is_told_and_tried_again_after_as_long(status: int) -> None:
     async def test(cluster: Cluster) -> None:
         cluster.server.fault = lambda request: (
-            Fault(status=403) if request.method == "DELETE" else Fault()
+            Fault(status=status) if request.method == "DELETE" else Fault()
         )
         for name in "abc":
             cluster.pod(name, "" if name == "c" else "n")

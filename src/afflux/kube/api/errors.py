@@ -65,6 +65,11 @@ class ApiError(Exception):
         return self.status in {500, 502, 504} and self.retry_after_seconds is not None
 
     @property
+    def may_pass(self) -> bool:
+        """The fault is the server's, or of something behind it: later it may say something else."""
+        return self.status >= 500 or self.is_busy
+
+    @property
     def may_have_happened(self) -> bool:
         """The server, or something before it, gave up in the middle: the effect is unknown."""
         return self.status in {408, 500, 502, 504}

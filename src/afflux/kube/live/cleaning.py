@@ -18,7 +18,7 @@ from time import time
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.api.errors import UnreachableError
 from afflux.kube.decoding import is_finished, namespace, scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.deadlines import Deadlines, Over, controller
@@ -102,7 +102,7 @@ class Cleaning:
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
-        self._deleting = Deleting(api, remaining_seconds)
+        self._remaining_seconds = remaining_seconds
         self._mirror = mirror
         self._deadlines = deadlines
         self._recorder = recorder
@@ -166,7 +166,7 @@ class Cleaning:
                 alive = self._alive(space)
                 going = leaving(groups, filter(self._mirror.is_ours, alive))
                 return await self._once(space, going, alive)
-        except (ApiError, UnreachableError) as error:
+        except UnreachableError as error:
             why = str(error)
         except Exception as error:
             _log.exception("cleaning up in %s failed", space)
@@ -188,10 +188,11 @@ class Cleaning:
     ) -> _Undone | None:
         """Delete owners, then pods, which leave their parties; what was refused."""
         above = await self._walk(space, going, alive)
+        deleting = Deleting(self._api, self._remaining_seconds)
         # Owners first, so that nobody makes anew what is deleted next.
         refused: dict[str, str] = {}
         for owner in {each.top.uid: each.top for each in above.values() if each.top}.values():
-            why = await self._deleting.delete(owner.path, owner.uid)
+            why = await deleting.delete(owner.path, owner.uid)
             if why is not None:
                 refused[owner.uid] = f"{owner.name} could not be deleted: {why}"
         held = {
@@ -204,7 +205,7 @@ class Cleaning:
             for uid, pod in list(party.pods.items()):
                 owner = controller(pod)
                 controlled_by = "" if owner is None else owner.uid or ""
-                why = held.get(controlled_by) or await self._delete(space, pod)
+                why = held.get(controlled_by) or await _delete(deleting, space, pod)
                 if why is not None:
                     staying.append((pod, why))
                     continue
@@ -217,12 +218,6 @@ class Cleaning:
         if not left and whys:
             _log.warning("cleaning up in %s: %s; it has no pods any more", space, whys[0])
         return _Undone(whys[0], left, staying) if left else None
-
-    async def _delete(self, space: str, pod: objects.Pod) -> str | None:
-        name = pod.metadata.name or ""
-        path = f"/api/v1/namespaces/{space}/pods/{name}"
-        why = await self._deleting.delete(path, pod.metadata.uid or "")
-        return None if why is None else f"pod {space}/{name} could not be deleted: {why}"
 
     async def _walk(
         self, space: str, going: Leaving, alive: Iterable[objects.Pod]
@@ -256,6 +251,13 @@ class Cleaning:
         ref = PodRef(namespace(pod), metadata.name or "", metadata.uid or "")
         note = "; ".join((note, *more))
         self._recorder.event(DEADLINE, of_pod(ref), note, scheduler=scheduler_of(pod))
+
+
+async def _delete(deleting: Deleting, space: str, pod: objects.Pod) -> str | None:
+    name = pod.metadata.name or ""
+    path = f"/api/v1/namespaces/{space}/pods/{name}"
+    why = await deleting.delete(path, pod.metadata.uid or "")
+    return None if why is None else f"pod {space}/{name} could not be deleted: {why}"
 
 
 def _keys(over: Over) -> set[str]:

@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer")
 
 _log = logging.getLogger(__name__)
 
-_MOST_TRIES = 12
+MOST_TRIES = 12
 _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 10.0
 
@@ -149,20 +149,20 @@ class Deliveries(Generic[_Job]):
             self._set_timer()
 
 
-async def insist(send: Callable[[], Awaitable[_Answer]]) -> _Answer:
+async def insist(send: Callable[[], Awaitable[_Answer]], *, tries: int = MOST_TRIES) -> _Answer:
     """Send it again while the server is out of reach or out of order; a minute or so.
 
     The request must be one that does no harm if it is carried out twice.
     """
     backoff = Backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
-    for _ in range(_MOST_TRIES - 1):
+    for _ in range(tries - 1):
         patience = None
         try:
             return await send()
         except UnreachableError as error:
             _log.debug("%s", error)
         except ApiError as error:
-            if error.status < 500 and not error.is_busy:
+            if not error.may_pass:
                 raise
             patience = error.retry_after_seconds
         await asyncio.sleep(backoff.wait_seconds(patience))

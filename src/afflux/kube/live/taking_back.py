@@ -11,7 +11,7 @@ from time import time
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.api.errors import ApiError, UnreachableError
+from afflux.kube.api.errors import UnreachableError
 from afflux.kube.decoding import is_finished, namespace, scheduler_of
 from afflux.kube.grouping import claimed_group
 from afflux.kube.live.deadlines import controller
@@ -42,7 +42,8 @@ class TakingBack:
         announce: Callable[[str, Collection[str], str], None] = lambda _group, _pods, _why: None,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._deleting = Deleting(api, remaining_seconds)
+        self._api = api
+        self._remaining_seconds = remaining_seconds
         self._mirror = mirror
         self._halves = halves
         self._recorder = recorder
@@ -60,7 +61,7 @@ class TakingBack:
         """If it fails, it is tried again after as long as the group had to wait for this."""
         try:
             done = await self._once(half)
-        except (ApiError, UnreachableError) as error:
+        except UnreachableError as error:
             _log.warning("taking back group %s: %s", half.group, error)
             done = False
         except Exception:
@@ -84,7 +85,8 @@ class TakingBack:
         )
         _log.info("taken back: %s", why)
         self._announce(half.group, half.bound, why)
-        return all([await self._delete(pod, why) for pod in pods])
+        deleting = Deleting(self._api, self._remaining_seconds)
+        return all([await self._delete(deleting, pod, why) for pod in pods])
 
     def _bound(self, half: Half) -> list[objects.Pod]:
         return [
@@ -97,10 +99,10 @@ class TakingBack:
             and not pod.metadata.deletion_timestamp
         ]
 
-    async def _delete(self, pod: objects.Pod, why: str) -> bool:
+    async def _delete(self, deleting: Deleting, pod: objects.Pod, why: str) -> bool:
         ref = PodRef(namespace(pod), pod.metadata.name or "", pod.metadata.uid or "")
         path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"
-        refused = await self._deleting.delete(path, ref.uid)
+        refused = await deleting.delete(path, ref.uid)
         if refused is None:
             note = f"{why}; it is made anew, and all of them start together"
         else:
