@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from overdue_cluster import KINDS, OLD, Cluster, cleans, owned_by
+from overdue_cluster import KINDS, OLD, PODS, Cluster, cleans, owned_by
 from small_api import Fault, Request, run, serving, until
 
 from afflux.kube.live import cleaning, delivering
@@ -256,6 +257,50 @@ def test_who_has_nothing_to_do_with_what_was_refused_does_not_wait_for_it() -> N
                 cluster.pod("b", "h")
                 cluster.mirror.drain(cluster.clock())
                 await until(lambda: cluster.there() == {"sum", "a"})
+
+    run(test)
+
+
+@pytest.mark.parametrize("owner", [None, owned_by("Job", "next")])
+def test_who_uses_the_name_of_a_group_again_does_not_wait_for_what_was_refused_of_it(
+    owner: dict[str, Any] | None,
+) -> None:
+    async def test() -> None:
+        async with serving() as server:
+            cluster = Cluster(server)
+            cluster.owner("Job", "sum")
+            cluster.pod("a", owner=owned_by("Job", "sum"))
+            server.fault = lambda request: (
+                Fault(status=403)
+                if request.method == "DELETE" and request.path.endswith("/sum")
+                else Fault()
+            )
+            async with cluster.cleaned_up():
+                await until(lambda: bool(cluster.notes()))
+                cluster.ended("a")
+                cluster.owner("Job", "next")
+                cluster.pod("b", owner=owner, created="1970-01-12T13:46:00Z")
+                cluster.mirror.drain(cluster.clock())
+                await until(lambda: "b" not in cluster.there())
+                assert cluster.there() == ({"sum"} if owner else {"sum", "next"})
+
+    run(test)
+
+
+def test_a_late_member_joins_those_of_its_group_that_could_not_be_deleted() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            cluster = Cluster(server)
+            cluster.pod("a")
+            server.fault = refuses("DELETE", "pods")
+            async with cluster.cleaned_up():
+                await until(lambda: bool(cluster.notes()))
+                cluster.pod("late", created="1970-01-12T13:46:00Z")
+                cluster.mirror.drain(cluster.clock())
+                await until(lambda: len(cluster.announced) == 2)
+                await asyncio.sleep(0.1)
+                # It is tried no more often for that.
+                assert [each.path for each in cluster.deletions()] == [f"{PODS}/a"]
 
     run(test)
 

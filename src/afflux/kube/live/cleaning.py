@@ -61,18 +61,20 @@ class _Work:
     """
 
     groups: list[Over] = field(default_factory=list[Over])
-    keys: set[str] = field(default_factory=set[str])
+    # By uid: who controls them and, by the name of their group, the pods that ran.
+    controllers: set[str] = field(default_factory=set[str])
+    pods: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     def add(self, over: Over) -> None:
         self.groups.append(over)
-        self.keys |= _keys(over)
+        self.controllers |= _controllers(over)
+        if over.group is not None:
+            self.pods.setdefault(over.group, set()).update(over.pods)
 
-    def keep(self, groups: list[Over]) -> None:
-        self.groups = groups
-        self.keys = {key for over in groups for key in _keys(over)}
-
-    def concerns(self, over: Over) -> bool:
-        return not self.keys.isdisjoint(_keys(over))
+    def keep(self, groups: Iterable[Over]) -> None:
+        self.groups, self.controllers, self.pods = [], set(), {}
+        for over in groups:
+            self.add(over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,18 @@ class Cleaning:
                     tasks.create_task(self._clean(space, work))
 
     def _concerned(self, over: Over) -> _Work | None:
-        """The work on others of the same group or controller, if there is some."""
-        return next((w for w in self._under_way.get(over.namespace, ()) if w.concerns(over)), None)
+        """The work on others of the same controller or group, if there is some.
+
+        A group whose pods are gone has left its name to the next one, which does not wait for what
+        else could not be deleted of it.
+        """
+        controllers, group = _controllers(over), over.group or ""
+        for work in self._under_way.get(over.namespace, ()):
+            if not work.controllers.isdisjoint(controllers):
+                return work
+            if self._deadlines.are_there(work.pods.get(group, ())):
+                return work
+        return None
 
     async def _clean(self, space: str, work: _Work) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -260,9 +272,8 @@ async def _delete(deleting: Deleting, space: str, pod: objects.Pod) -> str | Non
     return None if why is None else f"pod {space}/{name} could not be deleted: {why}"
 
 
-def _keys(over: Over) -> set[str]:
-    """What groups have in common that belong together."""
-    return {ref.uid or "" for ref in over.controllers} | ({over.group} if over.group else set())
+def _controllers(over: Over) -> set[str]:
+    return {ref.uid or "" for ref in over.controllers}
 
 
 def _above(chain: Chain, staying: AbstractSet[str], *, unseen: bool) -> _Above:

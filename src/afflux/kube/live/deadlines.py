@@ -9,6 +9,7 @@ Pure: no clock, no network. What is done about a group that is over is in cleani
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -180,6 +181,10 @@ class Deadlines:
                 )
             )
         return found
+
+    def are_there(self, uids: Collection[str]) -> bool:
+        """Whether any of these was reported and still runs."""
+        return not self._reported.isdisjoint(uids)
 
     def _note(self, key: str, running: _Running) -> None:
         due = running.due()
