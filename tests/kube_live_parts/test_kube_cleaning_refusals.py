@@ -305,6 +305,13 @@ def test_a_late_member_joins_those_of_its_group_that_could_not_be_deleted() -> N
     run(test)
 
 
+def test_work_that_is_over_is_never_mistaken_for_another_that_is_not() -> None:
+    works = [cleaning._Work(), cleaning._Work()]
+    second = works[1]
+    works.remove(second)
+    assert works[0] is not second
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_pod_that_cannot_be_understood_ends_nothing_but_the_attempt(
     caplog: pytest.LogCaptureFixture,

@@ -52,9 +52,11 @@ class _Above:
         return None if self.top is None else refused.get(self.top.uid)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Work:
     """Groups of a namespace that are cleaned up together, until nothing is left of them.
+
+    One is not another, even if both are about the same.
 
     Where something is refused, controllers make one pod after the other, and each has a deadline:
     those join, so that it is tried no more often for that.
