@@ -1,5 +1,6 @@
 """Who leaves when groups are over, however many pods there are."""
 
+from dataclasses import replace
 from time import process_time
 from typing import Any
 
@@ -63,3 +64,14 @@ def test_a_replacement_may_go_with_its_job_but_does_not_go_by_itself() -> None:
     found = leaving([by_itself(1)], [member(1, ownerReferences=[JOB]), again, beside])
     assert [set(party.pods) for party in found.parties] == [{"uid-1"}]
     assert found.uids == {"uid-1", "uid-2"}
+
+
+def test_what_a_controller_makes_anew_is_a_member_if_it_names_the_group() -> None:
+    job = msgspec.convert(JOB, objects.OwnerReference)
+    over = replace(of_group(1), controllers=(job,))
+    later = "1970-01-01T00:02:00Z"
+    again = member(2, "g1", ownerReferences=[JOB], creationTimestamp=later)
+    by_somebody_else = member(3, "g1", creationTimestamp=later)
+    without_a_group = member(4, ownerReferences=[JOB], creationTimestamp=later)
+    found = leaving([over], [again, by_somebody_else, without_a_group])
+    assert found.uids == {"uid-2"}
