@@ -17,7 +17,7 @@ from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.connection import Connection
-from afflux.kube.decoding import DEFAULT_SCHEDULER
+from afflux.kube.decoding import KUBERNETES_SCHEDULER
 from afflux.kube.live.keeping import Keeping
 from afflux.kube.live.mirror import Mirror
 from afflux.ledger.embedded import Embedded
@@ -157,7 +157,7 @@ async def door(
     machines: Sequence[objects.Node], directory: str | None = None
 ) -> AsyncGenerator[Door]:
     """A door over these machines; a ledger in this directory, if one is named."""
-    mirror = Mirror([DEFAULT_SCHEDULER])
+    mirror = Mirror([KUBERNETES_SCHEDULER])
     mirror.nodes.replaced(machines)
     state = State()
     cycle = Cycle(state, scheduler(parse_spec(SPEC), state))
@@ -167,7 +167,7 @@ async def door(
     server = Embedded(directory)
     ledger = PostgresLedger(server.address)
     async with Api(Connection("http://127.0.0.1:9", "nobody")) as api:
-        keeping = Keeping(ledger, mirror, api, scheduler_names=[DEFAULT_SCHEDULER])
+        keeping = Keeping(ledger, mirror, api, scheduler_names=[KUBERNETES_SCHEDULER])
         try:
             await keeping.begin(cycle, None, 0.0)
             writing = asyncio.create_task(keeping.run())

@@ -15,7 +15,7 @@ from afflux.config import parse_spec
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.cycle.ports import Ledger
 from afflux.kube import objects
-from afflux.kube.decoding import DEFAULT_SCHEDULER
+from afflux.kube.decoding import KUBERNETES_SCHEDULER
 from afflux.kube.live.keeping import Keeping, WhenAway
 from afflux.kube.live.leasing import Term
 from afflux.kube.live.mirror import Mirror
@@ -75,7 +75,7 @@ class Door:
 
     def __init__(self, ledger: Ledger, api: SmallApi, when_away: WhenAway = "wait") -> None:
         self.now = NOW
-        self.mirror = Mirror([DEFAULT_SCHEDULER])
+        self.mirror = Mirror([KUBERNETES_SCHEDULER])
         state = State()
         self.cycle = Cycle(state, scheduler(parse_spec("cpu-memory@fcfs"), state))
         self.server = api
@@ -84,7 +84,7 @@ class Door:
             ledger,
             self.mirror,
             self._api,
-            scheduler_names=[DEFAULT_SCHEDULER],
+            scheduler_names=[KUBERNETES_SCHEDULER],
             when_away=when_away,
             now_seconds=lambda: self.now,
         )

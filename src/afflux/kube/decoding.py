@@ -33,7 +33,8 @@ from afflux.model.taints import (
 )
 from afflux.model.task import Shape, Task
 
-DEFAULT_SCHEDULER = "default-scheduler"
+# Whom a pod asks for that names nobody.
+KUBERNETES_SCHEDULER = "default-scheduler"
 
 _RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?"
@@ -190,7 +191,7 @@ def namespace(pod: objects.Pod) -> str:
 
 def scheduler_of(pod: objects.Pod) -> str:
     """The scheduler that the pod asks for."""
-    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    return pod.spec.scheduler_name or KUBERNETES_SCHEDULER
 
 
 def is_bound(pod: objects.Pod) -> bool:
