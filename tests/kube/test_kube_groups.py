@@ -329,6 +329,14 @@ def test_what_runs_and_says_nothing_ends_as_its_queue_says_if_it_is_ours(
     assert loaded.ends.get("default/web") == end
 
 
+@pytest.mark.parametrize("spec", [{}, {"activeDeadlineSeconds": 60}])
+def test_what_is_being_deleted_ends_when_its_grace_period_does(spec: dict[str, Any]) -> None:
+    up = {"phase": "Running", "startTime": "1970-01-01T00:16:40Z"}
+    deleted = {"deletionTimestamp": "1970-01-01T00:20:00Z"}
+    item = pod(nodeName="n1", metadata=deleted, status=up, **spec)
+    assert load([("cluster.json", as_list(node(), item))]).ends == {"default/web": 1200.0}
+
+
 @pytest.mark.parametrize("written", ["yesterday", "2026-02-30T00:00:00Z", "2026-01-01", "0"])
 def test_a_malformed_time_is_an_error(written: str) -> None:
     with pytest.raises(

@@ -40,6 +40,42 @@ def test_a_pod_that_says_nothing_ends_as_its_queue_says_if_it_is_ours():
     assert ends(server.drain()) == [1300.0, None]
 
 
+@pytest.mark.parametrize("scheduler", [OURS, "another"])
+@pytest.mark.parametrize("spec", [{}, DEADLINE])
+def test_a_pod_that_is_being_deleted_ends_when_its_grace_period_does(spec, scheduler):
+    server = Server()
+    server.put(node("n"))
+    server.put(started("p", "u", scheduler=scheduler, **spec))
+    server.drain()
+    going = started("p", "u", scheduler=scheduler, **spec)
+    # Asked for at 1,070, when its expected end was over, with 30 s.
+    going["metadata"]["deletionTimestamp"] = "1970-01-01T00:18:20Z"
+    server.put(going)
+    assert ends(server.mirror.drain(1070.0)) == [1100.0]
+
+
+def test_so_does_one_whose_start_is_not_known_yet():
+    server = Server()
+    server.put(node("n"))
+    server.put(pod("p", "u", nodeName="n", **DEADLINE))
+    server.mirror.drain(1000.0)
+    going = pod("p", "u", nodeName="n", **DEADLINE)
+    going["metadata"]["deletionTimestamp"] = "1970-01-01T00:16:45Z"
+    server.put(going)
+    assert ends(server.mirror.drain(1001.0)) == [1005.0]
+
+
+def test_a_deletion_at_no_time_changes_nothing():
+    server = Server()
+    server.put(node("n"))
+    server.put(started("p", "u", **DEADLINE))
+    server.drain()
+    going = started("p", "u", **DEADLINE)
+    going["metadata"]["deletionTimestamp"] = "soon"
+    server.put(going)
+    assert ends(server.drain()) == []
+
+
 def test_before_its_start_is_known_it_counts_from_when_it_was_seen():
     server = Server()
     server.put(node("n"))

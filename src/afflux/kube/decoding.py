@@ -224,6 +224,13 @@ def started_seconds(pod: objects.Pod) -> float | None:
     return _seconds(written) if written else None
 
 
+def deleted_seconds(pod: objects.Pod) -> float | None:
+    """When a pod that is being deleted is stopped at the latest: the API server has added its grace
+    period already. None if nobody has deleted it."""
+    written = pod.metadata.deletion_timestamp
+    return _seconds(written) if written else None
+
+
 @lru_cache(maxsize=65536)
 def _seconds(written: str) -> float | None:
     if _RFC3339.fullmatch(written):

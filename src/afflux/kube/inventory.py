@@ -8,6 +8,7 @@ from afflux.kube import objects
 from afflux.kube.decoding import (
     Surroundings,
     created_seconds,
+    deleted_seconds,
     is_bound,
     is_finished,
     machine,
@@ -94,10 +95,9 @@ def load(
         if node in machines:
             running.append((member.task, node))
             ours = scheduler_of(pod.value) in scheduler_names
-            lasts = expected_run_seconds(pod.value, rules if ours else {})
-            if lasts is not None:
-                started = started_seconds(pod.value)
-                ends[member.task.id] = (now_seconds if started is None else started) + lasts
+            end = _end(pod.value, rules if ours else {}, now_seconds)
+            if end is not None:
+                ends[member.task.id] = end
             keeping_away.append((pod.name, pod.value))
         elif node:
             homeless.append(pod.name)
@@ -125,6 +125,15 @@ def load(
         volumes=ClaimedVolumes(around, {m.task.id: m.pod for m in members if not m.running}),
         ends=ends,
     )
+
+
+def _end(pod: objects.Pod, rules: Mapping[str, QueueRules], now_seconds: float) -> float | None:
+    """When what runs is expected to end, None without end."""
+    deleted, lasts = deleted_seconds(pod), expected_run_seconds(pod, rules)
+    if deleted is not None or lasts is None:
+        return deleted
+    started = started_seconds(pod)
+    return (now_seconds if started is None else started) + lasts
 
 
 def _told_apart(ready: Sequence[Group]) -> list[Group]:

@@ -18,6 +18,7 @@ from afflux.kube import objects
 from afflux.kube.decoding import (
     Surroundings,
     created_seconds,
+    deleted_seconds,
     is_finished,
     machine,
     scheduler_of,
@@ -313,6 +314,10 @@ class Mirror:
     def _until(self, pod: objects.Pod, known: Tracked | None) -> float | None:
         """When a pod that has a node is expected to end. Until its start is known we count from
         when we first saw it there."""
+        deleted = deleted_seconds(pod)
+        if deleted is not None:
+            # Whatever it said, it takes until then to stop: neither an overrun nor without end.
+            return deleted
         seconds = expected_run_seconds(pod, self._rules if self.is_ours(pod) else {})
         if seconds is None:
             return None
