@@ -60,7 +60,8 @@
 //! 3. `paths`: while there is little to route, the excess is sent to its nearest deficit, path by
 //!    path. Small problems and most changes end here, with exact prices.
 //! 4. `scaling`: otherwise epsilon falls by a constant factor from one *refinement* to the next.
-//!    Each fills the arcs with r < -epsilon and then moves excesses: *push* along *admissible* arcs
+//!    Each lowers prices where that alone helps (*price refinement*), fills the arcs that are left
+//!    with r < -epsilon, and then moves excesses: *push* along *admissible* arcs
 //!    (residual, r < 0), *relabel* a node that no admissible arc leaves, by lowering its price.
 //!    Active nodes wait in a queue (first in, first out); each remembers its *current arc*;
 //!    *look-ahead* avoids pushes into dead ends. Now and then, all prices are set by one search

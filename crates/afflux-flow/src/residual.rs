@@ -5,6 +5,7 @@
 //! can be pushed along it, and back.
 
 use crate::bits::{Bits, Within};
+use crate::stop::PRICE_LIMIT;
 
 /// One direction of an arc.
 #[derive(Debug, Clone, Copy, Default)]
@@ -217,6 +218,22 @@ impl Residual {
         }
         self.excess[tail] -= units;
         self.excess[head] += units;
+    }
+
+    /// Lowers the heads of residual arcs whose reduced cost is below `level`, to where it is not. One
+    /// sweep over all nodes: a head that comes before its tail may leave others below again.
+    pub fn lower_heads(&mut self, level: i64) {
+        for tail in 0..self.nodes() {
+            let highest = self.price[tail] - level;
+            for index in self.open.within(self.range(tail)) {
+                let entry = &self.entries[index];
+                let lowered = highest + entry.cost;
+                let price = &mut self.price[entry.head as usize];
+                if lowered < *price && lowered >= -PRICE_LIMIT {
+                    *price = lowered;
+                }
+            }
+        }
     }
 
     /// Fills every residual arc whose reduced cost is below `level`, at the price of excesses and

@@ -20,6 +20,10 @@ const UPDATE_AFTER: usize = 2;
 const MANY_UPDATES: usize = 8;
 const RAISE: i64 = 25;
 
+/// Sweeps of price refinement before each refinement but the first. Much of what is not optimal up to
+/// the new epsilon only has the wrong prices, and need not be moved there and back.
+const SWEEPS: usize = 2;
+
 /// How many entries, about, tell what arcs cost.
 const SAMPLE: usize = 4096;
 
@@ -161,7 +165,11 @@ impl<'a> Scaling<'a> {
         mut updates: usize,
         mut clock: Option<&mut Clock<'_>>,
     ) -> Result<bool, Stop> {
+        let is_first = self.epsilon == 0;
         self.epsilon = epsilon;
+        for _ in 0..if is_first { 0 } else { SWEEPS } {
+            self.net.lower_heads(-epsilon);
+        }
         self.net.saturate(-epsilon);
         let excess = self.net.excess.iter().enumerate();
         let with_excess = excess.filter(|&(_, &excess)| excess > 0);
