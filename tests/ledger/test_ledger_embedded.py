@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import os
+import pwd
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger_values import group, run
@@ -203,6 +206,43 @@ def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) ->
         assert ask(again.start()) == 1
     finally:
         again.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only for root there is another user")
+def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_yet(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger is on a volume, /etc/passwd is the image's."""
+    server = Embedded(str(directory))
+    server.start()
+    server.stop()
+    known, added = pwd.getpwnam, list[str]()
+    execute: Any = subprocess.run
+
+    def look_up(name: str) -> pwd.struct_passwd:
+        if name == embedded.FOR_ROOT and name not in added:
+            raise KeyError(name)
+        return known(name)
+
+    def add(command: Sequence[str], **rest: Any) -> Any:
+        if command[0] != "useradd":
+            return execute(command, **rest)
+        if not added:
+            # Somebody else is just adding one, too.
+            added.append("nobody")
+            raise subprocess.CalledProcessError(1, command)
+        added.append(command[-1])
+        return None
+
+    monkeypatch.setattr(embedded, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(pwd, "getpwnam", look_up)
+    monkeypatch.setattr(subprocess, "run", add)
+    again = Embedded(str(directory))
+    try:
+        assert ask(again.start()) == 1
+    finally:
+        again.stop()
+    assert added == ["nobody", embedded.FOR_ROOT]
 
 
 # --- What cannot be, in words
