@@ -4,8 +4,8 @@ The server is a process beside ours and outlives us if we are killed; who comes 
 running, or starts it and lets it recover. Several processes may use one directory: the last to
 leave stops the server. Only they may not be on different machines or in different containers:
 PostgreSQL tells a server that is gone from one that runs by its process number. As root, PostgreSQL
-runs as the user `pgserver`, which is added if needed, and the folders above the directory are made
-readable for it.
+runs as the user `pgserver`, which is added if needed, and the folders above the directory, and
+above its programs, are made readable for everybody.
 """
 
 import asyncio
