@@ -60,7 +60,7 @@ class Embedded:
             _check_user()
             _load()
             others = self._patiently(_others)
-            self._claim.take()
+            self._claim.take(*others)
             return self._patiently(lambda: self._started(others))
 
     async def address(self) -> str:
@@ -102,12 +102,12 @@ class Embedded:
 
         begun = self._directory / "begun"
         with self._claim.starting():
+            # As root, the library would take them away from anybody.
+            if os.path.lexists(self._data):
+                check_owner(self._data, *others)
             if not begun.exists():
                 set_aside_unfinished(self._data)
             forget_stale_pid(self._data)
-            # As root, the library would take them away from anybody.
-            if self._data.exists():
-                check_owner(self._data, *others)
             # It must not be stopped by anybody but us, who know whether there are other users.
             server = get_server(self._data, cleanup_mode=None, start=False)
             # The library's own lock is one for all directories, in a folder that everybody shares

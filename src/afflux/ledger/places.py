@@ -55,14 +55,14 @@ def usable(directory: str) -> Path:
 
 
 def check_owner(path: Path, *others: int) -> None:
-    """An InputError if this is somebody's but ours, root's, or that of these others: they could put
-    there whatever they like, and least of all root may follow it."""
-    owner = path.stat().st_uid
-    if owner not in {0, os.geteuid(), *others}:
-        raise InputError(
-            f"ledger.directory: {path}: belongs to {_name(owner)}; expected a directory of"
-            f" {_name(os.geteuid())}, or to be run by {_name(owner)}; {INSTEAD}"
-        )
+    """An InputError if this, or where it leads, is somebody's but ours, root's, or that of these
+    others: they could put there whatever they like, and least of all root may follow it."""
+    for owner in (path.lstat().st_uid, path.stat().st_uid):
+        if owner not in {0, os.geteuid(), *others}:
+            raise InputError(
+                f"ledger.directory: {path}: belongs to {_name(owner)}; expected"
+                f" {_name(os.geteuid())}, or afflux to be run by {_name(owner)}; {INSTEAD}"
+            )
 
 
 def _name(user: int) -> str:
