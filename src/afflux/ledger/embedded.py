@@ -113,11 +113,12 @@ class Embedded:
             # The library's own lock is one for all directories, in a folder that everybody shares
             # and in a file that only its first user may write. We have ours.
             vars(server)["_lock"] = nullcontext()
+            # From now on it may run, whether or not it is ready before we give up.
+            self._server = server
             _close_to_others(self._data)
             server.ensure_pgdata_inited()
             server.ensure_postgres_running()
             begun.touch()
-        self._server = server
         return server.get_uri()
 
 
