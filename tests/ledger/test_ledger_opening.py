@@ -23,6 +23,7 @@ def test_who_wants_none_has_none() -> None:
 
 
 CLUSTER, LEASE = "https://10.0.0.1:6443", "kube-system/afflux"
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
 
 
 def test_without_a_word_about_it_it_is_among_the_states_of_the_user(
@@ -43,6 +44,41 @@ def test_root_does_not_follow_the_environment_of_somebody_else(
     monkeypatch.setenv("XDG_STATE_HOME", "/home/me/.local/state")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert usual_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
+
+
+@AS_ROOT
+def test_root_is_told_of_a_ledger_that_it_kept_where_its_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier versions did. To find an empty one instead and not know why would be worse."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    directory = Path(usual_directory(CLUSTER, LEASE))
+    assert caplog.text == ""
+    earlier = tmp_path / "afflux" / "ledger" / directory.name
+    earlier.mkdir(parents=True)
+    (earlier / "begun").touch()
+    assert usual_directory(CLUSTER, LEASE) == str(directory)
+    (said,) = caplog.messages
+    assert said.startswith(f"{earlier} is a ledger, too, and is not used")
+    assert "ledger.directory can name" in said
+    # If they are the same there is nothing to tell, nor of those of others.
+    monkeypatch.setattr(places, "OF_ROOT", str(tmp_path))
+    usual_directory(CLUSTER, LEASE)
+    usual_directory(CLUSTER, "batch/afflux")
+    assert caplog.messages == [said]
+
+
+@AS_ROOT
+def test_root_is_told_of_no_ledger_of_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    of_others = tmp_path / "afflux" / "ledger" / Path(usual_directory(CLUSTER, LEASE)).name
+    of_others.mkdir(parents=True)
+    (of_others / "begun").touch()
+    os.chown(of_others, 12_345, 12_345)
+    usual_directory(CLUSTER, LEASE)
+    assert caplog.text == ""
 
 
 def test_who_has_no_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

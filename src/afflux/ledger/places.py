@@ -1,6 +1,7 @@
 """Where a ledger of our own is: in a directory for each cluster if nobody says so, and never where
 PostgreSQL could not be reached, or where somebody else could get in its way."""
 
+import logging
 import os
 import pwd
 import re
@@ -24,6 +25,7 @@ INSTEAD = (
     " and with `ledger: {enabled: false}` nothing is kept"
 )
 _LONGEST_NAME = 20
+_log = logging.getLogger(__name__)
 # Paths go through a shell, and into a URL.
 _AWKWARD = re.compile(r"[^\w/.+:@~-]")
 
@@ -35,11 +37,14 @@ def usual_directory(cluster: str, lease: str) -> str:
     host = re.sub(r"[^A-Za-z0-9.]+", "-", urlsplit(cluster).netloc).strip("-")
     digest = sha256(f"{cluster.rstrip('/')} {lease}".encode()).hexdigest()
     names = f"{host[:_LONGEST_NAME]}-{digest[:8]}", digest[:8]
-    paths = [_states() / "afflux" / "ledger" / name for name in names]
+    paths = [_within(_states(), name) for name in names]
     # One that is there is never forgotten for another, not even if it has to be moved first.
     there = [path for path in paths if os.path.exists(path / BEGUN)]
     fitting = [path for path in paths if _length(path) <= LONGEST_PATH]
-    return str([*there, *fitting, paths[-1]][0])
+    directory = [*there, *fitting, paths[-1]][0]
+    if os.geteuid() == 0:
+        _tell_of_another(names[0], directory)
+    return str(directory)
 
 
 def usable(directory: str) -> Path:
@@ -85,12 +90,31 @@ def _name(user: int) -> str:
         return f"user {user}"
 
 
+def _tell_of_another(name: str, directory: Path) -> None:
+    """Root's ledger was once where its environment says; nobody is to find an empty one instead and
+    not know why."""
+    earlier = _within(_given_states(), name)
+    if not earlier.is_absolute() or not os.path.exists(earlier / BEGUN):
+        return
+    if earlier.stat().st_uid == 0 and os.path.realpath(earlier) != os.path.realpath(directory):
+        _log.warning(
+            "%s is a ledger, too, and is not used: as root XDG_STATE_HOME does not count, and the"
+            " ledger is in %s; ledger.directory can name the other one",
+            earlier,
+            directory,
+        )
+
+
+def _within(states: Path, name: str) -> Path:
+    return states / "afflux" / "ledger" / name
+
+
 def _states() -> Path:
     """As the XDG base directory specification has it; what is not absolute does not count, nor does
     what root may have kept of somebody else's environment."""
     if os.geteuid() == 0:
         return Path(OF_ROOT)
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    given = _given_states()
     if given.is_absolute():
         return given
     try:
@@ -100,3 +124,7 @@ def _states() -> Path:
             "ledger.directory: missing, and this user has no home; expected a directory that can"
             " be written, ledger.url, or `ledger: {enabled: false}` to keep nothing"
         ) from None
+
+
+def _given_states() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME", ""))
