@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
+import psycopg
 import pytest
 from ledger_values import group, run
 from own_server import ask, is_running, pid_of
@@ -208,6 +209,49 @@ def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) ->
         assert ask(again.start()) == 1
     finally:
         again.stop()
+
+
+def test_its_log_leaves_room_on_a_small_volume(directory: Path) -> None:
+    """Also of a ledger that an earlier version has begun. Whoever wants another limit sets it."""
+    configuration = directory / "data" / "postgresql.conf"
+
+    def limit(*statements: LiteralString) -> object:
+        server = Embedded(str(directory))
+        try:
+            with psycopg.connect(server.start(), autocommit=True) as connection:
+                for statement in statements:
+                    connection.execute(statement)
+                row = connection.execute("SHOW max_wal_size").fetchone()
+                return row and row[0]
+        finally:
+            server.stop()
+
+    assert limit() == "256MB"
+    told = configuration.read_text()
+    configuration.write_text(told.replace(embedded.LIMIT_OF_LOG, ""))
+    assert limit("ALTER SYSTEM SET max_wal_size = '2GB'") == "256MB"
+    assert limit() == "2GB"
+    assert configuration.read_text().count(embedded.LIMIT_OF_LOG) == 1
+
+
+def test_what_says_how_long_its_log_is_may_be_out_of_reach(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not so important that the ledger could not do without."""
+    server = Embedded(str(directory))
+    server.start()
+    server.stop()
+    configuration = directory / "data" / "postgresql.conf"
+    elsewhere = configuration.rename(directory / "data" / "elsewhere.conf")
+    text = elsewhere.read_text().replace(embedded.LIMIT_OF_LOG, "")
+    elsewhere.write_text(text)
+    configuration.symlink_to(elsewhere)
+    try:
+        assert ask(server.start()) == 1
+    finally:
+        server.stop()
+    assert "`max_wal_size = 256MB` is left out" in caplog.text
+    assert elsewhere.read_text() == text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only for root there is another user")

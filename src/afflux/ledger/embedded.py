@@ -37,6 +37,8 @@ PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 4.0
 # As whom the library starts it for root.
 FOR_ROOT = "pgserver"
+# A small volume must not be filled by the log alone: PostgreSQL's own default is 1 GB.
+LIMIT_OF_LOG = "max_wal_size = 256MB"
 _LINES_OF_PID_FILE = 8
 
 _log = logging.getLogger(__name__)
@@ -117,6 +119,7 @@ class Embedded:
             self._server = server
             _close_to_others(self._data)
             server.ensure_pgdata_inited()
+            _limit_log(self._data)
             server.ensure_postgres_running()
             begun.touch()
         return server.get_uri()
@@ -174,6 +177,24 @@ def _close_to_others(data: Path) -> None:
     was mounted."""
     if data.exists() and data.stat().st_mode & 0o027:
         data.chmod(0o700)
+
+
+def _limit_log(data: Path) -> None:
+    """Say so once in PostgreSQL's configuration; what is set by ALTER SYSTEM counts for more."""
+    configuration, line = data / "postgresql.conf", f"\n{LIMIT_OF_LOG}\n".encode()
+    try:
+        # Root must not be led elsewhere by those who can write here.
+        file = os.open(configuration, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(file).st_size
+            said = LIMIT_OF_LOG.encode() in os.pread(file, size, 0).splitlines()
+            if not said and os.write(file, line) < len(line):
+                # The disk is full, and half a line would keep PostgreSQL from starting.
+                os.ftruncate(file, size)
+        finally:
+            os.close(file)
+    except OSError as error:
+        _log.warning("%s: %s: `%s` is left out", configuration, error.strerror, LIMIT_OF_LOG)
 
 
 def _said(error: Exception) -> str:
