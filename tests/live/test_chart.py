@@ -329,6 +329,32 @@ def test_the_volume_may_be_a_claim_that_is_there_or_one_that_is_made() -> None:
     }
 
 
+LATER: dict[str, Any] = {
+    "startupProbe": None,
+    "ledger": None,
+    "inspection": None,
+    "rbac": {"cleanupOwners": None},
+}
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [*({key: value} for key, value in LATER.items()), LATER, {"ledger": {"claim": None}}],
+    ids=json.dumps,
+)
+@pytest.mark.parametrize("config", [{}, {"cleanup": {"enabled": True}}])
+def test_values_that_an_earlier_chart_did_not_have_are_the_usual_ones(
+    missing: dict[str, Any], config: dict[str, Any]
+) -> None:
+    """`helm upgrade --reuse-values` brings the values of that chart and no others."""
+    assert render(config=config, **missing) == render(config=config)
+
+
+def test_a_claim_can_be_asked_for_with_the_values_of_an_earlier_chart() -> None:
+    few = {"name": None, "size": None, "storageClassName": None, "accessModes": None}
+    assert render(ledger={"claim": {"create": True, **few}}) == render(**CLAIMED)
+
+
 @pytest.mark.parametrize("ledger", [{"url": "postgresql://a@b/c"}, {"enabled": False}])
 def test_several_replicas_share_a_database_or_say_that_they_want_none(ledger: Any) -> None:
     manifests = render(replicas=2, config={"ledger": ledger}, **CLAIMED)

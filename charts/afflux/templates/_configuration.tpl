@@ -1,6 +1,7 @@
 {{/*
 What the chart has to know of the configuration. The defaults are afflux's own; a field that is null
-counts as left out, as afflux has it.
+counts as left out, as afflux has it. Values that an earlier chart did not have are missing after
+`helm upgrade --reuse-values`: then they are as in values.yaml.
 */}}
 
 {{- define "afflux.configuration" -}}
@@ -33,7 +34,7 @@ counts as left out, as afflux has it.
 
 {{/* The claim of the embedded ledger; empty if it is gone with its pod. */}}
 {{- define "afflux.ledgerClaim" -}}
-{{- $claim := .Values.ledger.claim -}}
+{{- $claim := (.Values.ledger | default dict).claim | default dict -}}
 {{- if or $claim.create $claim.name -}}
 {{- $claim.name | default (printf "%s-ledger" (include "afflux.fullname" . | trunc 56 | trimSuffix "-")) -}}
 {{- end -}}

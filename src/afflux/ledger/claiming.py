@@ -28,12 +28,15 @@ class Claim:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._others: tuple[int, ...] = ()
         self._shared: int | None = None
 
-    def take(self) -> None:
-        """Say that we use the directory, which is made if need be. It may be said again."""
+    def take(self, *others: int) -> None:
+        """Say that we use the directory, which is made if need be. It may be said again. What is of
+        these others is ours as well."""
         if self._shared is not None:
             return
+        self._others = others
         shared = self._open("lock")
         try:
             self._share(shared)
@@ -79,12 +82,21 @@ class Claim:
             self._shared = None
 
     def _open(self, name: str) -> int:
+        path = self._directory / name
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            check_owner(self._directory)
-            file = os.open(self._directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            # Who can open it can hold it. Others than we may have made it, or opened the volume.
-            os.fchmod(file, 0o600)
+            # Its owner could lead root anywhere. To others a volume may be open by its group alone;
+            # they follow only what is theirs.
+            if os.geteuid() == 0:
+                check_owner(self._directory, *self._others)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                check_owner(path, *self._others)
+                # Who can open it can hold it. Others than we may have opened it, or the volume.
+                os.fchmod(file, 0o600)
+            except BaseException:
+                os.close(file)
+                raise
         except OSError as error:
             raise InputError(
                 f"ledger.directory: {self._directory}: {error.strerror}; expected a directory that"

