@@ -186,16 +186,21 @@ class Cluster:
 
 
 def cleans(
-    prepare: Any, expected: set[str], check: Any = None, *, settle_seconds: float = 0.1
+    prepare: Any,
+    expected: set[str],
+    check: Any = None,
+    *,
+    notes: int = 0,
+    settle_seconds: float = 0.1,
 ) -> None:
-    """After cleaning up what `prepare` has made, these are left."""
+    """After cleaning up what `prepare` has made, these are left, and so many notes are written."""
 
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
             prepare(cluster)
             async with cluster.cleaned_up():
-                await until(lambda: cluster.there() == expected)
+                await until(lambda: cluster.there() == expected and len(cluster.notes()) >= notes)
                 await asyncio.sleep(settle_seconds)
             assert cluster.there() == expected
             if check is not None:

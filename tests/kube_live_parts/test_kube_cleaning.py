@@ -31,7 +31,7 @@ def test_a_group_and_its_job_go_when_the_deadline_is_over() -> None:
             "The deadline of group default/g is over; deleted with it: Job default/sum"
         }
 
-    cleans(prepare, set(), check)
+    cleans(prepare, set(), check, notes=1)
 
 
 def test_nothing_goes_before_its_time_and_nothing_is_asked_meanwhile() -> None:
@@ -139,7 +139,7 @@ def test_an_owner_of_no_namespace_stays_as_its_other_pods_are_not_seen() -> None
         (note,) = cluster.notes()
         assert "Fleet f is of no namespace and may have pods in others" in note
 
-    cleans(prepare, set(), check)
+    cleans(prepare, set(), check, notes=1)
 
 
 def test_the_walk_ends_below_an_owner_of_no_namespace() -> None:

@@ -48,7 +48,7 @@ def test_who_is_below_an_owner_that_cannot_be_read_stays_and_the_pod_says_so(sta
             "JobSet default/all could not be read: "
         )
 
-    cleans(prepare, {"all", "sum", "a"}, check)
+    cleans(prepare, {"all", "sum", "a"}, check, notes=1)
 
 
 def test_who_is_below_an_owner_that_may_not_be_deleted_stays_and_the_pod_says_so() -> None:
@@ -62,7 +62,7 @@ def test_who_is_below_an_owner_that_may_not_be_deleted_stays_and_the_pod_says_so
         (note,) = cluster.notes()
         assert "Job default/sum could not be deleted" in note
 
-    cleans(prepare, {"sum", "a"}, check)
+    cleans(prepare, {"sum", "a"}, check, notes=1)
 
 
 def test_only_those_below_it_stay_and_everybody_hears_of_their_own_owner_only() -> None:
