@@ -158,6 +158,16 @@ def test_who_can_never_start_does_not_fill_the_classes_of_a_pass():
 
 
 @pytest.mark.usefixtures("two_classes_at_once")
+def test_who_can_never_start_says_so_however_many_are_not_looked_at():
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    sizes = {"a": 4, "b": 3, "c": 2, "never": 9}
+    waiting = [job(name, size, run=10, ready=1) for name, size in sizes.items()]
+    assert cluster.run(*waiting, now=1).unsatisfiable.keys() == {"never"}
+    assert told_that_they_were_not_reached(cluster) == {"c"}
+
+
+@pytest.mark.usefixtures("two_classes_at_once")
 def test_who_cannot_be_looked_at_in_a_pass_says_so_and_is_when_others_have_left():
     cluster = Cluster(easy)
     cluster.run(job("running", 4, run=100))

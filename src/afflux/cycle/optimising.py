@@ -18,7 +18,7 @@ from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import NOTHING_PROMISED, Standing
+from afflux.model.promise import NOTHING_PROMISED, Promise, Standing
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.rounds import Round, plan_round
@@ -87,11 +87,15 @@ class Optimising:
                 strategy(groups, planner, rules)
         decided = self._start(state, planner)
         decided = self._let_in(state, planner, decided)
+        promises = planner.promises(decided.placements, seated=self._witnesses)
+        # Of all who wait, whether the strategies came as far as them or not: who cannot start
+        # because of others today is no less unsatisfiable than it was yesterday.
+        never = self._unsatisfiable(queue, decided, promises)
         return replace(
             decided,
-            promises=tuple(planner.promises(decided.placements, seated=self._witnesses)),
-            unsatisfiable={**planner.never, **self._unsatisfiable(planner.open, decided)},
-            unreached=frozenset(planner.unreached),
+            promises=tuple(promises),
+            unsatisfiable=never,
+            unreached=frozenset(planner.unreached - never.keys()),
             served=tuple(rules.name for rules, _ in self._queues),
         )
 
@@ -154,11 +158,16 @@ class Optimising:
         with _assumed(state, [*decided.placements, *promised]):
             return _joined([decided, self._plan(state, planner.open)])
 
-    def _unsatisfiable(self, groups: Sequence[Group], decided: Round) -> Mapping[str, str]:
+    def _unsatisfiable(
+        self, groups: Sequence[Group], decided: Round, promises: Sequence[Promise] = ()
+    ) -> Mapping[str, str]:
         """Who of those who still wait can never start, and why."""
-        placed = {group.name for group in decided.placed}
         complaints = self._outlook.satisfying.complaints(groups)
-        return {name: reason for name, reason in complaints.items() if name not in placed}
+        if not complaints:
+            return complaints
+        # Not all answers are of today: who starts, or will, is the proof that its own is not.
+        starts = {group.name for group in decided.placed} | {each.group for each in promises}
+        return {name: reason for name, reason in complaints.items() if name not in starts}
 
     def _plan(self, state: State, groups: Sequence[Group]) -> Round:
         rounds: list[Round] = []
