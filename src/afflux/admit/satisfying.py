@@ -50,31 +50,41 @@ class Satisfying:
         ones first, then those whose answer is the oldest.
         """
         self._start_anew_if_changed()
-        asked: dict[str, Group] = {}
-        found: dict[str, str] = {}
         due: dict[_Kind, list[Group]] = {}
-        for group in groups:
-            name = group.name
-            if self._asked.get(name) is not group:
-                due.setdefault(group.shapes, []).append(group)
-                continue
-            asked[name] = group
-            if name in self._complaints:
-                found[name] = self._complaints[name]
+        # Most were asked about before, and there are cycles after every event: only this is done
+        # for everybody.
+        for group in [group for group in groups if self._asked.get(group.name) is not group]:
+            due.setdefault(group.shapes, []).append(group)
         age = {kind: number for number, kind in enumerate(self._former)} if due else {}
         effort_left = MOST_EFFORT
+        former: dict[str, str] = {}
         for kind in sorted(due, key=lambda kind: age.get(kind, -1)):
             alike, is_new = due[kind], kind not in self._known
             if is_new and effort_left <= 0:
                 reason = self._former.get(kind)
-            else:
-                reason = self.complaint(alike[0])
-                effort_left -= self._effort(kind, reason) if is_new else 0
-                asked.update({group.name: group for group in alike})
+                former.update({group.name: reason for group in alike if reason is not None})
+                continue
+            reason = self.complaint(alike[0])
+            effort_left -= self._effort(kind, reason) if is_new else 0
+            self._note(alike, reason)
+        self._forget_the_gone(groups)
+        complaints = self._complaints | former
+        if not complaints:
+            return complaints
+        return {g.name: complaints[g.name] for g in groups if g.name in complaints}
+
+    def _note(self, groups: Sequence[Group], reason: str | None) -> None:
+        for group in groups:
+            self._asked[group.name] = group
+            self._complaints.pop(group.name, None)
             if reason is not None:
-                found.update({group.name: reason for group in alike})
-        self._asked, self._complaints = asked, found
-        return dict(found)
+                self._complaints[group.name] = reason
+
+    def _forget_the_gone(self, groups: Sequence[Group]) -> None:
+        if len(self._asked) > 2 * len(groups) + 1000:
+            there = {group.name for group in groups}
+            self._asked = {name: g for name, g in self._asked.items() if name in there}
+            self._complaints = {n: why for n, why in self._complaints.items() if n in there}
 
     def complaint(self, group: Group) -> str | None:
         """Why the group provably can never fit, even on the empty cluster; None if it may."""
