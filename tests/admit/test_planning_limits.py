@@ -44,7 +44,6 @@ def test_who_can_never_start_does_not_fill_the_depth_of_a_queue(strategy):
     never = [job(f"never{number}", 9, run=5) for number in range(3)]
     cluster = Cluster(strategy, depth=2)
     assert cluster.starts(*never, *(job(name, 1, run=5) for name in "abc")) == ["a", "b"]
-    assert cluster.starts(now=1.0) == []
 
 
 def test_who_waits_for_work_without_end_does_not_fill_the_depth_of_a_queue():
@@ -61,15 +60,14 @@ def test_unless_machines_are_held_for_it():
     assert promised(cluster.run(job("next", 4, run=10, ready=2), now=2)) == {"head": None}
 
 
-def test_who_was_promised_a_start_is_looked_at_however_deep_but_not_who_was_told_no_time():
-    urgent = job("urgent", 1, run=10, ready=5, priority=9)
-    for service, told, then in ((None, None, {}), (20, 20, {"head": 20})):
-        cluster = Cluster(easy, depth=1)
-        cluster.run(job("service", 2, run=service))
-        assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": told}
-        outcome = cluster.run(urgent, now=5)
-        assert by_machine(outcome.placements) == {"m": ["urgent.0"]}
-        assert promised(outcome) == then
+@pytest.mark.parametrize("service", [None, 20])
+def test_who_was_told_something_is_told_the_same_however_deep_it_is(service):
+    cluster = Cluster(easy, depth=1)
+    cluster.run(job("service", 2, run=service))
+    assert promised(cluster.run(job("head", 4, run=10, ready=1), now=1)) == {"head": service}
+    outcome = cluster.run(job("urgent", 1, run=10, ready=5, priority=9), now=5)
+    assert by_machine(outcome.placements) == {"m": ["urgent.0"]}
+    assert promised(outcome) == {"head": service}
 
 
 def test_a_pass_ends_however_many_wait_and_promises_are_kept_meanwhile(monkeypatch):
@@ -155,6 +153,16 @@ def test_who_can_never_start_does_not_fill_the_classes_of_a_pass():
     assert outcome.unsatisfiable.keys() == {"never0", "never1", "never2"}
     assert promised(outcome) == {"a": 100, "b": 110}
     assert told_that_they_were_not_reached(cluster) == set()
+
+
+@pytest.mark.usefixtures("two_classes_at_once")
+def test_who_can_never_start_says_so_however_many_are_not_looked_at():
+    cluster = Cluster(strategies.conservative_compress)
+    cluster.run(job("running", 4, run=100))
+    sizes = {"a": 4, "b": 3, "c": 2, "never": 9}
+    waiting = [job(name, size, run=10, ready=1) for name, size in sizes.items()]
+    assert cluster.run(*waiting, now=1).unsatisfiable.keys() == {"never"}
+    assert told_that_they_were_not_reached(cluster) == {"c"}
 
 
 @pytest.mark.usefixtures("two_classes_at_once")

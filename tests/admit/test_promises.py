@@ -182,3 +182,19 @@ def test_who_is_hardly_late_in_every_pass_is_late_in_the_end_and_by_what_is_know
         assert promised(outcome)["head"] == now
     (broken,) = cluster.run(TaskEnded("running.0"), now=12).broken
     assert (broken.promised_seconds, broken.cause) == (10, Cause.OVERRUN)
+
+
+@pytest.mark.parametrize("late", [0.005, 1.5])
+def test_who_ends_hardly_late_is_no_cause_of_what_the_strategy_does_later(late: float):
+    cluster = Cluster(strategies.conservative_rebuild, tolerance_seconds=1.0)
+    cluster.run(job("short", 1, run=10), job("long", 3, run=100))
+    waiting = job("first", 4, run=10, ready=1), job("second", 2, run=200, ready=2)
+    assert promised(cluster.run(*waiting, now=2)) == {"first": 100, "second": 110}
+    cluster.run(TaskEnded("short.0"), now=10 + late)
+    # One who comes late but ahead goes first, because the plan is made anew.
+    assert promised(cluster.run(job("third", 4, run=20, ready=0), now=20))["second"] == 130
+    cluster.run(TaskEnded("long.0"), now=100)
+    cluster.run(TaskEnded("third.0"), now=120)
+    broken = cluster.run(TaskEnded("first.0"), now=130).broken
+    cause = Cause.STRATEGY if late < 1 else Cause.OVERRUN
+    assert [(each.group, each.cause) for each in broken] == [("second", cause)]

@@ -181,3 +181,24 @@ def test_a_head_for_which_machines_are_held_does_not_keep_those_waiting_for_whom
     assert promised(cluster.run(job("service", 4, ready=5), now=5)) == {"service": 10}
     assert promised(cluster.run(job("late", 4, run=5, ready=1), now=6))["late"] is None
     assert cluster.starts(TaskEnded("running.0"), now=10) == ["service"]
+
+
+@pytest.mark.parametrize("members", [(9,), (4, 4)], ids=["several classes", "one class"])
+@pytest.mark.parametrize("strategy", [fcfs, easy, strategies.hybrid])
+def test_who_can_never_start_says_so_whoever_waits_ahead(strategy, members: tuple[int, ...]):
+    cluster = Cluster(strategy, reservations=1)
+    running, never = job("running", 4, run=100), job("never", *members, run=10, ready=5)
+    assert cluster.run(running, never).unsatisfiable.keys() == {"never"}
+    # It takes the one promise there is, or holds up everybody.
+    outcome = cluster.run(job("ahead", 4, run=10, ready=1), now=5)
+    assert outcome.unsatisfiable.keys() == {"never"}
+    assert cluster.starts(TaskEnded("running.0"), now=6) == ["ahead"]
+
+
+@pytest.mark.parametrize("strategy", [flow, fcfs, easy])
+def test_who_can_never_start_says_so_however_deep_it_waits(strategy):
+    cluster = Cluster(strategy, depth=1)
+    running, never = job("running", 4, run=100), job("never", 9, run=10, ready=5)
+    assert cluster.run(running, never).unsatisfiable.keys() == {"never"}
+    ahead = [job(f"ahead{number}", 4, run=10, ready=1) for number in range(3)]
+    assert cluster.run(*ahead, now=5).unsatisfiable.keys() == {"never"}

@@ -79,6 +79,7 @@ class World:
         self.running: dict[str, Running] = {}
         self.foreign: dict[str, tuple[Task, str, float]] = {}
         self.outcome = Outcome()
+        self.never: set[str] = set()
         self.record = Record([(rules.name, strategy) for rules, strategy in queues])
 
     def _new_cycle(self, machines: list[Machine]) -> Cycle:
@@ -265,6 +266,7 @@ class World:
         placed = self._start(outcome)
         self.record.hear(outcome, placed, self.waiting, self.now)
         check_room(outcome, self.waiting, self.machines, self._taken(), self.now)
+        self._hear_of_those_who_never_start(outcome, events)
 
     def _start(self, outcome: Outcome) -> list[Group]:
         where = {p.task.id: p.machine for p in outcome.placements}
@@ -278,6 +280,17 @@ class World:
                 assert admits(self.machines[there[task.id]], task.shape), (group, there)
             self.running[group.name] = Running(group, there, until, until)
         return placed
+
+    def _hear_of_those_who_never_start(self, outcome: Outcome, events: tuple[Event, ...]) -> None:
+        """They are told so until they change or machines do, whoever is ahead of them."""
+        if any(isinstance(event, MachineSet | MachineGone) for event in events):
+            self.never.clear()
+        self.never &= self.waiting.keys()
+        self.never -= {event.group.name for event in events if isinstance(event, GroupReady)}
+        if outcome.round is not None:
+            assert self.never <= outcome.unsatisfiable.keys()
+            assert outcome.unsatisfiable.keys() <= self.waiting.keys()
+            self.never = set(outcome.unsatisfiable)
 
     def _taken(self) -> list[Taken]:
         """By what runs."""

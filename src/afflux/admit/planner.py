@@ -62,10 +62,9 @@ class Planner:
         self._is_full = False
         # Who was let in without a place of its own: the optimiser decides whether there is one.
         self.open: list[Group] = []
-        # Who waits for work without end; who can never start, with the reason; and who was asked
-        # about in vain, because there is more than can be looked at in one pass.
+        # Who waits for work without end; and who was asked about in vain: it can never start, or
+        # there is more than can be looked at in one pass.
         self.unknown: dict[str, Group] = {}
-        self.never: dict[str, str] = {}
         self.unreached: set[str] = set()
 
     def let_in(self, groups: Iterable[Group]) -> None:
@@ -123,8 +122,7 @@ class Planner:
             return False
         searching = self._searched()
         if not searching.knows(group):
-            if group.name not in self.never:
-                self.unreached.add(group.name)
+            self.unreached.add(group.name)
             return False
         before = searching.let_go(group)
         if searching.start(group):
@@ -177,10 +175,7 @@ class Planner:
 
     def complaint(self, group: Group) -> str | None:
         """Why the group can never start, None if it may one day."""
-        reason = self._outlook.satisfying.complaint(group)
-        if reason is not None:
-            self.never[group.name] = reason
-        return reason
+        return self._outlook.satisfying.complaint(group)
 
     def started(self) -> list[Group]:
         """Everybody who starts."""
@@ -337,11 +332,8 @@ class Planner:
 
     def _refuse(self, group: Group) -> None:
         """The group waits for a pass that has room for its class, unless it waits for nothing."""
-        if group.name in self.never or (not self._is_full and self.complaint(group) is not None):
-            self.unreached.discard(group.name)
-            return
-        self._is_full = True
         self.unreached.add(group.name)
+        self._is_full = self._is_full or self.complaint(group) is None
 
     def _placed(self, placements: Sequence[Placement]) -> list[Commitment]:
         """Those who start, on the machines they were given."""

@@ -6,7 +6,7 @@ and where placements go; everything between is the same.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from afflux.cluster.state import State
 from afflux.cycle.events import Event
@@ -24,6 +24,9 @@ from afflux.plan.rounds import Round
 from afflux.policies.policy import Policy
 from afflux.queue.waiting import Queue
 
+# Between two cycles of which the second only looks at others, if the first one placed nobody.
+TURN_SECONDS = 1.0
+
 # Added to the reason of a group that a pass had no time or memory for.
 NOT_REACHED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
 
@@ -36,7 +39,7 @@ class Outcome:
     the groups that can never start, with the reason. `unheard` is what has to be told again.
     `set_aside` are the groups, with their errors, because of which no decision could be made.
     `again_seconds` is when to run the next cycle if nothing happens before: one of those is tried
-    again, or a promise has to be kept.
+    again, a promise has to be kept, or it is the turn of others to be looked at.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -77,6 +80,7 @@ class Cycle:
         self._spares_others = spares_others
         self._unreached: frozenset[str] = frozenset()
         self._due_seconds = math.inf
+        self._turn_seconds = math.inf
         self._aside = Aside()
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
@@ -91,7 +95,8 @@ class Cycle:
         """Events in, placements out."""
         # 1. observe, 2. gather
         unheard = self._observe(events, now_seconds)
-        if not self._observing.news and now_seconds < self._due_seconds:
+        due_seconds = min(self._due_seconds, self._turn_seconds)
+        if not self._observing.news and now_seconds < due_seconds:
             return Outcome(
                 promises=self._promises.current(),
                 unheard=unheard,
@@ -110,6 +115,8 @@ class Cycle:
         self._promises.replace(decided.promises, self.queue.get)
         self._promises.set_aside(culprits)
         self._due_seconds = self._promises.next_due_seconds(now_seconds)
+        pause = 0.0 if decided.placed else TURN_SECONDS
+        self._turn_seconds = now_seconds + pause if decided.goes_on else math.inf
         self._unreached = decided.unreached
         return Outcome(
             decided.placements,
@@ -132,9 +139,10 @@ class Cycle:
         return reasons
 
     def _again_seconds(self) -> float | None:
-        """When to come again even if nothing happens: to keep a promise, or try somebody again."""
+        """When to come again even if nothing happens: to keep a promise, to look at others, or to
+        try somebody again."""
         tried = self._aside.soonest_seconds()
-        again = min(self._due_seconds, math.inf if tried is None else tried)
+        again = min(self._due_seconds, self._turn_seconds, math.inf if tried is None else tried)
         return None if again == math.inf else again
 
     def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[Unheard, ...]:
@@ -149,6 +157,7 @@ class Cycle:
     def _decide(self, now_seconds: float) -> tuple[Round, Mapping[str, Exception]]:
         """A plan that has passed; and who was left out because none with them does."""
         standing = self._promises.standing(now_seconds)
+        standing = replace(standing, has_news=self._observing.news)
 
         def decide(groups: Sequence[Group]) -> Round:
             return self._decide_about(groups, now_seconds, standing)

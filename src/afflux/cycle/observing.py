@@ -4,6 +4,7 @@ A defect that one event brings to light is about one machine or one group, never
 machine is not used, and whoever reports is asked to tell about it again from the beginning.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -131,12 +132,12 @@ class Observing:
     def _end_moved(self, before: float | None, now: float | None) -> None:
         """Something ends at another time than was expected. Often that is known in advance: a pod
         starts after it was bound, and its deadline counts from then."""
-        if now is None or (before is not None and now > before):
-            self._promises.disturb(Cause.OVERRUN)
-            much = now is None or before is None or now - before > SLIP_SECONDS
-            self.news |= much and bool(self._promises)
-        else:
+        if now is not None and (before is None or now <= before):
             self._promises.freed()
+            return
+        later = math.inf if now is None or before is None else now - before
+        self._promises.overrun(later)
+        self.news |= later > SLIP_SECONDS and bool(self._promises)
 
     def _machine_of(self, event: Event) -> str | None:
         match event:

@@ -16,9 +16,10 @@ from afflux.admit.planner import Outlook, Planner
 from afflux.admit.satisfying import Satisfying
 from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.state import State
+from afflux.cycle.turns import Turns
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import NOTHING_PROMISED, Standing
+from afflux.model.promise import NOTHING_PROMISED, Promise, Standing
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.rounds import Round, plan_round
@@ -30,6 +31,7 @@ CELLS = 2_000_000
 FEWEST_CLASSES = 64
 
 Queues = Sequence[tuple[QueueRules, Strategy]]
+_Walk = tuple[Sequence[Group], QueueRules, Strategy]
 
 
 class Optimising:
@@ -58,6 +60,7 @@ class Optimising:
             Satisfying(state, pricing),
             FEWEST_CLASSES,
         )
+        self._turns = Turns(self._outlook.satisfying)
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """What may refuse a machine to a class, in the order in which it is asked."""
@@ -74,11 +77,15 @@ class Optimising:
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
             decided = self._plan(state, queue)
             return replace(decided, unsatisfiable=self._unsatisfiable(queue, decided))
-        walked = list(self._by_queue(queue, standing))
+        queues = list(self._by_queue(queue))
+        walked = [
+            (self._turns.whom(groups, rules, standing), rules, strategy)
+            for groups, rules, strategy in queues
+        ]
         if sum(bool(groups) and strategy is not flow for groups, _, strategy in walked) > 1:
             # Each of them counts only on what those served before it leave.
             standing = replace(standing, as_expected=False)
-        asked = [group for groups, _, _ in walked for group in groups] if len(walked) > 1 else queue
+        asked = [g for groups, _, _ in walked for g in groups] if len(walked) > 1 else walked[0][0]
         outlook = replace(self._outlook, most_classes=_most_classes(state))
         planner = Planner(outlook, asked, standing, now_seconds)
         for groups, rules, strategy in walked:
@@ -87,21 +94,38 @@ class Optimising:
                 strategy(groups, planner, rules)
         decided = self._start(state, planner)
         decided = self._let_in(state, planner, decided)
-        return replace(
+        promises = planner.promises(decided.placements, seated=self._witnesses)
+        # Of all who wait, whether the strategies came as far as them or not: who cannot start
+        # because of others today is no less unsatisfiable than it was yesterday.
+        never = self._unsatisfiable(queue, decided, promises)
+        if len(asked) < len(queue):
+            promises += _still_unknown(queue, asked, standing, never)
+        decided = replace(
             decided,
-            promises=tuple(planner.promises(decided.placements, seated=self._witnesses)),
-            unsatisfiable={**planner.never, **self._unsatisfiable(planner.open, decided)},
-            unreached=frozenset(planner.unreached),
+            promises=tuple(promises),
+            unsatisfiable=never,
+            unreached=frozenset(planner.unreached - never.keys()),
             served=tuple(rules.name for rules, _ in self._queues),
         )
+        if all(rules.depth is None for rules, _ in self._queues):
+            return decided
+        self._turns.looked_at(asked, queue, standing)
+        return replace(decided, goes_on=any(self._are_to_come(decided, *walk) for walk in queues))
 
-    def _by_queue(
-        self, queue: Sequence[Group], standing: Standing
-    ) -> Iterator[tuple[Sequence[Group], QueueRules, Strategy]]:
-        """Each queue's groups, as many as its depth allows; strangers are in the first queue."""
+    def _are_to_come(
+        self, decided: Round, groups: Sequence[Group], rules: QueueRules, _: Strategy
+    ) -> bool:
+        """Whether others are to be looked at, now that these have started or been told."""
+        placed = {group.name for group in decided.placed}
+        waiting = [group for group in groups if group.name not in placed]
+        standing = Standing({each.group: each for each in decided.promises})
+        return self._turns.are_to_come(waiting, rules, standing)
+
+    def _by_queue(self, queue: Sequence[Group]) -> Iterator[_Walk]:
+        """Each queue's groups; strangers are in the first queue."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
-            yield self._as_deep(queue, rules, standing), rules, strategy
+            yield queue, rules, strategy
             return
         known = {rules.name for rules, _ in self._queues}
         first = self._queues[0][0].name
@@ -109,29 +133,7 @@ class Optimising:
         for group in queue:
             by_name.setdefault(group.queue if group.queue in known else first, []).append(group)
         for rules, strategy in self._queues:
-            yield self._as_deep(by_name.get(rules.name, []), rules, standing), rules, strategy
-
-    def _as_deep(
-        self, groups: Sequence[Group], rules: QueueRules, standing: Standing
-    ) -> Sequence[Group]:
-        """So many from the first on, and behind them those who were promised a start before others
-        came ahead. Who is in nobody's way does not count: who can never start, or was told that
-        nobody knows when, unless machines are held for it."""
-        depth = rules.depth
-        if depth is None or len(groups) <= depth:
-            return groups
-        told = {name: each.start_seconds for name, each in standing.promises.items()}
-        unknown = set[str]()
-        if not rules.holds_for_endless:
-            unknown = {name for name, start in told.items() if start is None}
-        counted = 0
-        for number, group in enumerate(groups):
-            if counted == depth:
-                promised = [each for each in groups[number:] if told.get(each.name) is not None]
-                return [*groups[:number], *promised]
-            if group.name not in unknown:
-                counted += self._outlook.satisfying.complaint(group) is None
-        return groups
+            yield by_name.get(rules.name, []), rules, strategy
 
     def _start(self, state: State, planner: Planner) -> Round:
         """Everybody who may start does: as the optimiser proposes, or else as the planner found."""
@@ -154,11 +156,16 @@ class Optimising:
         with _assumed(state, [*decided.placements, *promised]):
             return _joined([decided, self._plan(state, planner.open)])
 
-    def _unsatisfiable(self, groups: Sequence[Group], decided: Round) -> Mapping[str, str]:
+    def _unsatisfiable(
+        self, groups: Sequence[Group], decided: Round, promises: Sequence[Promise] = ()
+    ) -> Mapping[str, str]:
         """Who of those who still wait can never start, and why."""
-        placed = {group.name for group in decided.placed}
         complaints = self._outlook.satisfying.complaints(groups)
-        return {name: reason for name, reason in complaints.items() if name not in placed}
+        if not complaints:
+            return complaints
+        # Not all answers are of today: who starts, or will, is the proof that its own is not.
+        starts = {group.name for group in decided.placed} | {each.group for each in promises}
+        return {name: reason for name, reason in complaints.items() if name not in starts}
 
     def _plan(self, state: State, groups: Sequence[Group]) -> Round:
         rounds: list[Round] = []
@@ -169,6 +176,15 @@ class Optimising:
                 rounds.append(plan_round(state, self._pricing, part))
             earlier += rounds[-1].placements
         return rounds[0] if len(rounds) == 1 else _joined(rounds)
+
+
+def _still_unknown(
+    queue: Sequence[Group], asked: Sequence[Group], standing: Standing, never: Mapping[str, str]
+) -> list[Promise]:
+    """Who was not looked at keeps the word that nobody knows when; it would come back next time."""
+    looked_at = {group.name for group in asked} | never.keys()
+    found = (standing.promises.get(g.name) for g in queue if g.name not in looked_at)
+    return [each for each in found if each is not None and each.start_seconds is None]
 
 
 def _most_classes(state: State) -> int:

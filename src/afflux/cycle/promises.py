@@ -48,7 +48,8 @@ _Level = tuple[str, int]
 
 @dataclass(slots=True)
 class _Record:
-    """`first` is what counts; `disturbed` is what has happened since.
+    """`first` is what counts; `disturbed` is what has happened since, and `slipped` by how much it
+    moved back whenever something was hardly late.
 
     After a restart the level is not known until the first decision: all that is heard before was
     there already when the promise was made, or came while nobody looked.
@@ -58,13 +59,15 @@ class _Record:
     level: _Level | None
     first: float | None
     disturbed: set[Cause] = field(default_factory=set[Cause])
+    slipped: float = 0.0
 
 
 class Promises:
     """What holds now, by group.
 
     Who starts no more than `tolerance_seconds` late is on time: on real clocks nothing happens at
-    the very moment for which it is planned.
+    the very moment for which it is planned. So that something ends no later than this is a cause
+    only for those whom it moves back by more, at once or little by little.
     """
 
     def __init__(self, tolerance_seconds: float = 0.0) -> None:
@@ -75,6 +78,8 @@ class Promises:
         self._levels: Counter[_Level] = Counter()
         # What everybody has heard of who was promised something when promises were last replaced.
         self._heard: set[Cause] = set()
+        # Whether something has been hardly late since then.
+        self._hardly_late = False
         self._soonest = math.inf
         self._as_expected = False
         self._moved = False
@@ -96,7 +101,7 @@ class Promises:
         """What holds as the next decision is made."""
         if self._soonest < now_seconds:
             # Somebody should have started by now: what runs takes longer than it said.
-            self.disturb(Cause.OVERRUN)
+            self.overrun(now_seconds - self._soonest)
         return Standing(self._current, self._as_expected)
 
     def next_due_seconds(self, after_seconds: float) -> float:
@@ -117,6 +122,14 @@ class Promises:
         for record in self._records.values():
             if record.level is not None:
                 record.disturbed.add(cause)
+
+    def overrun(self, by_seconds: float) -> None:
+        """Something takes so much longer than was expected; infinity if nobody knows how much."""
+        if by_seconds > self._tolerance:
+            self.disturb(Cause.OVERRUN)
+            return
+        self._as_expected = False
+        self._hardly_late = True
 
     def freed(self) -> None:
         """There is more room than was expected: promises may move to an earlier start."""
@@ -183,6 +196,7 @@ class Promises:
             record = self._records.get(name)
             if record is not None:
                 self._moved |= record.promise.start_seconds != now_seconds
+                self._slips(record, now_seconds)
                 if record.first is not None and now_seconds - record.first > self._tolerance:
                     why = (cause for cause in Cause if cause in record.disturbed)
                     broken.append(Broken(name, record.first, next(why, Cause.STRATEGY)))
@@ -205,6 +219,7 @@ class Promises:
                 continue
             if record.promise is not promise:
                 self._moved |= start != record.promise.start_seconds
+                self._slips(record, start)
                 record.promise = promise
                 if record.first is None:
                     # Only now it has a time that can be missed.
@@ -212,6 +227,7 @@ class Promises:
                     record.disturbed.clear()
         self._settle_restored(current, group_of)
         self._heard.clear()
+        self._hardly_late = False
         self._current, self._soonest = current, soonest
         # Who moved to an earlier start has left a place that others may want.
         self._as_expected = not self._moved
@@ -219,6 +235,14 @@ class Promises:
     def _has_time(self, group: str) -> bool:
         promise = self._current.get(group)
         return promise is not None and promise.start_seconds is not None
+
+    def _slips(self, record: _Record, start: float | None) -> None:
+        """This start follows on the one that the record has."""
+        before = record.promise.start_seconds
+        if self._hardly_late and record.level is not None and _is_later(start, before):
+            record.slipped += math.inf if start is None or before is None else start - before
+            if record.slipped > self._tolerance:
+                record.disturbed.add(Cause.OVERRUN)
 
     def _settle(self, record: _Record, group: Group | None) -> None:
         record.level = ("", 0) if group is None else (group.queue, group.priority)

@@ -21,11 +21,13 @@ class Standing:
     """What was promised before, by group, and whether all has gone `as_expected` since.
 
     It has if work ended when it was to end, and if nobody came who goes before one who was promised
-    a start: then every promise can be kept, and none moves to an earlier start.
+    a start: then every promise can be kept, and none moves to an earlier start. With `has_news`
+    something has happened since the last decision that may help somebody who waits.
     """
 
     promises: Mapping[str, Promise] = field(default_factory=dict[str, Promise])
     as_expected: bool = False
+    has_news: bool = True
 
 
 NOTHING_PROMISED = Standing()

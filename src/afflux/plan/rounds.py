@@ -38,7 +38,7 @@ class Round:
     levels above. Groups without room even alone are in neither. `promises` is who was promised a
     start, `unsatisfiable` who can never start, with the reason, `unreached` who could not be looked
     at because there are too many; `served` are the queues that were asked one after the other, in
-    that order.
+    that order. `goes_on`: the next round looks at others, also if nothing happens before.
     """
 
     placements: tuple[Placement, ...]
@@ -50,6 +50,7 @@ class Round:
     unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
     unreached: frozenset[str] = frozenset()
     served: tuple[str, ...] = ()
+    goes_on: bool = False
 
     @property
     def gap(self) -> float | None:
