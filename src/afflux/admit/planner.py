@@ -98,6 +98,10 @@ class Planner:
         promise = standing.promises.get(group.name)
         if promise is None or promise.start_seconds is None or promise.start_seconds <= self._now:
             return False
+        held = self._counting if self._searching is None else None
+        if held is not None and group.name in held.promised:
+            # Most are asked about after they were held: nothing has to be counted.
+            return True
         counting = self._counted(group)
         if counting is None:
             searching = self._searched()
@@ -105,8 +109,6 @@ class Planner:
                 return False
             # A search may have missed what is there; nothing would happen when its time has come.
             return not searching.may_start(group)
-        if group.name in counting.promised:
-            return True
         return counting.hold(group, promise.start_seconds, surely=self._as_planned)
 
     def start(self, group: Group) -> bool:
