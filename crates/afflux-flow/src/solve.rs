@@ -237,7 +237,7 @@ pub(crate) fn optimise(
                         radius = match passes {
                             1 => first / 16,
                             2 => radius,
-                            3 => first,
+                            3 => radius.max(first),
                             _ => radius.max(1).saturating_mul(4),
                         };
                     }
