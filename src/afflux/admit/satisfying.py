@@ -15,6 +15,8 @@ from afflux.policies import fit
 
 # Answers that are kept.
 _KEPT = 100_000
+# How many may be remembered for nothing, besides as many as are there.
+_GONE = 16
 # What one report may spend on new answers, about a tenth of a second. An answer costs the machines
 # that are looked at for each class, and something besides; that several classes do not fit together
 # is a search of its own.
@@ -81,7 +83,7 @@ class Satisfying:
                 self._complaints[group.name] = reason
 
     def _forget_the_gone(self, groups: Sequence[Group]) -> None:
-        if len(self._asked) > 2 * len(groups) + 1000:
+        if len(self._asked) > 2 * len(groups) + _GONE:
             there = {group.name for group in groups}
             self._asked = {name: g for name, g in self._asked.items() if name in there}
             self._complaints = {n: why for n, why in self._complaints.items() if n in there}
