@@ -67,8 +67,6 @@ def run_in_kubernetes(
 ) -> str | None:
     """Schedule a live cluster until stopped; why it had to end, None if it was told to."""
     # Not needed by simulations, which should start quickly.
-    import uvloop
-
     from afflux.cycle.ports import DeposedError
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
@@ -105,10 +103,7 @@ def run_in_kubernetes(
     ledger = _somewhere(configuration.ledger, connection, configuration.leader_election)
     lost: BaseException | None = None
     try:
-        with (
-            opened(ledger) as address,
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-        ):
+        with opened(ledger) as address, asyncio.Runner() as runner:
             runner.run(door(address))
     except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]

@@ -19,9 +19,6 @@ AUTHORITY = trustme.CA()
 AUTHORITY_PEM = AUTHORITY.cert_pem.bytes()
 OTHER_AUTHORITY = trustme.CA()
 
-# What makes the event loop of a test; None is Python's own.
-loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Speaker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -33,8 +30,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.timeout(60):
             await test()
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(bounded())
+    asyncio.run(bounded())
 
 
 def server_context(

@@ -14,7 +14,7 @@ from api_server import answer, client_of, connection_to, refusal, run, serving, 
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 
-pytestmark = [pytest.mark.usefixtures("_each_loop"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class Version(msgspec.Struct):

@@ -17,7 +17,7 @@ from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.watching import Collection, UnreadableError, follow
 
-pytestmark = [pytest.mark.usefixtures("_each_loop"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PODS = Collection("/api/v1/pods", objects.Pod)
 Manifest = dict[str, Any]

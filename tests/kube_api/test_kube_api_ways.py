@@ -18,8 +18,6 @@ from afflux.kube.api.in_cluster import in_cluster
 from afflux.kube.api.proxies import proxy_for
 from afflux.model.errors import InputError
 
-pytestmark = pytest.mark.usefixtures("_each_loop")
-
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import uvloop
 from inspected_service import QUEUE, Reply, Service, certificate, new_authority, run, service
 
 from afflux.cycle.inspection import ROOT
@@ -57,8 +56,7 @@ def test_tokens(tmp_path: Path) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_client_certificates(tmp_path: Path, loop: str) -> None:
+def test_client_certificates(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             clients, others = new_authority(), new_authority()
@@ -85,11 +83,7 @@ def test_client_certificates(tmp_path: Path, loop: str) -> None:
             reply = await served.get(QUEUE, client=certificate(others, "alice", "devs"))
             assert reply.status == 200
 
-    if loop == "uvloop":
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(asyncio.wait_for(test(), 60))
-    else:
-        run(test)
+    run(test)
 
 
 def test_authorities_that_cannot_be_used_leave_the_old_ones(tmp_path: Path) -> None:
