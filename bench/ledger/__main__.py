@@ -6,8 +6,6 @@ from asyncio import Runner
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import uvloop
-
 from bench.ledger.cycles import CASES, MACHINES, SIZE, Cycles, cycles, queued
 from bench.ledger.live import Live, live
 
@@ -22,8 +20,8 @@ class Figures:
 
 
 def measure(*, with_api_server: bool) -> Figures:
-    """All figures; the loop is the one that the live door has."""
-    with Runner(loop_factory=uvloop.new_event_loop) as runner:
+    """All figures."""
+    with Runner() as runner:
         seconds = runner.run(queued())
         found = tuple([runner.run(cycles(*case)) for case in CASES])
     return Figures(seconds, found, live() if with_api_server else None)
