@@ -241,12 +241,13 @@ class Proxy:
         self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
 
         async def close() -> None:
+            # First, while it knows them all: those given up later would say farewell at length.
+            await session.close()
             await runner.cleanup()
             ending = asyncio.all_tasks() - {asyncio.current_task()}
             for task in ending:
                 task.cancel()
             await asyncio.gather(*ending, return_exceptions=True)
-            await session.close()
             # Transports that were cut have a last word to say.
             await asyncio.sleep(0.05)
 
@@ -259,6 +260,8 @@ class Proxy:
         if rule is not None:
             rule.hits += 1
         fault = rule.fault if rule is not None else None
+        if self._session.closed:
+            return await _gone(request, hang=False)
         if self._silent:
             return await _gone(request, hang=True)
         if isinstance(fault, Answer) and not fault.done:

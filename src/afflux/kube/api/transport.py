@@ -3,10 +3,13 @@
 Everything that is particular to the HTTP library is here: its session, its settings, its errors.
 """
 
+import asyncio
 import os
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -27,6 +30,9 @@ CONNECT_SECONDS = 10.0
 # leaves on a connection that is being closed.
 _KEEP_SECONDS = 60.0
 _READ_BYTES = 1 << 18
+# Longer than it takes to notice that a socket of one's own was shut.
+_HANG_UP_SECONDS = 1.0
+_LOOK_SECONDS = 0.001
 # A socket that notices within a minute or so that the other end has vanished.
 _SOCKET_OPTIONS = (
     ("TCP_KEEPIDLE", 30),
@@ -92,6 +98,7 @@ class Transport:
         self._proxy = URL(connection.proxy_url) if connection.proxy_url else None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
+        self._sockets = WeakSet[socket.socket]()
         # Headers by content type and compression, as long as the credential is the same.
         self._sent_with: Credential | None = None
         self._headers: dict[tuple[str, bool], CIMultiDict[str]] = {}
@@ -101,6 +108,7 @@ class Transport:
         self._closed = True
         if self._session is not None:
             await self._session.close()
+            await self._hang_up()
 
     async def answer(self, request: Request) -> aiohttp.ClientResponse:
         """The head of an answer, whatever it says. After a 401 a newer credential is tried."""
@@ -150,7 +158,7 @@ class Transport:
                     # How many are under way is decided by the caller: watches do not count.
                     limit=0,
                     keepalive_timeout=_KEEP_SECONDS,
-                    socket_factory=_socket,
+                    socket_factory=self._new_socket,
                 ),
                 # Nothing secret: a proxy is sent these too.
                 headers={"User-Agent": self._user_agent},
@@ -158,6 +166,33 @@ class Transport:
                 read_bufsize=_READ_BYTES,
             )
         return self._session
+
+    def _new_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        made = socket.socket(address[0], address[1], address[2])
+        self._sockets.add(made)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _SOCKET_OPTIONS:
+            # Not every system has every one.
+            if (option := getattr(socket, name, None)) is not None:
+                made.setsockopt(socket.IPPROTO_TCP, option, value)
+        return made
+
+    async def _hang_up(self) -> None:
+        """Shut the connections that the library no longer knows.
+
+        A watch that was left says farewell, as TLS has it, and waits for the server to do the same.
+        The loop may end before that.
+        """
+        for open_socket in self._open_sockets():
+            with suppress(OSError):
+                open_socket.shutdown(socket.SHUT_RDWR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HANG_UP_SECONDS):
+                while self._open_sockets():
+                    await asyncio.sleep(_LOOK_SECONDS)
+
+    def _open_sockets(self) -> list[socket.socket]:
+        return [each for each in self._sockets if each.fileno() >= 0]
 
     def _sent_headers(self, request: Request, credential: Credential) -> CIMultiDict[str]:
         if credential is not self._sent_with:
@@ -223,13 +258,3 @@ def _may_be_sent(error: Exception) -> bool:
         | aiohttp.ClientHttpProxyError
         | aiohttp.InvalidURL,
     )
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(address[0], address[1], address[2])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _SOCKET_OPTIONS:
-        # Not every system has every one.
-        if (option := getattr(socket, name, None)) is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
