@@ -34,6 +34,22 @@ def test_both_solvers_find_the_same_cost_in_every_round(case: Case):
     assert all((r.by_hand_seconds is not None) == (case.form == "pinned") for r in done.rounds)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_large_crowded_networks_are_solved_as_well(shape: str, form: str):
+    """Scans by two threads, machines with many arcs, working sets that prove to be too small."""
+    machines = 2_500 if shape == "c" else 5_000
+    done = run(
+        Case(shape, form, 0.9, machines),
+        rounds=3,
+        seed=3,
+        with_peer=True,
+        after_round=lambda _: None,
+    )
+    assert len(done.churn) == 3
+
+
 def test_costs_that_differ_stop_the_run_and_say_where(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(peer, "solve_cold", lambda *_, **__: peer.Peer(0.1, -1))
     with pytest.raises(RuntimeError, match=r"shape a, free, load 0.9, 50 machines, round 0: .*-1"):

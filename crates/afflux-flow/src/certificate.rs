@@ -3,6 +3,7 @@
 //! Nothing here knows how the answer was found. Sums are taken in 128 bits, or in 64 where it is
 //! known that they fit.
 
+use crate::halves::in_halves;
 use crate::problem::{Arc, Problem};
 
 /// Finds what is wrong with a flow and the prices that should prove it optimal.
@@ -39,18 +40,15 @@ pub(crate) enum Flaw {
 pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
     let is_small = price.iter().all(|price| price.unsigned_abs() < SMALL);
-    let mut gains = Vec::new();
-    let cost = examine(problem, flow, |index, arc, units| {
-        if arc.lower == arc.capacity {
-            return;
-        }
+    let gains = |arc: &Arc, units: i64| {
         let sign = match is_small {
             true => (arc.cost + price[arc.tail] - price[arc.head]).signum(),
             false => reduced(arc, price).signum() as i64,
         };
-        if (sign < 0 && units < arc.capacity) || (sign > 0 && units > arc.lower) {
-            gains.push(index as u32);
-        }
+        (sign < 0 && units < arc.capacity) || (sign > 0 && units > arc.lower)
+    };
+    let (cost, gains) = examine(problem, flow, |arc, units| {
+        arc.lower < arc.capacity && gains(arc, units)
     })
     .map_err(Flaw::NoFlow)?;
     match gains.is_empty() {
@@ -85,35 +83,68 @@ fn reduced(arc: &Arc, price: &[i64]) -> i128 {
 
 /// What a flow costs, if it keeps all bounds and balances; or which it does not.
 pub(crate) fn feasible(problem: &Problem<'_>, flow: &[i64]) -> Result<i128, String> {
-    examine(problem, flow, |_, _, _| ())
+    Ok(examine(problem, flow, |_, _| false)?.0)
 }
 
-/// The same; every arc is shown to `look` on the way, with what it carries.
+/// What was seen of some arcs.
+struct Seen {
+    /// What each node sends more than it receives. These sums may wrap around, but not without
+    /// `moved`, the sum of all magnitudes, being too large.
+    sent: Vec<i64>,
+    moved: i128,
+    cost: i128,
+    noted: Vec<u32>,
+    /// An arc outside of its bounds.
+    wrong: Option<usize>,
+}
+
+/// The same, with the arcs that are to be noted.
 fn examine(
     problem: &Problem<'_>,
     flow: &[i64],
-    mut look: impl FnMut(usize, &Arc, i64),
-) -> Result<i128, String> {
-    // What each node sends more than it receives. These sums may wrap around, but not without
-    // `moved`, the sum of all magnitudes, being too large.
-    let mut sent = vec![0_i64; problem.nodes()];
-    let mut moved = 0_i128;
-    let mut cost = 0;
-    for (index, (arc, &units)) in problem.arcs().zip(flow).enumerate() {
-        if units < arc.lower || units > arc.capacity {
-            return Err(format!(
-                "arc {index} carries {units}, outside of {}..={}",
-                arc.lower, arc.capacity
-            ));
+    is_noted: impl Fn(&Arc, i64) -> bool + Sync,
+) -> Result<(i128, Vec<u32>), String> {
+    let parts = in_halves(problem.arcs().len(), |range| {
+        let mut seen = Seen {
+            sent: vec![0; problem.nodes()],
+            moved: 0,
+            cost: 0,
+            noted: Vec::new(),
+            wrong: None,
+        };
+        let arcs = problem.within(range.clone()).arcs();
+        for (index, (arc, &units)) in range.clone().zip(arcs.zip(&flow[range])) {
+            if units < arc.lower || units > arc.capacity {
+                seen.wrong = Some(index);
+                return seen;
+            }
+            if units != 0 {
+                let (tail, head) = (arc.tail, arc.head);
+                seen.sent[tail] = seen.sent[tail].wrapping_add(units);
+                seen.sent[head] = seen.sent[head].wrapping_sub(units);
+                seen.moved += i128::from(units);
+                seen.cost += i128::from(units) * i128::from(arc.cost);
+            }
+            if is_noted(&arc, units) {
+                seen.noted.push(index as u32);
+            }
         }
-        if units != 0 {
-            sent[arc.tail] = sent[arc.tail].wrapping_add(units);
-            sent[arc.head] = sent[arc.head].wrapping_sub(units);
-            moved += i128::from(units);
-            cost += i128::from(units) * i128::from(arc.cost);
-        }
-        look(index, &arc, units);
+        seen
+    });
+    if let Some(index) = parts.iter().find_map(|seen| seen.wrong) {
+        let arc = problem.arc(index);
+        return Err(format!(
+            "arc {index} carries {}, outside of {}..={}",
+            flow[index], arc.lower, arc.capacity
+        ));
     }
+    let moved: i128 = parts.iter().map(|seen| seen.moved).sum();
+    let cost = parts.iter().map(|seen| seen.cost).sum();
+    let noted = parts.iter().flat_map(|seen| &seen.noted).copied().collect();
+    let sent = |node: usize| {
+        let sums = parts.iter().map(|seen| seen.sent[node]);
+        sums.fold(0_i64, i64::wrapping_add)
+    };
     let unbalanced = |node: usize, sent: i128| {
         let supply = problem.supply()[node];
         (sent != i128::from(supply)).then(|| {
@@ -121,7 +152,7 @@ fn examine(
         })
     };
     let wrong = match moved < i128::from(i64::MAX) {
-        true => (0..sent.len()).find_map(|node| unbalanced(node, i128::from(sent[node]))),
+        true => (0..problem.nodes()).find_map(|node| unbalanced(node, i128::from(sent(node)))),
         false => {
             let mut sent = vec![0_i128; problem.nodes()];
             for (arc, &units) in problem.arcs().zip(flow) {
@@ -131,7 +162,7 @@ fn examine(
             (0..sent.len()).find_map(|node| unbalanced(node, sent[node]))
         }
     };
-    wrong.map_or(Ok(cost), Err)
+    wrong.map_or(Ok((cost, noted)), Err)
 }
 
 /// What every flow costs at least, by any prices.

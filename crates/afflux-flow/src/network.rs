@@ -285,8 +285,8 @@ impl Network {
             .any(|price| price.abs() > price_limit)
         {
             // Nodes were added since, and the solver could not scale these prices by their number.
-            // Any prices will do to start from.
-            self.state.price.fill(0);
+            // Any prices will do to start from, but nothing is left of the last answer.
+            self.state.start_over();
         }
         solve::optimise(&problem, &mut self.state, &self.degree, limits)
     }
@@ -333,11 +333,41 @@ impl Network {
             self.state.touch(head);
             return;
         }
-        let reduced = terms.cost + self.state.price[tail] - self.state.price[head];
-        if (reduced < 0 && flow < terms.capacity) || (reduced > 0 && flow > terms.lower) {
-            let tail_has_less = self.degree[tail] <= self.degree[head];
-            self.state.touch(if tail_has_less { tail } else { head });
+        self.touch_if_violating(index);
+    }
+
+    /// Touches an end of an arc that could carry more or less at a gain.
+    fn touch_if_violating(&mut self, index: usize) {
+        let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
+        let reduced = self.cost[index] + self.state.price[tail] - self.state.price[head];
+        let flow = self.state.flow[index];
+        if (reduced < 0 && flow < self.capacity[index]) || (reduced > 0 && flow > self.lower[index])
+        {
+            self.state.touch(self.lesser_end(index));
         }
+    }
+
+    /// Writes a new cost. When its node is touched already, nothing else needs to be known.
+    fn change_cost(&mut self, index: usize, cost: i64) {
+        let is_loop = self.tail[index] == self.head[index];
+        if is_loop || !self.state.is_touched(self.lesser_end(index)) {
+            let terms = Terms {
+                lower: self.lower[index],
+                capacity: self.capacity[index],
+                cost,
+            };
+            self.change_terms(index, terms);
+            return;
+        }
+        self.cost[index] = cost;
+        self.largest_cost = self.largest_cost.max(cost.abs());
+    }
+
+    /// The end of an arc that has fewer arcs.
+    fn lesser_end(&self, index: usize) -> usize {
+        let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
+        let tail_has_less = self.degree[tail] <= self.degree[head];
+        if tail_has_less { tail } else { head }
     }
 
     /// Changes the terms of an arc to what was allowed before, even if nodes were added since and
@@ -375,12 +405,6 @@ impl Network {
     /// A copy of flow and prices, to come back to.
     pub(crate) fn kept(&self) -> State {
         self.state.clone()
-    }
-
-    /// Comes back to a flow and prices. Nodes and arcs must be the same, and their bounds must
-    /// admit the flow.
-    pub(crate) fn keep(&mut self, state: State) {
-        self.state = state;
     }
 }
 

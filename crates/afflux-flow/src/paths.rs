@@ -23,6 +23,9 @@ const UNREACHED: u64 = i64::MAX as u64;
 /// How many entries of a hub a search looks at in one go.
 const STRIDE: usize = 4;
 
+/// A node that is reached counts as so many looks: it goes through the heap.
+const REACHED: usize = 24;
+
 /// When less than this part of all units is left, the budget grows so many times, once.
 const ALMOST: i128 = 8;
 const MORE: usize = 3;
@@ -279,6 +282,7 @@ impl Paths {
         }
         self.distance[node] = distance;
         self.by[node] = by;
+        self.looked_at += REACHED;
         self.heap.push(distance, node as u32);
     }
 

@@ -1,5 +1,7 @@
 //! The problem as it is given: borrowed columns, checked once.
 
+use std::ops::Range;
+
 use crate::error::FlowError;
 
 /// The largest magnitude of a scaled cost: leaves room for differences of prices beside it.
@@ -112,6 +114,18 @@ impl<'a> Problem<'a> {
                 capacity,
                 cost,
             })
+    }
+
+    /// The same nodes with some of the arcs.
+    pub(crate) fn within(&self, arcs: Range<usize>) -> Self {
+        Self {
+            supply: self.supply,
+            tail: &self.tail[arcs.clone()],
+            head: &self.head[arcs.clone()],
+            lower: &self.lower[arcs.clone()],
+            capacity: &self.capacity[arcs.clone()],
+            cost: &self.cost[arcs],
+        }
     }
 
     /// One arc.

@@ -5,95 +5,154 @@
 //! step of coordinate ascent on the dual problem, as in Bertsekas' relaxation method.
 
 use crate::residual::Residual;
-use crate::working::Working;
+use crate::solve::State;
+use crate::stop::PRICE_LIMIT;
+use crate::working::{Chosen, EXCESS_LIMIT, Working};
 
 /// Beyond every price.
 const FAR: i64 = i64::MAX / 4;
+
+/// Marks a node that is not to be settled.
+const NOWHERE: u32 = u32::MAX;
 
 /// Nodes with at most so many entries go to the middle. Others stay where they are: a search finds
 /// its way by prices that say how far it is to the sink.
 const LEAF: usize = 8;
 
+/// More than this is not traded along one arc.
+const LARGE: i64 = 1 << 32;
+
 /// An arc at a node: at prices above `level` it brings `back` units, below it takes `room` away.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Trade {
     level: i64,
     room: i64,
     back: i64,
-    index: u32,
+    /// The arc, as a position.
+    arc: u32,
+    /// The node at its other end.
+    other: u32,
 }
 
-/// Sets the prices of some nodes, one after the other, such that each is in balance if its
-/// neighbours deliver and accept whatever pays at that price; and lets them.
-pub(crate) fn settle(net: &mut Residual, nodes: impl Iterator<Item = usize>) {
-    let mut trades: Vec<Trade> = Vec::new();
-    let mut order: Vec<usize> = nodes.collect();
-    // A node with few arcs has little choice, and its neighbours should know before they choose.
-    order.sort_by_key(|&node| net.range(node).len());
-    for node in order {
-        settle_node(net, node, &mut trades);
-    }
-}
-
-fn settle_node(net: &mut Residual, node: usize, trades: &mut Vec<Trade>) {
-    let price = net.price[node];
-    trades.clear();
-    let mut in_order = net.excess[node] == 0;
-    for index in net.range(node) {
-        let entry = &net.entries[index];
-        let level = net.price[entry.head as usize] - entry.cost;
-        let back = net.back(index);
-        in_order &= (level <= price || entry.room == 0) && (level >= price || back == 0);
-        trades.push(Trade {
+impl Trade {
+    /// What an arc is to one of its ends.
+    fn new(price: &[i64], position: u32, arc: &Chosen, node: u32) -> Self {
+        let (more, less) = (arc.capacity - arc.flow, arc.flow - arc.lower);
+        let (level, room, back, other) = match node == arc.tail {
+            true => (price[arc.head as usize] - arc.cost, more, less, arc.head),
+            false => (price[arc.tail as usize] + arc.cost, less, more, arc.tail),
+        };
+        Self {
             level,
-            room: entry.room,
-            back,
-            index: index as u32,
-        });
+            room: room.min(LARGE),
+            back: back.min(LARGE),
+            arc: position,
+            other,
+        }
     }
-    if in_order || trades.is_empty() {
+
+    /// Sends so many units away from the node, or brings them if they are negative.
+    fn send(&self, state: &mut State, arcs: &mut [Chosen], node: usize, units: i64) {
+        let arc = &mut arcs[self.arc as usize];
+        arc.flow += match arc.tail as usize == node {
+            true => units,
+            false => -units,
+        };
+        state.set_flow(arc.number, arc.flow);
+        state.excess[node] -= i128::from(units);
+        state.excess[self.other as usize] += i128::from(units);
+    }
+}
+
+/// Sets the prices of the touched nodes, one after the other, such that each is in balance if its
+/// neighbours deliver and accept whatever pays at that price; and lets them. `arcs` has to have all
+/// arcs of these nodes.
+pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State, degree: &[u32]) {
+    let touched = (0..degree.len() as u32).filter(|&node| state.is_touched(node as usize));
+    let mut next = vec![NOWHERE; degree.len()];
+    let mut ends = 0;
+    let mut order: Vec<(u32, u32)> = Vec::new();
+    for node in touched {
+        order.push((node, ends));
+        next[node as usize] = ends;
+        ends += degree[node as usize];
+    }
+    let mut trades = vec![Trade::default(); ends as usize];
+    for (position, arc) in (0..).zip(arcs.iter()) {
+        for node in [arc.tail, arc.head] {
+            let next = &mut next[node as usize];
+            if *next != NOWHERE {
+                trades[*next as usize] = Trade::new(&state.price, position, arc, node);
+                *next += 1;
+            }
+        }
+    }
+    // A node with few arcs has little choice, and its neighbours should know before they choose.
+    order.sort_by_key(|&(node, start)| next[node as usize] - start);
+    for (node, start) in order {
+        let own = &mut trades[start as usize..next[node as usize] as usize];
+        for trade in own.iter_mut() {
+            // Its other end may have traded since.
+            if next[trade.other as usize] != NOWHERE {
+                let arc = &arcs[trade.arc as usize];
+                *trade = Trade::new(&state.price, trade.arc, arc, node);
+            }
+        }
+        settle_node(arcs, state, node as usize, own);
+    }
+}
+
+fn settle_node(arcs: &mut [Chosen], state: &mut State, node: usize, trades: &mut [Trade]) {
+    let price = state.price[node];
+    let is_right = |trade: &Trade| {
+        (trade.level <= price || trade.room == 0) && (trade.level >= price || trade.back == 0)
+    };
+    let in_order = state.excess[node] == 0 && trades.iter().all(is_right);
+    let Ok(excess) = i64::try_from(state.excess[node]) else {
+        return;
+    };
+    if in_order || trades.is_empty() || excess.abs() > EXCESS_LIMIT {
         return;
     }
-    trades.sort_unstable_by_key(|trade| trade.level);
-    // Below all levels everything has been taken away; going up, excess only grows.
-    let mut excess = net.excess[node] - trades.iter().map(|trade| trade.room).sum::<i64>();
-    let mut at = 0;
-    while at < trades.len() {
-        let after = excess + trades[at].room + trades[at].back;
-        if after >= 0 {
-            break;
-        }
-        excess = after;
-        at += 1;
+    let level = balancing_level(trades, excess);
+    if level.abs() > PRICE_LIMIT / (state.price.len() as i64 + 1) {
+        return;
     }
-    let level = trades[at.min(trades.len() - 1)].level;
-    net.price[node] = level;
+    state.set_price(node as u32, level);
     for trade in trades.iter() {
-        let index = trade.index as usize;
         if trade.level > level && trade.room > 0 {
-            net.push(node, index, trade.room);
+            trade.send(state, arcs, node, trade.room);
         } else if trade.level < level && trade.back > 0 {
-            let (head, mate) = (
-                net.entries[index].head as usize,
-                net.entries[index].mate as usize,
-            );
-            net.push(head, mate, trade.back);
+            trade.send(state, arcs, node, -trade.back);
         }
     }
     // What is exactly at the level takes what is left.
     for trade in trades.iter().filter(|trade| trade.level == level) {
-        let index = trade.index as usize;
-        let left = net.excess[node];
-        if left > 0 && trade.room > 0 {
-            net.push(node, index, left.min(trade.room));
-        } else if left < 0 && trade.back > 0 {
-            let (head, mate) = (
-                net.entries[index].head as usize,
-                net.entries[index].mate as usize,
-            );
-            net.push(head, mate, (-left).min(trade.back));
+        let left = state.excess[node] as i64;
+        let units = left.clamp(-trade.back, trade.room);
+        if units != 0 {
+            trade.send(state, arcs, node, units);
         }
     }
+}
+
+/// The lowest level from which on excess is not negative.
+///
+/// Below all levels everything has been taken away; going up, excess only grows.
+fn balancing_level(mut trades: &mut [Trade], excess: i64) -> i64 {
+    let mut excess = excess - trades.iter().map(|trade| trade.room).sum::<i64>();
+    while trades.len() > 1 {
+        let middle = trades.len() / 2;
+        trades.select_nth_unstable_by_key(middle, |trade| trade.level);
+        let (below, above) = trades.split_at_mut(middle);
+        let after = excess + below.iter().map(|each| each.room + each.back).sum::<i64>();
+        if after >= 0 {
+            trades = below;
+        } else {
+            (trades, excess) = (above, after);
+        }
+    }
+    trades[0].level
 }
 
 /// Moves prices back to where they were `before`, as near as the flow allows, and those of leaves to

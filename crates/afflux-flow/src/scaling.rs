@@ -364,7 +364,7 @@ mod tests {
             let mut clock = Clock::start(&Limits::default());
 
             let cold = State::cold(&problem);
-            let set = Working::select(&problem, &cold, |_| i64::MAX, |_| false);
+            let set = Working::all(&problem, &cold);
             let scale = set.scale();
             let mut by_paths = set.residual(&cold).unwrap();
             by_paths.saturate(0);

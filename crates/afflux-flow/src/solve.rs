@@ -14,7 +14,7 @@ use crate::repair;
 use crate::residual::Residual;
 use crate::scaling;
 use crate::stop::Stop;
-use crate::working::Working;
+use crate::working::{Choice, Working};
 
 /// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
 /// takes over: little, compared with what scaling takes. Warm, there is a better chance.
@@ -30,6 +30,11 @@ const FEW_LOOKS: usize = 300_000;
 /// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
 const HUB: u32 = 1024;
 
+/// Of touched nodes with more arcs than this, only those are in the working set that are near the new
+/// price: within so many times the radius.
+const BROAD: u32 = 64;
+const WIDE: i64 = 4;
+
 /// The first epsilon of a warm solve, as a part of the radius.
 const WARM_EPSILON: i64 = 32;
 
@@ -41,8 +46,12 @@ const MUCH: usize = 7;
 const FEW: usize = 48;
 const MANY: usize = 8;
 
-/// By what the radius grows when many were forgotten.
-const GROW: i64 = 8;
+/// More than one for each unit that was routed are many as well, from so many on.
+const FEW_UNITS: usize = 64;
+
+/// By what the radius grows when many were forgotten, and when there was no way out.
+const GROW: i64 = 2;
+const GROW_OUT: i64 = 8;
 
 /// How many arcs, about, tell which reduced costs are small.
 const SAMPLE: usize = 4096;
@@ -58,8 +67,34 @@ pub(crate) struct State {
     touched: Vec<Touch>,
     /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
     radius: Option<i64>,
-    /// A smaller radius has proven too small.
+    /// Whether the radius has proven too small in the last solve.
+    was_small: bool,
+    /// A smaller one has proven too small more than once.
     least_radius: i64,
+    log: Log,
+}
+
+/// What was before it changed in this solve: flows of arcs, prices of nodes, in order.
+#[derive(Debug, Clone, Default)]
+struct Log {
+    flow: Vec<(u32, i64)>,
+    price: Vec<(u32, i64)>,
+}
+
+/// A moment in a log; by default its beginning.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    flow: usize,
+    price: usize,
+}
+
+impl Log {
+    fn mark(&self) -> Mark {
+        Mark {
+            flow: self.flow.len(),
+            price: self.price.len(),
+        }
+    }
 }
 
 /// Whether something at a node is not as it should be.
@@ -114,6 +149,51 @@ impl State {
         self.touched[node] = Touch::Now;
     }
 
+    /// Changes the flow of an arc, but not the excess of its ends.
+    pub fn set_flow(&mut self, arc: u32, flow: i64) {
+        let was = std::mem::replace(&mut self.flow[arc as usize], flow);
+        self.log.flow.push((arc, was));
+    }
+
+    /// Changes the price of a node.
+    pub fn set_price(&mut self, node: u32, price: i64) {
+        let was = std::mem::replace(&mut self.price[node as usize], price);
+        self.log.price.push((node, was));
+    }
+
+    /// As if nothing had been changed since then.
+    fn undo(&mut self, problem: &Problem<'_>, since: Mark) {
+        for (number, was) in self.log.flow.drain(since.flow..).rev() {
+            let arc = problem.arc(number as usize);
+            let less = std::mem::replace(&mut self.flow[number as usize], was) - was;
+            self.excess[arc.tail] += i128::from(less);
+            self.excess[arc.head] -= i128::from(less);
+        }
+        for (node, was) in self.log.price.drain(since.price..).rev() {
+            self.price[node as usize] = was;
+        }
+    }
+
+    /// Keeps the flow alone.
+    pub fn start_over(&mut self) {
+        self.price.fill(0);
+        self.radius = None;
+    }
+
+    /// Up to which reduced cost arcs of a node are in the working set, where the last pass has come to
+    /// `radius` and the first began with another.
+    fn reach(&self, node: usize, radius: i64, first: i64) -> i64 {
+        match self.touched[node] {
+            Touch::Now => i64::MAX,
+            Touch::Before => radius.max(first),
+            Touch::Never => radius,
+        }
+    }
+
+    pub fn is_touched(&self, node: usize) -> bool {
+        self.touched[node] == Touch::Now
+    }
+
     pub fn reserve(&mut self, nodes: usize, arcs: usize) {
         self.flow.reserve_exact(arcs);
         self.price.reserve_exact(nodes);
@@ -164,6 +244,7 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
+    state.log = Log::default();
     let touched = state
         .touched
         .iter()
@@ -177,21 +258,37 @@ pub(crate) fn optimise(
     }
     let is_hub = |node: usize| is_warm && degree[node] > HUB;
     let first = state.radius.filter(|_| is_warm).unwrap_or(i64::MAX);
+    let began = state.touched.clone();
+    // What the set has for a radius in full, and in this pass.
+    let mut base = first;
     let mut radius = first;
-    let mut passes = 0;
+    let (mut passes, mut tries) = (0, 0);
     let mut last_forgotten = usize::MAX;
     let mut may_hold = true;
     let cost = loop {
-        passes += 1;
-        let reach = |node: usize| match state.touched[node] {
-            Touch::Now => i64::MAX,
-            Touch::Before => radius.max(first),
-            Touch::Never => radius,
+        (passes, tries) = (passes + 1, tries + 1);
+        let set = match radius {
+            i64::MAX => Working::all(problem, state),
+            _ => {
+                let reach = |node: usize| state.reach(node, radius, base);
+                let mut choice = Choice::new(problem, state, reach, is_hub);
+                repair::settle(&mut choice.arcs, state, degree);
+                let is_balanced = state.excess.iter().all(|&excess| excess == 0);
+                if is_balanced {
+                    // That may have been all.
+                    if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {
+                        break cost;
+                    }
+                }
+                let is_broad = |node: usize| state.is_touched(node) && degree[node] > BROAD;
+                choice.keep_near(state, is_broad, |node| match is_broad(node) {
+                    true => radius.max(base).saturating_mul(WIDE),
+                    false => state.reach(node, radius, base),
+                });
+                Working::of(problem, state, choice)
+            }
         };
-        let set = Working::select(problem, state, reach, is_hub);
         let mut net = set.residual(state)?;
-        let is_touched = |node: usize| state.touched[node] == Touch::Now;
-        repair::settle(&mut net, set.nodes_where(is_touched));
         let before = net.price.clone();
         net.saturate(0);
         let held = match may_hold {
@@ -199,7 +296,8 @@ pub(crate) fn optimise(
             false => Held::default(),
         };
         let is_certain = held.is_empty();
-        let stop = improve(&mut net, set.scale(), first, &mut clock).err();
+        let units = usize::try_from(net.units()).unwrap_or(usize::MAX);
+        let stop = improve(&mut net, set.scale(), base, &mut clock).err();
         held.release(&mut net);
         match stop {
             None => {
@@ -208,36 +306,43 @@ pub(crate) fn optimise(
                     &set,
                     &before,
                     |node| {
-                        let whole = set.is_all || is_touched(node);
-                        (!whole).then_some(radius / 4)
+                        let is_leaf = state.is_touched(node) && degree[node] <= BROAD;
+                        (!set.is_all && !is_leaf).then_some(radius / 4)
                     },
                     degree,
                 );
-                let before = set.write_back(&net, state);
+                let settled = state.log.mark();
+                set.write_back(&net, state);
                 match certificate::prove(problem, &state.flow, &state.price) {
                     Ok(cost) => break cost,
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
                         let forgotten = arcs.len();
-                        if MANY * forgotten > set.arcs() || forgotten > last_forgotten {
-                            // Prices went far beyond the set: it was too small to begin with.
-                            before.restore(state);
-                            radius = match radius < first {
-                                true => first,
-                                false => radius.max(1).saturating_mul(GROW),
-                            };
+                        let most = (set.arcs / MANY).min(units.max(FEW_UNITS));
+                        if forgotten > most.min(last_forgotten) {
+                            // Prices went far beyond the set, which was too small: in this pass, or
+                            // to begin with.
+                            if radius < base {
+                                state.undo(problem, settled);
+                                radius = base;
+                            } else {
+                                state.undo(problem, Mark::default());
+                                state.touched.clone_from(&began);
+                                base = base.max(1).saturating_mul(GROW);
+                                (radius, last_forgotten, tries) = (base, usize::MAX, 0);
+                            }
                             continue;
                         }
                         last_forgotten = forgotten;
                         // A few arcs are put right by themselves. When more were forgotten,
                         // those that are right by now would be the next to go wrong.
-                        let are_few = FEW * forgotten < set.arcs();
+                        let are_few = FEW * forgotten < set.arcs;
                         let others = if are_few { Touch::Before } else { Touch::Now };
                         state.touch_ends(problem, &arcs, degree, others);
                         // A second and a third pass for these; then with more arcs.
-                        radius = match passes {
-                            1 => first / 16,
+                        radius = match tries {
+                            1 => base / 16,
                             2 => radius,
-                            3 => radius.max(first),
+                            3 => radius.max(base),
                             _ => radius.max(1).saturating_mul(4),
                         };
                     }
@@ -253,7 +358,10 @@ pub(crate) fn optimise(
                 return Err(infeasible(problem, &set.outside(&inside)));
             }
             // Not a cut of the whole network, perhaps.
-            Some(Stop::Cut(_)) => radius = radius.max(first).max(1).saturating_mul(GROW),
+            Some(Stop::Cut(_)) => {
+                base = radius.max(base).max(1).saturating_mul(GROW_OUT);
+                radius = base;
+            }
             Some(Stop::Overflow(_)) if !set.is_all || is_warm && passes == 1 => {
                 radius = i64::MAX;
                 state.price.fill(0);
@@ -269,9 +377,12 @@ pub(crate) fn optimise(
         }
     };
     state.touched.fill(Touch::Never);
-    if is_warm && passes > 2 {
+    state.log = Log::default();
+    let was_small = is_warm && passes > 2;
+    if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);
     }
+    state.was_small = was_small;
     let radius = match (is_warm, passes) {
         (false, _) => state.small_cost(problem),
         (true, 1) => first - first / 10,
@@ -319,12 +430,10 @@ fn expire(
         }
     }
     if routed.is_err() {
-        let all = Working::select(problem, state, |_| i64::MAX, |_| false);
+        let all = Working::all(problem, state);
         let mut net = all.residual(state)?;
         match scaling::route(&mut net) {
-            Ok(()) => {
-                all.write_back(&net, state);
-            }
+            Ok(()) => all.write_back(&net, state),
             Err(Stop::Cut(inside)) => return Err(infeasible(problem, &all.outside(&inside))),
             Err(_) => return Err(FlowError::Expired),
         }

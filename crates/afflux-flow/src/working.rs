@@ -5,12 +5,13 @@
 //! scan over all arcs finds those left out by mistake.
 
 use crate::error::FlowError;
-use crate::problem::Problem;
+use crate::halves::in_halves;
+use crate::problem::{Arc, Problem};
 use crate::residual::{Piece, Residual};
 use crate::solve::State;
 
 /// The largest sum of excess and capacities around a node: no excess can overflow.
-const EXCESS_LIMIT: i64 = i64::MAX / 4;
+pub(crate) const EXCESS_LIMIT: i64 = i64::MAX / 4;
 
 /// Marks a node that is not in the set.
 const ABSENT: u32 = u32::MAX;
@@ -18,7 +19,11 @@ const ABSENT: u32 = u32::MAX;
 /// Some arcs of a problem, and the nodes at their ends.
 pub(crate) struct Working<'a> {
     problem: &'a Problem<'a>,
-    arcs: Vec<u32>,
+    /// Copies of its arcs, which lie far apart in the problem; none if every arc with a choice is in
+    /// the set.
+    chosen: Option<Vec<Chosen>>,
+    /// How many arcs it has.
+    pub arcs: usize,
     /// The nodes, by their numbers in the set.
     nodes: Vec<u32>,
     /// Their numbers in the set, by node; or [`ABSENT`].
@@ -31,18 +36,135 @@ pub(crate) struct Working<'a> {
     pub is_all: bool,
 }
 
-impl<'a> Working<'a> {
-    /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, all that
-    /// violate optimality, and all between two hubs.
-    pub fn select(
-        problem: &'a Problem<'a>,
+/// An arc that was chosen, and what it carries.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen {
+    pub number: u32,
+    pub tail: u32,
+    pub head: u32,
+    pub lower: i64,
+    pub capacity: i64,
+    pub cost: i64,
+    pub flow: i64,
+}
+
+impl Chosen {
+    fn new(number: usize, arc: &Arc, flow: i64) -> Self {
+        Self {
+            number: number as u32,
+            tail: arc.tail as u32,
+            head: arc.head as u32,
+            lower: arc.lower,
+            capacity: arc.capacity,
+            cost: arc.cost,
+            flow,
+        }
+    }
+}
+
+/// Arcs for a working set.
+pub(crate) struct Choice {
+    pub arcs: Vec<Chosen>,
+    /// Whether every arc with a choice is among them.
+    is_all: bool,
+}
+
+impl Choice {
+    /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, and all
+    /// between two hubs. Those that violate optimality are among them if one of their ends was
+    /// touched.
+    pub fn new(
+        problem: &Problem<'_>,
         state: &State,
-        radius: impl Fn(usize) -> i64,
-        is_hub: impl Fn(usize) -> bool,
+        radius: impl Fn(usize) -> i64 + Sync,
+        is_hub: impl Fn(usize) -> bool + Sync,
     ) -> Self {
+        let parts = in_halves(problem.arcs().len(), |range| {
+            let mut choice = Self {
+                arcs: Vec::new(),
+                is_all: true,
+            };
+            let arcs = problem.within(range.clone()).arcs();
+            for (number, arc) in range.zip(arcs).filter(|(_, arc)| arc.is_free()) {
+                let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
+                let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
+                if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
+                    choice
+                        .arcs
+                        .push(Chosen::new(number, &arc, state.flow[number]));
+                } else {
+                    choice.is_all = false;
+                }
+            }
+            choice
+        });
+        let mut parts = parts.into_iter();
+        let mut choice = parts.next().expect("at least one part");
+        for part in parts {
+            choice.arcs.extend(part.arcs);
+            choice.is_all &= part.is_all;
+        }
+        choice
+    }
+
+    /// Keeps those only which are still within a radius, or are no longer optimal, of all arcs with
+    /// an end for which `is_asked` holds.
+    pub fn keep_near(
+        &mut self,
+        state: &State,
+        is_asked: impl Fn(usize) -> bool,
+        radius: impl Fn(usize) -> i64,
+    ) {
+        let before = self.arcs.len();
+        self.arcs.retain(|arc| {
+            let is_asked = is_asked(arc.tail as usize) || is_asked(arc.head as usize);
+            !is_asked || arc.is_near(state, &radius)
+        });
+        self.is_all &= self.arcs.len() == before;
+    }
+}
+
+impl Chosen {
+    /// Whether its reduced cost is within the radius of one of its ends, or contradicts its flow.
+    fn is_near(&self, state: &State, radius: impl Fn(usize) -> i64) -> bool {
+        let (tail, head) = (self.tail as usize, self.head as usize);
+        let reduced = self.cost + state.price[tail] - state.price[head];
+        let violates = match reduced < 0 {
+            true => self.flow < self.capacity,
+            false => reduced > 0 && self.flow > self.lower,
+        };
+        violates || reduced.abs() <= radius(tail).max(radius(head))
+    }
+}
+
+impl<'a> Working<'a> {
+    /// All arcs that have a choice.
+    pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
+        let mut set = Self::empty(problem, state);
+        for arc in problem.arcs().filter(Arc::is_free) {
+            set.add(arc.tail, arc.head, arc.capacity);
+        }
+        set
+    }
+
+    /// These arcs, whose ends are nodes of the problem.
+    pub fn of(problem: &'a Problem<'a>, state: &State, choice: Choice) -> Self {
+        let mut set = Self::empty(problem, state);
+        let mut chosen = choice.arcs;
+        for arc in &mut chosen {
+            (arc.tail, arc.head) = set.add(arc.tail as usize, arc.head as usize, arc.capacity);
+        }
+        set.chosen = Some(chosen);
+        set.is_all = choice.is_all;
+        set
+    }
+
+    /// No arcs, but all nodes that are not in balance.
+    fn empty(problem: &'a Problem<'a>, state: &State) -> Self {
         let mut set = Self {
             problem,
-            arcs: Vec::new(),
+            chosen: None,
+            arcs: 0,
             nodes: Vec::new(),
             index: vec![ABSENT; problem.nodes()],
             ends: Vec::new(),
@@ -54,31 +176,17 @@ impl<'a> Working<'a> {
                 set.enter(node);
             }
         }
-        for (number, arc) in problem.arcs().enumerate() {
-            if !arc.is_free() {
-                continue;
-            }
-            let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
-            let flow = state.flow[number];
-            let matters = reduced.abs() <= radius(arc.tail).max(radius(arc.head))
-                || (if reduced < 0 {
-                    flow < arc.capacity
-                } else {
-                    flow > arc.lower
-                })
-                || (is_hub(arc.tail) && is_hub(arc.head));
-            if matters {
-                set.arcs.push(number as u32);
-                for node in [arc.tail, arc.head] {
-                    let index = set.enter(node);
-                    set.ends[index] += 1;
-                }
-                set.largest = set.largest.max(arc.capacity);
-            } else {
-                set.is_all = false;
-            }
-        }
         set
+    }
+
+    /// Counts an arc in; answers the numbers of its ends in the set.
+    fn add(&mut self, tail: usize, head: usize, capacity: i64) -> (u32, u32) {
+        self.arcs += 1;
+        self.largest = self.largest.max(capacity);
+        let (tail, head) = (self.enter(tail), self.enter(head));
+        self.ends[tail] += 1;
+        self.ends[head] += 1;
+        (tail as u32, head as u32)
     }
 
     /// The number of a node in the set, which it gets if it has none.
@@ -91,22 +199,9 @@ impl<'a> Working<'a> {
         self.index[node] as usize
     }
 
-    /// How many arcs it has.
-    pub fn arcs(&self) -> usize {
-        self.arcs.len()
-    }
-
     /// By what costs are multiplied within the set.
     pub fn scale(&self) -> i64 {
         (self.nodes.len() as i64 + 1).max(2)
-    }
-
-    /// The nodes of the set for which this holds, by their numbers in the set.
-    pub fn nodes_where(&self, holds: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
-        let nodes = self.nodes.iter().enumerate();
-        nodes
-            .filter(move |&(_, &node)| holds(node as usize))
-            .map(|(index, _)| index)
     }
 
     /// A set of nodes of the set as a set of nodes of the problem.
@@ -125,7 +220,6 @@ impl<'a> Working<'a> {
 
     /// The residual network of the set.
     pub fn residual(&self, state: &State) -> Result<Residual, FlowError> {
-        let problem = self.problem;
         let scale = self.scale();
         let most = self.most(state)?;
         let mut excess = Vec::with_capacity(self.nodes.len());
@@ -138,53 +232,78 @@ impl<'a> Working<'a> {
             );
             price.push(state.price[node] * scale);
         }
-        let piece = |&number: &u32| {
-            let arc = problem.arc(number as usize);
-            let flow = state.flow[number as usize];
-            Piece {
-                tail: self.index[arc.tail],
-                head: self.index[arc.head],
-                cost: arc.cost * scale,
-                room: arc.capacity.min(most).max(flow) - flow,
-                back: flow - arc.lower,
-            }
+        let piece = |arc: Chosen| Piece {
+            tail: arc.tail,
+            head: arc.head,
+            cost: arc.cost * scale,
+            room: arc.capacity.min(most).max(arc.flow) - arc.flow,
+            back: arc.flow - arc.lower,
         };
-        let pieces = self.arcs.iter().map(piece);
-        Ok(Residual::new(pieces, &self.ends, excess, price))
+        Ok(match &self.chosen {
+            Some(chosen) => {
+                let pieces = chosen.iter().copied().map(piece);
+                Residual::new(pieces, &self.ends, excess, price)
+            }
+            None => {
+                let pieces = self.every(&state.flow).map(piece);
+                Residual::new(pieces, &self.ends, excess, price)
+            }
+        })
     }
 
-    /// Takes flow and prices over from the residual network; answers what they were, unless every arc
-    /// was there and there is no way back.
-    pub fn write_back(&self, net: &Residual, state: &mut State) -> Before {
+    /// All arcs with a choice, as if they had been chosen.
+    fn every<'b>(&'b self, flow: &'b [i64]) -> impl DoubleEndedIterator<Item = Chosen> + 'b {
+        let arcs = self.problem.arcs().enumerate().zip(flow);
+        let free = arcs.filter(|((_, arc), _)| arc.is_free());
+        free.map(|((number, arc), &flow)| Chosen {
+            tail: self.index[arc.tail],
+            head: self.index[arc.head],
+            ..Chosen::new(number, &arc, flow)
+        })
+    }
+
+    /// Takes flow and prices over from the residual network. If arcs were chosen, that can be undone.
+    pub fn write_back(&self, net: &Residual, state: &mut State) {
         let scale = self.scale();
-        let mut before = Before::default();
-        let ends = self.arcs.iter().map(|&number| {
-            let arc = self.problem.arc(number as usize);
-            (self.index[arc.tail], self.index[arc.head])
-        });
-        for (&number, back) in self.arcs.iter().zip(net.backs(ends)) {
-            let flow = self.problem.arc(number as usize).lower + back;
-            let was = std::mem::replace(&mut state.flow[number as usize], flow);
-            if was != flow && !self.is_all {
-                before.flow.push((number, was));
+        let nodes = || self.nodes.iter().zip(&net.price);
+        match &self.chosen {
+            Some(chosen) => {
+                let ends = chosen.iter().map(|arc| (arc.tail, arc.head));
+                for (arc, back) in chosen.iter().zip(net.backs(ends)) {
+                    if arc.lower + back != arc.flow {
+                        state.set_flow(arc.number, arc.lower + back);
+                    }
+                }
+                for (&node, &price) in nodes() {
+                    if price / scale != state.price[node as usize] {
+                        state.set_price(node, price / scale);
+                    }
+                }
+            }
+            None => {
+                let free = || {
+                    self.problem
+                        .arcs()
+                        .zip(0..)
+                        .filter(|(arc, _)| arc.is_free())
+                };
+                let ends = free().map(|(arc, _)| (self.index[arc.tail], self.index[arc.head]));
+                for ((arc, number), back) in free().zip(net.backs(ends)) {
+                    state.flow[number] = arc.lower + back;
+                }
+                for (&node, &price) in nodes() {
+                    state.price[node as usize] = price / scale;
+                }
             }
         }
-        for ((&node, &price), &excess) in self.nodes.iter().zip(&net.price).zip(&net.excess) {
-            let (price, excess) = (price / scale, i128::from(excess));
-            let was_price = std::mem::replace(&mut state.price[node as usize], price);
-            let was_excess = std::mem::replace(&mut state.excess[node as usize], excess);
-            if (was_price != price || was_excess != excess) && !self.is_all {
-                before.nodes.push((node, was_price, was_excess));
-            }
+        for (&node, &excess) in self.nodes.iter().zip(&net.excess) {
+            state.excess[node as usize] = i128::from(excess);
         }
-        before
     }
 
     /// The largest capacity worth writing down; and a check that no excess can overflow, whatever
     /// is pushed.
     fn most(&self, state: &State) -> Result<i64, FlowError> {
-        let problem = self.problem;
-        let arcs = || self.arcs.iter().map(|&number| problem.arc(number as usize));
         let excess = || {
             self.nodes
                 .iter()
@@ -192,46 +311,29 @@ impl<'a> Working<'a> {
         };
         let largest_excess = excess().max().unwrap_or(0);
         let fits = |largest: i64| {
-            let sum = i128::from(largest) * self.arcs.len() as i128 + largest_excess;
+            let sum = i128::from(largest) * self.arcs as i128 + largest_excess;
             sum <= i128::from(EXCESS_LIMIT)
         };
         if fits(self.largest) {
             return Ok(self.largest);
         }
-        let most = problem.most();
+        let most = self.problem.most();
         if fits(most) {
             return Ok(most);
         }
         let mut sums: Vec<i128> = excess().collect();
-        for arc in arcs() {
+        let add = |arc: Chosen| {
             let room = i128::from(arc.capacity.min(most));
-            sums[self.index[arc.tail] as usize] += room;
-            sums[self.index[arc.head] as usize] += room;
+            sums[arc.tail as usize] += room;
+            sums[arc.head as usize] += room;
+        };
+        match &self.chosen {
+            Some(chosen) => chosen.iter().copied().for_each(add),
+            None => self.every(&state.flow).for_each(add),
         }
         match sums.iter().position(|&sum| sum > i128::from(EXCESS_LIMIT)) {
             Some(index) => Err(overflow(self.node(index), sums[index])),
             None => Ok(most),
-        }
-    }
-}
-
-/// What was before a solution was written back.
-#[derive(Default)]
-pub(crate) struct Before {
-    flow: Vec<(u32, i64)>,
-    /// Prices and excesses.
-    nodes: Vec<(u32, i64, i128)>,
-}
-
-impl Before {
-    /// As if nothing had been written back.
-    pub fn restore(self, state: &mut State) {
-        for (arc, flow) in self.flow {
-            state.flow[arc as usize] = flow;
-        }
-        for (node, price, excess) in self.nodes {
-            state.price[node as usize] = price;
-            state.excess[node as usize] = excess;
         }
     }
 }

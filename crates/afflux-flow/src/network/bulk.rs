@@ -145,7 +145,7 @@ impl Network {
             };
             check_terms(index, terms, 0)?;
         }
-        self.change_blocks(changes, |network, (arc, lower, capacity)| {
+        self.change_blocks(changes, Self::seen, |network, (arc, lower, capacity)| {
             let index = arc as usize;
             let terms = Terms {
                 lower,
@@ -172,14 +172,8 @@ impl Network {
             };
             check_terms(index, terms, limit)?;
         }
-        self.change_blocks(changes, |network, (arc, cost)| {
-            let index = arc as usize;
-            let terms = Terms {
-                lower: network.lower[index],
-                capacity: network.capacity[index],
-                cost,
-            };
-            network.change_terms(index, terms);
+        self.change_blocks(changes, Self::seen_by_cost, |network, (arc, cost)| {
+            network.change_cost(arc as usize, cost);
         });
         Ok(())
     }
@@ -193,10 +187,12 @@ impl Network {
     fn change_blocks<C: Change>(
         &mut self,
         mut changes: impl Iterator<Item = C> + Clone,
+        seen: impl Fn(&Self, usize) -> i64,
         change: impl Fn(&mut Self, C),
     ) {
         loop {
-            self.look_at(changes.clone().take(BLOCK).map(|change| change.arc()));
+            let block = changes.clone().take(BLOCK);
+            black_box(block.fold(0, |all, change| all ^ seen(self, change.arc() as usize)));
             let mut any = false;
             for one in changes.by_ref().take(BLOCK) {
                 any = true;
@@ -210,14 +206,17 @@ impl Network {
 
     /// Reads all that a change of these arcs will read.
     fn look_at(&self, arcs: impl Iterator<Item = ArcId>) {
-        let mut seen = 0;
-        for arc in arcs {
-            let arc = arc as usize;
-            let bounds = self.lower[arc] ^ self.capacity[arc];
-            let ends = i64::from(self.tail[arc] ^ self.head[arc]);
-            seen ^= bounds ^ ends ^ self.cost[arc] ^ self.state.flow[arc];
-        }
-        black_box(seen);
+        black_box(arcs.fold(0, |all, arc| all ^ self.seen(arc as usize)));
+    }
+
+    fn seen(&self, arc: usize) -> i64 {
+        let bounds = self.lower[arc] ^ self.capacity[arc];
+        bounds ^ self.state.flow[arc] ^ self.seen_by_cost(arc)
+    }
+
+    /// What a change of an arc's cost mostly reads.
+    fn seen_by_cost(&self, arc: usize) -> i64 {
+        i64::from(self.tail[arc] ^ self.head[arc]) ^ self.cost[arc]
     }
 }
 

@@ -29,17 +29,21 @@ impl Network {
                 state.excess[arc.tail] -= i128::from(flow);
                 state.excess[arc.head] += i128::from(flow);
             }
-            let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
-            if (reduced < 0 && flow < arc.capacity) || (reduced > 0 && flow > arc.lower) {
-                let tail_has_less = self.degree[arc.tail] <= self.degree[arc.head];
-                state.touch(if tail_has_less { arc.tail } else { arc.head });
-            }
         }
         for node in 0..state.excess.len() {
             if state.excess[node] != 0 {
                 state.touch(node);
             }
         }
+        self.keep(state);
+    }
+
+    /// Comes back to a flow and prices. Nodes and arcs must be the same, and their bounds must
+    /// admit the flow; their costs may have changed.
+    pub(crate) fn keep(&mut self, state: State) {
         self.state = state;
+        for index in 0..self.tail.len() {
+            self.touch_if_violating(index);
+        }
     }
 }
