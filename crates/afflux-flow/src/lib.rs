@@ -53,7 +53,7 @@
 //!
 //! 1. `repair`: when all arcs of a node change, most of the change is a change of its own price.
 //!    Each node at which something violates optimality is brought into balance by itself.
-//! 2. `working`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
+//! 2. `choice`, `working`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
 //!    what they carry; the *working set* is the rest, as a network of its own (`residual`, two
 //!    directions for each arc, in lists by node). The first time it is everything.
 //!    `hold`: what could only be sent back where it came from is left where it is.
@@ -107,6 +107,7 @@
 
 mod bits;
 mod certificate;
+mod choice;
 mod error;
 mod gates;
 mod halves;

@@ -4,10 +4,11 @@
 //! it first leaves few arcs that violate optimality, and few units to be moved elsewhere. It is one
 //! step of coordinate ascent on the dual problem, as in Bertsekas' relaxation method.
 
+use crate::choice::Chosen;
 use crate::residual::Residual;
 use crate::solve::State;
 use crate::stop::PRICE_LIMIT;
-use crate::working::{Chosen, EXCESS_LIMIT, Working};
+use crate::working::{EXCESS_LIMIT, Working};
 
 /// Beyond every price.
 const FAR: i64 = i64::MAX / 4;

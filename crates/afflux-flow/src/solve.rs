@@ -3,7 +3,10 @@
 //! Each pass selects a working set, repairs it node by node, routes what is left, and looks whether
 //! the arcs that were left out agree. Mostly one pass is enough.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use crate::certificate::{self, Flaw};
+use crate::choice::Choice;
 use crate::error::FlowError;
 use crate::hold::{self, Held};
 use crate::limits::{Clock, Limits};
@@ -14,7 +17,7 @@ use crate::repair;
 use crate::residual::Residual;
 use crate::scaling;
 use crate::stop::Stop;
-use crate::working::{Choice, Working};
+use crate::working::Working;
 
 /// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
 /// takes over: little, compared with what scaling takes. Warm, there is a better chance.
@@ -256,7 +259,6 @@ pub(crate) fn optimise(
             *touched = Touch::Never;
         }
     }
-    let is_hub = |node: usize| is_warm && degree[node] > HUB;
     let first = state.radius.filter(|_| is_warm).unwrap_or(i64::MAX);
     let began = state.touched.clone();
     // What the set has for a radius in full, and in this pass.
@@ -269,24 +271,10 @@ pub(crate) fn optimise(
         (passes, tries) = (passes + 1, tries + 1);
         let set = match radius {
             i64::MAX => Working::all(problem, state),
-            _ => {
-                let reach = |node: usize| state.reach(node, radius, base);
-                let mut choice = Choice::new(problem, state, reach, is_hub);
-                repair::settle(&mut choice.arcs, state, degree);
-                let is_balanced = state.excess.iter().all(|&excess| excess == 0);
-                if is_balanced {
-                    // That may have been all.
-                    if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {
-                        break cost;
-                    }
-                }
-                let is_broad = |node: usize| state.is_touched(node) && degree[node] > BROAD;
-                choice.keep_near(state, is_broad, |node| match is_broad(node) {
-                    true => radius.max(base).saturating_mul(WIDE),
-                    false => state.reach(node, radius, base),
-                });
-                Working::of(problem, state, choice)
-            }
+            _ => match select(problem, state, degree, radius, base) {
+                Break(cost) => break cost,
+                Continue(set) => set,
+            },
         };
         let mut net = set.residual(state)?;
         let before = net.price.clone();
@@ -390,6 +378,33 @@ pub(crate) fn optimise(
     };
     state.radius = Some(radius.max(state.least_radius));
     Ok(Answer { cost, bound: cost })
+}
+
+/// The touched nodes are put right, each by itself. Then it is known which arcs are near their
+/// prices; or even what the flow costs, if that was all there was to do.
+fn select<'a>(
+    problem: &'a Problem<'a>,
+    state: &mut State,
+    degree: &[u32],
+    radius: i64,
+    base: i64,
+) -> ControlFlow<i128, Working<'a>> {
+    let is_hub = |node: usize| degree[node] > HUB;
+    let reach = |node: usize| state.reach(node, radius, base);
+    let mut choice = Choice::new(problem, state, reach, is_hub);
+    repair::settle(&mut choice.arcs, state, degree);
+    let is_balanced = state.excess.iter().all(|&excess| excess == 0);
+    if is_balanced {
+        if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {
+            return Break(cost);
+        }
+    }
+    let is_broad = |node: usize| state.is_touched(node) && degree[node] > BROAD;
+    choice.keep_near(state, is_broad, |node| match is_broad(node) {
+        true => radius.max(base).saturating_mul(WIDE),
+        false => state.reach(node, radius, base),
+    });
+    Continue(Working::of(problem, state, choice))
 }
 
 /// Routes everything and finds prices that prove it, multiples of `scale`. No residual arc has a

@@ -4,8 +4,8 @@
 //! prices change a lot. Both are left out, with what they carry; all others are solved. Then one
 //! scan over all arcs finds those left out by mistake.
 
+use crate::choice::{Choice, Chosen};
 use crate::error::FlowError;
-use crate::halves::in_halves;
 use crate::problem::{Arc, Problem};
 use crate::residual::{Piece, Residual};
 use crate::solve::State;
@@ -34,107 +34,6 @@ pub(crate) struct Working<'a> {
     largest: i64,
     /// Whether every arc with a choice is in the set.
     pub is_all: bool,
-}
-
-/// An arc that was chosen, and what it carries.
-#[derive(Clone, Copy)]
-pub(crate) struct Chosen {
-    pub number: u32,
-    pub tail: u32,
-    pub head: u32,
-    pub lower: i64,
-    pub capacity: i64,
-    pub cost: i64,
-    pub flow: i64,
-}
-
-impl Chosen {
-    fn new(number: usize, arc: &Arc, flow: i64) -> Self {
-        Self {
-            number: number as u32,
-            tail: arc.tail as u32,
-            head: arc.head as u32,
-            lower: arc.lower,
-            capacity: arc.capacity,
-            cost: arc.cost,
-            flow,
-        }
-    }
-}
-
-/// Arcs for a working set.
-pub(crate) struct Choice {
-    pub arcs: Vec<Chosen>,
-    /// Whether every arc with a choice is among them.
-    is_all: bool,
-}
-
-impl Choice {
-    /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, and all
-    /// between two hubs. Those that violate optimality are among them if one of their ends was
-    /// touched.
-    pub fn new(
-        problem: &Problem<'_>,
-        state: &State,
-        radius: impl Fn(usize) -> i64 + Sync,
-        is_hub: impl Fn(usize) -> bool + Sync,
-    ) -> Self {
-        let parts = in_halves(problem.arcs().len(), |range| {
-            let mut choice = Self {
-                arcs: Vec::new(),
-                is_all: true,
-            };
-            let arcs = problem.within(range.clone()).arcs();
-            for (number, arc) in range.zip(arcs).filter(|(_, arc)| arc.is_free()) {
-                let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
-                let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
-                if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
-                    choice
-                        .arcs
-                        .push(Chosen::new(number, &arc, state.flow[number]));
-                } else {
-                    choice.is_all = false;
-                }
-            }
-            choice
-        });
-        let mut parts = parts.into_iter();
-        let mut choice = parts.next().expect("at least one part");
-        for part in parts {
-            choice.arcs.extend(part.arcs);
-            choice.is_all &= part.is_all;
-        }
-        choice
-    }
-
-    /// Keeps those only which are still within a radius, or are no longer optimal, of all arcs with
-    /// an end for which `is_asked` holds.
-    pub fn keep_near(
-        &mut self,
-        state: &State,
-        is_asked: impl Fn(usize) -> bool,
-        radius: impl Fn(usize) -> i64,
-    ) {
-        let before = self.arcs.len();
-        self.arcs.retain(|arc| {
-            let is_asked = is_asked(arc.tail as usize) || is_asked(arc.head as usize);
-            !is_asked || arc.is_near(state, &radius)
-        });
-        self.is_all &= self.arcs.len() == before;
-    }
-}
-
-impl Chosen {
-    /// Whether its reduced cost is within the radius of one of its ends, or contradicts its flow.
-    fn is_near(&self, state: &State, radius: impl Fn(usize) -> i64) -> bool {
-        let (tail, head) = (self.tail as usize, self.head as usize);
-        let reduced = self.cost + state.price[tail] - state.price[head];
-        let violates = match reduced < 0 {
-            true => self.flow < self.capacity,
-            false => reduced > 0 && self.flow > self.lower,
-        };
-        violates || reduced.abs() <= radius(tail).max(radius(head))
-    }
 }
 
 impl<'a> Working<'a> {

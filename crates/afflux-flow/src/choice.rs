@@ -1,0 +1,107 @@
+//! Which arcs go into a working set.
+
+use crate::halves::in_halves;
+use crate::problem::{Arc, Problem};
+use crate::solve::State;
+
+/// An arc that was chosen, and what it carries.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen {
+    pub number: u32,
+    pub tail: u32,
+    pub head: u32,
+    pub lower: i64,
+    pub capacity: i64,
+    pub cost: i64,
+    pub flow: i64,
+}
+
+impl Chosen {
+    pub fn new(number: usize, arc: &Arc, flow: i64) -> Self {
+        Self {
+            number: number as u32,
+            tail: arc.tail as u32,
+            head: arc.head as u32,
+            lower: arc.lower,
+            capacity: arc.capacity,
+            cost: arc.cost,
+            flow,
+        }
+    }
+
+    /// Whether its reduced cost is within the radius of one of its ends, or contradicts its flow.
+    fn is_near(&self, state: &State, radius: impl Fn(usize) -> i64) -> bool {
+        let (tail, head) = (self.tail as usize, self.head as usize);
+        let reduced = self.cost + state.price[tail] - state.price[head];
+        let violates = match reduced < 0 {
+            true => self.flow < self.capacity,
+            false => reduced > 0 && self.flow > self.lower,
+        };
+        violates || reduced.abs() <= radius(tail).max(radius(head))
+    }
+}
+
+/// Arcs for a working set.
+pub(crate) struct Choice {
+    pub arcs: Vec<Chosen>,
+    /// Whether every arc with a choice is among them.
+    pub is_all: bool,
+}
+
+impl Choice {
+    /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, and all
+    /// between two hubs. Those that violate optimality are among them if one of their ends was
+    /// touched.
+    pub fn new(
+        problem: &Problem<'_>,
+        state: &State,
+        radius: impl Fn(usize) -> i64 + Sync,
+        is_hub: impl Fn(usize) -> bool + Sync,
+    ) -> Self {
+        let parts = in_halves(problem.arcs().len(), |range| {
+            let mut choice = Self {
+                arcs: Vec::new(),
+                is_all: true,
+            };
+            let arcs = problem.within(range.clone()).arcs();
+            for (number, arc) in range.zip(arcs).filter(|(_, arc)| arc.is_free()) {
+                let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
+                let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
+                if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
+                    choice
+                        .arcs
+                        .push(Chosen::new(number, &arc, state.flow[number]));
+                } else {
+                    choice.is_all = false;
+                }
+            }
+            choice
+        });
+        let is_all = parts.iter().all(|part| part.is_all);
+        let joined = parts.into_iter().map(|part| part.arcs);
+        let arcs = joined.reduce(|mut arcs, more| {
+            arcs.extend(more);
+            arcs
+        });
+        Self {
+            arcs: arcs.unwrap_or_default(),
+            is_all,
+        }
+    }
+
+    /// Keeps those only which are still within a radius, or are no longer optimal, of all arcs with
+    /// an end for which `is_asked` holds.
+    pub fn keep_near(
+        &mut self,
+        state: &State,
+        is_asked: impl Fn(usize) -> bool,
+        radius: impl Fn(usize) -> i64,
+    ) {
+        let before = self.arcs.len();
+        self.arcs.retain(|arc| {
+            let is_asked = is_asked(arc.tail as usize) || is_asked(arc.head as usize);
+            !is_asked || arc.is_near(state, &radius)
+        });
+        self.is_all &= self.arcs.len() == before;
+    }
+}
