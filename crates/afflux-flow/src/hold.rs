@@ -4,7 +4,7 @@
 //! the sink looks as if flow could be taken back, and so every search that reaches the sink would
 //! look at every machine.
 
-use crate::residual::{Entry, Residual};
+use crate::residual::{Entry, Residual, Width};
 
 /// Arcs whose present flow is held.
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Hold {
 ///
 /// With nothing else to do, the node could only return what it gets. What it receives later from
 /// others, on top of what is held, can be taken back as usual.
-pub(crate) fn hold(net: &mut Residual) -> Held {
+pub(crate) fn hold<W: Width>(net: &mut Residual<W>) -> Held {
     let mut held = Vec::new();
     // Nodes that are held, and nodes at which something is.
     let mut is_held = vec![false; net.nodes()];
@@ -68,13 +68,13 @@ impl Held {
     /// Gives the flow free again, and lowers the prices of nodes which were left behind.
     ///
     /// Such a node has received nothing, so its lower price is no offer to anybody.
-    pub fn release(self, net: &mut Residual) {
+    pub fn release<W: Width>(self, net: &mut Residual<W>) {
         for hold in self.0 {
             let index = hold.index as usize;
             let mate = net.entries[index].mate as usize;
-            net.set_room(index, net.entries[index].room + hold.units);
+            net.set_room(index, net.entries[index].room() + hold.units);
             let from = net.entries[mate].head as usize;
-            let level = net.price[from] + net.entries[index].cost;
+            let level = net.price[from] + net.cost(&net.entries[index]);
             let price = &mut net.price[hold.node as usize];
             *price = level.min(*price);
         }

@@ -3,7 +3,7 @@
 //! Prices of heads only fall while shortest paths are searched, so reduced costs without the price
 //! of the tail only grow: an order that was right once gives lower bounds for ever.
 
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 
 /// Nodes with more entries than this are hubs.
 pub(crate) const MANY: usize = 24;
@@ -35,10 +35,10 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    fn new(net: &Residual, index: usize) -> Self {
+    fn new<W: Width>(net: &Residual<W>, index: usize) -> Self {
         let entry = &net.entries[index];
         Self {
-            key: entry.cost - net.price[entry.head as usize],
+            key: net.cost(entry) - net.price[entry.head as usize],
             index: index as u32,
         }
     }
@@ -53,7 +53,7 @@ impl Hubs {
     }
 
     /// Makes the list of a node, or makes it anew where that is worth it and `may_change` allows.
-    pub fn put_in_order(&mut self, net: &Residual, node: usize, may_change: bool) {
+    pub fn put_in_order<W: Width>(&mut self, net: &Residual<W>, node: usize, may_change: bool) {
         let is_new = self.place[node] == 0;
         if is_new {
             self.lists.push(Ordered::default());
@@ -80,7 +80,7 @@ impl Hubs {
     }
 
     /// An entry has room now, and had none before.
-    pub fn insert(&mut self, net: &Residual, node: usize, index: usize) {
+    pub fn insert<W: Width>(&mut self, net: &Residual<W>, node: usize, index: usize) {
         if let Some(place) = self.place[node].checked_sub(1) {
             let ranked = Ranked::new(net, index);
             let list = &mut self.lists[place as usize].ranked;

@@ -79,8 +79,8 @@
 //! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost;
 //! practice is close to linear in m times the number of refinements. A warm solve takes two scans of
 //! all arcs (`halves`, by two threads) and what the working set takes. A network takes 41 bytes per
-//! arc, and while it is solved 49 more if everything is, otherwise 97 more per arc of the working
-//! set; nodes come on top.
+//! arc, and while it is solved 33 more if everything is, otherwise 81 more per arc of the working
+//! set, or 16 more than that where costs or capacities need more than 32 bits; nodes come on top.
 //!
 //! [`Network`] lives between solves; [`Network::solve_levels`] and [`Network::solve_gated`] solve
 //! levels of priority and groups that are placed whole or not at all.

@@ -14,7 +14,7 @@
 use crate::heap::RadixHeap;
 use crate::hubs::{Hubs, MANY};
 use crate::limits::Clock;
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 use crate::stop::{PRICE_LIMIT, Stop};
 
 /// Beyond every distance by which a price could fall.
@@ -34,8 +34,8 @@ const MORE: usize = 3;
 ///
 /// No residual arc may have a negative reduced cost, and none has afterwards, so that what was
 /// routed is optimal for what was routed.
-pub(crate) fn route(
-    net: &mut Residual,
+pub(crate) fn route<W: Width>(
+    net: &mut Residual<W>,
     budget: usize,
     clock: &mut Clock<'_>,
 ) -> Result<bool, Stop> {
@@ -125,7 +125,7 @@ impl Paths {
     }
 
     /// Finds a path of arcs that cost nothing from a node to a deficit, depth first.
-    fn find_free(&mut self, net: &Residual, source: usize) -> bool {
+    fn find_free<W: Width>(&mut self, net: &Residual<W>, source: usize) -> bool {
         if self.mark[source] == Mark::Dead {
             return false;
         }
@@ -165,14 +165,16 @@ impl Paths {
     }
 
     /// The next entry of a node that costs nothing and leads to a new node.
-    fn next_free(&mut self, net: &Residual, tail: usize) -> Option<u32> {
+    fn next_free<W: Width>(&mut self, net: &Residual<W>, tail: usize) -> Option<u32> {
         let start = self.cursor[tail] as usize;
         let price = net.price[tail];
         let mark = &self.mark;
         let is_free = |index: usize| {
             let entry = &net.entries[index];
             let head = entry.head as usize;
-            entry.room > 0 && entry.cost + price == net.price[head] && mark[head] == Mark::New
+            entry.room() > 0
+                && net.cost(entry) + price == net.price[head]
+                && mark[head] == Mark::New
         };
         let range = net.range(tail);
         let (position, found) = if range.len() <= MANY {
@@ -202,7 +204,7 @@ impl Paths {
     }
 
     /// Sends along the path what its ends and arcs allow.
-    fn augment(&mut self, net: &mut Residual) {
+    fn augment<W: Width>(&mut self, net: &mut Residual<W>) {
         let Some((&first, &last)) = self.path.first().zip(self.path.last()) else {
             return;
         };
@@ -212,12 +214,12 @@ impl Paths {
         let rooms = self
             .path
             .iter()
-            .map(|&index| net.entries[index as usize].room);
+            .map(|&index| net.entries[index as usize].room());
         let units = rooms.fold(ends, i64::min);
         for &index in &self.path {
             let entry = &net.entries[index as usize];
             let (head, mate) = (entry.head as usize, entry.mate as usize);
-            let had_room = net.entries[mate].room > 0;
+            let had_room = net.entries[mate].room() > 0;
             net.push(net.tail(index as usize), index as usize, units);
             if !had_room {
                 self.hubs.insert(net, head, mate);
@@ -226,7 +228,7 @@ impl Paths {
     }
 
     /// Finds the shortest path from a node to a deficit, and lowers prices so that it costs nothing.
-    fn find_nearest(&mut self, net: &mut Residual, source: usize) -> Result<(), Stop> {
+    fn find_nearest<W: Width>(&mut self, net: &mut Residual<W>, source: usize) -> Result<(), Stop> {
         let sink = self.nearest_deficit(net, source)?;
         self.lower_prices(net, self.distance[sink])?;
         self.path.clear();
@@ -245,7 +247,11 @@ impl Paths {
     }
 
     /// The deficit that is nearest to the source.
-    fn nearest_deficit(&mut self, net: &Residual, source: usize) -> Result<usize, Stop> {
+    fn nearest_deficit<W: Width>(
+        &mut self,
+        net: &Residual<W>,
+        source: usize,
+    ) -> Result<usize, Stop> {
         self.heap.clear();
         self.reach(source, 0, 0);
         let mut found = Found {
@@ -287,13 +293,19 @@ impl Paths {
     }
 
     /// Follows one entry; answers whether that leads anywhere new.
-    fn look(&mut self, net: &Residual, tail: usize, index: usize, found: &mut Found) -> bool {
+    fn look<W: Width>(
+        &mut self,
+        net: &Residual<W>,
+        tail: usize,
+        index: usize,
+        found: &mut Found,
+    ) -> bool {
         let entry = &net.entries[index];
-        if entry.room == 0 {
+        if entry.room() == 0 {
             return false;
         }
         let head = entry.head as usize;
-        let reduced = entry.cost + net.price[tail] - net.price[head];
+        let reduced = net.cost(entry) + net.price[tail] - net.price[head];
         let longer = self.distance[tail].saturating_add(reduced as u64);
         if longer < found.limit && longer < self.distance[head] {
             self.reach(head, longer, index as u32);
@@ -310,7 +322,7 @@ impl Paths {
 
     /// Follows the next few entries of a hub, and comes back to it when the search is as far as the
     /// entry after them.
-    fn look_further(&mut self, net: &Residual, tail: usize, found: &mut Found) {
+    fn look_further<W: Width>(&mut self, net: &Residual<W>, tail: usize, found: &mut Found) {
         let start = self.cursor[tail] as usize;
         self.hubs.put_in_order(net, tail, start == 0);
         let end = (start + STRIDE).min(self.hubs.list(tail).len());
@@ -336,7 +348,7 @@ impl Paths {
     ///
     /// Nodes that fell may have new ways out. For all others nothing has changed: what leads to a
     /// node that fell costs something now.
-    fn lower_prices(&mut self, net: &mut Residual, limit: u64) -> Result<(), Stop> {
+    fn lower_prices<W: Width>(&mut self, net: &mut Residual<W>, limit: u64) -> Result<(), Stop> {
         for node in self.reached.iter().map(|&node| node as usize) {
             if self.done[node] && self.distance[node] < limit {
                 let lowered = i64::try_from(limit - self.distance[node])

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 use crate::stop::PRICE_LIMIT;
 
 /// Looks at entries, per entry of the network, before the flow is taken for one that is not optimal.
@@ -16,7 +16,7 @@ const PATIENCE: usize = 1;
 /// arcs, and heads of their arcs, as long as there are any. Around a cycle that makes the flow
 /// cheaper that would go on for ever; but once epsilon is below the scale there are mostly none left,
 /// and the refinements that would prove it are saved.
-pub(crate) fn exact(net: &Residual, scale: i64, epsilon: i64) -> Option<Vec<i64>> {
+pub(crate) fn exact<W: Width>(net: &Residual<W>, scale: i64, epsilon: i64) -> Option<Vec<i64>> {
     let cut = emptiest(&net.price, scale, epsilon);
     let above = |price: i64| price + scale - cut;
     let rounded = |&price: &i64| above(price).div_euclid(scale) * scale;
@@ -52,7 +52,11 @@ fn emptiest(prices: &[i64], scale: i64, length: i64) -> i64 {
 
 /// Lowers the heads of residual arcs until none has a negative reduced cost; answers whether that
 /// was soon enough. Only arcs that leave some of the nodes may have one to begin with.
-fn lower_heads(net: &Residual, price: &mut [i64], tails: impl Iterator<Item = usize>) -> bool {
+fn lower_heads<W: Width>(
+    net: &Residual<W>,
+    price: &mut [i64],
+    tails: impl Iterator<Item = usize>,
+) -> bool {
     let mut waiting: VecDeque<u32> = tails.map(|node| node as u32).collect();
     let mut is_waiting = vec![false; price.len()];
     for &node in &waiting {
@@ -69,7 +73,7 @@ fn lower_heads(net: &Residual, price: &mut [i64], tails: impl Iterator<Item = us
             looks = left;
             let entry = &net.entries[index];
             let head = entry.head as usize;
-            let level = entry.cost + price[tail];
+            let level = net.cost(entry) + price[tail];
             if level < price[head] {
                 if level < -PRICE_LIMIT {
                     return false;
@@ -93,7 +97,7 @@ mod tests {
     use crate::residual::{Piece, Residual};
 
     /// Arcs (tail, head, cost) that cannot be used backwards.
-    fn network(price: &[i64], arcs: &[(usize, usize, i64)]) -> Residual {
+    fn network(price: &[i64], arcs: &[(usize, usize, i64)]) -> Residual<i32> {
         let mut ends = vec![0; price.len()];
         for &(tail, head, _) in arcs {
             ends[tail] += 1;
@@ -107,7 +111,7 @@ mod tests {
             back: 0,
         };
         let pieces = arcs.iter().map(piece);
-        Residual::new(pieces, &ends, vec![0; price.len()], price.to_vec())
+        Residual::new(pieces, &ends, vec![0; price.len()], price.to_vec(), 1)
     }
 
     #[test]

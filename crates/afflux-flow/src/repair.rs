@@ -5,7 +5,7 @@
 //! step of coordinate ascent on the dual problem, as in Bertsekas' relaxation method.
 
 use crate::choice::Chosen;
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 use crate::solve::State;
 use crate::stop::PRICE_LIMIT;
 use crate::working::{EXCESS_LIMIT, Working};
@@ -163,8 +163,8 @@ fn balancing_level(mut trades: &mut [Trade], excess: i64) -> i64 {
 /// possible: all together by nothing at all, counted by arcs outside, and each by itself not
 /// without need. In the middle of its range, a leaf is far from changing its mind: its arcs need not
 /// be in the next working set. `leeway` says how far it may move where not all of its arcs are here.
-pub(crate) fn keep_near(
-    net: &mut Residual,
+pub(crate) fn keep_near<W: Width>(
+    net: &mut Residual<W>,
     set: &Working<'_>,
     before: &[i64],
     leeway: impl Fn(usize) -> Option<i64>,
@@ -180,7 +180,7 @@ pub(crate) fn keep_near(
         let (mut low, mut high) = (-FAR, FAR);
         let level = |index: usize| {
             let entry = &net.entries[index];
-            net.price[entry.head as usize] - entry.cost
+            net.price[entry.head as usize] - net.cost(entry)
         };
         for entry in net.open(index) {
             low = low.max(level(entry));

@@ -3,21 +3,54 @@
 //! Every arc (v, w) has two entries, one in the list of v and its mate in the list of w. The lists
 //! lie one after the other in one array, with two bits beside each entry that say whether anything
 //! can be pushed along it, and back.
+//!
+//! Most of the time goes into reading entries from memory. So there are two kinds of them: narrow
+//! ones, which take 16 bytes, and wide ones for costs or capacities beyond 32 bits, which take 24.
+
+use std::fmt::Debug;
 
 use crate::bits::{Bits, Within};
 use crate::stop::PRICE_LIMIT;
 
 /// One direction of an arc.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Entry {
+pub(crate) struct Entry<W> {
     /// The node this direction leads to.
     pub head: u32,
     /// Index of the other direction.
     pub mate: u32,
-    /// Scaled cost; the mate has the negated one.
-    pub cost: i64,
+    /// Cost, not scaled; the mate has the negated one.
+    cost: W,
     /// How much can still be pushed this way: r_f(v, w).
-    pub room: i64,
+    room: W,
+}
+
+/// What an entry has for its numbers.
+pub(crate) trait Width: Copy + Debug + Default + Into<i64> {
+    /// A number that is known to fit.
+    fn of(number: i64) -> Self;
+}
+
+impl Width for i32 {
+    #[inline]
+    fn of(number: i64) -> Self {
+        debug_assert!(Self::try_from(number).is_ok());
+        number as Self
+    }
+}
+
+impl Width for i64 {
+    #[inline]
+    fn of(number: i64) -> Self {
+        number
+    }
+}
+
+impl<W: Width> Entry<W> {
+    #[inline]
+    pub fn room(&self) -> i64 {
+        self.room.into()
+    }
 }
 
 /// An arc as the residual network is told about it.
@@ -25,7 +58,6 @@ pub(crate) struct Entry {
 pub(crate) struct Piece {
     pub tail: u32,
     pub head: u32,
-    /// Scaled cost.
     pub cost: i64,
     /// By how much its flow can grow.
     pub room: i64,
@@ -35,10 +67,10 @@ pub(crate) struct Piece {
 
 /// The network with its pseudoflow and prices.
 #[derive(Debug)]
-pub(crate) struct Residual {
+pub(crate) struct Residual<W> {
     /// `entries[first[v]..first[v + 1]]` leave node v.
     pub first: Vec<u32>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Entry<W>>,
     /// Entries with room.
     open: Bits,
     /// Entries whose mates have room: a search backwards does not jump to the mates.
@@ -47,15 +79,18 @@ pub(crate) struct Residual {
     pub excess: Vec<i64>,
     /// p(v), in scaled costs.
     pub price: Vec<i64>,
+    /// By what costs are multiplied.
+    pub scale: i64,
 }
 
-impl Residual {
+impl<W: Width> Residual<W> {
     /// The network of some arcs, of which each node is so many `ends`.
     pub fn new(
         pieces: impl DoubleEndedIterator<Item = Piece>,
         ends: &[u32],
         excess: Vec<i64>,
         price: Vec<i64>,
+        scale: i64,
     ) -> Self {
         let mut first = Vec::with_capacity(ends.len() + 1);
         first.extend(ends);
@@ -84,14 +119,14 @@ impl Residual {
             entries[there as usize] = Entry {
                 head,
                 mate,
-                cost,
-                room,
+                cost: W::of(cost),
+                room: W::of(room),
             };
             entries[mate as usize] = Entry {
                 head: tail,
                 mate: there,
-                cost: -cost,
-                room: back,
+                cost: W::of(-cost),
+                room: W::of(back),
             };
             for (here, other, units) in [(there, mate, room), (mate, there, back)] {
                 if units > 0 {
@@ -107,7 +142,14 @@ impl Residual {
             returning,
             excess,
             price,
+            scale,
         }
+    }
+
+    /// The scaled cost of an entry.
+    #[inline]
+    pub fn cost(&self, entry: &Entry<W>) -> i64 {
+        entry.cost.into() * self.scale
     }
 
     /// By how much each arc's flow can shrink now, in the order in which arcs were given.
@@ -162,7 +204,7 @@ impl Residual {
     /// How much can be pushed along the mate of an entry.
     pub fn back(&self, index: usize) -> i64 {
         match self.returning.first(index..index + 1) {
-            Some(_) => self.entries[self.entries[index].mate as usize].room,
+            Some(_) => self.entries[self.entries[index].mate as usize].room(),
             None => 0,
         }
     }
@@ -170,7 +212,7 @@ impl Residual {
     /// Sets how much can be pushed along an entry, whatever is pushed along its mate.
     pub fn set_room(&mut self, index: usize, units: i64) {
         let entry = &mut self.entries[index];
-        entry.room = units;
+        entry.room = W::of(units);
         let mate = entry.mate as usize;
         self.open.put(index, units > 0);
         self.returning.put(mate, units > 0);
@@ -203,16 +245,17 @@ impl Residual {
     /// Moves units along an entry from its tail.
     pub fn push(&mut self, tail: usize, index: usize, units: i64) {
         let entry = &mut self.entries[index];
-        entry.room -= units;
-        let (head, mate, is_full) = (entry.head as usize, entry.mate as usize, entry.room == 0);
+        let left = entry.room() - units;
+        entry.room = W::of(left);
+        let (head, mate, is_full) = (entry.head as usize, entry.mate as usize, left == 0);
         let entry = &mut self.entries[mate];
-        let was_empty = entry.room == 0;
-        entry.room += units;
+        let had = entry.room();
+        entry.room = W::of(had + units);
         if is_full {
             self.open.put(index, false);
             self.returning.put(mate, false);
         }
-        if was_empty {
+        if had == 0 {
             self.open.put(mate, units > 0);
             self.returning.put(index, units > 0);
         }
@@ -227,7 +270,7 @@ impl Residual {
             let highest = self.price[tail] - level;
             for index in self.open.within(self.range(tail)) {
                 let entry = &self.entries[index];
-                let lowered = highest + entry.cost;
+                let lowered = highest + entry.cost.into() * self.scale;
                 let price = &mut self.price[entry.head as usize];
                 if lowered < *price && lowered >= -PRICE_LIMIT {
                     *price = lowered;
@@ -245,9 +288,9 @@ impl Residual {
             let mut next = self.first_open(range.clone());
             while let Some(index) = next {
                 let entry = &self.entries[index];
-                let reduced = entry.cost + tail_price - self.price[entry.head as usize];
+                let reduced = self.cost(entry) + tail_price - self.price[entry.head as usize];
                 if reduced < level {
-                    self.push(tail, index, entry.room);
+                    self.push(tail, index, entry.room());
                 }
                 next = self.first_open(index + 1..range.end);
             }

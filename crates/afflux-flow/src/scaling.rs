@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::limits::Clock;
 use crate::prices;
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 use crate::stop::{PRICE_LIMIT, Stop};
 use crate::update::Update;
 
@@ -28,14 +28,13 @@ const SWEEPS: usize = 2;
 const SAMPLE: usize = 4096;
 
 /// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, multiples of
-/// `scale`. The first epsilon is no larger than `most`.
-pub(crate) fn optimise(
-    net: &mut Residual,
-    scale: i64,
+/// the scale. The first epsilon is no larger than `most`.
+pub(crate) fn optimise<W: Width>(
+    net: &mut Residual<W>,
     most: i64,
     clock: &mut Clock<'_>,
 ) -> Result<Vec<i64>, Stop> {
-    let largest = first_epsilon(net);
+    let (largest, scale) = (first_epsilon(net), net.scale);
     let mut epsilon = largest.min(most);
     let mut scaling = Scaling::new(net);
     let mut is_begun = false;
@@ -60,10 +59,10 @@ pub(crate) fn optimise(
 }
 
 /// Turns the pseudoflow of `net` into a flow, whatever it costs. Prices change, and prove nothing.
-pub(crate) fn route(net: &mut Residual) -> Result<(), Stop> {
+pub(crate) fn route<W: Width>(net: &mut Residual<W>) -> Result<(), Stop> {
     let before = net.price.clone();
     net.price.fill(0);
-    let costs = net.entries.iter().map(|entry| entry.cost.abs());
+    let costs = net.entries.iter().map(|entry| net.cost(entry).abs());
     let epsilon = costs.max().unwrap_or(0) + 1;
     Scaling::new(net).refine(epsilon, usize::MAX, None)?;
     net.price = before;
@@ -85,10 +84,10 @@ fn next_epsilon(epsilon: i64, scale: i64) -> i64 {
 /// A fraction of the median cost, so that a few arcs that cost far more than all others (waiting)
 /// do not cause refinements in which all others look alike. Any start is correct: the global update
 /// carries prices over any distance.
-fn first_epsilon(net: &Residual) -> i64 {
+fn first_epsilon<W: Width>(net: &Residual<W>) -> i64 {
     let step = net.entries.len() / SAMPLE + 1;
     let sample = net.entries.iter().step_by(step);
-    let mut costs: Vec<i64> = sample.map(|entry| entry.cost.abs()).collect();
+    let mut costs: Vec<i64> = sample.map(|entry| net.cost(entry).abs()).collect();
     costs.retain(|&cost| cost > 0);
     if costs.is_empty() {
         return 1;
@@ -98,8 +97,8 @@ fn first_epsilon(net: &Residual) -> i64 {
     (*median / ALPHA).max(1)
 }
 
-struct Scaling<'a> {
-    net: &'a mut Residual,
+struct Scaling<'a, W> {
+    net: &'a mut Residual<W>,
     epsilon: i64,
     /// Entries before the current one of a node are not worth looking at until it is relabelled.
     current: Vec<u32>,
@@ -125,10 +124,10 @@ impl Exit {
         index: 0,
     };
 
-    fn new(net: &Residual, index: usize) -> Self {
+    fn new<W: Width>(net: &Residual<W>, index: usize) -> Self {
         let entry = &net.entries[index];
         Self {
-            price: net.price[entry.head as usize] - entry.cost,
+            price: net.price[entry.head as usize] - net.cost(entry),
             index: index as u32,
         }
     }
@@ -143,8 +142,8 @@ impl Exit {
     }
 }
 
-impl<'a> Scaling<'a> {
-    fn new(net: &'a mut Residual) -> Self {
+impl<'a, W: Width> Scaling<'a, W> {
+    fn new(net: &'a mut Residual<W>) -> Self {
         let nodes = net.nodes();
         Self {
             epsilon: 0,
@@ -214,11 +213,12 @@ impl<'a> Scaling<'a> {
                 next = index + 1;
                 let entry = self.net.entries[index];
                 let head = entry.head as usize;
-                let mut exit = self.net.price[head] - entry.cost;
+                let cost = self.net.cost(&entry);
+                let mut exit = self.net.price[head] - cost;
                 if exit > price {
                     if self.net.excess[head] >= 0 {
-                        self.look_ahead(head, price + entry.cost)?;
-                        exit = self.net.price[head] - entry.cost;
+                        self.look_ahead(head, price + cost)?;
+                        exit = self.net.price[head] - cost;
                     }
                     if exit > price {
                         if self.push(tail, index) {
@@ -249,7 +249,7 @@ impl<'a> Scaling<'a> {
         let entry = &self.net.entries[index];
         let head = entry.head as usize;
         let excess = self.net.excess[tail];
-        let units = excess.min(entry.room);
+        let units = excess.min(entry.room());
         let was_active = self.net.excess[head] > 0;
         self.net.push(tail, index, units);
         if !was_active && self.net.excess[head] > 0 {
@@ -365,12 +365,11 @@ mod tests {
 
             let cold = State::cold(&problem);
             let set = Working::all(&problem, &cold);
-            let scale = set.scale();
-            let mut by_paths = set.residual(&cold).unwrap();
+            let mut by_paths = set.residual::<i32>(&cold).unwrap();
             by_paths.saturate(0);
             let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);
-            let mut by_scaling = set.residual(&cold).unwrap();
-            let scaled = optimise(&mut by_scaling, scale, most, &mut clock);
+            let mut by_scaling = set.residual::<i32>(&cold).unwrap();
+            let scaled = optimise(&mut by_scaling, most, &mut clock);
             match (routed, scaled) {
                 (Ok(done), Ok(price)) => {
                     prop_assert!(done);

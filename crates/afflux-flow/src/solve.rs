@@ -14,7 +14,7 @@ use crate::network::Answer;
 use crate::paths;
 use crate::problem::Problem;
 use crate::repair;
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 use crate::scaling;
 use crate::stop::Stop;
 use crate::working::Working;
@@ -276,31 +276,12 @@ pub(crate) fn optimise(
                 Continue(set) => set,
             },
         };
-        let mut net = set.residual(state)?;
-        let before = net.price.clone();
-        net.saturate(0);
-        let held = match may_hold {
-            true => hold::hold(&mut net),
-            false => Held::default(),
+        let ended = match set.is_narrow() {
+            true => pass::<i32>(&set, state, degree, (radius, base), may_hold, &mut clock)?,
+            false => pass::<i64>(&set, state, degree, (radius, base), may_hold, &mut clock)?,
         };
-        let is_certain = held.is_empty();
-        let units = usize::try_from(net.units()).unwrap_or(usize::MAX);
-        let stop = improve(&mut net, set.scale(), base, &mut clock).err();
-        held.release(&mut net);
-        match stop {
-            None => {
-                repair::keep_near(
-                    &mut net,
-                    &set,
-                    &before,
-                    |node| {
-                        let is_leaf = state.is_touched(node) && degree[node] <= BROAD;
-                        (!set.is_all && !is_leaf).then_some(radius / 4)
-                    },
-                    degree,
-                );
-                let settled = state.log.mark();
-                set.write_back(&net, state);
+        match ended {
+            Ended::Solved { units, settled } => {
                 match certificate::prove(problem, &state.flow, &state.price) {
                     Ok(cost) => break cost,
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
@@ -341,27 +322,29 @@ pub(crate) fn optimise(
                 }
             }
             // What was held may have been the way out.
-            Some(Stop::Cut(_)) if set.is_all && !is_certain => may_hold = false,
-            Some(Stop::Cut(inside)) if set.is_all => {
+            Ended::Cut {
+                is_certain: false, ..
+            } if set.is_all => may_hold = false,
+            Ended::Cut { inside, .. } if set.is_all => {
                 return Err(infeasible(problem, &set.outside(&inside)));
             }
             // Not a cut of the whole network, perhaps.
-            Some(Stop::Cut(_)) => {
+            Ended::Cut { .. } => {
                 base = radius.max(base).max(1).saturating_mul(GROW_OUT);
                 radius = base;
             }
-            Some(Stop::Overflow(_)) if !set.is_all || is_warm && passes == 1 => {
+            Ended::Overflow(_) if !set.is_all || is_warm && passes == 1 => {
                 radius = i64::MAX;
                 state.price.fill(0);
             }
-            Some(Stop::Overflow(node)) => {
+            Ended::Overflow(node) => {
                 return Err(FlowError::PriceOverflow {
                     node: set.node(node),
                     largest_cost: problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0),
                     nodes: problem.nodes(),
                 });
             }
-            Some(Stop::Expired) => return expire(problem, state, &set, net),
+            Ended::Expired(answer) => return Ok(answer),
         }
     };
     state.touched.fill(Touch::Never);
@@ -407,19 +390,73 @@ fn select<'a>(
     Continue(Working::of(problem, state, choice))
 }
 
-/// Routes everything and finds prices that prove it, multiples of `scale`. No residual arc has a
+/// How a pass came to its end.
+enum Ended {
+    /// With an optimal flow of the working set. There were so many units to route, and the log was
+    /// there before it was written back.
+    Solved { units: usize, settled: Mark },
+    /// With nodes of the set that excess cannot leave; for certain, unless flow was held.
+    Cut { inside: Vec<bool>, is_certain: bool },
+    /// With a node of the set whose price is too large.
+    Overflow(usize),
+    /// With the best that can be said when time is up.
+    Expired(Answer),
+}
+
+/// Solves a working set that was made for a radius, in this pass and in full.
+fn pass<W: Width>(
+    set: &Working<'_>,
+    state: &mut State,
+    degree: &[u32],
+    (radius, base): (i64, i64),
+    may_hold: bool,
+    clock: &mut Clock<'_>,
+) -> Result<Ended, FlowError> {
+    let mut net: Residual<W> = set.residual(state)?;
+    let before = net.price.clone();
+    net.saturate(0);
+    let held = match may_hold {
+        true => hold::hold(&mut net),
+        false => Held::default(),
+    };
+    let is_certain = held.is_empty();
+    let units = usize::try_from(net.units()).unwrap_or(usize::MAX);
+    let stop = improve(&mut net, base, clock).err();
+    held.release(&mut net);
+    match stop {
+        None => {
+            let leeway = |node: usize| {
+                let is_leaf = state.is_touched(node) && degree[node] <= BROAD;
+                (!set.is_all && !is_leaf).then_some(radius / 4)
+            };
+            repair::keep_near(&mut net, set, &before, leeway, degree);
+            let settled = state.log.mark();
+            set.write_back(&net, state);
+            Ok(Ended::Solved { units, settled })
+        }
+        Some(Stop::Expired) => expire(set, state, net).map(Ended::Expired),
+        Some(Stop::Cut(inside)) => Ok(Ended::Cut { inside, is_certain }),
+        Some(Stop::Overflow(node)) => Ok(Ended::Overflow(node)),
+    }
+}
+
+/// Routes everything and finds prices that prove it, multiples of the scale. No residual arc has a
 /// negative reduced cost to begin with.
 ///
 /// When it stops for a cut, nothing is certain.
-fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
+fn improve<W: Width>(
+    net: &mut Residual<W>,
+    radius: i64,
+    clock: &mut Clock<'_>,
+) -> Result<(), Stop> {
     let budget = match radius {
         i64::MAX if net.units() > MANY_UNITS => 0,
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
     if !paths::route(net, budget, clock)? {
-        let most = radius.saturating_mul(scale) / WARM_EPSILON;
-        net.price = scaling::optimise(net, scale, most.max(1), clock)?;
+        let most = radius.saturating_mul(net.scale) / WARM_EPSILON;
+        net.price = scaling::optimise(net, most.max(1), clock)?;
     }
     Ok(())
 }
@@ -429,28 +466,22 @@ fn improve(net: &mut Residual, scale: i64, radius: i64, clock: &mut Clock<'_>) -
 /// What has been routed so far, or else what the last solve left, is made a flow without regard to
 /// costs, which takes one refinement. A bound follows from any prices: those that the search has
 /// come to, and those it began with.
-fn expire(
-    problem: &Problem<'_>,
-    state: &mut State,
+fn expire<W: Width>(
     set: &Working<'_>,
-    mut net: Residual,
+    state: &mut State,
+    mut net: Residual<W>,
 ) -> Result<Answer, FlowError> {
+    let problem = set.problem;
     let mut bound = certificate::bound(problem, &state.price);
     let began = state.price.clone();
-    let mut routed = Err(Stop::Expired);
-    if set.is_all {
-        routed = scaling::route(&mut net);
-        if routed.is_ok() {
-            set.write_back(&net, state);
-        }
-    }
-    if routed.is_err() {
+    if set.is_all && scaling::route(&mut net).is_ok() {
+        set.write_back(&net, state);
+    } else {
+        drop(net);
         let all = Working::all(problem, state);
-        let mut net = all.residual(state)?;
-        match scaling::route(&mut net) {
-            Ok(()) => all.write_back(&net, state),
-            Err(Stop::Cut(inside)) => return Err(infeasible(problem, &all.outside(&inside))),
-            Err(_) => return Err(FlowError::Expired),
+        match all.is_narrow() {
+            true => route_all::<i32>(&all, state)?,
+            false => route_all::<i64>(&all, state)?,
         }
     }
     let cost = certificate::feasible(problem, &state.flow)
@@ -462,6 +493,19 @@ fn expire(
     bound = bound.max(found).min(cost);
     state.radius = None;
     Ok(Answer { cost, bound })
+}
+
+/// Makes what the last solve left a flow, whatever it costs.
+fn route_all<W: Width>(all: &Working<'_>, state: &mut State) -> Result<(), FlowError> {
+    let mut net: Residual<W> = all.residual(state)?;
+    match scaling::route(&mut net) {
+        Ok(()) => {
+            all.write_back(&net, state);
+            Ok(())
+        }
+        Err(Stop::Cut(inside)) => Err(infeasible(all.problem, &all.outside(&inside))),
+        Err(_) => Err(FlowError::Expired),
+    }
 }
 
 /// The error that a cut proves, once the cut has been checked against the problem.

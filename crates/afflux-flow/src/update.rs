@@ -5,7 +5,7 @@
 //! infeasible, and the nodes that the excess can reach are the proof.
 
 use crate::heap::RadixHeap;
-use crate::residual::Residual;
+use crate::residual::{Residual, Width};
 use crate::stop::{PRICE_LIMIT, Stop};
 
 const UNREACHED: i64 = i64::MAX;
@@ -37,7 +37,7 @@ impl Update {
     /// lies in [-epsilon, 0): none if it is admissible already. The search ends with the last
     /// excess it reaches; all nodes that are farther away fall as deep as that one, which keeps the
     /// arcs between them as they are. Epsilon-optimality is kept throughout.
-    pub fn run(&mut self, net: &mut Residual, epsilon: i64) -> Result<(), Stop> {
+    pub fn run<W: Width>(&mut self, net: &mut Residual<W>, epsilon: i64) -> Result<(), Stop> {
         self.distance.fill(UNREACHED);
         self.done.fill(false);
         self.heap.clear();
@@ -85,14 +85,14 @@ impl Update {
     }
 
     /// Looks at the residual arcs that end at a node whose distance is known.
-    fn scan(&mut self, net: &Residual, head: usize, epsilon: i64) {
+    fn scan<W: Width>(&mut self, net: &Residual<W>, head: usize, epsilon: i64) {
         let distance = self.distance[head];
         let head_price = net.price[head];
         for index in net.returning(head) {
             let entry = &net.entries[index];
             let tail = entry.head as usize;
             // The entry is (head, tail), so its cost has the other sign.
-            let reduced = net.price[tail] - head_price - entry.cost;
+            let reduced = net.price[tail] - head_price - net.cost(entry);
             // The division is slow, so it waits until it is known to matter.
             let nearer_by = self.distance[tail] - distance;
             if nearer_by > 0 && reduced < (nearer_by - 1).saturating_mul(epsilon) {

@@ -7,7 +7,7 @@
 use crate::choice::{Choice, Chosen};
 use crate::error::FlowError;
 use crate::problem::{Arc, Problem};
-use crate::residual::{Piece, Residual};
+use crate::residual::{Piece, Residual, Width};
 use crate::solve::State;
 
 /// The largest sum of excess and capacities around a node: no excess can overflow.
@@ -18,7 +18,7 @@ const ABSENT: u32 = u32::MAX;
 
 /// Some arcs of a problem, and the nodes at their ends.
 pub(crate) struct Working<'a> {
-    problem: &'a Problem<'a>,
+    pub problem: &'a Problem<'a>,
     /// Copies of its arcs, which lie far apart in the problem; none if every arc with a choice is in
     /// the set.
     chosen: Option<Vec<Chosen>>,
@@ -32,6 +32,8 @@ pub(crate) struct Working<'a> {
     ends: Vec<u32>,
     /// The largest capacity of its arcs.
     largest: i64,
+    /// The largest magnitude of their costs.
+    dearest: i64,
     /// Whether every arc with a choice is in the set.
     pub is_all: bool,
 }
@@ -41,7 +43,7 @@ impl<'a> Working<'a> {
     pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
         let mut set = Self::empty(problem, state);
         for arc in problem.arcs().filter(Arc::is_free) {
-            set.add(arc.tail, arc.head, arc.capacity);
+            set.add(arc.tail, arc.head, arc.capacity, arc.cost);
         }
         set
     }
@@ -51,7 +53,8 @@ impl<'a> Working<'a> {
         let mut set = Self::empty(problem, state);
         let mut chosen = choice.arcs;
         for arc in &mut chosen {
-            (arc.tail, arc.head) = set.add(arc.tail as usize, arc.head as usize, arc.capacity);
+            let (tail, head) = (arc.tail as usize, arc.head as usize);
+            (arc.tail, arc.head) = set.add(tail, head, arc.capacity, arc.cost);
         }
         set.chosen = Some(chosen);
         set.is_all = choice.is_all;
@@ -68,6 +71,7 @@ impl<'a> Working<'a> {
             index: vec![ABSENT; problem.nodes()],
             ends: Vec::new(),
             largest: 0,
+            dearest: 0,
             is_all: true,
         };
         for (node, &excess) in state.excess.iter().enumerate() {
@@ -79,9 +83,10 @@ impl<'a> Working<'a> {
     }
 
     /// Counts an arc in; answers the numbers of its ends in the set.
-    fn add(&mut self, tail: usize, head: usize, capacity: i64) -> (u32, u32) {
+    fn add(&mut self, tail: usize, head: usize, capacity: i64, cost: i64) -> (u32, u32) {
         self.arcs += 1;
         self.largest = self.largest.max(capacity);
+        self.dearest = self.dearest.max(cost.abs());
         let (tail, head) = (self.enter(tail), self.enter(head));
         self.ends[tail] += 1;
         self.ends[head] += 1;
@@ -117,8 +122,13 @@ impl<'a> Working<'a> {
         self.nodes[index] as usize
     }
 
+    /// Whether 32 bits are enough for the entries of its residual network.
+    pub fn is_narrow(&self) -> bool {
+        self.largest.max(self.dearest) <= i64::from(i32::MAX)
+    }
+
     /// The residual network of the set.
-    pub fn residual(&self, state: &State) -> Result<Residual, FlowError> {
+    pub fn residual<W: Width>(&self, state: &State) -> Result<Residual<W>, FlowError> {
         let scale = self.scale();
         let most = self.most(state)?;
         let mut excess = Vec::with_capacity(self.nodes.len());
@@ -134,18 +144,18 @@ impl<'a> Working<'a> {
         let piece = |arc: Chosen| Piece {
             tail: arc.tail,
             head: arc.head,
-            cost: arc.cost * scale,
+            cost: arc.cost,
             room: arc.capacity.min(most).max(arc.flow) - arc.flow,
             back: arc.flow - arc.lower,
         };
         Ok(match &self.chosen {
             Some(chosen) => {
                 let pieces = chosen.iter().copied().map(piece);
-                Residual::new(pieces, &self.ends, excess, price)
+                Residual::new(pieces, &self.ends, excess, price, scale)
             }
             None => {
                 let pieces = self.every(&state.flow).map(piece);
-                Residual::new(pieces, &self.ends, excess, price)
+                Residual::new(pieces, &self.ends, excess, price, scale)
             }
         })
     }
@@ -162,7 +172,7 @@ impl<'a> Working<'a> {
     }
 
     /// Takes flow and prices over from the residual network. If arcs were chosen, that can be undone.
-    pub fn write_back(&self, net: &Residual, state: &mut State) {
+    pub fn write_back<W: Width>(&self, net: &Residual<W>, state: &mut State) {
         let scale = self.scale();
         let nodes = || self.nodes.iter().zip(&net.price);
         match &self.chosen {

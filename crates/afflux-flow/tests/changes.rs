@@ -225,6 +225,17 @@ proptest! {
     fn costs_of_very_different_sizes(rounds in series(9, 1_000_000)) {
         check_series(rounds)?;
     }
+
+    /// Some of the working sets fit 32 bits, others do not.
+    #[test]
+    fn costs_around_32_bits(rounds in series(9, 1 << 33)) {
+        check_series(rounds)?;
+    }
+
+    #[test]
+    fn capacities_around_32_bits(rounds in series(1 << 33, 20)) {
+        check_series(rounds)?;
+    }
 }
 
 #[test]
