@@ -46,7 +46,7 @@ pytest: setup-dev ## Tests in Python
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
 	$(RUN)/python -m bench
 
-bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of churn (an hour)
+bench-solver: setup-dev ## The solver against OR-Tools, cold and over rounds of churn (ten minutes)
 	$(RUN)/python -m bench.solver --large --json docs/benchmarks/solver.json --plot docs/pictures/solver.svg
 
 bench-kube: setup-dev ## afflux and kube-scheduler on a real API server (40 minutes, a quiet machine)
