@@ -259,7 +259,11 @@ pub(crate) fn optimise(
             *touched = Touch::Never;
         }
     }
-    let first = state.radius.filter(|_| is_warm).unwrap_or(i64::MAX);
+    if !is_warm {
+        // Not before there is a next answer.
+        state.radius = None;
+    }
+    let first = state.radius.unwrap_or(i64::MAX);
     let began = state.touched.clone();
     // What the set has for a radius in full, and in this pass.
     let mut base = first;
@@ -335,7 +339,7 @@ pub(crate) fn optimise(
             }
             Ended::Overflow(_) if !set.is_all || is_warm && passes == 1 => {
                 radius = i64::MAX;
-                state.price.fill(0);
+                state.start_over();
             }
             Ended::Overflow(node) => {
                 return Err(FlowError::PriceOverflow {
