@@ -4,7 +4,7 @@
 //! known that they fit.
 
 use crate::halves::in_halves;
-use crate::problem::{Arc, Problem};
+use crate::problem::{Arc, Problem, gains};
 
 /// Finds what is wrong with a flow and the prices that should prove it optimal.
 ///
@@ -40,20 +40,17 @@ pub(crate) enum Flaw {
 pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
     let is_small = price.iter().all(|price| price.unsigned_abs() < SMALL);
-    let gains = |arc: &Arc, units: i64| {
+    let is_flaw = |arc: &Arc, units: i64| {
         let sign = match is_small {
             true => (arc.cost + price[arc.tail] - price[arc.head]).signum(),
             false => reduced(arc, price).signum() as i64,
         };
-        (sign < 0 && units < arc.capacity) || (sign > 0 && units > arc.lower)
+        gains(sign, units, (arc.lower, arc.capacity))
     };
-    let (cost, gains) = examine(problem, flow, |arc, units| {
-        arc.lower < arc.capacity && gains(arc, units)
-    })
-    .map_err(Flaw::NoFlow)?;
-    match gains.is_empty() {
+    let (cost, flaws) = examine(problem, flow, is_flaw).map_err(Flaw::NoFlow)?;
+    match flaws.is_empty() {
         true => Ok(cost),
-        false => Err(Flaw::Gains(gains)),
+        false => Err(Flaw::Gains(flaws)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which arcs go into a working set.
 
 use crate::halves::in_halves;
-use crate::problem::{Arc, Problem};
+use crate::problem::{Arc, Problem, gains};
 use crate::solve::State;
 
 /// An arc that was chosen, and what it carries.
@@ -33,11 +33,8 @@ impl Chosen {
     fn is_near(&self, state: &State, radius: impl Fn(usize) -> i64) -> bool {
         let (tail, head) = (self.tail as usize, self.head as usize);
         let reduced = self.cost + state.price[tail] - state.price[head];
-        let violates = match reduced < 0 {
-            true => self.flow < self.capacity,
-            false => reduced > 0 && self.flow > self.lower,
-        };
-        violates || reduced.abs() <= radius(tail).max(radius(head))
+        gains(reduced, self.flow, (self.lower, self.capacity))
+            || reduced.abs() <= radius(tail).max(radius(head))
     }
 }
 

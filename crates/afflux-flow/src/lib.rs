@@ -51,11 +51,13 @@
 //!
 //! A solve starts from a flow and prices: all zero the first time, the last answer from then on.
 //!
-//! 1. `repair`: when all arcs of a node change, most of the change is a change of its own price.
-//!    Each node at which something violates optimality is brought into balance by itself.
-//! 2. `choice`, `working`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
-//!    what they carry; the *working set* is the rest, as a network of its own (`residual`, two
-//!    directions for each arc, in lists by node). The first time it is everything.
+//! 1. `choice`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
+//!    what they carry.
+//!    `repair`: when all arcs of a node change, most of the change is a change of its own price. Each
+//!    node at which something violates optimality is brought into balance by itself; then most of
+//!    its arcs can be left out as well.
+//! 2. `working`: the *working set* is the rest, as a network of its own (`residual`, two directions
+//!    for each arc, in lists by node). The first time it is everything.
 //!    `hold`: what could only be sent back where it came from is left where it is.
 //! 3. `paths`: while there is little to route, the excess is sent to its nearest deficit, path by
 //!    path. Small problems and most changes end here, with exact prices.
@@ -78,9 +80,11 @@
 //!
 //! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost;
 //! practice is close to linear in m times the number of refinements. A warm solve takes two scans of
-//! all arcs (`halves`, by two threads) and what the working set takes. A network takes 41 bytes per
-//! arc, and while it is solved 33 more if everything is, otherwise 81 more per arc of the working
-//! set, or 16 more than that where costs or capacities need more than 32 bits; nodes come on top.
+//! all arcs (`halves`, by two threads), a third where repairs alone were not enough but left nothing
+//! to route, and what the working set takes. A network takes 41 bytes per arc, and while it is solved
+//! 33 more if everything is, otherwise 81 more per arc of the working set and 80 per arc of a node
+//! that is repaired, or 16 more than that where costs or capacities need more than 32 bits; nodes
+//! come on top.
 //!
 //! [`Network`] lives between solves; [`Network::solve_levels`] and [`Network::solve_gated`] solve
 //! levels of priority and groups that are placed whole or not at all.

@@ -2,7 +2,7 @@
 //!
 //! Columns by arc and by node, with the last flow and the last prices beside them. A change costs
 //! what it touches and no more: there are no lists of arcs by node to keep up to date, since each
-//! solve gathers the few arcs that can matter (see `working`).
+//! solve gathers the few arcs that can matter (see `choice`).
 
 mod bulk;
 mod resume;
@@ -11,9 +11,8 @@ pub use bulk::NewArc;
 
 use crate::error::FlowError;
 use crate::limits::Limits;
-use crate::problem::{Problem, Terms, check_terms, cost_limit};
+use crate::problem::{Problem, Terms, check_terms, cost_limit, gains};
 use crate::solve::{self, State};
-use crate::stop::PRICE_LIMIT;
 
 /// A node of a [`Network`]. Numbers of removed nodes are given out again.
 pub type NodeId = u32;
@@ -277,13 +276,7 @@ impl Network {
             let costs = self.cost.iter().map(|cost| cost.abs());
             self.largest_cost = costs.max().unwrap_or(0);
         }
-        let price_limit = PRICE_LIMIT / (problem.nodes() as i64 + 1);
-        if self
-            .state
-            .price
-            .iter()
-            .any(|price| price.abs() > price_limit)
-        {
+        if self.state.has_outgrown() {
             // Nodes were added since, and the solver could not scale these prices by their number.
             // Any prices will do to start from, but nothing is left of the last answer.
             self.state.start_over();
@@ -340,9 +333,8 @@ impl Network {
     fn touch_if_violating(&mut self, index: usize) {
         let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
         let reduced = self.cost[index] + self.state.price[tail] - self.state.price[head];
-        let flow = self.state.flow[index];
-        if (reduced < 0 && flow < self.capacity[index]) || (reduced > 0 && flow > self.lower[index])
-        {
+        let bounds = (self.lower[index], self.capacity[index]);
+        if gains(reduced, self.state.flow[index], bounds) {
             self.state.touch(self.lesser_end(index));
         }
     }

@@ -227,6 +227,12 @@ pub(crate) fn cost_limit(nodes: usize) -> i64 {
     SCALED_COST_LIMIT / (nodes as i64 + 1)
 }
 
+/// Whether an arc that carries so much could carry more or less at a gain, by its reduced cost or the
+/// sign of it.
+pub(crate) fn gains(reduced: i64, flow: i64, (lower, capacity): (i64, i64)) -> bool {
+    (reduced < 0 && flow < capacity) || (reduced > 0 && flow > lower)
+}
+
 /// Checks one arc by itself.
 pub(crate) fn check_terms(arc: usize, terms: Terms, limit: i64) -> Result<(), FlowError> {
     let Terms {

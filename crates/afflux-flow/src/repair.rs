@@ -7,7 +7,6 @@
 use crate::choice::Chosen;
 use crate::residual::{Residual, Width};
 use crate::solve::State;
-use crate::stop::PRICE_LIMIT;
 use crate::working::{EXCESS_LIMIT, Working};
 
 /// Beyond every price.
@@ -109,14 +108,12 @@ fn settle_node(arcs: &mut [Chosen], state: &mut State, node: usize, trades: &mut
         (trade.level <= price || trade.room == 0) && (trade.level >= price || trade.back == 0)
     };
     let in_order = state.excess[node] == 0 && trades.iter().all(is_right);
-    let Ok(excess) = i64::try_from(state.excess[node]) else {
-        return;
-    };
-    if in_order || trades.is_empty() || excess.abs() > EXCESS_LIMIT {
+    let is_large = state.excess[node].abs() > i128::from(EXCESS_LIMIT);
+    if in_order || trades.is_empty() || is_large {
         return;
     }
-    let level = balancing_level(trades, excess);
-    if level.abs() > PRICE_LIMIT / (state.price.len() as i64 + 1) {
+    let level = balancing_level(trades, state.excess[node] as i64);
+    if level.abs() > state.price_limit() {
         return;
     }
     state.set_price(node as u32, level);

@@ -270,6 +270,7 @@ impl<W: Width> Residual<W> {
             let highest = self.price[tail] - level;
             for index in self.open.within(self.range(tail)) {
                 let entry = &self.entries[index];
+                // As `cost` has it, while prices are borrowed to be changed.
                 let lowered = highest + entry.cost.into() * self.scale;
                 let price = &mut self.price[entry.head as usize];
                 if lowered < *price && lowered >= -PRICE_LIMIT {

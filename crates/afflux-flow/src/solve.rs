@@ -1,7 +1,7 @@
 //! From the last answer to the next one.
 //!
-//! Each pass selects a working set, repairs it node by node, routes what is left, and looks whether
-//! the arcs that were left out agree. Mostly one pass is enough.
+//! Each pass repairs node by node what has changed, selects a working set, routes what is left, and
+//! looks whether the arcs that were left out agree. Mostly one pass is enough.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::repair;
 use crate::residual::{Residual, Width};
 use crate::scaling;
-use crate::stop::Stop;
+use crate::stop::{PRICE_LIMIT, Stop};
 use crate::working::Working;
 
 /// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
@@ -66,7 +66,7 @@ pub(crate) struct State {
     pub price: Vec<i64>,
     /// What each node has to send more than it does.
     pub excess: Vec<i128>,
-    /// Nodes at which arcs violate optimality, or at which the balance has changed.
+    /// Nodes at which arcs violate optimality, or at which flow was cut.
     touched: Vec<Touch>,
     /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
     radius: Option<i64>,
@@ -177,6 +177,17 @@ impl State {
         }
     }
 
+    /// The largest price that can be scaled by the number of nodes.
+    pub fn price_limit(&self) -> i64 {
+        PRICE_LIMIT / (self.price.len() as i64 + 1)
+    }
+
+    /// Whether prices are too large for that.
+    pub fn has_outgrown(&self) -> bool {
+        let limit = self.price_limit();
+        self.price.iter().any(|price| price.abs() > limit)
+    }
+
     /// Keeps the flow alone.
     pub fn start_over(&mut self) {
         self.price.fill(0);
@@ -247,7 +258,6 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
-    state.log = Log::default();
     let touched = state
         .touched
         .iter()
@@ -263,8 +273,27 @@ pub(crate) fn optimise(
         // Not before there is a next answer.
         state.radius = None;
     }
-    let first = state.radius.unwrap_or(i64::MAX);
     let began = state.touched.clone();
+    let answer = go_on(problem, state, degree, &began, &mut clock);
+    if answer.is_err() {
+        // What was tried is of no use to anybody.
+        state.undo(problem, Mark::default());
+        state.touched = began;
+    }
+    state.log = Log::default();
+    answer
+}
+
+/// Pass after pass, from nodes that were touched when it `began`.
+fn go_on(
+    problem: &Problem<'_>,
+    state: &mut State,
+    degree: &[u32],
+    began: &[Touch],
+    clock: &mut Clock<'_>,
+) -> Result<Answer, FlowError> {
+    let is_warm = state.radius.is_some();
+    let first = state.radius.unwrap_or(i64::MAX);
     // What the set has for a radius in full, and in this pass.
     let mut base = first;
     let mut radius = first;
@@ -281,13 +310,18 @@ pub(crate) fn optimise(
             },
         };
         let ended = match set.is_narrow() {
-            true => pass::<i32>(&set, state, degree, (radius, base), may_hold, &mut clock)?,
-            false => pass::<i64>(&set, state, degree, (radius, base), may_hold, &mut clock)?,
+            true => pass::<i32>(&set, state, degree, (radius, base), may_hold, clock)?,
+            false => pass::<i64>(&set, state, degree, (radius, base), may_hold, clock)?,
         };
         match ended {
             Ended::Solved { units, settled } => {
                 match certificate::prove(problem, &state.flow, &state.price) {
                     Ok(cost) => break cost,
+                    Err(Flaw::Gains(_)) if !set.is_all && state.has_outgrown() => {
+                        // A larger set could not scale these prices by its number of nodes.
+                        radius = i64::MAX;
+                        state.start_over();
+                    }
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
                         let forgotten = arcs.len();
                         let most = (set.arcs / MANY).min(units.max(FEW_UNITS));
@@ -299,7 +333,7 @@ pub(crate) fn optimise(
                                 radius = base;
                             } else {
                                 state.undo(problem, Mark::default());
-                                state.touched.clone_from(&began);
+                                state.touched.copy_from_slice(began);
                                 base = base.max(1).saturating_mul(GROW);
                                 (radius, last_forgotten, tries) = (base, usize::MAX, 0);
                             }
@@ -337,7 +371,7 @@ pub(crate) fn optimise(
                 base = radius.max(base).max(1).saturating_mul(GROW_OUT);
                 radius = base;
             }
-            Ended::Overflow(_) if !set.is_all || is_warm && passes == 1 => {
+            Ended::Overflow(_) if !set.is_all || state.radius.is_some() => {
                 radius = i64::MAX;
                 state.start_over();
             }
@@ -352,7 +386,6 @@ pub(crate) fn optimise(
         }
     };
     state.touched.fill(Touch::Never);
-    state.log = Log::default();
     let was_small = is_warm && passes > 2;
     if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);
@@ -396,8 +429,8 @@ fn select<'a>(
 
 /// How a pass came to its end.
 enum Ended {
-    /// With an optimal flow of the working set. There were so many units to route, and the log was
-    /// there before it was written back.
+    /// With an optimal flow of the working set, for which so many units were routed. What was before
+    /// it can be come back to.
     Solved { units: usize, settled: Mark },
     /// With nodes of the set that excess cannot leave; for certain, unless flow was held.
     Cut { inside: Vec<bool>, is_certain: bool },
@@ -448,18 +481,14 @@ fn pass<W: Width>(
 /// negative reduced cost to begin with.
 ///
 /// When it stops for a cut, nothing is certain.
-fn improve<W: Width>(
-    net: &mut Residual<W>,
-    radius: i64,
-    clock: &mut Clock<'_>,
-) -> Result<(), Stop> {
-    let budget = match radius {
+fn improve<W: Width>(net: &mut Residual<W>, base: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
+    let budget = match base {
         i64::MAX if net.units() > MANY_UNITS => 0,
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
     if !paths::route(net, budget, clock)? {
-        let most = radius.saturating_mul(net.scale) / WARM_EPSILON;
+        let most = base.saturating_mul(net.scale) / WARM_EPSILON;
         net.price = scaling::optimise(net, most.max(1), clock)?;
     }
     Ok(())
@@ -477,11 +506,12 @@ fn expire<W: Width>(
 ) -> Result<Answer, FlowError> {
     let problem = set.problem;
     let mut bound = certificate::bound(problem, &state.price);
-    let began = state.price.clone();
+    let settled = state.price.clone();
     if set.is_all && scaling::route(&mut net).is_ok() {
         set.write_back(&net, state);
     } else {
         drop(net);
+        state.undo(problem, Mark::default());
         let all = Working::all(problem, state);
         match all.is_narrow() {
             true => route_all::<i32>(&all, state)?,
@@ -492,7 +522,7 @@ fn expire<W: Width>(
         .map_err(|detail| FlowError::Internal { detail })?;
     let found = certificate::bound(problem, &state.price);
     if found < bound {
-        state.price = began;
+        state.price = settled;
     }
     bound = bound.max(found).min(cost);
     state.radius = None;

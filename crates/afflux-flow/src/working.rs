@@ -122,7 +122,8 @@ impl<'a> Working<'a> {
         self.nodes[index] as usize
     }
 
-    /// Whether 32 bits are enough for the entries of its residual network.
+    /// Whether 32 bits are enough for the entries of its residual network. A capacity that stands for
+    /// none at all should be written as a number below that.
     pub fn is_narrow(&self) -> bool {
         self.largest.max(self.dearest) <= i64::from(i32::MAX)
     }

@@ -239,6 +239,43 @@ proptest! {
 }
 
 #[test]
+fn after_an_error_the_last_flow_is_still_there() {
+    let mut network = Network::new();
+    let terms = |capacity, cost| Terms {
+        lower: 0,
+        capacity,
+        cost,
+    };
+    let source = network.add_node(3).unwrap();
+    let sink = network.add_node(-3).unwrap();
+    let mut arcs = Vec::new();
+    for cost in [1, 2, 3] {
+        let machine = network.add_node(0).unwrap();
+        arcs.push(network.add_arc(source, machine, terms(2, cost)).unwrap());
+        arcs.push(network.add_arc(machine, sink, terms(2, 0)).unwrap());
+    }
+    let cost = network.solve(&Limits::default()).unwrap().cost;
+    let flows = network.flows(arcs.iter().copied()).unwrap();
+
+    // All machines are priced anew, which moves flow; but there is no room for all.
+    for (arc, cost) in [(0, 9), (2, 8), (4, 1)] {
+        network.set_cost(arcs[arc], cost).unwrap();
+    }
+    network.set_supply(source, 7).unwrap();
+    network.set_supply(sink, -7).unwrap();
+    let error = network.solve(&Limits::default()).unwrap_err();
+    assert!(matches!(error, FlowError::Infeasible { .. }), "{error}");
+    assert_eq!(network.flows(arcs.iter().copied()).unwrap(), flows);
+
+    for (arc, cost) in [(0, 1), (2, 2), (4, 3)] {
+        network.set_cost(arcs[arc], cost).unwrap();
+    }
+    network.set_supply(source, 3).unwrap();
+    network.set_supply(sink, -3).unwrap();
+    assert_eq!(network.solve(&Limits::default()).unwrap().cost, cost);
+}
+
+#[test]
 fn prices_do_not_outgrow_nodes_that_are_added_later() {
     let terms = |cost| Terms {
         lower: 0,

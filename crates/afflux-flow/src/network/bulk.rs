@@ -61,7 +61,7 @@ impl Network {
         for _ in 0..(count - new).div_ceil(BLOCK) {
             let free = self.free_arcs.len();
             let block = &self.free_arcs[free.saturating_sub(BLOCK)..];
-            self.look_at(block.iter().copied());
+            self.look_at(block.iter().copied(), Self::seen);
             let block = arcs.by_ref().take(block.len());
             ids.extend(block.map(|arc| self.put_arc(arc.tail, arc.head, arc.terms)));
         }
@@ -83,7 +83,7 @@ impl Network {
             }
         }
         for block in arcs.chunks(BLOCK) {
-            self.look_at(block.iter().copied());
+            self.look_at(block.iter().copied(), Self::seen);
             for &arc in block {
                 self.drop_arc(arc);
             }
@@ -192,7 +192,7 @@ impl Network {
     ) {
         loop {
             let block = changes.clone().take(BLOCK);
-            black_box(block.fold(0, |all, change| all ^ seen(self, change.arc() as usize)));
+            self.look_at(block.map(|change| change.arc()), &seen);
             let mut any = false;
             for one in changes.by_ref().take(BLOCK) {
                 any = true;
@@ -205,8 +205,8 @@ impl Network {
     }
 
     /// Reads all that a change of these arcs will read.
-    fn look_at(&self, arcs: impl Iterator<Item = ArcId>) {
-        black_box(arcs.fold(0, |all, arc| all ^ self.seen(arc as usize)));
+    fn look_at(&self, arcs: impl Iterator<Item = ArcId>, seen: impl Fn(&Self, usize) -> i64) {
+        black_box(arcs.fold(0, |all, arc| all ^ seen(self, arc as usize)));
     }
 
     fn seen(&self, arc: usize) -> i64 {

@@ -4,6 +4,7 @@ Everything that is particular to the HTTP library is here: its session, its sett
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -168,6 +169,9 @@ class Transport:
         return self._session
 
     def _new_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        if self._closed:
+            # Who was connecting tries the server's next address.
+            raise OSError(errno.ECONNABORTED, "the client is closed")
         made = socket.socket(address[0], address[1], address[2])
         self._sockets.add(made)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
