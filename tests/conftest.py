@@ -1,5 +1,6 @@
-"""How tests are shared out among workers."""
+"""How tests are shared out among workers, and that their processes hear Ctrl-C."""
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,6 +8,12 @@ import pytest
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+
+
+def pytest_configure() -> None:
+    """A shell has what it starts in the background ignore Ctrl-C, and so would all we start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

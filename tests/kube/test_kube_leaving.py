@@ -49,8 +49,9 @@ def test_many_groups_that_are_over_at_once_do_not_look_through_all_pods_each(
         assert [set(party.pods) for party in found.parties] == [set(over.pods) for over in overs]
         return process_time() - began
 
-    # Who cleans up is on the same loop as the lease.
-    assert seconds(2000) < 40 * seconds(1)
+    # Who cleans up is on the same loop as the lease. In one walk it is some 40 times as much, most
+    # of it for the parties; if every group looked at all pods, a thousand times.
+    assert seconds(2000) < 200 * seconds(1)
 
 
 def test_each_pod_is_in_one_party_only() -> None:
