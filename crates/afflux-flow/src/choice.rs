@@ -2,7 +2,7 @@
 
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
-use crate::solve::State;
+use crate::state::State;
 
 /// An arc that was chosen, and what it carries.
 #[derive(Clone, Copy)]

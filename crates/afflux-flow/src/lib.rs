@@ -128,6 +128,7 @@ mod repair;
 mod residual;
 mod scaling;
 mod solve;
+mod state;
 mod stop;
 mod update;
 mod working;
@@ -140,7 +141,7 @@ pub use limits::Limits;
 pub use network::{Answer, ArcId, Network, NewArc, NodeId};
 pub use problem::{Arc, Problem, Terms};
 
-use solve::State;
+use state::State;
 
 /// A flow of minimum cost and the prices that prove it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,8 @@ pub use bulk::NewArc;
 use crate::error::FlowError;
 use crate::limits::Limits;
 use crate::problem::{Problem, Terms, check_terms, cost_limit, gains};
-use crate::solve::{self, State};
+use crate::solve;
+use crate::state::State;
 
 /// A node of a [`Network`]. Numbers of removed nodes are given out again.
 pub type NodeId = u32;

@@ -6,7 +6,7 @@
 
 use crate::choice::Chosen;
 use crate::residual::{Residual, Width};
-use crate::solve::State;
+use crate::state::State;
 use crate::working::{EXCESS_LIMIT, Working};
 
 /// Beyond every price.

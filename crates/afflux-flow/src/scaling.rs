@@ -325,7 +325,7 @@ mod tests {
     use crate::limits::{Clock, Limits};
     use crate::paths;
     use crate::problem::Problem;
-    use crate::solve::State;
+    use crate::state::State;
     use crate::stop::Stop;
     use crate::working::Working;
 

@@ -16,7 +16,8 @@ use crate::problem::Problem;
 use crate::repair;
 use crate::residual::{Residual, Width};
 use crate::scaling;
-use crate::stop::{PRICE_LIMIT, Stop};
+use crate::state::{HUB, Log, Mark, State, Touch};
+use crate::stop::Stop;
 use crate::working::Working;
 
 /// Looks at entries that shortest paths may take, per entry of the network, before cost scaling
@@ -29,9 +30,6 @@ const MANY_UNITS: i128 = 1000;
 
 /// Looks that are always worth a try, when a set is small.
 const FEW_LOOKS: usize = 300_000;
-
-/// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
-const HUB: u32 = 1024;
 
 /// Of touched nodes with more arcs than this, only those are in the working set that are near the new
 /// price: within so many times the radius.
@@ -55,199 +53,6 @@ const FEW_UNITS: usize = 64;
 /// By what the radius grows when many were forgotten, and when there was no way out.
 const GROW: i64 = 2;
 const GROW_OUT: i64 = 8;
-
-/// How many arcs, about, tell which reduced costs are small.
-const SAMPLE: usize = 4096;
-
-/// A flow within its bounds and prices, and what has changed since they were optimal.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct State {
-    pub flow: Vec<i64>,
-    pub price: Vec<i64>,
-    /// What each node has to send more than it does.
-    pub excess: Vec<i128>,
-    /// Nodes at which arcs violate optimality, or at which flow was cut.
-    touched: Vec<Touch>,
-    /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
-    radius: Option<i64>,
-    /// Whether the radius has proven too small in the last solve.
-    was_small: bool,
-    /// A smaller one has proven too small more than once.
-    least_radius: i64,
-    log: Log,
-}
-
-/// What was before it changed in this solve: flows of arcs, prices of nodes, in order.
-#[derive(Debug, Clone, Default)]
-struct Log {
-    flow: Vec<(u32, i64)>,
-    price: Vec<(u32, i64)>,
-}
-
-/// A moment in a log; by default its beginning.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mark {
-    flow: usize,
-    price: usize,
-}
-
-impl Log {
-    fn mark(&self) -> Mark {
-        Mark {
-            flow: self.flow.len(),
-            price: self.price.len(),
-        }
-    }
-}
-
-/// Whether something at a node is not as it should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Touch {
-    Never,
-    /// It was put right in an earlier pass.
-    Before,
-    Now,
-}
-
-impl State {
-    /// All arcs carry as little as they must.
-    pub fn cold(problem: &Problem<'_>) -> Self {
-        let mut state = Self {
-            price: vec![0; problem.nodes()],
-            excess: problem.supply().iter().map(|&s| i128::from(s)).collect(),
-            touched: vec![Touch::Never; problem.nodes()],
-            ..Self::default()
-        };
-        state.flow = problem
-            .arcs()
-            .map(|arc| {
-                let is_loop = arc.tail == arc.head;
-                let flow = if is_loop && arc.cost < 0 {
-                    arc.capacity
-                } else {
-                    arc.lower
-                };
-                state.excess[arc.tail] -= i128::from(flow);
-                state.excess[arc.head] += i128::from(flow);
-                flow
-            })
-            .collect();
-        state
-    }
-
-    pub fn add_node(&mut self) {
-        self.price.push(0);
-        self.excess.push(0);
-        self.touched.push(Touch::Never);
-    }
-
-    /// A node is new.
-    pub fn enter(&mut self, node: usize) {
-        self.price[node] = 0;
-        self.touched[node] = Touch::Now;
-    }
-
-    /// Something at a node is not as it should be.
-    pub fn touch(&mut self, node: usize) {
-        self.touched[node] = Touch::Now;
-    }
-
-    /// Changes the flow of an arc, but not the excess of its ends.
-    pub fn set_flow(&mut self, arc: u32, flow: i64) {
-        let was = std::mem::replace(&mut self.flow[arc as usize], flow);
-        self.log.flow.push((arc, was));
-    }
-
-    /// Changes the price of a node.
-    pub fn set_price(&mut self, node: u32, price: i64) {
-        let was = std::mem::replace(&mut self.price[node as usize], price);
-        self.log.price.push((node, was));
-    }
-
-    /// As if nothing had been changed since then.
-    fn undo(&mut self, problem: &Problem<'_>, since: Mark) {
-        for (number, was) in self.log.flow.drain(since.flow..).rev() {
-            let arc = problem.arc(number as usize);
-            let less = std::mem::replace(&mut self.flow[number as usize], was) - was;
-            self.excess[arc.tail] += i128::from(less);
-            self.excess[arc.head] -= i128::from(less);
-        }
-        for (node, was) in self.log.price.drain(since.price..).rev() {
-            self.price[node as usize] = was;
-        }
-    }
-
-    /// The largest price that can be scaled by the number of nodes.
-    pub fn price_limit(&self) -> i64 {
-        PRICE_LIMIT / (self.price.len() as i64 + 1)
-    }
-
-    /// Whether prices are too large for that.
-    pub fn has_outgrown(&self) -> bool {
-        let limit = self.price_limit();
-        self.price.iter().any(|price| price.abs() > limit)
-    }
-
-    /// Keeps the flow alone.
-    pub fn start_over(&mut self) {
-        self.price.fill(0);
-        self.radius = None;
-    }
-
-    /// Up to which reduced cost arcs of a node are in the working set, where the last pass has come to
-    /// `radius` and the first began with another.
-    fn reach(&self, node: usize, radius: i64, first: i64) -> i64 {
-        match self.touched[node] {
-            Touch::Now => i64::MAX,
-            Touch::Before => radius.max(first),
-            Touch::Never => radius,
-        }
-    }
-
-    pub fn is_touched(&self, node: usize) -> bool {
-        self.touched[node] == Touch::Now
-    }
-
-    pub fn reserve(&mut self, nodes: usize, arcs: usize) {
-        self.flow.reserve_exact(arcs);
-        self.price.reserve_exact(nodes);
-        self.excess.reserve_exact(nodes);
-        self.touched.reserve_exact(nodes);
-    }
-
-    /// Touches an end of each of these arcs, the one with fewer arcs; `others` is what becomes of
-    /// those that have been touched.
-    fn touch_ends(&mut self, problem: &Problem<'_>, arcs: &[u32], degree: &[u32], others: Touch) {
-        for touched in &mut self.touched {
-            if *touched != Touch::Never {
-                *touched = others;
-            }
-        }
-        for arc in arcs.iter().map(|&index| problem.arc(index as usize)) {
-            let tail_has_less = degree[arc.tail] <= degree[arc.head];
-            let less = if tail_has_less { arc.tail } else { arc.head };
-            if degree[less] <= HUB {
-                self.touch(less);
-            }
-        }
-    }
-
-    /// A reduced cost that three of four arcs exceed.
-    fn small_cost(&self, problem: &Problem<'_>) -> i64 {
-        let step = problem.arcs().len() / SAMPLE + 1;
-        let free = (0..problem.arcs().len()).step_by(step).filter_map(|index| {
-            let arc = problem.arc(index);
-            let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
-            arc.is_free().then_some(reduced.abs())
-        });
-        let mut sample: Vec<i64> = free.collect();
-        let position = sample.len() / 4;
-        match sample.is_empty() {
-            true => 1,
-            false => (*sample.select_nth_unstable(position).1).max(1),
-        }
-    }
-}
 
 /// Finds a flow of minimum cost from where `state` is. `degree` says how many ends of arcs a node
 /// has; it may be empty if the state is cold.

@@ -8,7 +8,7 @@ use crate::choice::{Choice, Chosen};
 use crate::error::FlowError;
 use crate::problem::{Arc, Problem};
 use crate::residual::{Piece, Residual, Width};
-use crate::solve::State;
+use crate::state::State;
 
 /// The largest sum of excess and capacities around a node: no excess can overflow.
 pub(crate) const EXCESS_LIMIT: i64 = i64::MAX / 4;

@@ -10,7 +10,7 @@ use crate::gates::{Effort, Gate};
 use crate::limits::Limits;
 use crate::network::{ArcId, Network};
 use crate::problem::{Terms, cost_limit};
-use crate::solve::State;
+use crate::state::State;
 
 /// The best choice so far, with its flow.
 pub(super) struct Best {

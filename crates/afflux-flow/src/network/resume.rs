@@ -1,7 +1,7 @@
 //! Going on from an earlier flow, whatever has changed since.
 
 use super::Network;
-use crate::solve::State;
+use crate::state::State;
 
 impl Network {
     /// Takes flow and prices of an earlier time for those of the last solve.
