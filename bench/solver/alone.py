@@ -83,12 +83,18 @@ def _peer(case: Case, seed: int) -> Alone:
 
 def _watch(work: Callable[[], T]) -> tuple[T, int, int]:
     """What the work found, how far memory rose meanwhile, and by how much it grew for good."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    before = _memory("VmRSS")
+    before = _kept()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew here
     found = work()
-    return found, _memory("VmHWM") - before, _memory("VmRSS") - before
+    peak = _memory("VmHWM")
+    return found, peak - before, _kept() - before
+
+
+def _kept() -> int:
+    """Memory in use, without what was freed and could be had back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return _memory("VmRSS")
 
 
 def _memory(name: str) -> int:
