@@ -3,6 +3,7 @@
 //! Nothing here knows how the answer was found. Sums are taken in 128 bits, or in 64 where it is
 //! known that they fit.
 
+use crate::arcs::Scan;
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
 
@@ -40,14 +41,17 @@ pub(crate) enum Flaw {
 pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
     let is_small = price.iter().all(|price| price.unsigned_abs() < SMALL);
-    let is_flaw = |arc: &Arc, units: i64| {
-        let sign = match is_small {
-            true => (arc.cost + price[arc.tail] - price[arc.head]).signum(),
-            false => reduced(arc, price).signum() as i64,
-        };
-        gains(sign, units, (arc.lower, arc.capacity))
+    let seen = match is_small {
+        true => examine(problem, flow, |arc: &Arc, units| {
+            let reduced = arc.cost + price[arc.tail] - price[arc.head];
+            gains(reduced, units, (arc.lower, arc.capacity))
+        }),
+        false => examine(problem, flow, |arc: &Arc, units| {
+            let sign = reduced(arc, price).signum() as i64;
+            gains(sign, units, (arc.lower, arc.capacity))
+        }),
     };
-    let (cost, flaws) = examine(problem, flow, is_flaw).map_err(Flaw::NoFlow)?;
+    let (cost, flaws) = seen.map_err(Flaw::NoFlow)?;
     match flaws.is_empty() {
         true => Ok(cost),
         false => Err(Flaw::Gains(flaws)),
@@ -95,22 +99,34 @@ struct Seen {
     wrong: Option<usize>,
 }
 
-/// The same, with the arcs that are to be noted.
-fn examine(
-    problem: &Problem<'_>,
-    flow: &[i64],
-    is_noted: impl Fn(&Arc, i64) -> bool + Sync,
-) -> Result<(i128, Vec<u32>), String> {
-    let parts = in_halves(problem.arcs().len(), |range| {
+/// A look at some arcs.
+struct Look<'a, N> {
+    nodes: usize,
+    flow: &'a [i64],
+    is_noted: &'a N,
+}
+
+impl<N> Clone for Look<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N> Copy for Look<'_, N> {}
+
+impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
+    type Found = Seen;
+
+    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Seen {
         let mut seen = Seen {
-            sent: vec![0; problem.nodes()],
+            sent: vec![0; self.nodes],
             moved: 0,
             cost: 0,
             noted: Vec::new(),
             wrong: None,
         };
-        let arcs = problem.within(range.clone()).arcs();
-        for (index, (arc, &units)) in range.clone().zip(arcs.zip(&flow[range])) {
+        for (index, arc) in arcs {
+            let units = self.flow[index];
             if units < arc.lower || units > arc.capacity {
                 seen.wrong = Some(index);
                 return seen;
@@ -122,12 +138,26 @@ fn examine(
                 seen.moved += i128::from(units);
                 seen.cost += i128::from(units) * i128::from(arc.cost);
             }
-            if is_noted(&arc, units) {
+            if (self.is_noted)(&arc, units) {
                 seen.noted.push(index as u32);
             }
         }
         seen
-    });
+    }
+}
+
+/// The same, with the arcs that are to be noted.
+fn examine(
+    problem: &Problem<'_>,
+    flow: &[i64],
+    is_noted: impl Fn(&Arc, i64) -> bool + Sync,
+) -> Result<(i128, Vec<u32>), String> {
+    let look = Look {
+        nodes: problem.nodes(),
+        flow,
+        is_noted: &is_noted,
+    };
+    let parts = in_halves(problem.arcs().len(), |range| problem.scan(range, look));
     if let Some(index) = parts.iter().find_map(|seen| seen.wrong) {
         let arc = problem.arc(index);
         return Err(format!(

@@ -1,7 +1,9 @@
 //! Which arcs go into a working set.
 
+use crate::arcs::Scan;
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
+use crate::residual::Piece;
 use crate::state::State;
 
 /// An arc that was chosen, and what it carries.
@@ -26,6 +28,17 @@ impl Chosen {
             capacity: arc.capacity,
             cost: arc.cost,
             flow,
+        }
+    }
+
+    /// What it is to a residual network in which no arc carries more than `most`.
+    pub fn piece(&self, most: i64) -> Piece {
+        Piece {
+            tail: self.tail,
+            head: self.head,
+            cost: self.cost,
+            room: self.capacity.min(most).max(self.flow) - self.flow,
+            back: self.flow - self.lower,
         }
     }
 
@@ -55,25 +68,12 @@ impl Choice {
         radius: impl Fn(usize) -> i64 + Sync,
         is_hub: impl Fn(usize) -> bool + Sync,
     ) -> Self {
-        let parts = in_halves(problem.arcs().len(), |range| {
-            let mut choice = Self {
-                arcs: Vec::new(),
-                is_all: true,
-            };
-            let arcs = problem.within(range.clone()).arcs();
-            for (number, arc) in range.zip(arcs).filter(|(_, arc)| arc.is_free()) {
-                let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
-                let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
-                if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
-                    choice
-                        .arcs
-                        .push(Chosen::new(number, &arc, state.flow[number]));
-                } else {
-                    choice.is_all = false;
-                }
-            }
-            choice
-        });
+        let near = Near {
+            state,
+            radius: &radius,
+            is_hub: &is_hub,
+        };
+        let parts = in_halves(problem.arcs().len(), |range| problem.scan(range, near));
         let is_all = parts.iter().all(|part| part.is_all);
         let joined = parts.into_iter().map(|part| part.arcs);
         let arcs = joined.reduce(|mut arcs, more| {
@@ -100,5 +100,47 @@ impl Choice {
             !is_asked || arc.is_near(state, &radius)
         });
         self.is_all &= self.arcs.len() == before;
+    }
+}
+
+/// Finds arcs that are near.
+struct Near<'a, R, H> {
+    state: &'a State,
+    radius: &'a R,
+    is_hub: &'a H,
+}
+
+impl<R, H> Clone for Near<'_, R, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, H> Copy for Near<'_, R, H> {}
+
+impl<R: Fn(usize) -> i64, H: Fn(usize) -> bool> Scan for Near<'_, R, H> {
+    type Found = Choice;
+
+    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Choice {
+        let Self {
+            state,
+            radius,
+            is_hub,
+        } = self;
+        let mut choice = Choice {
+            arcs: Vec::new(),
+            is_all: true,
+        };
+        for (number, arc) in arcs.filter(|(_, arc)| arc.is_free()) {
+            let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
+            let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
+            if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
+                let flow = state.flow[number];
+                choice.arcs.push(Chosen::new(number, &arc, flow));
+            } else {
+                choice.is_all = false;
+            }
+        }
+        choice
     }
 }

@@ -1,22 +1,22 @@
-//! A queue of nodes by distance, for searches that never go back: a radix heap.
+//! A queue by distance, for searches that never go back: a radix heap.
 //!
 //! Ahuja, Mehlhorn, Orlin, Tarjan: Faster Algorithms for the Shortest Path Problem (1990). Buckets
 //! double in width, so that any range of distances needs 65 of them, unlike Dial's, which needs
 //! one per distance.
 
-/// A bucket with more nodes than this gives its memory away when it is emptied: the same nodes would
-/// leave memory behind in every bucket that they come through.
+/// A bucket with room for more than this gives it away when it is emptied: the same items would leave
+/// memory behind in every bucket that they come through.
 const SMALL: usize = 1024;
 
-/// Nodes keyed by distance; no key may be smaller than the last one taken out.
+/// Items keyed by distance; no key may be smaller than the last one taken out.
 #[derive(Debug)]
-pub(crate) struct RadixHeap {
+pub(crate) struct RadixHeap<T> {
     /// Bucket b holds keys whose highest bit that differs from `last` is bit b - 1.
-    buckets: [Vec<(u64, u32)>; 65],
+    buckets: [Vec<T>; 65],
     last: u64,
 }
 
-impl RadixHeap {
+impl<T: Copy> RadixHeap<T> {
     pub fn new() -> Self {
         Self {
             buckets: std::array::from_fn(|_| Vec::new()),
@@ -34,20 +34,26 @@ impl RadixHeap {
         self.last
     }
 
-    pub fn push(&mut self, key: u64, node: u32) {
+    pub fn push(&mut self, key: u64, item: T) {
         let bucket = 64 - (key ^ self.last).leading_zeros();
-        self.buckets[bucket as usize].push((key, node));
+        self.buckets[bucket as usize].push(item);
     }
 
-    pub fn pop(&mut self) -> Option<(u64, u32)> {
-        if self.buckets[0].is_empty() {
+    /// Takes out an item with the least key. `key` says what an item's is: the one with which it was
+    /// put in, or nothing if it has become superfluous, and need not come out again.
+    pub fn pop(&mut self, key: impl Fn(T) -> Option<u64>) -> Option<T> {
+        while self.buckets[0].is_empty() {
             let nearest = self.buckets.iter().position(|b| !b.is_empty())?;
             let mut moving = std::mem::take(&mut self.buckets[nearest]);
-            self.last = moving.iter().map(|&(key, _)| key).min()?;
-            for &(key, node) in &moving {
-                self.push(key, node);
+            moving.retain(|&item| key(item).is_some());
+            let keys = moving.iter().filter_map(|&item| key(item));
+            self.last = keys.min().unwrap_or(self.last);
+            for &item in &moving {
+                if let Some(key) = key(item) {
+                    self.push(key, item);
+                }
             }
-            if moving.len() <= SMALL {
+            if moving.capacity() <= SMALL {
                 // Give the emptied bucket its memory back.
                 moving.clear();
                 self.buckets[nearest] = moving;
@@ -69,12 +75,12 @@ mod tests {
             let mut rest = Vec::new();
             let mut last = 0;
             for (gap, pops) in steps {
-                heap.push(last + gap, 7);
+                heap.push(last + gap, (last + gap, 7));
                 rest.push(last + gap);
                 for _ in 0..pops {
                     rest.sort_unstable();
                     let expected = if rest.is_empty() { None } else { Some(rest.remove(0)) };
-                    prop_assert_eq!(heap.pop().map(|(key, _)| key), expected);
+                    prop_assert_eq!(heap.pop(|(key, _)| Some(key)).map(|(key, _)| key), expected);
                     last = expected.unwrap_or(last);
                 }
             }

@@ -4,7 +4,8 @@
 //! the sink looks as if flow could be taken back, and so every search that reaches the sink would
 //! look at every machine.
 
-use crate::residual::{Entry, Residual, Width};
+use crate::arcs::Width;
+use crate::residual::{Entry, Residual};
 
 /// Arcs whose present flow is held.
 #[derive(Default)]

@@ -3,7 +3,8 @@
 //! Prices of heads only fall while shortest paths are searched, so reduced costs without the price
 //! of the tail only grow: an order that was right once gives lower bounds for ever.
 
-use crate::residual::{Residual, Width};
+use crate::arcs::Width;
+use crate::residual::Residual;
 
 /// Nodes with more entries than this are hubs.
 pub(crate) const MANY: usize = 24;

@@ -1,17 +1,18 @@
 //! The network that lives between solves.
 //!
-//! Columns by arc and by node, with the last flow and the last prices beside them. A change costs
-//! what it touches and no more: there are no lists of arcs by node to keep up to date, since each
-//! solve gathers the few arcs that can matter (see `choice`).
+//! Arcs and nodes by number, with the last flow and the last prices beside them. A change costs what
+//! it touches and no more: there are no lists of arcs by node to keep up to date, since each solve
+//! gathers the few arcs that can matter (see `choice`).
 
 mod bulk;
 mod resume;
 
 pub use bulk::NewArc;
 
+use crate::arcs::Arcs;
 use crate::error::FlowError;
 use crate::limits::Limits;
-use crate::problem::{Problem, Terms, check_terms, cost_limit, gains};
+use crate::problem::{Arc, Problem, Terms, check_terms, cost_limit, gains};
 use crate::solve;
 use crate::state::State;
 
@@ -49,11 +50,7 @@ impl Answer {
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     supply: Vec<i64>,
-    tail: Vec<i32>,
-    head: Vec<i32>,
-    lower: Vec<i64>,
-    capacity: Vec<i64>,
-    cost: Vec<i64>,
+    arcs: Arcs,
     /// Whether an arc exists; one that was removed is a loop without capacity for all others.
     exists: Vec<bool>,
     /// How many ends of arcs a node has; [`GONE`] if it was removed.
@@ -83,7 +80,7 @@ impl Network {
 
     /// How many arcs there are.
     pub fn arcs(&self) -> usize {
-        self.tail.len() - self.free_arcs.len()
+        self.arcs.len() - self.free_arcs.len()
     }
 
     /// Makes room for so many more nodes and arcs, which saves memory when many are added.
@@ -94,15 +91,10 @@ impl Network {
             new => new.max(length / 8),
         };
         let nodes = rest(nodes, self.free_nodes.len(), self.supply.len());
-        let arcs = rest(arcs, self.free_arcs.len(), self.tail.len());
+        let arcs = rest(arcs, self.free_arcs.len(), self.arcs.len());
         reserve(&mut self.supply, nodes);
         reserve(&mut self.degree, nodes);
-        for column in [&mut self.lower, &mut self.capacity, &mut self.cost] {
-            reserve(column, arcs);
-        }
-        for column in [&mut self.tail, &mut self.head] {
-            reserve(column, arcs);
-        }
+        self.arcs.reserve(arcs);
         reserve(&mut self.exists, arcs);
         self.state.reserve(nodes, arcs);
     }
@@ -144,7 +136,7 @@ impl Network {
         self.find_node(head)?;
         let next = self.free_arcs.last().copied();
         check_terms(
-            next.map_or(self.tail.len(), |arc| arc as usize),
+            next.map_or(self.arcs.len(), |arc| arc as usize),
             terms,
             cost_limit(self.supply.len()),
         )
@@ -159,7 +151,7 @@ impl Network {
     ) -> Result<ArcId, FlowError> {
         self.check_arc(tail, head, terms)?;
         if self.free_arcs.is_empty() {
-            check_count("arcs", self.tail.len())?;
+            check_count("arcs", self.arcs.len())?;
         }
         Ok(self.put_arc(tail, head, terms))
     }
@@ -167,21 +159,21 @@ impl Network {
     /// Adds an arc that was checked.
     fn put_arc(&mut self, tail: NodeId, head: NodeId, terms: Terms) -> ArcId {
         let next = self.free_arcs.pop();
-        let index = next.map_or(self.tail.len(), |arc| arc as usize);
-        if next.is_none() {
-            self.tail.push(0);
-            self.head.push(0);
-            self.lower.push(0);
-            self.capacity.push(0);
-            self.cost.push(0);
-            self.exists.push(true);
-            self.state.flow.push(0);
+        let index = next.map_or(self.arcs.len(), |arc| arc as usize);
+        let arc = Arc::new(tail as usize, head as usize, terms);
+        match next {
+            None => {
+                self.arcs.push(&arc);
+                self.exists.push(true);
+                self.state.flow.push(0);
+            }
+            Some(_) => {
+                self.arcs.set_ends(index, arc.tail, arc.head);
+                self.exists[index] = true;
+            }
         }
-        self.tail[index] = tail as i32;
-        self.head[index] = head as i32;
-        self.exists[index] = true;
-        self.degree[tail as usize] += 1;
-        self.degree[head as usize] += 1;
+        self.degree[arc.tail] += 1;
+        self.degree[arc.head] += 1;
         self.change_terms(index, terms);
         index as ArcId
     }
@@ -193,15 +185,11 @@ impl Network {
 
     fn drop_arc(&mut self, arc: ArcId) {
         let index = arc as usize;
-        let nothing = Terms {
-            lower: 0,
-            capacity: 0,
-            cost: 0,
-        };
-        self.change_terms(index, nothing);
-        self.degree[self.tail[index] as usize] -= 1;
-        self.degree[self.head[index] as usize] -= 1;
-        (self.tail[index], self.head[index]) = (0, 0);
+        let (tail, head) = self.arcs.ends(index);
+        self.change_terms(index, Terms::NOTHING);
+        self.degree[tail] -= 1;
+        self.degree[head] -= 1;
+        self.arcs.set_ends(index, 0, 0);
         self.free_arcs.push(arc);
     }
 
@@ -239,12 +227,7 @@ impl Network {
 
     /// What an arc may carry, and at what cost.
     pub fn terms(&self, arc: ArcId) -> Result<Terms, FlowError> {
-        let index = self.find_arc(arc)?;
-        Ok(Terms {
-            lower: self.lower[index],
-            capacity: self.capacity[index],
-            cost: self.cost[index],
-        })
+        Ok(self.arcs.get(self.find_arc(arc)?).terms())
     }
 
     /// What flows along an arc since the last solve; changes may have cut it since.
@@ -262,19 +245,12 @@ impl Network {
     /// When the limits are reached before, the answer is the best flow found and a bound; without
     /// any flow to show, it is [`FlowError::Expired`].
     pub fn solve(&mut self, limits: &Limits<'_>) -> Result<Answer, FlowError> {
-        let problem = Problem::trusted(
-            &self.supply,
-            &self.tail,
-            &self.head,
-            &self.lower,
-            &self.capacity,
-            &self.cost,
-        );
+        let problem = Problem::trusted(&self.supply, &self.arcs);
         problem.check_sum()?;
         if self.largest_cost > problem.cost_limit() {
             // Nodes were added since that cost was checked; or its arc is gone.
-            problem.check_arcs()?;
-            let costs = self.cost.iter().map(|cost| cost.abs());
+            problem.check_costs()?;
+            let costs = problem.arcs().map(|arc| arc.cost.abs());
             self.largest_cost = costs.max().unwrap_or(0);
         }
         if self.state.has_outgrown() {
@@ -300,65 +276,63 @@ impl Network {
     }
 
     fn change_supply(&mut self, index: usize, supply: i64) {
-        self.state.excess[index] += i128::from(supply) - i128::from(self.supply[index]);
+        let more = i128::from(supply) - i128::from(self.supply[index]);
+        self.state.add_excess(index, more);
         self.supply[index] = supply;
     }
 
     /// Writes new terms and keeps the flow within them.
     fn change_terms(&mut self, index: usize, terms: Terms) {
-        let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
-        self.lower[index] = terms.lower;
-        self.capacity[index] = terms.capacity;
-        self.cost[index] = terms.cost;
-        self.largest_cost = self.largest_cost.max(terms.cost.abs());
+        let (tail, head) = self.arcs.ends(index);
+        let arc = Arc::new(tail, head, terms);
+        self.arcs.set_terms(index, terms);
+        self.largest_cost = self.largest_cost.max(arc.cost.abs());
         let flow = self.state.flow[index];
-        let new = match tail == head {
+        let new = match arc.tail == arc.head {
             // A loop changes no balance, so its cost alone decides.
-            true if terms.cost < 0 => terms.capacity,
-            true => terms.lower,
-            false => flow.clamp(terms.lower, terms.capacity),
+            true if arc.cost < 0 => arc.capacity,
+            true => arc.lower,
+            false => flow.clamp(arc.lower, arc.capacity),
         };
         if new != flow {
             self.state.flow[index] = new;
             let more = i128::from(new) - i128::from(flow);
-            self.state.excess[tail] -= more;
-            self.state.excess[head] += more;
-            self.state.touch(tail);
-            self.state.touch(head);
+            self.state.send(arc.tail, arc.head, more);
+            self.state.touch(arc.tail);
+            self.state.touch(arc.head);
             return;
         }
-        self.touch_if_violating(index);
+        self.touch_if_violating(index, &arc);
     }
 
     /// Touches an end of an arc that could carry more or less at a gain.
-    fn touch_if_violating(&mut self, index: usize) {
-        let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
-        let reduced = self.cost[index] + self.state.price[tail] - self.state.price[head];
-        let bounds = (self.lower[index], self.capacity[index]);
-        if gains(reduced, self.state.flow[index], bounds) {
-            self.state.touch(self.lesser_end(index));
+    fn touch_if_violating(&mut self, index: usize, arc: &Arc) {
+        if !arc.is_free() {
+            return;
+        }
+        let reduced = arc.cost + self.state.price[arc.tail] - self.state.price[arc.head];
+        if gains(reduced, self.state.flow[index], (arc.lower, arc.capacity)) {
+            self.state.touch(self.lesser_end(arc.tail, arc.head));
         }
     }
 
     /// Writes a new cost. When its node is touched already, nothing else needs to be known.
     fn change_cost(&mut self, index: usize, cost: i64) {
-        let is_loop = self.tail[index] == self.head[index];
-        if is_loop || !self.state.is_touched(self.lesser_end(index)) {
-            let terms = Terms {
-                lower: self.lower[index],
-                capacity: self.capacity[index],
-                cost,
-            };
-            self.change_terms(index, terms);
+        let (tail, head) = self.arcs.ends(index);
+        if tail == head {
+            let terms = self.arcs.get(index).terms();
+            self.change_terms(index, Terms { cost, ..terms });
             return;
         }
-        self.cost[index] = cost;
+        self.arcs.set_cost(index, cost);
         self.largest_cost = self.largest_cost.max(cost.abs());
+        if !self.state.is_touched(self.lesser_end(tail, head)) {
+            self.touch_if_violating(index, &self.arcs.get(index));
+        }
     }
 
     /// The end of an arc that has fewer arcs.
-    fn lesser_end(&self, index: usize) -> usize {
-        let (tail, head) = (self.tail[index] as usize, self.head[index] as usize);
+    fn lesser_end(&self, tail: usize, head: usize) -> usize {
         let tail_has_less = self.degree[tail] <= self.degree[head];
         if tail_has_less { tail } else { head }
     }
@@ -375,14 +349,7 @@ impl Network {
 
     /// The columns as they are now.
     pub(crate) fn problem(&self) -> Problem<'_> {
-        Problem::trusted(
-            &self.supply,
-            &self.tail,
-            &self.head,
-            &self.lower,
-            &self.capacity,
-            &self.cost,
-        )
+        Problem::trusted(&self.supply, &self.arcs)
     }
 
     /// The prices of all nodes since the last solve.

@@ -11,10 +11,11 @@
 //!
 //! Ahuja, Magnanti, Orlin: Network Flows (1993), section 9.7.
 
+use crate::arcs::Width;
 use crate::heap::RadixHeap;
 use crate::hubs::{Hubs, MANY};
 use crate::limits::Clock;
-use crate::residual::{Residual, Width};
+use crate::residual::Residual;
 use crate::stop::{PRICE_LIMIT, Stop};
 
 /// Beyond every distance by which a price could fall.
@@ -86,7 +87,7 @@ struct Paths {
     done: Vec<bool>,
     /// Nodes whose distance is set, to be reset.
     reached: Vec<u32>,
-    heap: RadixHeap,
+    heap: RadixHeap<(u64, u32)>,
 }
 
 /// What the search for a free path knows of a node.
@@ -258,7 +259,7 @@ impl Paths {
             limit: UNREACHED,
             too_far: None,
         };
-        while let Some((_, node)) = self.heap.pop() {
+        while let Some((_, node)) = self.heap.pop(|(key, _)| Some(key)) {
             let tail = node as usize;
             let is_first = !self.done[tail];
             self.done[tail] = true;
@@ -289,7 +290,7 @@ impl Paths {
         self.distance[node] = distance;
         self.by[node] = by;
         self.looked_at += REACHED;
-        self.heap.push(distance, node as u32);
+        self.heap.push(distance, (distance, node as u32));
     }
 
     /// Follows one entry; answers whether that leads anywhere new.
@@ -338,7 +339,8 @@ impl Paths {
             let reduced = (next.key + net.price[tail]).max(0) as u64;
             let distance = self.distance[tail].saturating_add(reduced);
             if distance < found.limit {
-                self.heap.push(distance.max(self.heap.last()), tail as u32);
+                let key = distance.max(self.heap.last());
+                self.heap.push(key, (key, tail as u32));
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::residual::{Residual, Width};
+use crate::arcs::Width;
+use crate::residual::Residual;
 use crate::stop::PRICE_LIMIT;
 
 /// Looks at entries, per entry of the network, before the flow is taken for one that is not optimal.

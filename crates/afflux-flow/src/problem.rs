@@ -1,25 +1,23 @@
-//! The problem as it is given: borrowed columns, checked once.
+//! The problem as it is given, checked once.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::arcs::{Arcs, Scan};
 use crate::error::FlowError;
 
 /// The largest magnitude of a scaled cost: leaves room for differences of prices beside it.
 const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
 
-/// A minimum-cost flow problem over columns that the caller owns.
+/// A minimum-cost flow problem.
 ///
 /// A value of this type is well formed: every id names a node, every arc has
 /// `0 <= lower <= capacity`, supplies add up to zero and costs can be scaled without overflow. It
 /// may still be infeasible.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Problem<'a> {
     supply: &'a [i64],
-    tail: &'a [i32],
-    head: &'a [i32],
-    lower: &'a [i64],
-    capacity: &'a [i64],
-    cost: &'a [i64],
+    arcs: Cow<'a, Arcs>,
 }
 
 /// One arc of a [`Problem`].
@@ -38,9 +36,32 @@ pub struct Arc {
 }
 
 impl Arc {
+    pub(crate) fn new(tail: usize, head: usize, terms: Terms) -> Self {
+        let Terms {
+            lower,
+            capacity,
+            cost,
+        } = terms;
+        Self {
+            tail,
+            head,
+            lower,
+            capacity,
+            cost,
+        }
+    }
+
     /// Whether there is a choice that the rest of the network must know about.
     pub(crate) fn is_free(&self) -> bool {
-        self.tail != self.head && self.lower < self.capacity
+        (self.tail != self.head) & (self.lower < self.capacity)
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            lower: self.lower,
+            capacity: self.capacity,
+            cost: self.cost,
+        }
     }
 }
 
@@ -55,39 +76,86 @@ pub struct Terms {
     pub cost: i64,
 }
 
+impl Terms {
+    pub(crate) const NOTHING: Self = Self {
+        lower: 0,
+        capacity: 0,
+        cost: 0,
+    };
+
+    /// Lower bounds are never beyond capacities, and nothing is made of costs but sums in 64 bits.
+    pub(crate) fn fit_32_bits(&self) -> bool {
+        self.capacity <= i64::from(i32::MAX) && i32::try_from(self.cost).is_ok()
+    }
+}
+
 impl<'a> Problem<'a> {
-    /// Checks the columns: one value per node in `supply`, one per arc in all others.
+    /// From columns: one value per node in `supply`, one per arc in all others.
     pub fn new(
         supply: &'a [i64],
-        tail: &'a [i32],
-        head: &'a [i32],
-        lower: &'a [i64],
-        capacity: &'a [i64],
-        cost: &'a [i64],
+        tail: &[i32],
+        head: &[i32],
+        lower: &[i64],
+        capacity: &[i64],
+        cost: &[i64],
     ) -> Result<Self, FlowError> {
-        let problem = Self::trusted(supply, tail, head, lower, capacity, cost);
-        problem.check_sizes()?;
-        problem.check_arcs()?;
+        for (name, length) in [
+            ("head", head.len()),
+            ("lower", lower.len()),
+            ("capacity", capacity.len()),
+            ("cost", cost.len()),
+        ] {
+            if length != tail.len() {
+                return Err(FlowError::LengthMismatch {
+                    name,
+                    length,
+                    arcs: tail.len(),
+                });
+            }
+        }
+        // Nodes are i32; each arc has two entries in a list that is addressed by u32.
+        for (what, count) in [("nodes", supply.len()), ("arcs", tail.len())] {
+            let limit = i32::MAX as usize;
+            if count > limit {
+                return Err(FlowError::TooLarge { what, count, limit });
+            }
+        }
+        let (nodes, limit) = (supply.len(), cost_limit(supply.len()));
+        let mut arcs = Arcs::default();
+        arcs.reserve(tail.len());
+        for index in 0..tail.len() {
+            let find = |end, node: i32| match usize::try_from(node) {
+                Ok(found) if found < nodes => Ok(found),
+                _ => Err(FlowError::DanglingNode {
+                    arc: index,
+                    end,
+                    node,
+                    nodes,
+                }),
+            };
+            let arc = Arc {
+                tail: find("tail", tail[index])?,
+                head: find("head", head[index])?,
+                lower: lower[index],
+                capacity: capacity[index],
+                cost: cost[index],
+            };
+            check_terms(index, arc.terms(), limit)?;
+            arcs.push(&arc);
+        }
+        let problem = Self {
+            supply,
+            arcs: Cow::Owned(arcs),
+        };
         problem.check_sum()?;
         Ok(problem)
     }
 
-    /// The same without checks, for columns that were checked value by value.
-    pub(crate) fn trusted(
-        supply: &'a [i64],
-        tail: &'a [i32],
-        head: &'a [i32],
-        lower: &'a [i64],
-        capacity: &'a [i64],
-        cost: &'a [i64],
-    ) -> Self {
+    /// Of what was checked value by value.
+    pub(crate) fn trusted(supply: &'a [i64], arcs: &'a Arcs) -> Self {
         Self {
             supply,
-            tail,
-            head,
-            lower,
-            capacity,
-            cost,
+            arcs: Cow::Borrowed(arcs),
         }
     }
 
@@ -102,41 +170,18 @@ impl<'a> Problem<'a> {
     }
 
     /// All arcs, in the order given.
-    pub fn arcs(&self) -> impl ExactSizeIterator<Item = Arc> + DoubleEndedIterator + use<'a> {
-        let ends = self.tail.iter().zip(self.head);
-        let bounds = self.lower.iter().zip(self.capacity);
-        ends.zip(bounds)
-            .zip(self.cost)
-            .map(|(((&tail, &head), (&lower, &capacity)), &cost)| Arc {
-                tail: tail as usize,
-                head: head as usize,
-                lower,
-                capacity,
-                cost,
-            })
+    pub fn arcs(&self) -> impl ExactSizeIterator<Item = Arc> + DoubleEndedIterator {
+        (0..self.arcs.len()).map(|index| self.arcs.get(index))
     }
 
-    /// The same nodes with some of the arcs.
-    pub(crate) fn within(&self, arcs: Range<usize>) -> Self {
-        Self {
-            supply: self.supply,
-            tail: &self.tail[arcs.clone()],
-            head: &self.head[arcs.clone()],
-            lower: &self.lower[arcs.clone()],
-            capacity: &self.capacity[arcs.clone()],
-            cost: &self.cost[arcs],
-        }
+    /// Looks at some arcs; the quickest way to look at many.
+    pub(crate) fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
+        self.arcs.scan(range, scan)
     }
 
     /// One arc.
     pub(crate) fn arc(&self, index: usize) -> Arc {
-        Arc {
-            tail: self.tail[index] as usize,
-            head: self.head[index] as usize,
-            lower: self.lower[index],
-            capacity: self.capacity[index],
-            cost: self.cost[index],
-        }
+        self.arcs.get(index)
     }
 
     /// A capacity that is as good as none: larger by one than all supply together with all flow
@@ -149,7 +194,7 @@ impl<'a> Problem<'a> {
     /// answer without this limit too.
     pub(crate) fn most(&self) -> i64 {
         let supply: i128 = self.supply.iter().map(|&s| i128::from(s.max(0))).sum();
-        let forced: i128 = self.lower.iter().map(|&lower| i128::from(lower)).sum();
+        let forced: i128 = self.arcs().map(|arc| i128::from(arc.lower)).sum();
         let attracted: i128 = self
             .arcs()
             .filter(|arc| arc.cost < 0 && arc.is_free())
@@ -171,53 +216,12 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn check_sizes(&self) -> Result<(), FlowError> {
-        let arcs = self.tail.len();
-        for (name, length) in [
-            ("head", self.head.len()),
-            ("lower", self.lower.len()),
-            ("capacity", self.capacity.len()),
-            ("cost", self.cost.len()),
-        ] {
-            if length != arcs {
-                return Err(FlowError::LengthMismatch { name, length, arcs });
-            }
-        }
-        // Nodes are i32; each arc has two entries in a list that is addressed by u32.
-        for (what, count, limit) in [
-            ("nodes", self.supply.len(), i32::MAX as usize),
-            ("arcs", arcs, i32::MAX as usize),
-        ] {
-            if count > limit {
-                return Err(FlowError::TooLarge { what, count, limit });
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn check_arcs(&self) -> Result<(), FlowError> {
-        let nodes = self.nodes();
+    /// Whether there are too many nodes by now for what arcs cost.
+    pub(crate) fn check_costs(&self) -> Result<(), FlowError> {
         let limit = self.cost_limit();
-        let dangling = |node: i32| usize::try_from(node).map_or(true, |node| node >= nodes);
-        for arc in 0..self.tail.len() {
-            for (end, node) in [("tail", self.tail[arc]), ("head", self.head[arc])] {
-                if dangling(node) {
-                    return Err(FlowError::DanglingNode {
-                        arc,
-                        end,
-                        node,
-                        nodes,
-                    });
-                }
-            }
-            let terms = Terms {
-                lower: self.lower[arc],
-                capacity: self.capacity[arc],
-                cost: self.cost[arc],
-            };
-            check_terms(arc, terms, limit)?;
-        }
-        Ok(())
+        self.arcs()
+            .enumerate()
+            .try_for_each(|(index, arc)| check_terms(index, arc.terms(), limit))
     }
 }
 
@@ -229,8 +233,9 @@ pub(crate) fn cost_limit(nodes: usize) -> i64 {
 
 /// Whether an arc that carries so much could carry more or less at a gain, by its reduced cost or the
 /// sign of it.
+#[inline]
 pub(crate) fn gains(reduced: i64, flow: i64, (lower, capacity): (i64, i64)) -> bool {
-    (reduced < 0 && flow < capacity) || (reduced > 0 && flow > lower)
+    ((reduced < 0) & (flow < capacity)) | ((reduced > 0) & (flow > lower))
 }
 
 /// Checks one arc by itself.

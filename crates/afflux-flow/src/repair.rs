@@ -4,8 +4,9 @@
 //! it first leaves few arcs that violate optimality, and few units to be moved elsewhere. It is one
 //! step of coordinate ascent on the dual problem, as in Bertsekas' relaxation method.
 
+use crate::arcs::Width;
 use crate::choice::Chosen;
-use crate::residual::{Residual, Width};
+use crate::residual::Residual;
 use crate::state::State;
 use crate::working::{EXCESS_LIMIT, Working};
 
@@ -59,23 +60,28 @@ impl Trade {
             false => -units,
         };
         state.set_flow(arc.number, arc.flow);
-        state.excess[node] -= i128::from(units);
-        state.excess[self.other as usize] += i128::from(units);
+        state.send(node, self.other as usize, i128::from(units));
     }
 }
 
 /// Sets the prices of the touched nodes, one after the other, such that each is in balance if its
 /// neighbours deliver and accept whatever pays at that price; and lets them. `arcs` has to have all
 /// arcs of these nodes.
-pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State, degree: &[u32]) {
-    let touched = (0..degree.len() as u32).filter(|&node| state.is_touched(node as usize));
-    let mut next = vec![NOWHERE; degree.len()];
+pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State) {
+    // How many trades a node has, and then where its next one goes.
+    let mut next = vec![0_u32; state.price.len()];
+    for node in arcs.iter().flat_map(|arc| [arc.tail, arc.head]) {
+        next[node as usize] += 1;
+    }
     let mut ends = 0;
     let mut order: Vec<(u32, u32)> = Vec::new();
-    for node in touched {
-        order.push((node, ends));
-        next[node as usize] = ends;
-        ends += degree[node as usize];
+    for (node, next) in (0..).zip(&mut next) {
+        if state.is_touched(node as usize) {
+            order.push((node, ends));
+            ends += std::mem::replace(next, ends);
+        } else {
+            *next = NOWHERE;
+        }
     }
     let mut trades = vec![Trade::default(); ends as usize];
     for (position, arc) in (0..).zip(arcs.iter()) {
@@ -107,12 +113,13 @@ fn settle_node(arcs: &mut [Chosen], state: &mut State, node: usize, trades: &mut
     let is_right = |trade: &Trade| {
         (trade.level <= price || trade.room == 0) && (trade.level >= price || trade.back == 0)
     };
-    let in_order = state.excess[node] == 0 && trades.iter().all(is_right);
-    let is_large = state.excess[node].abs() > i128::from(EXCESS_LIMIT);
+    let excess = state.excess(node);
+    let in_order = excess == 0 && trades.iter().all(is_right);
+    let is_large = excess.abs() > i128::from(EXCESS_LIMIT);
     if in_order || trades.is_empty() || is_large {
         return;
     }
-    let level = balancing_level(trades, state.excess[node] as i64);
+    let level = balancing_level(trades, excess as i64);
     if level.abs() > state.price_limit() {
         return;
     }
@@ -126,7 +133,7 @@ fn settle_node(arcs: &mut [Chosen], state: &mut State, node: usize, trades: &mut
     }
     // What is exactly at the level takes what is left.
     for trade in trades.iter().filter(|trade| trade.level == level) {
-        let left = state.excess[node] as i64;
+        let left = state.excess(node) as i64;
         let units = left.clamp(-trade.back, trade.room);
         if units != 0 {
             trade.send(state, arcs, node, units);

@@ -7,8 +7,7 @@
 //! Most of the time goes into reading entries from memory. So there are two kinds of them: narrow
 //! ones, which take 16 bytes, and wide ones for costs or capacities beyond 32 bits, which take 24.
 
-use std::fmt::Debug;
-
+use crate::arcs::Width;
 use crate::bits::{Bits, Within};
 use crate::stop::PRICE_LIMIT;
 
@@ -23,27 +22,6 @@ pub(crate) struct Entry<W> {
     cost: W,
     /// How much can still be pushed this way: r_f(v, w).
     room: W,
-}
-
-/// What an entry has for its numbers.
-pub(crate) trait Width: Copy + Debug + Default + Into<i64> {
-    /// A number that is known to fit.
-    fn of(number: i64) -> Self;
-}
-
-impl Width for i32 {
-    #[inline]
-    fn of(number: i64) -> Self {
-        debug_assert!(Self::try_from(number).is_ok());
-        number as Self
-    }
-}
-
-impl Width for i64 {
-    #[inline]
-    fn of(number: i64) -> Self {
-        number
-    }
 }
 
 impl<W: Width> Entry<W> {
@@ -152,18 +130,13 @@ impl<W: Width> Residual<W> {
         entry.cost.into() * self.scale
     }
 
-    /// By how much each arc's flow can shrink now, in the order in which arcs were given.
-    pub fn backs(
-        &self,
-        tails_and_heads: impl Iterator<Item = (u32, u32)>,
-    ) -> impl Iterator<Item = i64> {
-        let mut next = self.first.clone();
-        tails_and_heads.map(move |(tail, head)| {
-            let place = next[tail as usize];
-            next[tail as usize] += 1;
-            next[head as usize] += 1;
-            self.back(place as usize)
-        })
+    /// By how much each arc's flow can shrink now, to be asked for in the order in which arcs were
+    /// given.
+    pub fn backs(&self) -> Backs<'_, W> {
+        Backs {
+            net: self,
+            next: self.first.clone(),
+        }
     }
 
     /// How many units have still to be routed.
@@ -296,5 +269,21 @@ impl<W: Width> Residual<W> {
                 next = self.first_open(index + 1..range.end);
             }
         }
+    }
+}
+
+/// Where arcs were put.
+pub(crate) struct Backs<'a, W> {
+    net: &'a Residual<W>,
+    next: Vec<u32>,
+}
+
+impl<W: Width> Backs<'_, W> {
+    /// By how much the flow of the next arc can shrink, which has these ends.
+    pub fn next(&mut self, tail: u32, head: u32) -> i64 {
+        let place = self.next[tail as usize];
+        self.next[tail as usize] += 1;
+        self.next[head as usize] += 1;
+        self.net.back(place as usize)
     }
 }

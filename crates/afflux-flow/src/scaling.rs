@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::arcs::Width;
 use crate::limits::Clock;
 use crate::prices;
-use crate::residual::{Residual, Width};
+use crate::residual::Residual;
 use crate::stop::{PRICE_LIMIT, Stop};
 use crate::update::Update;
 

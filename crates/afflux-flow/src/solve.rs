@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::arcs::Width;
 use crate::certificate::{self, Flaw};
 use crate::choice::Choice;
 use crate::error::FlowError;
@@ -14,7 +15,7 @@ use crate::network::Answer;
 use crate::paths;
 use crate::problem::Problem;
 use crate::repair;
-use crate::residual::{Residual, Width};
+use crate::residual::Residual;
 use crate::scaling;
 use crate::state::{HUB, Log, Mark, State, Touch};
 use crate::stop::Stop;
@@ -217,9 +218,8 @@ fn select<'a>(
     let is_hub = |node: usize| degree[node] > HUB;
     let reach = |node: usize| state.reach(node, radius, base);
     let mut choice = Choice::new(problem, state, reach, is_hub);
-    repair::settle(&mut choice.arcs, state, degree);
-    let is_balanced = state.excess.iter().all(|&excess| excess == 0);
-    if is_balanced {
+    repair::settle(&mut choice.arcs, state);
+    if state.is_balanced() {
         if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {
             return Break(cost);
         }

@@ -1,10 +1,15 @@
 //! The last answer, and what is known of it since.
 
+use std::collections::BTreeMap;
+
 use crate::problem::Problem;
 use crate::stop::PRICE_LIMIT;
 
 /// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
 pub(crate) const HUB: u32 = 1024;
+
+/// Marks an excess that does not fit 64 bits.
+const LARGE: i64 = i64::MIN;
 
 /// How many arcs, about, tell which reduced costs are small.
 const SAMPLE: usize = 4096;
@@ -14,8 +19,9 @@ const SAMPLE: usize = 4096;
 pub(crate) struct State {
     pub flow: Vec<i64>,
     pub price: Vec<i64>,
-    /// What each node has to send more than it does.
-    pub excess: Vec<i128>,
+    /// What each node has to send more than it does; or [`LARGE`], and then it is in `large`.
+    excess: Vec<i64>,
+    large: BTreeMap<usize, i128>,
     /// Nodes at which arcs violate optimality, or at which flow was cut.
     pub touched: Vec<Touch>,
     /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
@@ -64,10 +70,13 @@ impl State {
     pub fn cold(problem: &Problem<'_>) -> Self {
         let mut state = Self {
             price: vec![0; problem.nodes()],
-            excess: problem.supply().iter().map(|&s| i128::from(s)).collect(),
+            excess: vec![0; problem.nodes()],
             touched: vec![Touch::Never; problem.nodes()],
             ..Self::default()
         };
+        for (node, &supply) in problem.supply().iter().enumerate() {
+            state.add_excess(node, i128::from(supply));
+        }
         state.flow = problem
             .arcs()
             .map(|arc| {
@@ -77,8 +86,7 @@ impl State {
                 } else {
                     arc.lower
                 };
-                state.excess[arc.tail] -= i128::from(flow);
-                state.excess[arc.head] += i128::from(flow);
+                state.send(arc.tail, arc.head, i128::from(flow));
                 flow
             })
             .collect();
@@ -89,6 +97,51 @@ impl State {
         self.price.push(0);
         self.excess.push(0);
         self.touched.push(Touch::Never);
+    }
+
+    /// What a node has to send more than it does.
+    pub fn excess(&self, node: usize) -> i128 {
+        match self.excess[node] {
+            LARGE => self.large[&node],
+            excess => i128::from(excess),
+        }
+    }
+
+    /// Whether every node sends what it has to.
+    pub fn is_balanced(&self) -> bool {
+        self.excess.iter().all(|&excess| excess == 0)
+    }
+
+    /// Nodes that do not.
+    pub fn unbalanced(&self) -> impl Iterator<Item = usize> {
+        let nodes = self.excess.iter().enumerate();
+        nodes
+            .filter(|&(_, &excess)| excess != 0)
+            .map(|(node, _)| node)
+    }
+
+    /// A node has so much more to send.
+    pub fn add_excess(&mut self, node: usize, more: i128) {
+        self.set_excess(node, self.excess(node) + more);
+    }
+
+    pub fn set_excess(&mut self, node: usize, excess: i128) {
+        if self.excess[node] == LARGE {
+            self.large.remove(&node);
+        }
+        self.excess[node] = match i64::try_from(excess) {
+            Ok(excess) if excess != LARGE => excess,
+            _ => {
+                self.large.insert(node, excess);
+                LARGE
+            }
+        };
+    }
+
+    /// A node has sent so much to another.
+    pub fn send(&mut self, from: usize, to: usize, units: i128) {
+        self.add_excess(from, -units);
+        self.add_excess(to, units);
     }
 
     /// A node is new.
@@ -116,11 +169,13 @@ impl State {
 
     /// As if nothing had been changed since then.
     pub fn undo(&mut self, problem: &Problem<'_>, since: Mark) {
-        for (number, was) in self.log.flow.drain(since.flow..).rev() {
+        while self.log.flow.len() > since.flow {
+            let Some((number, was)) = self.log.flow.pop() else {
+                break;
+            };
             let arc = problem.arc(number as usize);
             let less = std::mem::replace(&mut self.flow[number as usize], was) - was;
-            self.excess[arc.tail] += i128::from(less);
-            self.excess[arc.head] -= i128::from(less);
+            self.send(arc.head, arc.tail, i128::from(less));
         }
         for (node, was) in self.log.price.drain(since.price..).rev() {
             self.price[node as usize] = was;

@@ -4,8 +4,9 @@
 //! relabellings by one pass, and it notices when an excess has no way out: then the problem is
 //! infeasible, and the nodes that the excess can reach are the proof.
 
+use crate::arcs::Width;
 use crate::heap::RadixHeap;
-use crate::residual::{Residual, Width};
+use crate::residual::Residual;
 use crate::stop::{PRICE_LIMIT, Stop};
 
 const UNREACHED: i64 = i64::MAX;
@@ -16,7 +17,8 @@ pub(crate) struct Update {
     /// Distance to the nearest deficit in steps of epsilon.
     distance: Vec<i64>,
     done: Vec<bool>,
-    heap: RadixHeap,
+    /// Nodes by their distances. One that has come nearer is in it twice, until it is done.
+    heap: RadixHeap<u32>,
     /// A node whose distance does not fit.
     too_far: Option<usize>,
 }
@@ -53,7 +55,11 @@ impl Update {
         }
         let mut farthest = 0;
         while waiting > 0 {
-            let Some((distance, node)) = self.heap.pop() else {
+            let key = |node: u32| {
+                let is_open = !self.done[node as usize];
+                is_open.then_some(self.distance[node as usize] as u64)
+            };
+            let Some(node) = self.heap.pop(key) else {
                 return Err(match self.too_far {
                     Some(node) => Stop::Overflow(node),
                     None => {
@@ -67,7 +73,7 @@ impl Update {
                 continue;
             }
             self.done[head] = true;
-            farthest = distance as i64;
+            farthest = self.distance[head];
             if net.excess[head] > 0 {
                 waiting -= 1;
             }

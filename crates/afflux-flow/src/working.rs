@@ -7,7 +7,10 @@
 use crate::choice::{Choice, Chosen};
 use crate::error::FlowError;
 use crate::problem::{Arc, Problem};
-use crate::residual::{Piece, Residual, Width};
+use std::marker::PhantomData;
+
+use crate::arcs::{Scan, Width};
+use crate::residual::Residual;
 use crate::state::State;
 
 /// The largest sum of excess and capacities around a node: no excess can overflow.
@@ -41,11 +44,7 @@ pub(crate) struct Working<'a> {
 impl<'a> Working<'a> {
     /// All arcs that have a choice.
     pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
-        let mut set = Self::empty(problem, state);
-        for arc in problem.arcs().filter(Arc::is_free) {
-            set.add(arc.tail, arc.head, arc.capacity, arc.cost);
-        }
-        set
+        problem.scan(0..problem.arcs().len(), Gather(Self::empty(problem, state)))
     }
 
     /// These arcs, whose ends are nodes of the problem.
@@ -74,10 +73,8 @@ impl<'a> Working<'a> {
             dearest: 0,
             is_all: true,
         };
-        for (node, &excess) in state.excess.iter().enumerate() {
-            if excess != 0 {
-                set.enter(node);
-            }
+        for node in state.unbalanced() {
+            set.enter(node);
         }
         set
     }
@@ -136,40 +133,36 @@ impl<'a> Working<'a> {
         let mut price = Vec::with_capacity(self.nodes.len());
         for &node in &self.nodes {
             let node = node as usize;
-            excess.push(
-                i64::try_from(state.excess[node])
-                    .map_err(|_| overflow(node, state.excess[node]))?,
-            );
+            let has = state.excess(node);
+            excess.push(i64::try_from(has).map_err(|_| overflow(node, has))?);
             price.push(state.price[node] * scale);
         }
-        let piece = |arc: Chosen| Piece {
-            tail: arc.tail,
-            head: arc.head,
-            cost: arc.cost,
-            room: arc.capacity.min(most).max(arc.flow) - arc.flow,
-            back: arc.flow - arc.lower,
-        };
         Ok(match &self.chosen {
             Some(chosen) => {
-                let pieces = chosen.iter().copied().map(piece);
+                let pieces = chosen.iter().map(|arc| arc.piece(most));
                 Residual::new(pieces, &self.ends, excess, price, scale)
             }
-            None => {
-                let pieces = self.every(&state.flow).map(piece);
-                Residual::new(pieces, &self.ends, excess, price, scale)
-            }
+            None => self.problem.scan(
+                0..self.problem.arcs().len(),
+                Build {
+                    set: self,
+                    flow: &state.flow,
+                    most,
+                    excess,
+                    price,
+                    width: PhantomData,
+                },
+            ),
         })
     }
 
-    /// All arcs with a choice, as if they had been chosen.
-    fn every<'b>(&'b self, flow: &'b [i64]) -> impl DoubleEndedIterator<Item = Chosen> + 'b {
-        let arcs = self.problem.arcs().enumerate().zip(flow);
-        let free = arcs.filter(|((_, arc), _)| arc.is_free());
-        free.map(|((number, arc), &flow)| Chosen {
+    /// An arc with a choice, as if it had been chosen.
+    fn as_chosen(&self, number: usize, arc: &Arc, flow: &[i64]) -> Chosen {
+        Chosen {
             tail: self.index[arc.tail],
             head: self.index[arc.head],
-            ..Chosen::new(number, &arc, flow)
-        })
+            ..Chosen::new(number, arc, flow[number])
+        }
     }
 
     /// Takes flow and prices over from the residual network. If arcs were chosen, that can be undone.
@@ -178,8 +171,9 @@ impl<'a> Working<'a> {
         let nodes = || self.nodes.iter().zip(&net.price);
         match &self.chosen {
             Some(chosen) => {
-                let ends = chosen.iter().map(|arc| (arc.tail, arc.head));
-                for (arc, back) in chosen.iter().zip(net.backs(ends)) {
+                let mut backs = net.backs();
+                for arc in chosen {
+                    let back = backs.next(arc.tail, arc.head);
                     if arc.lower + back != arc.flow {
                         state.set_flow(arc.number, arc.lower + back);
                     }
@@ -191,23 +185,22 @@ impl<'a> Working<'a> {
                 }
             }
             None => {
-                let free = || {
-                    self.problem
-                        .arcs()
-                        .zip(0..)
-                        .filter(|(arc, _)| arc.is_free())
-                };
-                let ends = free().map(|(arc, _)| (self.index[arc.tail], self.index[arc.head]));
-                for ((arc, number), back) in free().zip(net.backs(ends)) {
-                    state.flow[number] = arc.lower + back;
-                }
+                let flow = &mut state.flow;
+                self.problem.scan(
+                    0..flow.len(),
+                    Take {
+                        set: self,
+                        net,
+                        flow,
+                    },
+                );
                 for (&node, &price) in nodes() {
                     state.price[node as usize] = price / scale;
                 }
             }
         }
         for (&node, &excess) in self.nodes.iter().zip(&net.excess) {
-            state.excess[node as usize] = i128::from(excess);
+            state.set_excess(node as usize, i128::from(excess));
         }
     }
 
@@ -217,7 +210,7 @@ impl<'a> Working<'a> {
         let excess = || {
             self.nodes
                 .iter()
-                .map(|&node| state.excess[node as usize].abs())
+                .map(|&node| state.excess(node as usize).abs())
         };
         let largest_excess = excess().max().unwrap_or(0);
         let fits = |largest: i64| {
@@ -239,7 +232,12 @@ impl<'a> Working<'a> {
         };
         match &self.chosen {
             Some(chosen) => chosen.iter().copied().for_each(add),
-            None => self.every(&state.flow).for_each(add),
+            None => {
+                let arcs = self.problem.arcs().enumerate();
+                arcs.filter(|(_, arc)| arc.is_free())
+                    .map(|(number, arc)| self.as_chosen(number, &arc, &state.flow))
+                    .for_each(add);
+            }
         }
         match sums.iter().position(|&sum| sum > i128::from(EXCESS_LIMIT)) {
             Some(index) => Err(overflow(self.node(index), sums[index])),
@@ -253,5 +251,62 @@ fn overflow(node: usize, sum: i128) -> FlowError {
         node,
         sum: sum.abs(),
         limit: EXCESS_LIMIT,
+    }
+}
+
+/// Enters all arcs with a choice into a set.
+struct Gather<'a>(Working<'a>);
+
+impl<'a> Scan for Gather<'a> {
+    type Found = Working<'a>;
+
+    fn over(mut self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Working<'a> {
+        for (_, arc) in arcs.filter(|(_, arc)| arc.is_free()) {
+            self.0.add(arc.tail, arc.head, arc.capacity, arc.cost);
+        }
+        self.0
+    }
+}
+
+/// Makes the residual network of all of them.
+struct Build<'a, W> {
+    set: &'a Working<'a>,
+    flow: &'a [i64],
+    most: i64,
+    excess: Vec<i64>,
+    price: Vec<i64>,
+    width: PhantomData<W>,
+}
+
+impl<W: Width> Scan for Build<'_, W> {
+    type Found = Residual<W>;
+
+    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Residual<W> {
+        let free = arcs.filter(|(_, arc)| arc.is_free());
+        let pieces = free.map(|(number, arc)| {
+            let chosen = self.set.as_chosen(number, &arc, self.flow);
+            chosen.piece(self.most)
+        });
+        let (set, scale) = (self.set, self.set.scale());
+        Residual::new(pieces, &set.ends, self.excess, self.price, scale)
+    }
+}
+
+/// Takes their flow from it.
+struct Take<'a, W> {
+    set: &'a Working<'a>,
+    net: &'a Residual<W>,
+    flow: &'a mut [i64],
+}
+
+impl<W: Width> Scan for Take<'_, W> {
+    type Found = ();
+
+    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) {
+        let mut backs = self.net.backs();
+        for (number, arc) in arcs.filter(|(_, arc)| arc.is_free()) {
+            let (tail, head) = (self.set.index[arc.tail], self.set.index[arc.head]);
+            self.flow[number] = arc.lower + backs.next(tail, head);
+        }
     }
 }

@@ -294,3 +294,35 @@ fn prices_do_not_outgrow_nodes_that_are_added_later() {
     }
     assert_eq!(network.solve(&Limits::default()).unwrap().cost, 3);
 }
+
+/// Between solves anything goes, also what no solve could route.
+#[test]
+fn what_does_not_fit_64_bits_is_an_error_until_it_is_gone() {
+    let mut network = Network::new();
+    let nodes = network.add_nodes(&[3, -3]).unwrap();
+    let terms = |lower, capacity| Terms {
+        lower,
+        capacity,
+        cost: 5,
+    };
+    let arc = network.add_arc(nodes[0], nodes[1], terms(0, 3)).unwrap();
+    let back: Vec<ArcId> = (0..3)
+        .map(|_| network.add_arc(nodes[1], nodes[0], terms(0, 3)).unwrap())
+        .collect();
+    assert_eq!(network.solve(&Limits::default()).unwrap().cost, 15);
+
+    for &arc in &back {
+        network.set_bounds(arc, i64::MAX, i64::MAX).unwrap();
+    }
+    let error = network.solve(&Limits::default()).unwrap_err();
+    assert!(
+        matches!(error, FlowError::CapacityOverflow { .. }),
+        "{error}"
+    );
+
+    for &arc in &back {
+        network.set_bounds(arc, 0, 3).unwrap();
+    }
+    assert_eq!(network.solve(&Limits::default()).unwrap().cost, 15);
+    assert_eq!(network.flow(arc).unwrap(), 3);
+}

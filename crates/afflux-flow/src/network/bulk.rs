@@ -1,7 +1,6 @@
 //! Many changes in one call: all of them or, if one is refused, none.
 //!
-//! A change by itself is little work, but an arc's values are in seven columns, each of which has to
-//! come from memory. So all arcs of a [`BLOCK`] are looked at before the first is changed: these
+//! A change by itself is little work, but the arc has to come from memory, and so has its flow. So all arcs of a [`BLOCK`] are looked at before the first is changed: these
 //! reads do not wait for each other. Then they are changed one after the other, as single calls
 //! would do it.
 
@@ -9,7 +8,7 @@ use std::hint::black_box;
 
 use super::{ArcId, GONE, Network, NodeId, check_count};
 use crate::error::FlowError;
-use crate::problem::{Terms, check_terms, cost_limit};
+use crate::problem::{Arc, Terms, check_terms, cost_limit};
 
 /// Arcs that are looked at together: their values fit into the fastest memory many times over.
 const BLOCK: usize = 32;
@@ -41,7 +40,7 @@ impl Network {
     ) -> Result<Vec<ArcId>, FlowError> {
         let count = arcs.len();
         let new = count.saturating_sub(self.free_arcs.len());
-        check_room("arcs", self.tail.len(), new)?;
+        check_room("arcs", self.arcs.len(), new)?;
         let limit = cost_limit(self.supply.len());
         for (position, arc) in arcs.clone().enumerate() {
             for (end, node) in [("tail", arc.tail), ("head", arc.head)] {
@@ -150,7 +149,7 @@ impl Network {
             let terms = Terms {
                 lower,
                 capacity,
-                cost: network.cost[index],
+                cost: network.arcs.get(index).cost,
             };
             network.change_terms(index, terms);
         });
@@ -210,13 +209,18 @@ impl Network {
     }
 
     fn seen(&self, arc: usize) -> i64 {
-        let bounds = self.lower[arc] ^ self.capacity[arc];
-        bounds ^ self.state.flow[arc] ^ self.seen_by_cost(arc)
+        let Terms {
+            lower, capacity, ..
+        } = self.arcs.get(arc).terms();
+        lower ^ capacity ^ self.state.flow[arc] ^ self.seen_by_cost(arc)
     }
 
     /// What a change of an arc's cost mostly reads.
     fn seen_by_cost(&self, arc: usize) -> i64 {
-        i64::from(self.tail[arc] ^ self.head[arc]) ^ self.cost[arc]
+        let Arc {
+            tail, head, cost, ..
+        } = self.arcs.get(arc);
+        (tail ^ head) as i64 ^ cost
     }
 }
 

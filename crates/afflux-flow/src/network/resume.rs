@@ -14,10 +14,10 @@ impl Network {
             state.add_node();
             state.enter(node);
         }
-        state.flow.resize(self.tail.len(), 0);
-        let supplies = self.supply.iter().map(|&supply| i128::from(supply));
-        state.excess.clear();
-        state.excess.extend(supplies);
+        state.flow.resize(self.arcs.len(), 0);
+        for (node, &supply) in self.supply.iter().enumerate() {
+            state.set_excess(node, i128::from(supply));
+        }
         for (index, arc) in self.problem().arcs().enumerate() {
             let flow = match arc.tail == arc.head {
                 true if arc.cost < 0 => arc.capacity,
@@ -26,14 +26,12 @@ impl Network {
             };
             state.flow[index] = flow;
             if flow != 0 {
-                state.excess[arc.tail] -= i128::from(flow);
-                state.excess[arc.head] += i128::from(flow);
+                state.send(arc.tail, arc.head, i128::from(flow));
             }
         }
-        for node in 0..state.excess.len() {
-            if state.excess[node] != 0 {
-                state.touch(node);
-            }
+        let unbalanced: Vec<usize> = state.unbalanced().collect();
+        for node in unbalanced {
+            state.touch(node);
         }
         self.keep(state);
     }
@@ -42,8 +40,8 @@ impl Network {
     /// admit the flow; their costs may have changed.
     pub(crate) fn keep(&mut self, state: State) {
         self.state = state;
-        for index in 0..self.tail.len() {
-            self.touch_if_violating(index);
+        for index in 0..self.arcs.len() {
+            self.touch_if_violating(index, &self.arcs.get(index));
         }
     }
 }
