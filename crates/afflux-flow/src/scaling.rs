@@ -17,9 +17,17 @@ const ALPHA: i64 = 6;
 const UPDATE_AFTER: usize = 2;
 
 /// When a warm start takes more global updates than this, its epsilon is too small, and is
-/// multiplied.
+/// multiplied; when it takes no more than a few, the next may begin with a smaller one.
 const MANY_UPDATES: usize = 8;
+const FEW_UPDATES: usize = 2;
 const RAISE: i64 = 25;
+
+/// The steps of a warm start to begin with.
+const MOST_STEPS: i64 = 32;
+
+/// What a warm start may begin with, at most, in epsilons of a cold one: where many units compete for
+/// few places, prices have far to go, and small steps take long.
+const HASTE: i64 = 16;
 
 /// Sweeps of price refinement before each refinement but the first. Much of what is not optimal up to
 /// the new epsilon only has the wrong prices, and need not be moved there and back.
@@ -28,28 +36,62 @@ const SWEEPS: usize = 2;
 /// How many entries, about, tell what arcs cost.
 const SAMPLE: usize = 4096;
 
+/// The first epsilon of a warm start, as a part of the distance that prices may have to go: so many of
+/// them make it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steps(i64);
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self(MOST_STEPS)
+    }
+}
+
+impl Steps {
+    fn more(&mut self) {
+        self.0 = (2 * self.0).min(MOST_STEPS);
+    }
+
+    fn less(&mut self) {
+        self.0 = (self.0 / RAISE).max(1);
+    }
+}
+
 /// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, multiples of
-/// the scale. The first epsilon is no larger than `most`.
+/// the scale. A warm start knows how far prices may have to go, about, and in how many steps.
 pub(crate) fn optimise<W: Width>(
     net: &mut Residual<W>,
-    most: i64,
+    mut warm: Option<(i64, &mut Steps)>,
     clock: &mut Clock<'_>,
 ) -> Result<Vec<i64>, Stop> {
-    let (largest, scale) = (first_epsilon(net), net.scale);
-    let mut epsilon = largest.min(most);
+    let scale = net.scale;
+    let mut largest = first_epsilon(net);
+    let mut epsilon = largest;
+    if let Some((distance, steps)) = &warm {
+        largest = largest.saturating_mul(HASTE);
+        let step = distance.saturating_mul(scale) / steps.0;
+        epsilon = step.clamp(1, largest);
+    }
     let mut scaling = Scaling::new(net);
-    let mut is_begun = false;
     loop {
         // Prices that have far to go would take many small steps at first.
-        let updates = match is_begun || epsilon == largest {
+        let updates = match warm.is_none() || epsilon == largest {
             true => usize::MAX,
             false => MANY_UPDATES,
         };
-        if !scaling.refine(epsilon, updates, Some(clock))? {
-            epsilon = epsilon.saturating_mul(RAISE).min(largest);
-            continue;
+        let taken = scaling.refine(epsilon, updates, Some(clock))?;
+        if let Some((_, steps)) = &mut warm {
+            match taken {
+                None => {
+                    steps.less();
+                    epsilon = epsilon.saturating_mul(RAISE).min(largest);
+                    continue;
+                }
+                Some(taken) if taken <= FEW_UPDATES => steps.more(),
+                Some(_) => {}
+            }
         }
-        is_begun = true;
+        warm = None;
         if epsilon < scale {
             if let Some(price) = prices::exact(scaling.net, scale, epsilon) {
                 return Ok(price);
@@ -157,14 +199,14 @@ impl<'a, W: Width> Scaling<'a, W> {
         }
     }
 
-    /// From a flow that is optimal up to the last epsilon to one that is up to this one. Answers
-    /// whether it took no more than so many global updates.
+    /// From a flow that is optimal up to the last epsilon to one that is up to this one. Answers how
+    /// many global updates that took, or nothing if it would have taken as many as `updates`.
     fn refine(
         &mut self,
         epsilon: i64,
-        mut updates: usize,
+        updates: usize,
         mut clock: Option<&mut Clock<'_>>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Option<usize>, Stop> {
         let is_first = self.epsilon == 0;
         self.epsilon = epsilon;
         for _ in 0..if is_first { 0 } else { SWEEPS } {
@@ -175,13 +217,14 @@ impl<'a, W: Width> Scaling<'a, W> {
         let with_excess = excess.filter(|&(_, &excess)| excess > 0);
         self.active.extend(with_excess.map(|(node, _)| node as u32));
         self.update_prices()?;
+        let mut taken = 0;
         while let Some(node) = self.active.pop_front() {
             self.discharge(node as usize)?;
             if self.looked_at > self.patience {
-                updates -= 1;
-                if updates == 0 {
+                taken += 1;
+                if taken == updates {
                     self.active.clear();
-                    return Ok(false);
+                    return Ok(None);
                 }
                 self.update_prices()?;
             }
@@ -191,7 +234,7 @@ impl<'a, W: Width> Scaling<'a, W> {
                 }
             }
         }
-        Ok(true)
+        Ok(Some(taken))
     }
 
     fn update_prices(&mut self) -> Result<(), Stop> {
@@ -321,7 +364,7 @@ impl<'a, W: Width> Scaling<'a, W> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::optimise;
+    use super::{Steps, optimise};
     use crate::certificate::{stuck_units, violation};
     use crate::limits::{Clock, Limits};
     use crate::paths;
@@ -354,7 +397,7 @@ mod tests {
         #[test]
         fn scaling_and_shortest_paths_prove_the_same(
             (supply, arcs) in networks(),
-            most in prop_oneof![Just(1), Just(i64::MAX)],
+            is_warm in any::<bool>(),
         ) {
             let tail: Vec<i32> = arcs.iter().map(|arc| arc.0).collect();
             let head: Vec<i32> = arcs.iter().map(|arc| arc.1).collect();
@@ -370,7 +413,9 @@ mod tests {
             by_paths.saturate(0);
             let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);
             let mut by_scaling = set.residual::<i32>(&cold).unwrap();
-            let scaled = optimise(&mut by_scaling, most, &mut clock);
+            let mut steps = Steps::default();
+            let warm = is_warm.then_some((1, &mut steps));
+            let scaled = optimise(&mut by_scaling, warm, &mut clock);
             match (routed, scaled) {
                 (Ok(done), Ok(price)) => {
                     prop_assert!(done);

@@ -16,7 +16,7 @@ use crate::paths;
 use crate::problem::Problem;
 use crate::repair;
 use crate::residual::Residual;
-use crate::scaling;
+use crate::scaling::{self, Steps};
 use crate::state::{HUB, Log, Mark, State, Touch};
 use crate::stop::Stop;
 use crate::working::Working;
@@ -36,9 +36,6 @@ const FEW_LOOKS: usize = 300_000;
 /// price: within so many times the radius.
 const BROAD: u32 = 64;
 const WIDE: i64 = 4;
-
-/// The first epsilon of a warm solve, as a part of the radius.
-const WARM_EPSILON: i64 = 32;
 
 /// When more than so many tenths of all nodes are touched, little is left of the last answer.
 const MUCH: usize = 7;
@@ -263,7 +260,7 @@ fn pass<W: Width>(
     };
     let is_certain = held.is_empty();
     let units = usize::try_from(net.units()).unwrap_or(usize::MAX);
-    let stop = improve(&mut net, base, clock).err();
+    let stop = improve(&mut net, base, &mut state.steps, clock).err();
     held.release(&mut net);
     match stop {
         None => {
@@ -286,15 +283,20 @@ fn pass<W: Width>(
 /// negative reduced cost to begin with.
 ///
 /// When it stops for a cut, nothing is certain.
-fn improve<W: Width>(net: &mut Residual<W>, base: i64, clock: &mut Clock<'_>) -> Result<(), Stop> {
+fn improve<W: Width>(
+    net: &mut Residual<W>,
+    base: i64,
+    steps: &mut Steps,
+    clock: &mut Clock<'_>,
+) -> Result<(), Stop> {
     let budget = match base {
         i64::MAX if net.units() > MANY_UNITS => 0,
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
     if !paths::route(net, budget, clock)? {
-        let most = base.saturating_mul(net.scale) / WARM_EPSILON;
-        net.price = scaling::optimise(net, most.max(1), clock)?;
+        let warm = (base < i64::MAX).then_some((base, steps));
+        net.price = scaling::optimise(net, warm, clock)?;
     }
     Ok(())
 }

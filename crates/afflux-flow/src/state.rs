@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::problem::Problem;
+use crate::scaling::Steps;
 use crate::stop::PRICE_LIMIT;
 
 /// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
@@ -30,6 +31,8 @@ pub(crate) struct State {
     pub was_small: bool,
     /// A smaller one has proven too small more than once.
     pub least_radius: i64,
+    /// How a warm start of cost scaling begins.
+    pub steps: Steps,
     pub log: Log,
 }
 
