@@ -29,18 +29,14 @@ _ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65
 
 @dataclass(frozen=True)
 class Alone:
-    """Seconds of each round, and the largest memory over all of them."""
+    """Seconds of each round, and the largest memory over all: in all, and by arcs of a round."""
 
     machines: int
     tasks: int
     arcs: int
     seconds: tuple[float, ...]
     peak_bytes: int
-
-    @property
-    def bytes_per_arc(self) -> float:
-        """The largest memory, by arcs."""
-        return self.peak_bytes / self.arcs
+    bytes_per_arc: float
 
 
 def measure(case: Case, seed: int, *, of_peer: bool = False) -> Alone:
@@ -62,6 +58,7 @@ def _ours(case: Case, seed: int) -> Alone:
     ours = Ours(columns)
     seconds: list[float] = []
     held = peak = 0
+    per_arc = 0.0
     for number in range(ROUNDS):
         if number:
             cluster.place(ours.flow())
@@ -69,16 +66,18 @@ def _ours(case: Case, seed: int) -> Alone:
         changes = ours.prepare()
         solved, rise, growth = _watch(lambda changes=changes: ours.solve(changes))
         peak = max(peak, held + rise)
+        per_arc = max(per_arc, (held + rise) / columns.arcs)
         held += growth
         seconds.append(solved.apply_seconds + solved.solve_seconds)
-    return Alone(case.machines, cluster.tasks, columns.arcs, tuple(seconds), peak)
+    return Alone(case.machines, cluster.tasks, columns.arcs, tuple(seconds), peak, per_arc)
 
 
 def _peer(case: Case, seed: int) -> Alone:
     cluster = case.cluster(seed)
     columns = cluster.columns
     solved, rise, _ = _watch(lambda: peer.solve_cold(columns))
-    return Alone(case.machines, cluster.tasks, columns.arcs, (solved.seconds,), rise)
+    seconds = (solved.seconds,)
+    return Alone(case.machines, cluster.tasks, columns.arcs, seconds, rise, rise / columns.arcs)
 
 
 def _watch(work: Callable[[], T]) -> tuple[T, int, int]:

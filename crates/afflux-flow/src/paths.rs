@@ -52,7 +52,7 @@ pub(crate) fn route<W: Width>(
             paths.augment(net);
             if paths.looked_at > budget {
                 // With little left, going on is cheaper than scaling, which begins anew.
-                if is_more || budget == 0 || ALMOST * net.units() > units {
+                if is_more || ALMOST * net.units() > units {
                     return Ok(false);
                 }
                 (budget, is_more) = (budget.saturating_mul(MORE), true);

@@ -93,9 +93,13 @@ pub(crate) fn optimise<W: Width>(
         }
         warm = None;
         if epsilon < scale {
-            if let Some(price) = prices::exact(scaling.net, scale, epsilon) {
+            // Exact prices take memory, and mostly nothing of this is needed any more.
+            let net = scaling.into_net();
+            if let Some(price) = prices::exact(net, scale, epsilon) {
                 return Ok(price);
             }
+            scaling = Scaling::new(net);
+            scaling.epsilon = epsilon;
         }
         epsilon = next_epsilon(epsilon, scale);
     }
@@ -197,6 +201,11 @@ impl<'a, W: Width> Scaling<'a, W> {
             patience: UPDATE_AFTER * (net.entries.len() + nodes),
             net,
         }
+    }
+
+    /// The network, and nothing else any more.
+    fn into_net(self) -> &'a mut Residual<W> {
+        self.net
     }
 
     /// From a flow that is optimal up to the last epsilon to one that is up to this one. Answers how

@@ -294,7 +294,7 @@ fn improve<W: Width>(
         i64::MAX => COLD_PATHS * net.entries.len(),
         _ => (WARM_PATHS * net.entries.len()).max(FEW_LOOKS),
     };
-    if !paths::route(net, budget, clock)? {
+    if budget == 0 || !paths::route(net, budget, clock)? {
         let warm = (base < i64::MAX).then_some((base, steps));
         net.price = scaling::optimise(net, warm, clock)?;
     }
