@@ -130,6 +130,19 @@ impl Arcs {
         }
     }
 
+    pub fn set_bounds(&mut self, index: usize, (lower, capacity): (i64, i64)) {
+        match &mut self.terms {
+            Kept::Narrow(columns) if i32::try_from(capacity).is_ok() => {
+                columns.set_bounds(index, lower, capacity);
+            }
+            Kept::Wide(columns) => columns.set_bounds(index, lower, capacity),
+            Kept::Narrow(_) => {
+                self.terms.widen();
+                self.set_bounds(index, (lower, capacity));
+            }
+        }
+    }
+
     pub fn set_cost(&mut self, index: usize, cost: i64) {
         match &mut self.terms {
             Kept::Narrow(columns) if i32::try_from(cost).is_ok() => {
@@ -205,9 +218,13 @@ impl<W: Width> Columns<W> {
     }
 
     fn set(&mut self, index: usize, terms: Terms) {
-        self.lower[index] = W::of(terms.lower);
-        self.capacity[index] = W::of(terms.capacity);
+        self.set_bounds(index, terms.lower, terms.capacity);
         self.cost[index] = W::of(terms.cost);
+    }
+
+    fn set_bounds(&mut self, index: usize, lower: i64, capacity: i64) {
+        self.lower[index] = W::of(lower);
+        self.capacity[index] = W::of(capacity);
     }
 
     fn push(&mut self, terms: Terms) {
@@ -258,7 +275,7 @@ mod tests {
     proptest! {
         #[test]
         fn are_what_was_said_of_them_at_any_width(
-            steps in prop::collection::vec((0_usize..4, 0_usize..30, 0_usize..9, terms()), 1..60),
+            steps in prop::collection::vec((0_usize..5, 0_usize..30, 0_usize..9, terms()), 1..60),
         ) {
             let mut arcs = Arcs::default();
             let mut expected: Vec<Arc> = Vec::new();
@@ -276,6 +293,11 @@ mod tests {
                         *arc = Arc::new(arc.tail, arc.head, terms);
                     }
                     2 => {
+                        let bounds = (terms.lower, terms.capacity);
+                        arcs.set_bounds(index, bounds);
+                        (arc.lower, arc.capacity) = bounds;
+                    }
+                    3 => {
                         arcs.set_cost(index, terms.cost);
                         arc.cost = terms.cost;
                     }

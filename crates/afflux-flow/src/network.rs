@@ -283,51 +283,70 @@ impl Network {
 
     /// Writes new terms and keeps the flow within them.
     fn change_terms(&mut self, index: usize, terms: Terms) {
-        let (tail, head) = self.arcs.ends(index);
-        let arc = Arc::new(tail, head, terms);
         self.arcs.set_terms(index, terms);
-        self.largest_cost = self.largest_cost.max(arc.cost.abs());
-        let flow = self.state.flow[index];
-        let new = match arc.tail == arc.head {
-            // A loop changes no balance, so its cost alone decides.
-            true if arc.cost < 0 => arc.capacity,
-            true => arc.lower,
-            false => flow.clamp(arc.lower, arc.capacity),
-        };
-        if new != flow {
-            self.state.flow[index] = new;
-            let more = i128::from(new) - i128::from(flow);
-            self.state.send(arc.tail, arc.head, more);
-            self.state.touch(arc.tail);
-            self.state.touch(arc.head);
-            return;
-        }
-        self.touch_if_violating(index, &arc);
+        self.largest_cost = self.largest_cost.max(terms.cost.abs());
+        self.follow(index, (terms.lower, terms.capacity));
     }
 
-    /// Touches an end of an arc that could carry more or less at a gain.
-    fn touch_if_violating(&mut self, index: usize, arc: &Arc) {
-        if !arc.is_free() {
-            return;
-        }
-        let reduced = arc.cost + self.state.price[arc.tail] - self.state.price[arc.head];
-        if gains(reduced, self.state.flow[index], (arc.lower, arc.capacity)) {
-            self.state.touch(self.lesser_end(arc.tail, arc.head));
-        }
+    /// Writes new bounds and keeps the flow within them.
+    fn change_bounds(&mut self, index: usize, bounds: (i64, i64)) {
+        self.arcs.set_bounds(index, bounds);
+        self.follow(index, bounds);
     }
 
-    /// Writes a new cost. When its node is touched already, nothing else needs to be known.
+    /// Writes a new cost.
     fn change_cost(&mut self, index: usize, cost: i64) {
-        let (tail, head) = self.arcs.ends(index);
-        if tail == head {
-            let terms = self.arcs.get(index).terms();
-            self.change_terms(index, Terms { cost, ..terms });
-            return;
-        }
         self.arcs.set_cost(index, cost);
         self.largest_cost = self.largest_cost.max(cost.abs());
-        if !self.state.is_touched(self.lesser_end(tail, head)) {
-            self.touch_if_violating(index, &self.arcs.get(index));
+        let (tail, head) = self.arcs.ends(index);
+        match tail == head {
+            true => self.follow_loop(index),
+            false => self.touch_if_violating(index, tail, head),
+        }
+    }
+
+    /// Cuts the flow of an arc to its new bounds.
+    fn follow(&mut self, index: usize, (lower, capacity): (i64, i64)) {
+        let (tail, head) = self.arcs.ends(index);
+        if tail == head {
+            self.follow_loop(index);
+            return;
+        }
+        let flow = self.state.flow[index];
+        let new = flow.clamp(lower, capacity);
+        if new == flow {
+            self.touch_if_violating(index, tail, head);
+            return;
+        }
+        self.state.flow[index] = new;
+        let more = i128::from(new) - i128::from(flow);
+        self.state.send(tail, head, more);
+        self.state.touch(tail);
+        self.state.touch(head);
+    }
+
+    /// A loop changes no balance, so its cost alone decides what it carries.
+    fn follow_loop(&mut self, index: usize) {
+        let arc = self.arcs.get(index);
+        self.state.flow[index] = if arc.cost < 0 {
+            arc.capacity
+        } else {
+            arc.lower
+        };
+    }
+
+    /// Touches an end of an arc that could carry more or less at a gain. If it is touched already,
+    /// nothing else needs to be known.
+    fn touch_if_violating(&mut self, index: usize, tail: usize, head: usize) {
+        let end = self.lesser_end(tail, head);
+        if self.state.is_touched(end) {
+            return;
+        }
+        let arc = self.arcs.get(index);
+        let reduced = arc.cost + self.state.price[tail] - self.state.price[head];
+        let bounds = (arc.lower, arc.capacity);
+        if arc.is_free() && gains(reduced, self.state.flow[index], bounds) {
+            self.state.touch(end);
         }
     }
 

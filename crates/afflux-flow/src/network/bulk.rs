@@ -1,17 +1,8 @@
 //! Many changes in one call: all of them or, if one is refused, none.
-//!
-//! A change by itself is little work, but the arc has to come from memory, and so has its flow. So all arcs of a [`BLOCK`] are looked at before the first is changed: these
-//! reads do not wait for each other. Then they are changed one after the other, as single calls
-//! would do it.
-
-use std::hint::black_box;
 
 use super::{ArcId, GONE, Network, NodeId, check_count};
 use crate::error::FlowError;
-use crate::problem::{Arc, Terms, check_terms, cost_limit};
-
-/// Arcs that are looked at together: their values fit into the fastest memory many times over.
-const BLOCK: usize = 32;
+use crate::problem::{Terms, check_terms, cost_limit};
 
 /// An arc to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,17 +46,8 @@ impl Network {
             check_terms(position, arc.terms, limit)?;
         }
         self.reserve(0, count);
-        let mut ids = Vec::with_capacity(count);
-        let mut arcs = arcs;
-        for _ in 0..(count - new).div_ceil(BLOCK) {
-            let free = self.free_arcs.len();
-            let block = &self.free_arcs[free.saturating_sub(BLOCK)..];
-            self.look_at(block.iter().copied(), Self::seen);
-            let block = arcs.by_ref().take(block.len());
-            ids.extend(block.map(|arc| self.put_arc(arc.tail, arc.head, arc.terms)));
-        }
-        ids.extend(arcs.map(|arc| self.put_arc(arc.tail, arc.head, arc.terms)));
-        Ok(ids)
+        let put = |arc: NewArc| self.put_arc(arc.tail, arc.head, arc.terms);
+        Ok(arcs.map(put).collect())
     }
 
     /// Removes arcs and what flows along them; none may be named twice.
@@ -81,11 +63,8 @@ impl Network {
                 }
             }
         }
-        for block in arcs.chunks(BLOCK) {
-            self.look_at(block.iter().copied(), Self::seen);
-            for &arc in block {
-                self.drop_arc(arc);
-            }
+        for &arc in arcs {
+            self.drop_arc(arc);
         }
         Ok(())
     }
@@ -144,15 +123,9 @@ impl Network {
             };
             check_terms(index, terms, 0)?;
         }
-        self.change_blocks(changes, Self::seen, |network, (arc, lower, capacity)| {
-            let index = arc as usize;
-            let terms = Terms {
-                lower,
-                capacity,
-                cost: network.arcs.get(index).cost,
-            };
-            network.change_terms(index, terms);
-        });
+        for (arc, lower, capacity) in changes {
+            self.change_bounds(arc as usize, (lower, capacity));
+        }
         Ok(())
     }
 
@@ -171,73 +144,15 @@ impl Network {
             };
             check_terms(index, terms, limit)?;
         }
-        self.change_blocks(changes, Self::seen_by_cost, |network, (arc, cost)| {
-            network.change_cost(arc as usize, cost);
-        });
+        for (arc, cost) in changes {
+            self.change_cost(arc as usize, cost);
+        }
         Ok(())
     }
 
     /// What flows along arcs since the last solve; changes may have cut it since.
     pub fn flows(&self, arcs: impl Iterator<Item = ArcId>) -> Result<Vec<i64>, FlowError> {
         arcs.map(|arc| self.flow(arc)).collect()
-    }
-
-    /// Makes changes that were checked, block by block.
-    fn change_blocks<C: Change>(
-        &mut self,
-        mut changes: impl Iterator<Item = C> + Clone,
-        seen: impl Fn(&Self, usize) -> i64,
-        change: impl Fn(&mut Self, C),
-    ) {
-        loop {
-            let block = changes.clone().take(BLOCK);
-            self.look_at(block.map(|change| change.arc()), &seen);
-            let mut any = false;
-            for one in changes.by_ref().take(BLOCK) {
-                any = true;
-                change(self, one);
-            }
-            if !any {
-                return;
-            }
-        }
-    }
-
-    /// Reads all that a change of these arcs will read.
-    fn look_at(&self, arcs: impl Iterator<Item = ArcId>, seen: impl Fn(&Self, usize) -> i64) {
-        black_box(arcs.fold(0, |all, arc| all ^ seen(self, arc as usize)));
-    }
-
-    fn seen(&self, arc: usize) -> i64 {
-        let Terms {
-            lower, capacity, ..
-        } = self.arcs.get(arc).terms();
-        lower ^ capacity ^ self.state.flow[arc] ^ self.seen_by_cost(arc)
-    }
-
-    /// What a change of an arc's cost mostly reads.
-    fn seen_by_cost(&self, arc: usize) -> i64 {
-        let Arc {
-            tail, head, cost, ..
-        } = self.arcs.get(arc);
-        (tail ^ head) as i64 ^ cost
-    }
-}
-
-/// A change of an arc.
-trait Change: Copy {
-    fn arc(&self) -> ArcId;
-}
-
-impl Change for (ArcId, i64) {
-    fn arc(&self) -> ArcId {
-        self.0
-    }
-}
-
-impl Change for (ArcId, i64, i64) {
-    fn arc(&self) -> ArcId {
-        self.0
     }
 }
 

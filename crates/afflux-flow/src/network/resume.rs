@@ -41,7 +41,8 @@ impl Network {
     pub(crate) fn keep(&mut self, state: State) {
         self.state = state;
         for index in 0..self.arcs.len() {
-            self.touch_if_violating(index, &self.arcs.get(index));
+            let (tail, head) = self.arcs.ends(index);
+            self.touch_if_violating(index, tail, head);
         }
     }
 }
