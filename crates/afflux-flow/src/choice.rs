@@ -51,6 +51,30 @@ impl Chosen {
     }
 }
 
+/// An arc that was left out with the node at one of its ends.
+pub(crate) struct DeadEnd {
+    arc: Chosen,
+    /// Whether the node is its tail.
+    is_tail: bool,
+}
+
+impl DeadEnd {
+    /// The node takes the price that its arc asks for, if the other end has changed its own.
+    pub fn follow(&self, state: &mut State) {
+        let Chosen {
+            tail, head, cost, ..
+        } = self.arc;
+        let (above, below) = (state.price[tail as usize], state.price[head as usize]);
+        let bounds = (self.arc.lower, self.arc.capacity);
+        if gains(cost + above - below, self.arc.flow, bounds) {
+            match self.is_tail {
+                true => state.set_price(tail, below - cost),
+                false => state.set_price(head, above + cost),
+            }
+        }
+    }
+}
+
 /// Arcs for a working set.
 pub(crate) struct Choice {
     pub arcs: Vec<Chosen>,
@@ -100,6 +124,30 @@ impl Choice {
             !is_asked || arc.is_near(state, &radius)
         });
         self.is_all &= self.arcs.len() == before;
+    }
+
+    /// Leaves out the arcs of dead ends: nodes in balance that have no second arc here, so that nothing
+    /// can change on the first. Those that were touched stay, to find the price that suits them.
+    pub fn leave_dead_ends(&mut self, state: &State) -> Vec<DeadEnd> {
+        let mut ends = vec![0_u32; state.price.len()];
+        for node in self.arcs.iter().flat_map(|arc| [arc.tail, arc.head]) {
+            ends[node as usize] += 1;
+        }
+        let is_dead = |node: u32| {
+            let node = node as usize;
+            ends[node] == 1 && !state.is_touched(node) && state.excess(node) == 0
+        };
+        let mut dead_ends = Vec::new();
+        self.arcs.retain(|&arc| {
+            let is_tail = is_dead(arc.tail);
+            let is_dead = is_tail || is_dead(arc.head);
+            if is_dead {
+                dead_ends.push(DeadEnd { arc, is_tail });
+            }
+            !is_dead
+        });
+        self.is_all &= dead_ends.is_empty();
+        dead_ends
     }
 }
 

@@ -226,7 +226,8 @@ fn select<'a>(
         true => radius.max(base).saturating_mul(WIDE),
         false => state.reach(node, radius, base),
     });
-    Continue(Working::of(problem, state, choice))
+    let dead_ends = choice.leave_dead_ends(state);
+    Continue(Working::of(problem, state, choice, dead_ends))
 }
 
 /// How a pass came to its end.

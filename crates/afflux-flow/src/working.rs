@@ -4,7 +4,7 @@
 //! prices change a lot. Both are left out, with what they carry; all others are solved. Then one
 //! scan over all arcs finds those left out by mistake.
 
-use crate::choice::{Choice, Chosen};
+use crate::choice::{Choice, Chosen, DeadEnd};
 use crate::error::FlowError;
 use crate::problem::{Arc, Problem};
 use std::marker::PhantomData;
@@ -25,6 +25,8 @@ pub(crate) struct Working<'a> {
     /// Copies of its arcs, which lie far apart in the problem; none if every arc with a choice is in
     /// the set.
     chosen: Option<Vec<Chosen>>,
+    /// What was left out of these, and has to follow.
+    dead_ends: Vec<DeadEnd>,
     /// How many arcs it has.
     pub arcs: usize,
     /// The nodes, by their numbers in the set.
@@ -48,7 +50,12 @@ impl<'a> Working<'a> {
     }
 
     /// These arcs, whose ends are nodes of the problem.
-    pub fn of(problem: &'a Problem<'a>, state: &State, choice: Choice) -> Self {
+    pub fn of(
+        problem: &'a Problem<'a>,
+        state: &State,
+        choice: Choice,
+        dead_ends: Vec<DeadEnd>,
+    ) -> Self {
         let mut set = Self::empty(problem, state);
         let mut chosen = choice.arcs;
         for arc in &mut chosen {
@@ -56,6 +63,7 @@ impl<'a> Working<'a> {
             (arc.tail, arc.head) = set.add(tail, head, arc.capacity, arc.cost);
         }
         set.chosen = Some(chosen);
+        set.dead_ends = dead_ends;
         set.is_all = choice.is_all;
         set
     }
@@ -65,6 +73,7 @@ impl<'a> Working<'a> {
         let mut set = Self {
             problem,
             chosen: None,
+            dead_ends: Vec::new(),
             arcs: 0,
             nodes: Vec::new(),
             index: vec![ABSENT; problem.nodes()],
@@ -182,6 +191,9 @@ impl<'a> Working<'a> {
                     if price / scale != state.price[node as usize] {
                         state.set_price(node, price / scale);
                     }
+                }
+                for dead_end in &self.dead_ends {
+                    dead_end.follow(state);
                 }
             }
             None => {
