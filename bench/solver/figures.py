@@ -108,7 +108,10 @@ class Figures:
                 field.name: [_short(getattr(r, field.name)) for r in series.rounds]
                 for field in fields(Round)
             }
-            memory = None if alone is None else {"peak_bytes": alone.peak_bytes, "arcs": alone.arcs}
+            memory = alone and {
+                "peak_bytes": alone.peak_bytes,
+                "bytes_per_arc": round(alone.bytes_per_arc, 1),
+            }
             found.append({**asdict(series.case), "memory": memory, "rounds": columns})
         return found
 

@@ -193,15 +193,17 @@ impl Kept {
     fn widen(&mut self) {
         if let Self::Narrow(columns) = self {
             *self = Self::Wide(Columns {
-                lower: widened(&columns.lower),
-                capacity: widened(&columns.capacity),
-                cost: widened(&columns.cost),
+                lower: widened(&mut columns.lower),
+                capacity: widened(&mut columns.capacity),
+                cost: widened(&mut columns.cost),
             });
         }
     }
 }
 
-fn widened(column: &Vec<i32>) -> Vec<i64> {
+/// The same values; the column gives its memory away.
+fn widened(column: &mut Vec<i32>) -> Vec<i64> {
+    let column = std::mem::take(column);
     let mut wide = Vec::with_capacity(column.capacity());
     wide.extend(column.iter().map(|&value| i64::from(value)));
     wide

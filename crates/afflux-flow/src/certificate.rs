@@ -146,7 +146,7 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
     }
 }
 
-/// The same, with the arcs that are to be noted.
+/// What a flow costs, if it keeps all bounds and balances, and the arcs that are to be noted.
 fn examine(
     problem: &Problem<'_>,
     flow: &[i64],

@@ -51,25 +51,33 @@ impl Chosen {
     }
 }
 
-/// An arc that was left out with the node at one of its ends.
+/// A node that was left out with its only arc.
 pub(crate) struct DeadEnd {
-    arc: Chosen,
-    /// Whether the node is its tail.
+    arc: u32,
+    /// Whether the node is the tail of the arc.
     is_tail: bool,
 }
 
 impl DeadEnd {
+    /// The node, and the one at the other end of its arc.
+    pub fn nodes(&self, problem: &Problem<'_>) -> (usize, usize) {
+        let arc = problem.arc(self.arc as usize);
+        match self.is_tail {
+            true => (arc.tail, arc.head),
+            false => (arc.head, arc.tail),
+        }
+    }
+
     /// The node takes the price that its arc asks for, if the other end has changed its own.
-    pub fn follow(&self, state: &mut State) {
-        let Chosen {
-            tail, head, cost, ..
-        } = self.arc;
-        let (above, below) = (state.price[tail as usize], state.price[head as usize]);
-        let bounds = (self.arc.lower, self.arc.capacity);
-        if gains(cost + above - below, self.arc.flow, bounds) {
+    pub fn follow(&self, problem: &Problem<'_>, state: &mut State) {
+        let number = self.arc as usize;
+        let arc = problem.arc(number);
+        let (tail, head) = (state.price[arc.tail], state.price[arc.head]);
+        let bounds = (arc.lower, arc.capacity);
+        if gains(arc.cost + tail - head, state.flow[number], bounds) {
             match self.is_tail {
-                true => state.set_price(tail, below - cost),
-                false => state.set_price(head, above + cost),
+                true => state.set_price(arc.tail as u32, head - arc.cost),
+                false => state.set_price(arc.head as u32, tail + arc.cost),
             }
         }
     }
@@ -126,9 +134,14 @@ impl Choice {
         self.is_all &= self.arcs.len() == before;
     }
 
-    /// Leaves out the arcs of dead ends: nodes in balance that have no second arc here, so that nothing
-    /// can change on the first. Those that were touched stay, to find the price that suits them.
+    /// Leaves out dead ends: nodes in balance that have no second arc here, so that nothing can change
+    /// on the first. Those that were touched stay, to find the price that suits them; and so do all
+    /// where every arc is here, since then it would no longer be.
     pub fn leave_dead_ends(&mut self, state: &State) -> Vec<DeadEnd> {
+        let mut dead_ends = Vec::new();
+        if self.is_all {
+            return dead_ends;
+        }
         let mut ends = vec![0_u32; state.price.len()];
         for node in self.arcs.iter().flat_map(|arc| [arc.tail, arc.head]) {
             ends[node as usize] += 1;
@@ -137,16 +150,17 @@ impl Choice {
             let node = node as usize;
             ends[node] == 1 && !state.is_touched(node) && state.excess(node) == 0
         };
-        let mut dead_ends = Vec::new();
-        self.arcs.retain(|&arc| {
+        self.arcs.retain(|arc| {
             let is_tail = is_dead(arc.tail);
             let is_dead = is_tail || is_dead(arc.head);
             if is_dead {
-                dead_ends.push(DeadEnd { arc, is_tail });
+                dead_ends.push(DeadEnd {
+                    arc: arc.number,
+                    is_tail,
+                });
             }
             !is_dead
         });
-        self.is_all &= dead_ends.is_empty();
         dead_ends
     }
 }

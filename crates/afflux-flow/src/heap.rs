@@ -40,7 +40,8 @@ impl<T: Copy> RadixHeap<T> {
     }
 
     /// Takes out an item with the least key. `key` says what an item's is: the one with which it was
-    /// put in, or nothing if it has become superfluous, and need not come out again.
+    /// put in, or a smaller one with which it was put in again. Once that has come out, it must say
+    /// nothing for the others, which mostly do not come out then.
     pub fn pop(&mut self, key: impl Fn(T) -> Option<u64>) -> Option<T> {
         while self.buckets[0].is_empty() {
             let nearest = self.buckets.iter().position(|b| !b.is_empty())?;
@@ -69,6 +70,32 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// As in a search: nodes come nearer, and are done when they come out.
+        #[test]
+        fn keys_may_shrink_while_items_wait(
+            steps in prop::collection::vec((0_usize..20, 0_u64..1 << 20, any::<bool>()), 1..200),
+        ) {
+            let mut heap = RadixHeap::new();
+            let mut keys = [u64::MAX; 20];
+            let mut done = [false; 20];
+            let mut last = 0;
+            for (node, gap, pops) in steps {
+                if !done[node] && last + gap < keys[node] {
+                    keys[node] = last + gap;
+                    heap.push(keys[node], node);
+                }
+                let found = (0..if pops { 200 } else { 0 })
+                    .filter_map(|_| heap.pop(|node| (!done[node]).then_some(keys[node])))
+                    .find(|&node| !done[node]);
+                if let Some(found) = found {
+                    let waiting = (0..20).filter(|&node| !done[node]).map(|node| keys[node]);
+                    prop_assert_eq!(Some(keys[found]), waiting.min());
+                    done[found] = true;
+                    last = keys[found];
+                }
+            }
+        }
+
         #[test]
         fn takes_out_in_order_while_growing(steps in prop::collection::vec((0_u64..1 << 40, 0_u32..4), 1..200)) {
             let mut heap = RadixHeap::new();

@@ -1,4 +1,4 @@
-//! Dead ends: units that could only be sent back where they come from are left where they are.
+//! What could only be sent back where it comes from is left where it is.
 //!
 //! A machine full of pinned tasks passes on what it receives and cannot receive less. Its arc to
 //! the sink looks as if flow could be taken back, and so every search that reaches the sink would

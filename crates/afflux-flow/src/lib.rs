@@ -55,7 +55,8 @@
 //!    what they carry.
 //!    `repair`: when all arcs of a node change, most of the change is a change of its own price. Each
 //!    node at which something violates optimality is brought into balance by itself; then most of
-//!    its arcs can be left out as well.
+//!    its arcs can be left out as well. A node with a single arc left can change nothing: it is left
+//!    out with it, and follows its neighbour afterwards.
 //! 2. `working`: the *working set* is the rest, as a network of its own (`residual`, two directions
 //!    for each arc, in lists by node). The first time it is everything.
 //!    `hold`: what could only be sent back where it came from is left where it is.
@@ -67,7 +68,8 @@
 //!    (residual, r < 0), *relabel* a node that no admissible arc leaves, by lowering its price.
 //!    Active nodes wait in a queue (first in, first out); each remembers its *current arc*;
 //!    *look-ahead* avoids pushes into dead ends. Now and then, all prices are set by one search
-//!    backwards from all deficits (`update`).
+//!    backwards from all deficits (`update`). A warm start begins with an epsilon that was large
+//!    enough the last time.
 //! 5. `prices`: once epsilon is less than what costs are multiplied by, the flow is mostly optimal
 //!    already. Prices are rounded to the original units, and what is wrong then by a step is put
 //!    right, if it can be without a change of the flow; so several refinements are saved. With
@@ -94,7 +96,8 @@
 //! * Multiplied by n + 1, costs must stay below 2^59 and prices, which are sums of costs along
 //!   paths, below 2^61. Supplies and capacities around a node must add up to less than 2^61, where
 //!   a capacity counts up to what could flow at all, so that an infinite one may be written as any
-//!   large number. All of this is checked, see [`FlowError`]; nothing wraps around. The total cost
+//!   large number; one below 2^31 is better, since a single larger one makes all arcs take more
+//!   memory for good. All of this is checked, see [`FlowError`]; nothing wraps around. The total cost
 //!   has 128 bits.
 //! * Of several optimal flows, which one is returned depends on the order of arcs and may change
 //!   from one version to the next. The same input gives the same answer.

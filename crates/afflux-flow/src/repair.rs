@@ -175,8 +175,7 @@ pub(crate) fn keep_near<W: Width>(
     degree: &[u32],
 ) {
     if !set.is_all {
-        let outside = |index: usize| degree[set.node(index)] as usize - net.range(index).len();
-        let common = common_move(&net.price, before, outside);
+        let common = common_move(&net.price, before, &set.arcs_outside(net, degree));
         net.price.iter_mut().for_each(|price| *price -= common);
     }
     let scale = set.scale();
@@ -210,20 +209,17 @@ pub(crate) fn keep_near<W: Width>(
 }
 
 /// By how much the middle one of all prices changed, where a node counts as often as it has arcs
-/// outside of the set. Only differences of prices matter, but nodes outside keep theirs.
-fn common_move(price: &[i64], before: &[i64], outside: impl Fn(usize) -> usize) -> i64 {
+/// outside of the set. Only differences of prices matter, but what is outside keeps its own.
+fn common_move(price: &[i64], before: &[i64], outside: &[u32]) -> i64 {
     let moves = price.iter().zip(before).map(|(now, before)| now - before);
-    let mut moves: Vec<(i64, usize)> = moves
-        .enumerate()
-        .map(|(index, moved)| (moved, outside(index)))
-        .collect();
+    let mut moves: Vec<(i64, u32)> = moves.zip(outside.iter().copied()).collect();
     moves.sort_unstable();
-    let mut rest = moves.iter().map(|&(_, arcs)| arcs).sum::<usize>() / 2;
+    let mut rest = moves.iter().map(|&(_, arcs)| u64::from(arcs)).sum::<u64>() / 2;
     for (moved, arcs) in moves {
-        if arcs > rest {
+        if u64::from(arcs) > rest {
             return moved;
         }
-        rest -= arcs;
+        rest -= u64::from(arcs);
     }
     0
 }

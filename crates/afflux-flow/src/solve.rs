@@ -52,6 +52,9 @@ const FEW_UNITS: usize = 64;
 const GROW: i64 = 2;
 const GROW_OUT: i64 = 8;
 
+/// The part by which the least radius falls after a solve of one pass.
+const EASE: i64 = 8;
+
 /// Finds a flow of minimum cost from where `state` is. `degree` says how many ends of arcs a node
 /// has; it may be empty if the state is cold.
 pub(crate) fn optimise(
@@ -122,12 +125,12 @@ fn go_on(
                     Ok(cost) => break cost,
                     Err(Flaw::Gains(_)) if !set.is_all && state.has_outgrown() => {
                         // A larger set could not scale these prices by its number of nodes.
-                        radius = i64::MAX;
+                        (radius, base) = (i64::MAX, i64::MAX);
                         state.start_over();
                     }
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
                         let forgotten = arcs.len();
-                        let most = (set.arcs / MANY).min(units.max(FEW_UNITS));
+                        let most = (set.size() / MANY).min(units.max(FEW_UNITS));
                         if forgotten > most.min(last_forgotten) {
                             // Prices went far beyond the set, which was too small: in this pass, or
                             // to begin with.
@@ -145,7 +148,7 @@ fn go_on(
                         last_forgotten = forgotten;
                         // A few arcs are put right by themselves. When more were forgotten,
                         // those that are right by now would be the next to go wrong.
-                        let are_few = FEW * forgotten < set.arcs;
+                        let are_few = FEW * forgotten < set.size();
                         let others = if are_few { Touch::Before } else { Touch::Now };
                         state.touch_ends(problem, &arcs, degree, others);
                         // A second and a third pass for these; then with more arcs.
@@ -175,7 +178,7 @@ fn go_on(
                 radius = base;
             }
             Ended::Overflow(_) if !set.is_all || state.radius.is_some() => {
-                radius = i64::MAX;
+                (radius, base) = (i64::MAX, i64::MAX);
                 state.start_over();
             }
             Ended::Overflow(node) => {
@@ -192,6 +195,10 @@ fn go_on(
     let was_small = is_warm && passes > 2;
     if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);
+    }
+    if passes == 1 {
+        // What was too small once need not be so for ever.
+        state.least_radius -= state.least_radius / EASE;
     }
     state.was_small = was_small;
     let radius = match (is_warm, passes) {

@@ -123,6 +123,29 @@ impl<'a> Working<'a> {
         all
     }
 
+    /// How many arcs it would have with dead ends.
+    pub fn size(&self) -> usize {
+        self.arcs + self.dead_ends.len()
+    }
+
+    /// How many arcs outside of the set have an end in it, by node: if its price changes, they may go
+    /// wrong. Those of dead ends count for their neighbours, which they follow.
+    pub fn arcs_outside<W: Width>(&self, net: &Residual<W>, degree: &[u32]) -> Vec<u32> {
+        let count =
+            |(index, &node): (usize, &u32)| degree[node as usize] - net.range(index).len() as u32;
+        let mut outside: Vec<u32> = self.nodes.iter().enumerate().map(count).collect();
+        for dead_end in &self.dead_ends {
+            let (dead, neighbour) = dead_end.nodes(self.problem);
+            let index = self.index[neighbour];
+            if index != ABSENT {
+                let outside = &mut outside[index as usize];
+                // Its own arc follows, and was counted.
+                *outside = outside.saturating_add(degree[dead]).saturating_sub(2);
+            }
+        }
+        outside
+    }
+
     /// A node of the set as a node of the problem.
     pub fn node(&self, index: usize) -> usize {
         self.nodes[index] as usize
@@ -193,7 +216,7 @@ impl<'a> Working<'a> {
                     }
                 }
                 for dead_end in &self.dead_ends {
-                    dead_end.follow(state);
+                    dead_end.follow(self.problem, state);
                 }
             }
             None => {
