@@ -47,6 +47,11 @@ class Parliament:
     terms: list[tuple[str, Term]] = field(default_factory=list)
     lost: int = 0
 
+    @property
+    def is_contended(self) -> bool:
+        """Whether several have led, and some have lost it."""
+        return self.lost > 0 and len({name for name, _ in self.terms}) > 1
+
     def check(self) -> None:
         valid = [
             (name, term.epoch) for name, term in self.terms[-8:] if term.remaining_seconds() > 0
@@ -84,8 +89,9 @@ def test_never_two_may_act_at_once_whatever_happens(seed: int) -> None:
                 for i in range(5)
             ]
             try:
-                until_seconds = now_seconds() + 15
-                while now_seconds() < until_seconds:
+                # Somebody may lead for long: it goes on until it was about something.
+                began = now_seconds()
+                while now_seconds() < began + (15 if parliament.is_contended else 35):
                     parliament.check()
                     broken = next((task for task in tasks if task.done()), None)
                     if broken is not None:
@@ -103,8 +109,6 @@ def test_never_two_may_act_at_once_whatever_happens(seed: int) -> None:
         # Every term has a number of its own, larger than all before.
         epochs = [term.epoch for _, term in parliament.terms]
         assert epochs == sorted(set(epochs))
-        # It was about something: several led, and some lost it.
-        assert len({name for name, _ in parliament.terms}) > 1
-        assert parliament.lost > 0
+        assert parliament.is_contended
 
     run(test)

@@ -172,10 +172,8 @@ impl State {
 
     /// As if nothing had been changed since then.
     pub fn undo(&mut self, problem: &Problem<'_>, since: Mark) {
-        while self.log.flow.len() > since.flow {
-            let Some((number, was)) = self.log.flow.pop() else {
-                break;
-            };
+        let flows = self.log.flow.split_off(since.flow);
+        for (number, was) in flows.into_iter().rev() {
             let arc = problem.arc(number as usize);
             let less = std::mem::replace(&mut self.flow[number as usize], was) - was;
             self.send(arc.head, arc.tail, i128::from(less));

@@ -4,12 +4,12 @@
 //! prices change a lot. Both are left out, with what they carry; all others are solved. Then one
 //! scan over all arcs finds those left out by mistake.
 
-use crate::choice::{Choice, Chosen, DeadEnd};
-use crate::error::FlowError;
-use crate::problem::{Arc, Problem};
 use std::marker::PhantomData;
 
 use crate::arcs::{Scan, Width};
+use crate::choice::{Choice, Chosen, DeadEnd};
+use crate::error::FlowError;
+use crate::problem::{Arc, Problem};
 use crate::residual::Residual;
 use crate::state::State;
 
