@@ -46,7 +46,6 @@ impl<T: Copy> RadixHeap<T> {
         while self.buckets[0].is_empty() {
             let nearest = self.buckets.iter().position(|b| !b.is_empty())?;
             let mut moving = std::mem::take(&mut self.buckets[nearest]);
-            moving.retain(|&item| key(item).is_some());
             let keys = moving.iter().filter_map(|&item| key(item));
             self.last = keys.min().unwrap_or(self.last);
             for &item in &moving {
