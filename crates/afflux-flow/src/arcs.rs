@@ -1,11 +1,13 @@
 //! All arcs, column by column.
 //!
 //! Bounds and costs take 32 bits each, so that an arc takes 20 bytes. The first that does not fit
-//! makes all of them take 64.
+//! makes all of them take 64. A bit beside each says whether it has a choice, so that scans can pass
+//! over those that have none.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
+use crate::bits::Bits;
 use crate::problem::{Arc, Terms};
 
 /// All arcs of a network, by number.
@@ -14,6 +16,9 @@ pub(crate) struct Arcs {
     tail: Vec<u32>,
     head: Vec<u32>,
     terms: Kept,
+    /// Those that have a choice, and how many they are.
+    free: Bits,
+    count: usize,
 }
 
 /// Terms of arcs, as wide as they have to be.
@@ -38,7 +43,7 @@ pub(crate) trait Scan {
     type Found;
 
     /// Looks at arcs with their numbers.
-    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Self::Found;
+    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Self::Found;
 }
 
 /// What bounds and costs are kept in.
@@ -73,16 +78,37 @@ impl Arcs {
     }
 
     #[inline]
-    pub fn get(&self, index: usize) -> Arc {
-        let (tail, head) = self.ends(index);
-        let terms = match &self.terms {
+    pub fn terms(&self, index: usize) -> Terms {
+        match &self.terms {
             Kept::Narrow(columns) => columns.get(index),
             Kept::Wide(columns) => columns.get(index),
-        };
-        Arc::new(tail, head, terms)
+        }
     }
 
-    /// Looks at arcs in a row, in order.
+    #[inline]
+    pub fn get(&self, index: usize) -> Arc {
+        let (tail, head) = self.ends(index);
+        Arc::new(tail, head, self.terms(index))
+    }
+
+    /// Whether an arc has a choice that the rest of the network must know about.
+    #[inline]
+    pub fn is_free(&self, index: usize) -> bool {
+        self.free.has(index)
+    }
+
+    /// How many have one.
+    pub fn free(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn set_free(&mut self, index: usize, is_free: bool) {
+        self.count = self.count + usize::from(is_free) - usize::from(self.free.has(index));
+        self.free.put(index, is_free);
+    }
+
+    /// Looks at all arcs in a row, in order.
     pub fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
         match &self.terms {
             Kept::Narrow(columns) => scan.over(self.within(columns, range)),
@@ -90,12 +116,40 @@ impl Arcs {
         }
     }
 
+    /// Whether most have none, so that it is worth passing over them.
+    pub fn are_mostly_forced(&self) -> bool {
+        2 * self.count < self.len()
+    }
+
+    /// Looks at those with a choice.
+    pub fn scan_free<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
+        match (&self.terms, self.are_mostly_forced()) {
+            (Kept::Narrow(columns), true) => scan.over(self.free_within(columns, range)),
+            (Kept::Wide(columns), true) => scan.over(self.free_within(columns, range)),
+            (Kept::Narrow(columns), false) => scan.over(only_free(self.within(columns, range))),
+            (Kept::Wide(columns), false) => scan.over(only_free(self.within(columns, range))),
+        }
+    }
+
+    #[inline]
+    fn free_within<W: Width>(
+        &self,
+        columns: &Columns<W>,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = (usize, Arc)> {
+        let free = self.free.within(range);
+        free.map(|index| {
+            let (tail, head) = self.ends(index);
+            (index, Arc::new(tail, head, columns.get(index)))
+        })
+    }
+
     #[inline]
     fn within<W: Width>(
         &self,
         columns: &Columns<W>,
         range: Range<usize>,
-    ) -> impl DoubleEndedIterator<Item = (usize, Arc)> {
+    ) -> impl Iterator<Item = (usize, Arc)> {
         let tail = self.tail[range.clone()].iter();
         let ends = tail.zip(&self.head[range.clone()]);
         let lower = columns.lower[range.clone()].iter();
@@ -115,11 +169,14 @@ impl Arcs {
             })
     }
 
-    pub fn set_ends(&mut self, index: usize, tail: usize, head: usize) {
-        (self.tail[index], self.head[index]) = (tail as u32, head as u32);
+    pub fn set(&mut self, index: usize, arc: &Arc) {
+        (self.tail[index], self.head[index]) = (arc.tail as u32, arc.head as u32);
+        self.set_terms(index, arc.terms());
     }
 
     pub fn set_terms(&mut self, index: usize, terms: Terms) {
+        let is_free = terms.lower < terms.capacity && self.tail[index] != self.head[index];
+        self.set_free(index, is_free);
         match &mut self.terms {
             Kept::Narrow(columns) if terms.fit_32_bits() => columns.set(index, terms),
             Kept::Wide(columns) => columns.set(index, terms),
@@ -131,6 +188,8 @@ impl Arcs {
     }
 
     pub fn set_bounds(&mut self, index: usize, (lower, capacity): (i64, i64)) {
+        let is_free = lower < capacity && self.tail[index] != self.head[index];
+        self.set_free(index, is_free);
         match &mut self.terms {
             Kept::Narrow(columns) if i32::try_from(capacity).is_ok() => {
                 columns.set_bounds(index, lower, capacity);
@@ -162,6 +221,8 @@ impl Arcs {
         if !terms.fit_32_bits() {
             self.terms.widen();
         }
+        self.free.reach(self.len());
+        self.set_free(self.len(), arc.is_free());
         self.tail.push(arc.tail as u32);
         self.head.push(arc.head as u32);
         match &mut self.terms {
@@ -179,6 +240,12 @@ impl Arcs {
             Kept::Wide(columns) => columns.reserve(more),
         }
     }
+}
+
+/// Of these arcs, those with a choice.
+#[inline]
+fn only_free(arcs: impl Iterator<Item = (usize, Arc)>) -> impl Iterator<Item = (usize, Arc)> {
+    arcs.filter(|(_, arc)| arc.is_free())
 }
 
 impl Default for Kept {
@@ -255,7 +322,7 @@ mod tests {
     impl Scan for Collect {
         type Found = Vec<(usize, Arc)>;
 
-        fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Self::Found {
+        fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Self::Found {
             arcs.collect()
         }
     }
@@ -304,8 +371,8 @@ mod tests {
                         arc.cost = terms.cost;
                     }
                     _ => {
-                        arcs.set_ends(index, end, 0);
-                        (arc.tail, arc.head) = (end, 0);
+                        *arc = Arc::new(end, 0, terms);
+                        arcs.set(index, arc);
                     }
                 }
                 prop_assert_eq!(arcs.get(index), *arc);
@@ -314,6 +381,9 @@ mod tests {
             prop_assert_eq!(arcs.scan(0..arcs.len(), Collect), &all[..]);
             let half = all.len() / 2;
             prop_assert_eq!(arcs.scan(half..arcs.len(), Collect), &all[half..]);
+            let free = all[half..].iter().filter(|(_, arc)| arc.is_free());
+            let free: Vec<_> = free.copied().collect();
+            prop_assert_eq!(arcs.scan_free(half..arcs.len(), Collect), free);
         }
     }
 }

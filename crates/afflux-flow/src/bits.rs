@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 /// A set of small numbers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Bits(Vec<u64>);
 
 const WIDTH: usize = u64::BITS as usize;
@@ -17,17 +17,30 @@ impl Bits {
         Self(vec![0; length.div_ceil(WIDTH)])
     }
 
-    #[cfg(test)]
+    /// Makes room for a number, which is not in the set.
+    pub fn reach(&mut self, index: usize) {
+        if index / WIDTH >= self.0.len() {
+            self.0.push(0);
+        }
+    }
+
+    #[inline]
     pub fn has(&self, index: usize) -> bool {
         self.0[index / WIDTH] >> (index % WIDTH) & 1 == 1
     }
 
     pub fn put(&mut self, index: usize, is_in: bool) {
-        let bit = 1 << (index % WIDTH);
-        match is_in {
-            true => self.0[index / WIDTH] |= bit,
-            false => self.0[index / WIDTH] &= !bit,
-        }
+        let (word, place) = (&mut self.0[index / WIDTH], index % WIDTH);
+        *word = *word & !(1 << place) | u64::from(is_in) << place;
+    }
+
+    /// All of them, in order.
+    pub fn all(&self) -> Within<'_> {
+        self.within(0..WIDTH * self.0.len())
+    }
+
+    pub fn clear(&mut self) {
+        self.0.fill(0);
     }
 
     /// The first number in a range that is in the set.

@@ -6,6 +6,7 @@
 use crate::arcs::Scan;
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
+use crate::state::any_beyond;
 
 /// Finds what is wrong with a flow and the prices that should prove it optimal.
 ///
@@ -22,11 +23,11 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
             problem.nodes()
         ));
     }
-    let flaw = prove(problem, flow, price).err()?;
+    let flaw = check(problem, flow, price, Which::All).err()?;
     Some(flaw.detail(problem, flow, price))
 }
 
-/// Below this, sums of three values fit 64 bits.
+/// Up to this, sums of three values fit 64 bits.
 const SMALL: u64 = u64::MAX / 8;
 
 /// What is wrong with an answer.
@@ -37,16 +38,39 @@ pub(crate) enum Flaw {
     Gains(Vec<u32>),
 }
 
+/// Which arcs are looked at.
+#[derive(Clone, Copy)]
+enum Which {
+    All,
+    /// Those with a choice; what the others come to is known.
+    Free,
+}
+
 /// What a flow costs, if the prices prove it optimal; or what is wrong with it.
 pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
+    let which = match problem.is_mostly_forced() {
+        true => Which::Free,
+        false => Which::All,
+    };
+    let proven = check(problem, flow, price, which);
+    debug_assert_eq!(proven.is_ok(), violation(problem, flow, price).is_none());
+    proven
+}
+
+fn check(
+    problem: &Problem<'_>,
+    flow: &[i64],
+    price: &[i64],
+    which: Which,
+) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
-    let is_small = price.iter().all(|price| price.unsigned_abs() < SMALL);
+    let is_small = !any_beyond(price, SMALL);
     let seen = match is_small {
-        true => examine(problem, flow, |arc: &Arc, units| {
+        true => examine(problem, flow, which, |arc: &Arc, units| {
             let reduced = arc.cost + price[arc.tail] - price[arc.head];
             gains(reduced, units, (arc.lower, arc.capacity))
         }),
-        false => examine(problem, flow, |arc: &Arc, units| {
+        false => examine(problem, flow, which, |arc: &Arc, units| {
             let sign = reduced(arc, price).signum() as i64;
             gains(sign, units, (arc.lower, arc.capacity))
         }),
@@ -84,10 +108,11 @@ fn reduced(arc: &Arc, price: &[i64]) -> i128 {
 
 /// What a flow costs, if it keeps all bounds and balances; or which it does not.
 pub(crate) fn feasible(problem: &Problem<'_>, flow: &[i64]) -> Result<i128, String> {
-    Ok(examine(problem, flow, |_, _| false)?.0)
+    Ok(examine(problem, flow, Which::All, |_, _| false)?.0)
 }
 
 /// What was seen of some arcs.
+#[derive(Default)]
 struct Seen {
     /// What each node sends more than it receives. These sums may wrap around, but not without
     /// `moved`, the sum of all magnitudes, being too large.
@@ -97,6 +122,20 @@ struct Seen {
     noted: Vec<u32>,
     /// An arc outside of its bounds.
     wrong: Option<usize>,
+}
+
+impl Seen {
+    /// What was seen of these and of others.
+    fn and(mut self, other: Self) -> Self {
+        for (sum, more) in self.sent.iter_mut().zip(other.sent) {
+            *sum = sum.wrapping_add(more);
+        }
+        self.moved += other.moved;
+        self.cost += other.cost;
+        self.noted.extend(other.noted);
+        self.wrong = self.wrong.or(other.wrong);
+        self
+    }
 }
 
 /// A look at some arcs.
@@ -117,7 +156,7 @@ impl<N> Copy for Look<'_, N> {}
 impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
     type Found = Seen;
 
-    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Seen {
+    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Seen {
         let mut seen = Seen {
             sent: vec![0; self.nodes],
             moved: 0,
@@ -150,6 +189,7 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
 fn examine(
     problem: &Problem<'_>,
     flow: &[i64],
+    which: Which,
     is_noted: impl Fn(&Arc, i64) -> bool + Sync,
 ) -> Result<(i128, Vec<u32>), String> {
     let look = Look {
@@ -157,39 +197,43 @@ fn examine(
         flow,
         is_noted: &is_noted,
     };
-    let parts = in_halves(problem.arcs().len(), |range| problem.scan(range, look));
-    if let Some(index) = parts.iter().find_map(|seen| seen.wrong) {
+    let arcs = problem.arcs().len();
+    let parts = match which {
+        Which::All => in_halves(arcs, arcs, |range| problem.scan(range, look)),
+        Which::Free => in_halves(arcs, problem.free(), |range| problem.scan_free(range, look)),
+    };
+    let seen = parts.into_iter().reduce(Seen::and).unwrap_or_default();
+    if let Some(index) = seen.wrong {
         let arc = problem.arc(index);
         return Err(format!(
             "arc {index} carries {}, outside of {}..={}",
             flow[index], arc.lower, arc.capacity
         ));
     }
-    let moved: i128 = parts.iter().map(|seen| seen.moved).sum();
-    let cost = parts.iter().map(|seen| seen.cost).sum();
-    let noted = parts.iter().flat_map(|seen| &seen.noted).copied().collect();
-    let sent = |node: usize| {
-        let sums = parts.iter().map(|seen| seen.sent[node]);
-        sums.fold(0_i64, i64::wrapping_add)
+    let forced = problem.forced();
+    let (owed, cost) = match which {
+        Which::All => (Some(problem.supply()), seen.cost),
+        Which::Free => (forced.due.small(), seen.cost + forced.cost),
     };
-    let unbalanced = |node: usize, sent: i128| {
-        let supply = problem.supply()[node];
-        (sent != i128::from(supply)).then(|| {
-            format!("node {node} sends {sent} more than it receives, its supply is {supply}")
-        })
-    };
-    let wrong = match moved < i128::from(i64::MAX) {
-        true => (0..problem.nodes()).find_map(|node| unbalanced(node, i128::from(sent(node)))),
-        false => {
-            let mut sent = vec![0_i128; problem.nodes()];
-            for (arc, &units) in problem.arcs().zip(flow) {
-                sent[arc.tail] += i128::from(units);
-                sent[arc.head] -= i128::from(units);
-            }
-            (0..sent.len()).find_map(|node| unbalanced(node, sent[node]))
-        }
-    };
-    wrong.map_or(Ok((cost, noted)), Err)
+    let is_small = seen.moved < i128::from(i64::MAX);
+    if is_small && owed == Some(&seen.sent[..]) {
+        return Ok((cost, seen.noted));
+    }
+    // Somewhere it does not balance, or sums are too large to tell.
+    let mut sent = vec![0_i128; problem.nodes()];
+    for (arc, &units) in problem.arcs().zip(flow) {
+        sent[arc.tail] += i128::from(units);
+        sent[arc.head] -= i128::from(units);
+    }
+    let mut supplies = sent.iter().zip(problem.supply());
+    match supplies.position(|(&sent, &supply)| sent != i128::from(supply)) {
+        None => Ok((cost, seen.noted)),
+        Some(node) => Err(format!(
+            "node {node} sends {} more than it receives, its supply is {}",
+            sent[node],
+            problem.supply()[node]
+        )),
+    }
 }
 
 /// What every flow costs at least, by any prices.

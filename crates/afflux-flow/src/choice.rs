@@ -105,7 +105,9 @@ impl Choice {
             radius: &radius,
             is_hub: &is_hub,
         };
-        let parts = in_halves(problem.arcs().len(), |range| problem.scan(range, near));
+        let parts = in_halves(problem.arcs().len(), problem.free(), |range| {
+            problem.scan_free(range, near)
+        });
         let is_all = parts.iter().all(|part| part.is_all);
         let joined = parts.into_iter().map(|part| part.arcs);
         let arcs = joined.reduce(|mut arcs, more| {
@@ -183,7 +185,7 @@ impl<R, H> Copy for Near<'_, R, H> {}
 impl<R: Fn(usize) -> i64, H: Fn(usize) -> bool> Scan for Near<'_, R, H> {
     type Found = Choice;
 
-    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Choice {
+    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Choice {
         let Self {
             state,
             radius,
@@ -193,7 +195,7 @@ impl<R: Fn(usize) -> i64, H: Fn(usize) -> bool> Scan for Near<'_, R, H> {
             arcs: Vec::new(),
             is_all: true,
         };
-        for (number, arc) in arcs.filter(|(_, arc)| arc.is_free()) {
+        for (number, arc) in arcs {
             let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
             let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
             if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {

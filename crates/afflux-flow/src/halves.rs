@@ -12,10 +12,14 @@ use std::thread;
 /// Below this a thread is not worth starting.
 const LONG: usize = 200_000;
 
-/// Does both halves of a range at the same time, if it is long and there is a second processor.
-/// Answers in order.
-pub(crate) fn in_halves<R: Send>(length: usize, work: impl Fn(Range<usize>) -> R + Sync) -> Vec<R> {
-    if length < LONG || !has_second() {
+/// Does both halves of a range at the same time, if there is much to look at in it and a second
+/// processor to do so. Answers in order.
+pub(crate) fn in_halves<R: Send>(
+    length: usize,
+    looks: usize,
+    work: impl Fn(Range<usize>) -> R + Sync,
+) -> Vec<R> {
+    if looks < LONG || !has_second() {
         return vec![work(0..length)];
     }
     let middle = length / 2;
@@ -44,7 +48,7 @@ mod tests {
     #[test]
     fn every_number_is_seen_once_and_in_order() {
         for length in [0, 1, LONG - 1, LONG, 3 * LONG + 1] {
-            let seen = in_halves(length, |range| range.collect::<Vec<_>>()).concat();
+            let seen = in_halves(length, length, |range| range.collect::<Vec<_>>()).concat();
             assert_eq!(seen, (0..length).collect::<Vec<_>>());
         }
     }

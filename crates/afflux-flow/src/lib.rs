@@ -117,6 +117,7 @@ mod bits;
 mod certificate;
 mod choice;
 mod error;
+mod forced;
 mod gates;
 mod halves;
 mod heap;
@@ -134,6 +135,7 @@ mod scaling;
 mod solve;
 mod state;
 mod stop;
+mod sums;
 mod update;
 mod working;
 

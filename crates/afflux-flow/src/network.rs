@@ -10,9 +10,11 @@ mod resume;
 pub use bulk::NewArc;
 
 use crate::arcs::Arcs;
+use crate::bits::Bits;
 use crate::error::FlowError;
+use crate::forced::Forced;
 use crate::limits::Limits;
-use crate::problem::{Arc, Problem, Terms, check_terms, cost_limit, gains};
+use crate::problem::{Arc, Problem, Terms, check_sum, check_terms, cost_limit, gains};
 use crate::solve;
 use crate::state::State;
 
@@ -50,9 +52,12 @@ impl Answer {
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     supply: Vec<i64>,
+    /// What all of them come to.
+    sum: i128,
     arcs: Arcs,
+    forced: Forced,
     /// Whether an arc exists; one that was removed is a loop without capacity for all others.
-    exists: Vec<bool>,
+    exists: Bits,
     /// How many ends of arcs a node has; [`GONE`] if it was removed.
     degree: Vec<u32>,
     free_nodes: Vec<NodeId>,
@@ -94,8 +99,8 @@ impl Network {
         let arcs = rest(arcs, self.free_arcs.len(), self.arcs.len());
         reserve(&mut self.supply, nodes);
         reserve(&mut self.degree, nodes);
+        self.forced.due.reserve(nodes);
         self.arcs.reserve(arcs);
-        reserve(&mut self.exists, arcs);
         self.state.reserve(nodes, arcs);
     }
 
@@ -108,6 +113,7 @@ impl Network {
                 check_count("nodes", node)?;
                 self.supply.push(0);
                 self.degree.push(0);
+                self.forced.due.push();
                 self.state.add_node();
                 node as NodeId
             }
@@ -158,23 +164,35 @@ impl Network {
 
     /// Adds an arc that was checked.
     fn put_arc(&mut self, tail: NodeId, head: NodeId, terms: Terms) -> ArcId {
-        let next = self.free_arcs.pop();
-        let index = next.map_or(self.arcs.len(), |arc| arc as usize);
         let arc = Arc::new(tail as usize, head as usize, terms);
-        match next {
+        let flow = arc.forced().unwrap_or(arc.lower);
+        let index = match self.free_arcs.pop() {
             None => {
+                let index = self.arcs.len();
                 self.arcs.push(&arc);
-                self.exists.push(true);
-                self.state.flow.push(0);
+                self.exists.reach(index);
+                self.state.flow.push(flow);
+                index
             }
-            Some(_) => {
-                self.arcs.set_ends(index, arc.tail, arc.head);
-                self.exists[index] = true;
+            Some(index) => {
+                let index = index as usize;
+                self.arcs.set(index, &arc);
+                self.state.flow[index] = flow;
+                index
             }
-        }
+        };
+        self.exists.put(index, true);
         self.degree[arc.tail] += 1;
         self.degree[arc.head] += 1;
-        self.change_terms(index, terms);
+        self.largest_cost = self.largest_cost.max(terms.cost.abs());
+        self.forced.add(&arc);
+        self.state.send(arc.tail, arc.head, flow);
+        if flow != 0 {
+            self.state.touch(arc.tail);
+            self.state.touch(arc.head);
+        } else if arc.is_free() {
+            self.touch_if_violating(index, arc.tail, arc.head);
+        }
         index as ArcId
     }
 
@@ -185,11 +203,17 @@ impl Network {
 
     fn drop_arc(&mut self, arc: ArcId) {
         let index = arc as usize;
-        let (tail, head) = self.arcs.ends(index);
-        self.change_terms(index, Terms::NOTHING);
-        self.degree[tail] -= 1;
-        self.degree[head] -= 1;
-        self.arcs.set_ends(index, 0, 0);
+        let gone = self.arcs.get(index);
+        let flow = std::mem::take(&mut self.state.flow[index]);
+        self.arcs.set(index, &Arc::new(0, 0, Terms::NOTHING));
+        self.degree[gone.tail] -= 1;
+        self.degree[gone.head] -= 1;
+        self.forced.remove(&gone);
+        self.state.send(gone.tail, gone.head, -flow);
+        if flow != 0 {
+            self.state.touch(gone.tail);
+            self.state.touch(gone.head);
+        }
         self.free_arcs.push(arc);
     }
 
@@ -245,8 +269,8 @@ impl Network {
     /// When the limits are reached before, the answer is the best flow found and a bound; without
     /// any flow to show, it is [`FlowError::Expired`].
     pub fn solve(&mut self, limits: &Limits<'_>) -> Result<Answer, FlowError> {
-        let problem = Problem::trusted(&self.supply, &self.arcs);
-        problem.check_sum()?;
+        let problem = Problem::trusted(&self.supply, &self.arcs, &self.forced);
+        check_sum(self.sum)?;
         if self.largest_cost > problem.cost_limit() {
             // Nodes were added since that cost was checked; or its arc is gone.
             problem.check_costs()?;
@@ -269,70 +293,76 @@ impl Network {
     }
 
     fn find_arc(&self, arc: ArcId) -> Result<usize, FlowError> {
-        match self.exists.get(arc as usize) {
-            Some(true) => Ok(arc as usize),
+        match (arc as usize) < self.arcs.len() && self.exists.has(arc as usize) {
+            true => Ok(arc as usize),
             _ => Err(FlowError::UnknownArc { arc }),
         }
     }
 
     fn change_supply(&mut self, index: usize, supply: i64) {
-        let more = i128::from(supply) - i128::from(self.supply[index]);
-        self.state.add_excess(index, more);
-        self.supply[index] = supply;
+        let before = std::mem::replace(&mut self.supply[index], supply);
+        self.sum += i128::from(supply) - i128::from(before);
+        self.state.change_supply(index, before, supply);
+        self.forced.due.replace(index, before, supply);
     }
 
     /// Writes new terms and keeps the flow within them.
     fn change_terms(&mut self, index: usize, terms: Terms) {
-        self.arcs.set_terms(index, terms);
         self.largest_cost = self.largest_cost.max(terms.cost.abs());
-        self.follow(index, (terms.lower, terms.capacity));
+        self.change(index, |arcs| arcs.set_terms(index, terms));
     }
 
     /// Writes new bounds and keeps the flow within them.
     fn change_bounds(&mut self, index: usize, bounds: (i64, i64)) {
-        self.arcs.set_bounds(index, bounds);
-        self.follow(index, bounds);
+        self.change(index, |arcs| arcs.set_bounds(index, bounds));
     }
 
     /// Writes a new cost.
     fn change_cost(&mut self, index: usize, cost: i64) {
-        self.arcs.set_cost(index, cost);
         self.largest_cost = self.largest_cost.max(cost.abs());
-        let (tail, head) = self.arcs.ends(index);
-        match tail == head {
-            true => self.follow_loop(index),
-            false => self.touch_if_violating(index, tail, head),
-        }
-    }
-
-    /// Cuts the flow of an arc to its new bounds.
-    fn follow(&mut self, index: usize, (lower, capacity): (i64, i64)) {
-        let (tail, head) = self.arcs.ends(index);
-        if tail == head {
-            self.follow_loop(index);
-            return;
-        }
-        let flow = self.state.flow[index];
-        let new = flow.clamp(lower, capacity);
-        if new == flow {
+        if self.arcs.is_free(index) {
+            self.arcs.set_cost(index, cost);
+            let (tail, head) = self.arcs.ends(index);
             self.touch_if_violating(index, tail, head);
             return;
         }
-        self.state.flow[index] = new;
-        let more = i128::from(new) - i128::from(flow);
-        self.state.send(tail, head, more);
-        self.state.touch(tail);
-        self.state.touch(head);
+        let before = self.arcs.terms(index);
+        if before.lower < before.capacity {
+            // A loop, which may carry something else now.
+            self.change(index, |arcs| arcs.set_cost(index, cost));
+            return;
+        }
+        self.arcs.set_cost(index, cost);
+        self.forced.reprice(before.lower, before.cost, cost);
     }
 
-    /// A loop changes no balance, so its cost alone decides what it carries.
-    fn follow_loop(&mut self, index: usize) {
+    /// Changes the terms of an arc and keeps the flow within them.
+    #[inline]
+    fn change(&mut self, index: usize, write: impl FnOnce(&mut Arcs)) {
+        let flow = self.state.flow[index];
+        // Mostly there is nothing to remove, and it need not be read for that.
+        if flow != 0 && !self.arcs.is_free(index) {
+            self.forced.remove(&self.arcs.get(index));
+        }
+        write(&mut self.arcs);
         let arc = self.arcs.get(index);
-        self.state.flow[index] = if arc.cost < 0 {
-            arc.capacity
-        } else {
-            arc.lower
-        };
+        let within = || flow.clamp(arc.lower, arc.capacity);
+        let new = arc.forced().unwrap_or_else(within);
+        if new != 0 && !arc.is_free() {
+            self.forced.add(&arc);
+        }
+        if new == flow {
+            if arc.is_free() {
+                self.touch_if_violating(index, arc.tail, arc.head);
+            }
+            return;
+        }
+        self.state.flow[index] = new;
+        if arc.tail != arc.head {
+            self.state.send(arc.tail, arc.head, new - flow);
+            self.state.touch(arc.tail);
+            self.state.touch(arc.head);
+        }
     }
 
     /// Touches an end of an arc that could carry more or less at a gain. If it is touched already,
@@ -345,7 +375,7 @@ impl Network {
         let arc = self.arcs.get(index);
         let reduced = arc.cost + self.state.price[tail] - self.state.price[head];
         let bounds = (arc.lower, arc.capacity);
-        if arc.is_free() && gains(reduced, self.state.flow[index], bounds) {
+        if gains(reduced, self.state.flow[index], bounds) {
             self.state.touch(end);
         }
     }
@@ -368,7 +398,7 @@ impl Network {
 
     /// The columns as they are now.
     pub(crate) fn problem(&self) -> Problem<'_> {
-        Problem::trusted(&self.supply, &self.arcs)
+        Problem::trusted(&self.supply, &self.arcs, &self.forced)
     }
 
     /// The prices of all nodes since the last solve.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::arcs::{Arcs, Scan};
 use crate::error::FlowError;
+use crate::forced::Forced;
 
 /// The largest magnitude of a scaled cost: leaves room for differences of prices beside it.
 const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
@@ -18,6 +19,7 @@ const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
 pub struct Problem<'a> {
     supply: &'a [i64],
     arcs: Cow<'a, Arcs>,
+    forced: Cow<'a, Forced>,
 }
 
 /// One arc of a [`Problem`].
@@ -54,6 +56,14 @@ impl Arc {
     /// Whether there is a choice that the rest of the network must know about.
     pub(crate) fn is_free(&self) -> bool {
         (self.tail != self.head) & (self.lower < self.capacity)
+    }
+
+    /// What it carries if there is none.
+    #[inline]
+    pub(crate) fn forced(&self) -> Option<i64> {
+        let is_tempting = self.tail == self.head && self.cost < 0;
+        let units = if is_tempting { self.capacity } else { self.lower };
+        (!self.is_free()).then_some(units)
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -143,19 +153,22 @@ impl<'a> Problem<'a> {
             check_terms(index, arc.terms(), limit)?;
             arcs.push(&arc);
         }
+        let all = (0..arcs.len()).map(|index| arcs.get(index));
         let problem = Self {
             supply,
+            forced: Cow::Owned(Forced::new(supply, all)),
             arcs: Cow::Owned(arcs),
         };
-        problem.check_sum()?;
+        check_sum(supply.iter().map(|&units| i128::from(units)).sum())?;
         Ok(problem)
     }
 
     /// Of what was checked value by value.
-    pub(crate) fn trusted(supply: &'a [i64], arcs: &'a Arcs) -> Self {
+    pub(crate) fn trusted(supply: &'a [i64], arcs: &'a Arcs, forced: &'a Forced) -> Self {
         Self {
             supply,
             arcs: Cow::Borrowed(arcs),
+            forced: Cow::Borrowed(forced),
         }
     }
 
@@ -177,6 +190,26 @@ impl<'a> Problem<'a> {
     /// Looks at some arcs; the quickest way to look at many.
     pub(crate) fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
         self.arcs.scan(range, scan)
+    }
+
+    /// Looks at those that have a choice.
+    pub(crate) fn scan_free<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
+        self.arcs.scan_free(range, scan)
+    }
+
+    /// How many have one.
+    pub(crate) fn free(&self) -> usize {
+        self.arcs.free()
+    }
+
+    /// Whether most have none.
+    pub(crate) fn is_mostly_forced(&self) -> bool {
+        self.arcs.are_mostly_forced()
+    }
+
+    /// What the others come to.
+    pub(crate) fn forced(&self) -> &Forced {
+        &self.forced
     }
 
     /// One arc.
@@ -208,20 +241,20 @@ impl<'a> Problem<'a> {
         cost_limit(self.nodes())
     }
 
-    pub(crate) fn check_sum(&self) -> Result<(), FlowError> {
-        let sum: i128 = self.supply.iter().map(|&units| i128::from(units)).sum();
-        match sum {
-            0 => Ok(()),
-            sum => Err(FlowError::Unbalanced { sum }),
-        }
-    }
-
     /// Whether there are too many nodes by now for what arcs cost.
     pub(crate) fn check_costs(&self) -> Result<(), FlowError> {
         let limit = self.cost_limit();
         self.arcs()
             .enumerate()
             .try_for_each(|(index, arc)| check_terms(index, arc.terms(), limit))
+    }
+}
+
+/// Whether supplies that come to this can be routed at all.
+pub(crate) fn check_sum(sum: i128) -> Result<(), FlowError> {
+    match sum {
+        0 => Ok(()),
+        sum => Err(FlowError::Unbalanced { sum }),
     }
 }
 

@@ -13,9 +13,6 @@ use crate::working::{EXCESS_LIMIT, Working};
 /// Beyond every price.
 const FAR: i64 = i64::MAX / 4;
 
-/// Marks a node that is not to be settled.
-const NOWHERE: u32 = u32::MAX;
-
 /// Nodes with at most so many entries go to the middle. Others stay where they are: a search finds
 /// its way by prices that say how far it is to the sink.
 const LEAF: usize = 8;
@@ -60,7 +57,7 @@ impl Trade {
             false => -units,
         };
         state.set_flow(arc.number, arc.flow);
-        state.send(node, self.other as usize, i128::from(units));
+        state.send(node, self.other as usize, units);
     }
 }
 
@@ -75,19 +72,15 @@ pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State) {
     }
     let mut ends = 0;
     let mut order: Vec<(u32, u32)> = Vec::new();
-    for (node, next) in (0..).zip(&mut next) {
-        if state.is_touched(node as usize) {
-            order.push((node, ends));
-            ends += std::mem::replace(next, ends);
-        } else {
-            *next = NOWHERE;
-        }
+    for node in state.touched.wrong() {
+        order.push((node as u32, ends));
+        ends += std::mem::replace(&mut next[node], ends);
     }
     let mut trades = vec![Trade::default(); ends as usize];
     for (position, arc) in (0..).zip(arcs.iter()) {
         for node in [arc.tail, arc.head] {
-            let next = &mut next[node as usize];
-            if *next != NOWHERE {
+            if state.is_touched(node as usize) {
+                let next = &mut next[node as usize];
                 trades[*next as usize] = Trade::new(&state.price, position, arc, node);
                 *next += 1;
             }
@@ -99,7 +92,7 @@ pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State) {
         let own = &mut trades[start as usize..next[node as usize] as usize];
         for trade in own.iter_mut() {
             // Its other end may have traded since.
-            if next[trade.other as usize] != NOWHERE {
+            if state.is_touched(trade.other as usize) {
                 let arc = &arcs[trade.arc as usize];
                 *trade = Trade::new(&state.price, trade.arc, arc, node);
             }

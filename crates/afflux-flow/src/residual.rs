@@ -64,25 +64,24 @@ pub(crate) struct Residual<W> {
 impl<W: Width> Residual<W> {
     /// The network of some arcs, of which each node is so many `ends`.
     pub fn new(
-        pieces: impl DoubleEndedIterator<Item = Piece>,
+        pieces: impl Iterator<Item = Piece>,
         ends: &[u32],
         excess: Vec<i64>,
         price: Vec<i64>,
         scale: i64,
     ) -> Self {
+        // While lists are filled, the next entry of a node goes where it says one further on.
         let mut first = Vec::with_capacity(ends.len() + 1);
-        first.extend(ends);
         first.push(0);
-        // Each list is filled from its end to its beginning, arcs in reverse order.
         let mut sum = 0;
-        for start in &mut first {
-            sum += *start;
-            *start = sum;
+        for count in ends {
+            first.push(sum);
+            sum += count;
         }
         let mut entries = vec![Entry::default(); sum as usize];
         let mut open = Bits::none(entries.len());
         let mut returning = Bits::none(entries.len());
-        for piece in pieces.rev() {
+        for piece in pieces {
             let Piece {
                 tail,
                 head,
@@ -90,10 +89,10 @@ impl<W: Width> Residual<W> {
                 room,
                 back,
             } = piece;
-            first[tail as usize] -= 1;
-            let there = first[tail as usize];
-            first[head as usize] -= 1;
-            let mate = first[head as usize];
+            let there = first[tail as usize + 1];
+            first[tail as usize + 1] += 1;
+            let mate = first[head as usize + 1];
+            first[head as usize + 1] += 1;
             entries[there as usize] = Entry {
                 head,
                 mate,

@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::repair;
 use crate::residual::Residual;
 use crate::scaling::{self, Steps};
-use crate::state::{HUB, Log, Mark, State, Touch};
+use crate::state::{HUB, Log, Mark, State, Touched};
 use crate::stop::Stop;
 use crate::working::Working;
 
@@ -64,20 +64,14 @@ pub(crate) fn optimise(
     limits: &Limits<'_>,
 ) -> Result<Answer, FlowError> {
     let mut clock = Clock::start(limits);
-    let touched = state
-        .touched
-        .iter()
-        .filter(|&&touched| touched == Touch::Now);
-    let touched = touched.count();
+    let touched = state.touched.wrong().count();
     let is_warm = state.radius.is_some() && 10 * touched <= MUCH * problem.nodes();
-    for (touched, &degree) in state.touched.iter_mut().zip(degree) {
-        if degree > HUB || !is_warm {
-            *touched = Touch::Never;
-        }
-    }
-    if !is_warm {
+    if is_warm {
+        state.touched.retain(|node| degree[node] <= HUB);
+    } else {
         // Not before there is a next answer.
         state.radius = None;
+        state.touched.clear();
     }
     let began = state.touched.clone();
     let answer = go_on(problem, state, degree, &began, &mut clock);
@@ -95,7 +89,7 @@ fn go_on(
     problem: &Problem<'_>,
     state: &mut State,
     degree: &[u32],
-    began: &[Touch],
+    began: &Touched,
     clock: &mut Clock<'_>,
 ) -> Result<Answer, FlowError> {
     let is_warm = state.radius.is_some();
@@ -139,7 +133,7 @@ fn go_on(
                                 radius = base;
                             } else {
                                 state.undo(problem, Mark::default());
-                                state.touched.copy_from_slice(began);
+                                state.touched.clone_from(began);
                                 base = base.max(1).saturating_mul(GROW);
                                 (radius, last_forgotten, tries) = (base, usize::MAX, 0);
                             }
@@ -149,8 +143,8 @@ fn go_on(
                         // A few arcs are put right by themselves. When more were forgotten,
                         // those that are right by now would be the next to go wrong.
                         let are_few = FEW * forgotten < set.size();
-                        let others = if are_few { Touch::Before } else { Touch::Now };
-                        state.touch_ends(problem, &arcs, degree, others);
+                        state.touched.turn(are_few);
+                        state.touch_ends(problem, &arcs, degree);
                         // A second and a third pass for these; then with more arcs.
                         radius = match tries {
                             1 => base / 16,
@@ -191,7 +185,7 @@ fn go_on(
             Ended::Expired(answer) => return Ok(answer),
         }
     };
-    state.touched.fill(Touch::Never);
+    state.is_right();
     let was_small = is_warm && passes > 2;
     if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);

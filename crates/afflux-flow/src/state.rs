@@ -1,16 +1,13 @@
 //! The last answer, and what is known of it since.
 
-use std::collections::BTreeMap;
-
+use crate::bits::Bits;
 use crate::problem::Problem;
 use crate::scaling::Steps;
 use crate::stop::PRICE_LIMIT;
+use crate::sums::Sums;
 
 /// Nodes with more ends of arcs than this are hubs, which are not repaired by themselves.
 pub(crate) const HUB: u32 = 1024;
-
-/// Marks an excess that does not fit 64 bits.
-const LARGE: i64 = i64::MIN;
 
 /// How many arcs, about, tell which reduced costs are small.
 const SAMPLE: usize = 4096;
@@ -20,11 +17,12 @@ const SAMPLE: usize = 4096;
 pub(crate) struct State {
     pub flow: Vec<i64>,
     pub price: Vec<i64>,
-    /// What each node has to send more than it does; or [`LARGE`], and then it is in `large`.
-    excess: Vec<i64>,
-    large: BTreeMap<usize, i128>,
+    /// What each node has to send more than it does.
+    excess: Sums,
+    /// Nodes whose excess was changed: no others have any.
+    may_exceed: Bits,
     /// Nodes at which arcs violate optimality, or at which flow was cut.
-    pub touched: Vec<Touch>,
+    pub touched: Touched,
     /// Arcs with a smaller reduced cost are in the working set; none before the first solve.
     pub radius: Option<i64>,
     /// Whether the radius has proven too small in the last solve.
@@ -59,13 +57,64 @@ impl Log {
     }
 }
 
-/// Whether something at a node is not as it should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Touch {
-    Never,
-    /// It was put right in an earlier pass.
-    Before,
-    Now,
+/// Nodes at which something is not as it should be, or was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Touched {
+    all: Bits,
+    /// Those of them that were put right in an earlier pass.
+    right: Bits,
+}
+
+impl Touched {
+    fn none(nodes: usize) -> Self {
+        Self {
+            all: Bits::none(nodes),
+            right: Bits::none(nodes),
+        }
+    }
+
+    /// Makes room for one more node.
+    fn reach(&mut self, node: usize) {
+        self.all.reach(node);
+        self.right.reach(node);
+    }
+
+    fn put(&mut self, node: usize) {
+        self.all.put(node, true);
+        self.right.put(node, false);
+    }
+
+    pub fn clear(&mut self) {
+        self.all.clear();
+        self.right.clear();
+    }
+
+    /// Whether something is not as it should be at a node.
+    #[inline]
+    pub fn is_wrong(&self, node: usize) -> bool {
+        self.all.has(node) && !self.right.has(node)
+    }
+
+    /// The nodes at which it is so.
+    pub fn wrong(&self) -> impl Iterator<Item = usize> {
+        self.all.all().filter(|&node| !self.right.has(node))
+    }
+
+    /// Forgets some.
+    pub fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
+        let others: Vec<usize> = self.all.all().filter(|&node| !is_kept(node)).collect();
+        for node in others {
+            self.all.put(node, false);
+        }
+    }
+
+    /// All of them were put right, or are to be put right again.
+    pub fn turn(&mut self, are_right: bool) {
+        match are_right {
+            true => self.right.clone_from(&self.all),
+            false => self.right.clear(),
+        }
+    }
 }
 
 impl State {
@@ -73,23 +122,20 @@ impl State {
     pub fn cold(problem: &Problem<'_>) -> Self {
         let mut state = Self {
             price: vec![0; problem.nodes()],
-            excess: vec![0; problem.nodes()],
-            touched: vec![Touch::Never; problem.nodes()],
+            excess: Sums::default(),
+            may_exceed: Bits::none(problem.nodes()),
+            touched: Touched::none(problem.nodes()),
             ..Self::default()
         };
         for (node, &supply) in problem.supply().iter().enumerate() {
-            state.add_excess(node, i128::from(supply));
+            state.excess.push();
+            state.change_supply(node, 0, supply);
         }
         state.flow = problem
             .arcs()
             .map(|arc| {
-                let is_loop = arc.tail == arc.head;
-                let flow = if is_loop && arc.cost < 0 {
-                    arc.capacity
-                } else {
-                    arc.lower
-                };
-                state.send(arc.tail, arc.head, i128::from(flow));
+                let flow = arc.forced().unwrap_or(arc.lower);
+                state.send(arc.tail, arc.head, flow);
                 flow
             })
             .collect();
@@ -97,65 +143,61 @@ impl State {
     }
 
     pub fn add_node(&mut self) {
+        self.touched.reach(self.price.len());
+        self.may_exceed.reach(self.price.len());
         self.price.push(0);
-        self.excess.push(0);
-        self.touched.push(Touch::Never);
+        self.excess.push();
     }
 
     /// What a node has to send more than it does.
     pub fn excess(&self, node: usize) -> i128 {
-        match self.excess[node] {
-            LARGE => self.large[&node],
-            excess => i128::from(excess),
-        }
+        self.excess.get(node)
     }
 
     /// Whether every node sends what it has to.
     pub fn is_balanced(&self) -> bool {
-        self.excess.iter().all(|&excess| excess == 0)
+        self.unbalanced().next().is_none()
+    }
+
+    /// Every node does, and is as it should be.
+    pub fn is_right(&mut self) {
+        self.touched.clear();
+        self.may_exceed.clear();
     }
 
     /// Nodes that do not.
     pub fn unbalanced(&self) -> impl Iterator<Item = usize> {
-        let nodes = self.excess.iter().enumerate();
-        nodes
-            .filter(|&(_, &excess)| excess != 0)
-            .map(|(node, _)| node)
+        let nodes = self.may_exceed.all();
+        nodes.filter(|&node| !self.excess.is_zero(node))
     }
 
-    /// A node has so much more to send.
-    pub fn add_excess(&mut self, node: usize, more: i128) {
-        self.set_excess(node, self.excess(node) + more);
+    /// A node has something else to send than before.
+    pub fn change_supply(&mut self, node: usize, before: i64, now: i64) {
+        self.excess.replace(node, before, now);
+        self.may_exceed.put(node, true);
     }
 
     pub fn set_excess(&mut self, node: usize, excess: i128) {
-        if self.excess[node] == LARGE {
-            self.large.remove(&node);
-        }
-        self.excess[node] = match i64::try_from(excess) {
-            Ok(excess) if excess != LARGE => excess,
-            _ => {
-                self.large.insert(node, excess);
-                LARGE
-            }
-        };
+        self.excess.set(node, excess);
+        self.may_exceed.put(node, true);
     }
 
     /// A node has sent so much to another.
-    pub fn send(&mut self, from: usize, to: usize, units: i128) {
-        self.add_excess(from, -units);
-        self.add_excess(to, units);
+    pub fn send(&mut self, from: usize, to: usize, units: i64) {
+        self.excess.shift(from, to, units);
+        self.may_exceed.put(from, true);
+        self.may_exceed.put(to, true);
     }
 
     /// A node is new.
     pub fn enter(&mut self, node: usize) {
         self.price[node] = 0;
-        self.touched[node] = Touch::Now;
+        self.touch(node);
     }
 
     /// Something at a node is not as it should be.
     pub fn touch(&mut self, node: usize) {
-        self.touched[node] = Touch::Now;
+        self.touched.put(node);
     }
 
     /// Changes the flow of an arc, but not the excess of its ends.
@@ -176,7 +218,7 @@ impl State {
         for (number, was) in flows.into_iter().rev() {
             let arc = problem.arc(number as usize);
             let less = std::mem::replace(&mut self.flow[number as usize], was) - was;
-            self.send(arc.head, arc.tail, i128::from(less));
+            self.send(arc.head, arc.tail, less);
         }
         for (node, was) in self.log.price.drain(since.price..).rev() {
             self.price[node as usize] = was;
@@ -190,8 +232,7 @@ impl State {
 
     /// Whether prices are too large for that.
     pub fn has_outgrown(&self) -> bool {
-        let limit = self.price_limit();
-        self.price.iter().any(|price| price.abs() > limit)
+        any_beyond(&self.price, self.price_limit().unsigned_abs())
     }
 
     /// Keeps the flow alone.
@@ -203,38 +244,25 @@ impl State {
     /// Up to which reduced cost arcs of a node are in the working set, where the last pass has come to
     /// `radius` and the first began with another.
     pub fn reach(&self, node: usize, radius: i64, first: i64) -> i64 {
-        match self.touched[node] {
-            Touch::Now => i64::MAX,
-            Touch::Before => radius.max(first),
-            Touch::Never => radius,
+        match self.touched.all.has(node) {
+            false => radius,
+            true if self.touched.right.has(node) => radius.max(first),
+            true => i64::MAX,
         }
     }
 
     pub fn is_touched(&self, node: usize) -> bool {
-        self.touched[node] == Touch::Now
+        self.touched.is_wrong(node)
     }
 
     pub fn reserve(&mut self, nodes: usize, arcs: usize) {
         self.flow.reserve_exact(arcs);
         self.price.reserve_exact(nodes);
-        self.excess.reserve_exact(nodes);
-        self.touched.reserve_exact(nodes);
+        self.excess.reserve(nodes);
     }
 
-    /// Touches an end of each of these arcs, the one with fewer arcs; `others` is what becomes of
-    /// those that have been touched.
-    pub fn touch_ends(
-        &mut self,
-        problem: &Problem<'_>,
-        arcs: &[u32],
-        degree: &[u32],
-        others: Touch,
-    ) {
-        for touched in &mut self.touched {
-            if *touched != Touch::Never {
-                *touched = others;
-            }
-        }
+    /// Touches an end of each of these arcs, the one with fewer arcs.
+    pub fn touch_ends(&mut self, problem: &Problem<'_>, arcs: &[u32], degree: &[u32]) {
         for arc in arcs.iter().map(|&index| problem.arc(index as usize)) {
             let tail_has_less = degree[arc.tail] <= degree[arc.head];
             let less = if tail_has_less { arc.tail } else { arc.head };
@@ -259,4 +287,11 @@ impl State {
             false => (*sample.select_nth_unstable(position).1).max(1),
         }
     }
+}
+
+/// Whether any of these is larger in magnitude. Mostly a glance is enough, which takes no branch for
+/// each of them.
+pub(crate) fn any_beyond(prices: &[i64], limit: u64) -> bool {
+    let bits = |all: u64, price: &i64| all | price.unsigned_abs();
+    prices.iter().fold(0, bits) > limit && prices.iter().any(|price| price.unsigned_abs() > limit)
 }

@@ -46,7 +46,7 @@ pub(crate) struct Working<'a> {
 impl<'a> Working<'a> {
     /// All arcs that have a choice.
     pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
-        problem.scan(0..problem.arcs().len(), Gather(Self::empty(problem, state)))
+        problem.scan_free(0..problem.arcs().len(), Gather(Self::empty(problem, state)))
     }
 
     /// These arcs, whose ends are nodes of the problem.
@@ -174,7 +174,7 @@ impl<'a> Working<'a> {
                 let pieces = chosen.iter().map(|arc| arc.piece(most));
                 Residual::new(pieces, &self.ends, excess, price, scale)
             }
-            None => self.problem.scan(
+            None => self.problem.scan_free(
                 0..self.problem.arcs().len(),
                 Build {
                     set: self,
@@ -221,7 +221,7 @@ impl<'a> Working<'a> {
             }
             None => {
                 let flow = &mut state.flow;
-                self.problem.scan(
+                self.problem.scan_free(
                     0..flow.len(),
                     Take {
                         set: self,
@@ -295,8 +295,8 @@ struct Gather<'a>(Working<'a>);
 impl<'a> Scan for Gather<'a> {
     type Found = Working<'a>;
 
-    fn over(mut self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Working<'a> {
-        for (_, arc) in arcs.filter(|(_, arc)| arc.is_free()) {
+    fn over(mut self, arcs: impl Iterator<Item = (usize, Arc)>) -> Working<'a> {
+        for (_, arc) in arcs {
             self.0.add(arc.tail, arc.head, arc.capacity, arc.cost);
         }
         self.0
@@ -316,9 +316,8 @@ struct Build<'a, W> {
 impl<W: Width> Scan for Build<'_, W> {
     type Found = Residual<W>;
 
-    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) -> Residual<W> {
-        let free = arcs.filter(|(_, arc)| arc.is_free());
-        let pieces = free.map(|(number, arc)| {
+    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Residual<W> {
+        let pieces = arcs.map(|(number, arc)| {
             let chosen = self.set.as_chosen(number, &arc, self.flow);
             chosen.piece(self.most)
         });
@@ -337,9 +336,9 @@ struct Take<'a, W> {
 impl<W: Width> Scan for Take<'_, W> {
     type Found = ();
 
-    fn over(self, arcs: impl DoubleEndedIterator<Item = (usize, Arc)>) {
+    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) {
         let mut backs = self.net.backs();
-        for (number, arc) in arcs.filter(|(_, arc)| arc.is_free()) {
+        for (number, arc) in arcs {
             let (tail, head) = (self.set.index[arc.tail], self.set.index[arc.head]);
             self.flow[number] = arc.lower + backs.next(tail, head);
         }

@@ -54,10 +54,10 @@ impl Network {
     pub fn remove_arcs(&mut self, arcs: &[ArcId]) -> Result<(), FlowError> {
         for (position, &arc) in arcs.iter().enumerate() {
             match self.find_arc(arc) {
-                Ok(index) => self.exists[index] = false,
+                Ok(index) => self.exists.put(index, false),
                 Err(error) => {
                     for &arc in &arcs[..position] {
-                        self.exists[arc as usize] = true;
+                        self.exists.put(arc as usize, true);
                     }
                     return Err(error);
                 }

@@ -19,14 +19,11 @@ impl Network {
             state.set_excess(node, i128::from(supply));
         }
         for (index, arc) in self.problem().arcs().enumerate() {
-            let flow = match arc.tail == arc.head {
-                true if arc.cost < 0 => arc.capacity,
-                true => arc.lower,
-                false => state.flow[index].clamp(arc.lower, arc.capacity),
-            };
+            let within = || state.flow[index].clamp(arc.lower, arc.capacity);
+            let flow = arc.forced().unwrap_or_else(within);
             state.flow[index] = flow;
             if flow != 0 {
-                state.send(arc.tail, arc.head, i128::from(flow));
+                state.send(arc.tail, arc.head, flow);
             }
         }
         let unbalanced: Vec<usize> = state.unbalanced().collect();
@@ -41,8 +38,10 @@ impl Network {
     pub(crate) fn keep(&mut self, state: State) {
         self.state = state;
         for index in 0..self.arcs.len() {
-            let (tail, head) = self.arcs.ends(index);
-            self.touch_if_violating(index, tail, head);
+            if self.arcs.is_free(index) {
+                let (tail, head) = self.arcs.ends(index);
+                self.touch_if_violating(index, tail, head);
+            }
         }
     }
 }
