@@ -170,7 +170,7 @@ pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
 /// The same within limits, as [`Network::solve`] keeps them.
 pub fn solve_within(problem: &Problem<'_>, limits: &Limits<'_>) -> Result<Solution, FlowError> {
     let mut state = State::cold(problem);
-    let answer = solve::optimise(problem, &mut state, &[], limits)?;
+    let answer = solve::optimise(problem, &mut state, &problem.degrees(), limits)?;
     Ok(Solution {
         cost: answer.cost,
         bound: answer.bound,

@@ -217,6 +217,16 @@ impl<'a> Problem<'a> {
         self.arcs.get(index)
     }
 
+    /// How many ends of arcs each node has.
+    pub(crate) fn degrees(&self) -> Vec<u32> {
+        let mut degrees = vec![0; self.nodes()];
+        for arc in self.arcs() {
+            degrees[arc.tail] += 1;
+            degrees[arc.head] += 1;
+        }
+        degrees
+    }
+
     /// A capacity that is as good as none: larger by one than all supply together with all flow
     /// that lower bounds force and negative arcs can attract.
     ///

@@ -33,6 +33,12 @@ const HASTE: i64 = 16;
 /// the new epsilon only has the wrong prices, and need not be moved there and back.
 const SWEEPS: usize = 2;
 
+/// Arcs are far from their prices if it is so many epsilons or more; and if all but one in so many
+/// are, the rest is solved without them.
+const FAR: i64 = 8;
+const FEW: usize = 4;
+const DENSE: usize = 32;
+
 /// How many entries, about, tell what arcs cost.
 const SAMPLE: usize = 4096;
 
@@ -53,13 +59,24 @@ impl Steps {
     }
 }
 
-/// Turns the pseudoflow of `net` into an optimal flow; answers prices that prove it, multiples of
-/// the scale. A warm start knows how far prices may have to go, about, and in how many steps.
+/// How far scaling has come.
+#[derive(Debug)]
+pub(crate) enum Scaled {
+    /// To an optimal flow, and prices that prove it, multiples of the scale.
+    Exactly(Vec<i64>),
+    /// To a flow that is optimal up to this, with most arcs so far from their prices that they will
+    /// hardly change.
+    Roughly(i64),
+}
+
+/// Turns the pseudoflow of `net` into an optimal flow, or a rough one if that is allowed. A warm start
+/// knows how far prices may have to go, about, and in how many steps.
 pub(crate) fn optimise<W: Width>(
     net: &mut Residual<W>,
     mut warm: Option<(i64, &mut Steps)>,
+    may_be_rough: bool,
     clock: &mut Clock<'_>,
-) -> Result<Vec<i64>, Stop> {
+) -> Result<Scaled, Stop> {
     let scale = net.scale;
     let mut largest = first_epsilon(net);
     let mut epsilon = largest;
@@ -90,17 +107,39 @@ pub(crate) fn optimise<W: Width>(
             }
         }
         warm = None;
+        if may_be_rough && epsilon >= scale {
+            if let Some(reach) = reach(scaling.net, epsilon) {
+                return Ok(Scaled::Roughly(reach / scale));
+            }
+        }
         if epsilon < scale {
             // Exact prices take memory, and mostly nothing of this is needed any more.
             let net = scaling.into_net();
             if let Some(price) = prices::exact(net, scale, epsilon) {
-                return Ok(price);
+                return Ok(Scaled::Exactly(price));
             }
             scaling = Scaling::new(net);
             scaling.epsilon = epsilon;
         }
         epsilon = next_epsilon(epsilon, scale);
     }
+}
+
+/// How far from their prices arcs may be that still matter after a refinement, if few are nearer.
+fn reach<W: Width>(net: &Residual<W>, epsilon: i64) -> Option<i64> {
+    if net.entries.len() < DENSE * net.nodes() {
+        return None;
+    }
+    let reach = FAR.saturating_mul(epsilon);
+    let is_near = |&index: &usize| {
+        let (entry, tail) = (&net.entries[index], net.tail(index));
+        let reduced = net.cost(entry) + net.price[tail] - net.price[entry.head as usize];
+        reduced.abs() <= reach
+    };
+    let step = net.entries.len() / SAMPLE + 1;
+    let sample = (0..net.entries.len()).step_by(step);
+    let all = sample.len();
+    (FEW * sample.filter(is_near).count() < all).then_some(reach)
 }
 
 /// Turns the pseudoflow of `net` into a flow, whatever it costs. Prices change, and prove nothing.
@@ -371,7 +410,7 @@ impl<'a, W: Width> Scaling<'a, W> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{MOST_STEPS, Steps, optimise};
+    use super::{MOST_STEPS, Scaled, Steps, optimise};
     use crate::certificate::{stuck_units, violation};
     use crate::limits::{Clock, Limits};
     use crate::paths;
@@ -422,9 +461,9 @@ mod tests {
             let mut by_scaling = set.residual::<i32>(&cold).unwrap();
             let mut steps = Steps(warm.map_or(MOST_STEPS, |(_, steps)| steps));
             let warm = warm.map(|(distance, _)| (distance, &mut steps));
-            let scaled = optimise(&mut by_scaling, warm, &mut clock);
+            let scaled = optimise(&mut by_scaling, warm, false, &mut clock);
             match (routed, scaled) {
-                (Ok(done), Ok(price)) => {
+                (Ok(done), Ok(Scaled::Exactly(price))) => {
                     prop_assert!(done);
                     by_scaling.price = price;
                     for net in [by_scaling, by_paths] {

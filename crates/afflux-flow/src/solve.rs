@@ -16,7 +16,7 @@ use crate::paths;
 use crate::problem::Problem;
 use crate::repair;
 use crate::residual::Residual;
-use crate::scaling::{self, Steps};
+use crate::scaling::{self, Scaled, Steps};
 use crate::state::{HUB, Log, Mark, State, Touched};
 use crate::stop::Stop;
 use crate::working::Working;
@@ -56,7 +56,7 @@ const GROW_OUT: i64 = 8;
 const EASE: i64 = 8;
 
 /// Finds a flow of minimum cost from where `state` is. `degree` says how many ends of arcs a node
-/// has; it may be empty if the state is cold.
+/// has.
 pub(crate) fn optimise(
     problem: &Problem<'_>,
     state: &mut State,
@@ -100,6 +100,7 @@ fn go_on(
     let (mut passes, mut tries) = (0, 0);
     let mut last_forgotten = usize::MAX;
     let mut may_hold = true;
+    let mut may_be_rough = !is_warm;
     let cost = loop {
         (passes, tries) = (passes + 1, tries + 1);
         let set = match radius {
@@ -110,8 +111,8 @@ fn go_on(
             },
         };
         let ended = match set.is_narrow() {
-            true => pass::<i32>(&set, state, degree, (radius, base), may_hold, clock)?,
-            false => pass::<i64>(&set, state, degree, (radius, base), may_hold, clock)?,
+            true => pass::<i32>(&set, state, degree, (radius, base), may_hold, may_be_rough, clock)?,
+            false => pass::<i64>(&set, state, degree, (radius, base), may_hold, may_be_rough, clock)?,
         };
         match ended {
             Ended::Solved { units, settled } => {
@@ -158,6 +159,10 @@ fn go_on(
                         return Err(FlowError::Internal { detail });
                     }
                 }
+            }
+            Ended::Roughly(distance) => {
+                (radius, base, tries) = (distance, distance, 0);
+                may_be_rough = false;
             }
             // What was held may have been the way out.
             Ended::Cut {
@@ -236,6 +241,8 @@ enum Ended {
     /// With an optimal flow of the working set, for which so many units were routed. What was before
     /// it can be come back to.
     Solved { units: usize, settled: Mark },
+    /// With a flow that prices will hardly have to go farther for than this.
+    Roughly(i64),
     /// With nodes of the set that excess cannot leave; for certain, unless flow was held.
     Cut { inside: Vec<bool>, is_certain: bool },
     /// With a node of the set whose price is too large.
@@ -251,6 +258,7 @@ fn pass<W: Width>(
     degree: &[u32],
     (radius, base): (i64, i64),
     may_hold: bool,
+    may_be_rough: bool,
     clock: &mut Clock<'_>,
 ) -> Result<Ended, FlowError> {
     let mut net: Residual<W> = set.residual(state)?;
@@ -262,10 +270,14 @@ fn pass<W: Width>(
     };
     let is_certain = held.is_empty();
     let units = usize::try_from(net.units()).unwrap_or(usize::MAX);
-    let stop = improve(&mut net, base, &mut state.steps, clock).err();
+    let found = improve(&mut net, base, &mut state.steps, may_be_rough, clock);
     held.release(&mut net);
-    match stop {
-        None => {
+    match found {
+        Ok(Some(distance)) => {
+            set.write_back(&net, state);
+            Ok(Ended::Roughly(distance))
+        }
+        Ok(None) => {
             let leeway = |node: usize| {
                 let is_leaf = state.is_touched(node) && degree[node] <= BROAD;
                 (!set.is_all && !is_leaf).then_some(radius / 4)
@@ -275,9 +287,9 @@ fn pass<W: Width>(
             set.write_back(&net, state);
             Ok(Ended::Solved { units, settled })
         }
-        Some(Stop::Expired) => expire(set, state, net).map(Ended::Expired),
-        Some(Stop::Cut(inside)) => Ok(Ended::Cut { inside, is_certain }),
-        Some(Stop::Overflow(node)) => Ok(Ended::Overflow(node)),
+        Err(Stop::Expired) => expire(set, state, net).map(Ended::Expired),
+        Err(Stop::Cut(inside)) => Ok(Ended::Cut { inside, is_certain }),
+        Err(Stop::Overflow(node)) => Ok(Ended::Overflow(node)),
     }
 }
 
@@ -289,8 +301,9 @@ fn improve<W: Width>(
     net: &mut Residual<W>,
     base: i64,
     steps: &mut Steps,
+    may_be_rough: bool,
     clock: &mut Clock<'_>,
-) -> Result<(), Stop> {
+) -> Result<Option<i64>, Stop> {
     let budget = match base {
         i64::MAX if net.units() > MANY_UNITS => 0,
         i64::MAX => COLD_PATHS * net.entries.len(),
@@ -298,9 +311,12 @@ fn improve<W: Width>(
     };
     if budget == 0 || !paths::route(net, budget, clock)? {
         let warm = (base < i64::MAX).then_some((base, steps));
-        net.price = scaling::optimise(net, warm, clock)?;
+        match scaling::optimise(net, warm, may_be_rough, clock)? {
+            Scaled::Exactly(price) => net.price = price,
+            Scaled::Roughly(distance) => return Ok(Some(distance)),
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The best that can be said when time is up: some flow, and what the prices prove.
