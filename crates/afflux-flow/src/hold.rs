@@ -5,7 +5,7 @@
 //! look at every machine.
 
 use crate::arcs::Width;
-use crate::residual::{Entry, Residual};
+use crate::residual::Residual;
 
 /// Arcs whose present flow is held.
 #[derive(Default)]
@@ -44,14 +44,14 @@ pub(crate) fn hold<W: Width>(net: &mut Residual<W>) -> Held {
             continue;
         }
         for index in range {
-            let Entry { head, mate, .. } = net.entries[index];
+            let (head, mate) = (net.entries[index].head, net.mate(index));
             let units = net.back(index);
             if units > 0 {
                 is_held[node] = true;
                 is_taken[head as usize] = true;
-                net.set_room(mate as usize, 0);
+                net.set_room(mate, 0);
                 held.push(Hold {
-                    index: mate,
+                    index: mate as u32,
                     node: node as u32,
                     units,
                 });
@@ -72,8 +72,8 @@ impl Held {
     pub fn release<W: Width>(self, net: &mut Residual<W>) {
         for hold in self.0 {
             let index = hold.index as usize;
-            let mate = net.entries[index].mate as usize;
-            net.set_room(index, net.entries[index].room() + hold.units);
+            let mate = net.mate(index);
+            net.set_room(index, net.room(index) + hold.units);
             let from = net.entries[mate].head as usize;
             let level = net.price[from] + net.cost(&net.entries[index]);
             let price = &mut net.price[hold.node as usize];

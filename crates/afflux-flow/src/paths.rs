@@ -173,7 +173,7 @@ impl Paths {
         let is_free = |index: usize| {
             let entry = &net.entries[index];
             let head = entry.head as usize;
-            entry.room() > 0
+            net.is_open(index)
                 && net.cost(entry) + price == net.price[head]
                 && mark[head] == Mark::New
         };
@@ -215,14 +215,14 @@ impl Paths {
         let rooms = self
             .path
             .iter()
-            .map(|&index| net.entries[index as usize].room());
+            .map(|&index| net.room(index as usize));
         let units = rooms.fold(ends, i64::min);
         for &index in &self.path {
-            let entry = &net.entries[index as usize];
-            let (head, mate) = (entry.head as usize, entry.mate as usize);
-            let had_room = net.entries[mate].room() > 0;
+            let head = net.entries[index as usize].head as usize;
+            let mate = net.mate(index as usize);
+            let was_open = net.is_open(mate);
             net.push(net.tail(index as usize), index as usize, units);
-            if !had_room {
+            if !was_open {
                 self.hubs.insert(net, head, mate);
             }
         }
@@ -302,7 +302,7 @@ impl Paths {
         found: &mut Found,
     ) -> bool {
         let entry = &net.entries[index];
-        if entry.room() == 0 {
+        if !net.is_open(index) {
             return false;
         }
         let head = entry.head as usize;

@@ -4,8 +4,9 @@
 //! lie one after the other in one array, with two bits beside each entry that say whether anything
 //! can be pushed along it, and back.
 //!
-//! Most of the time goes into reading entries from memory. So there are two kinds of them: narrow
-//! ones, which take 16 bytes, and wide ones for costs or capacities beyond 32 bits, which take 24.
+//! Most of the time goes into reading entries from memory. So what a search asks of an entry is kept
+//! apart from what only a push asks; and there are two kinds of both: narrow ones, which take 8 bytes
+//! each, and wide ones for costs or capacities beyond 32 bits, which take 16.
 
 use crate::arcs::Width;
 use crate::bits::{Bits, Within};
@@ -16,19 +17,17 @@ use crate::stop::PRICE_LIMIT;
 pub(crate) struct Entry<W> {
     /// The node this direction leads to.
     pub head: u32,
-    /// Index of the other direction.
-    pub mate: u32,
     /// Cost, not scaled; the mate has the negated one.
     cost: W,
-    /// How much can still be pushed this way: r_f(v, w).
-    room: W,
 }
 
-impl<W: Width> Entry<W> {
-    #[inline]
-    pub fn room(&self) -> i64 {
-        self.room.into()
-    }
+/// What a push along it asks for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Passage<W> {
+    /// Index of the other direction.
+    mate: u32,
+    /// How much can still be pushed this way: r_f(v, w).
+    room: W,
 }
 
 /// An arc as the residual network is told about it.
@@ -49,6 +48,7 @@ pub(crate) struct Residual<W> {
     /// `entries[first[v]..first[v + 1]]` leave node v.
     pub first: Vec<u32>,
     pub entries: Vec<Entry<W>>,
+    passages: Vec<Passage<W>>,
     /// Entries with room.
     open: Bits,
     /// Entries whose mates have room: a search backwards does not jump to the mates.
@@ -79,6 +79,7 @@ impl<W: Width> Residual<W> {
             sum += count;
         }
         let mut entries = vec![Entry::default(); sum as usize];
+        let mut passages = vec![Passage::default(); sum as usize];
         let mut open = Bits::none(entries.len());
         let mut returning = Bits::none(entries.len());
         for piece in pieces {
@@ -93,19 +94,17 @@ impl<W: Width> Residual<W> {
             first[tail as usize + 1] += 1;
             let mate = first[head as usize + 1];
             first[head as usize + 1] += 1;
-            entries[there as usize] = Entry {
-                head,
-                mate,
-                cost: W::of(cost),
-                room: W::of(room),
-            };
+            let [cost, dear] = [cost, -cost].map(W::of);
+            entries[there as usize] = Entry { head, cost };
             entries[mate as usize] = Entry {
                 head: tail,
-                mate: there,
-                cost: W::of(-cost),
-                room: W::of(back),
+                cost: dear,
             };
             for (here, other, units) in [(there, mate, room), (mate, there, back)] {
+                passages[here as usize] = Passage {
+                    mate: other,
+                    room: W::of(units),
+                };
                 if units > 0 {
                     open.put(here as usize, true);
                     returning.put(other as usize, true);
@@ -115,6 +114,7 @@ impl<W: Width> Residual<W> {
         Self {
             first,
             entries,
+            passages,
             open,
             returning,
             excess,
@@ -176,23 +176,40 @@ impl<W: Width> Residual<W> {
     /// How much can be pushed along the mate of an entry.
     pub fn back(&self, index: usize) -> i64 {
         match self.returning.first(index..index + 1) {
-            Some(_) => self.entries[self.entries[index].mate as usize].room(),
+            Some(_) => self.room(self.mate(index)),
             None => 0,
         }
     }
 
+    /// The other direction of an entry.
+    #[inline]
+    pub fn mate(&self, index: usize) -> usize {
+        self.passages[index].mate as usize
+    }
+
+    /// How much can be pushed along an entry.
+    #[inline]
+    pub fn room(&self, index: usize) -> i64 {
+        self.passages[index].room.into()
+    }
+
+    /// Whether anything can.
+    #[inline]
+    pub fn is_open(&self, index: usize) -> bool {
+        self.open.has(index)
+    }
+
     /// Sets how much can be pushed along an entry, whatever is pushed along its mate.
     pub fn set_room(&mut self, index: usize, units: i64) {
-        let entry = &mut self.entries[index];
-        entry.room = W::of(units);
-        let mate = entry.mate as usize;
+        self.passages[index].room = W::of(units);
+        let mate = self.mate(index);
         self.open.put(index, units > 0);
         self.returning.put(mate, units > 0);
     }
 
     /// The node that an entry leaves.
     pub fn tail(&self, index: usize) -> usize {
-        self.entries[self.entries[index].mate as usize].head as usize
+        self.entries[self.mate(index)].head as usize
     }
 
     /// What can be reached from some nodes: no residual arc leaves this set.
@@ -216,14 +233,12 @@ impl<W: Width> Residual<W> {
 
     /// Moves units along an entry from its tail.
     pub fn push(&mut self, tail: usize, index: usize, units: i64) {
-        let entry = &mut self.entries[index];
-        let left = entry.room() - units;
-        entry.room = W::of(left);
-        let (head, mate, is_full) = (entry.head as usize, entry.mate as usize, left == 0);
-        let entry = &mut self.entries[mate];
-        let had = entry.room();
-        entry.room = W::of(had + units);
-        if is_full {
+        let (left, mate) = (self.room(index) - units, self.mate(index));
+        self.passages[index].room = W::of(left);
+        let had = self.room(mate);
+        self.passages[mate].room = W::of(had + units);
+        let head = self.entries[index].head as usize;
+        if left == 0 {
             self.open.put(index, false);
             self.returning.put(mate, false);
         }
@@ -263,7 +278,7 @@ impl<W: Width> Residual<W> {
                 let entry = &self.entries[index];
                 let reduced = self.cost(entry) + tail_price - self.price[entry.head as usize];
                 if reduced < level {
-                    self.push(tail, index, entry.room());
+                    self.push(tail, index, self.room(index));
                 }
                 next = self.first_open(index + 1..range.end);
             }

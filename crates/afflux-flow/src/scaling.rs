@@ -336,10 +336,9 @@ impl<'a, W: Width> Scaling<'a, W> {
 
     /// Pushes as much as possible along an entry; answers whether this was all excess.
     fn push(&mut self, tail: usize, index: usize) -> bool {
-        let entry = &self.net.entries[index];
-        let head = entry.head as usize;
+        let head = self.net.entries[index].head as usize;
         let excess = self.net.excess[tail];
-        let units = excess.min(entry.room());
+        let units = excess.min(self.net.room(index));
         let was_active = self.net.excess[head] > 0;
         self.net.push(tail, index, units);
         if !was_active && self.net.excess[head] > 0 {
