@@ -57,12 +57,7 @@ pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Resul
     proven
 }
 
-fn check(
-    problem: &Problem<'_>,
-    flow: &[i64],
-    price: &[i64],
-    which: Which,
-) -> Result<i128, Flaw> {
+fn check(problem: &Problem<'_>, flow: &[i64], price: &[i64], which: Which) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
     let is_small = !any_beyond(price, SMALL);
     let seen = match is_small {

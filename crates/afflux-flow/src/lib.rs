@@ -38,8 +38,10 @@
 //!
 //! Around any cycle the prices cancel out, so no cycle along which flow could still be moved has a
 //! negative cost, so no cheaper flow exists. [`violation`] checks this from the problem alone, and
-//! [`solve`] returns nothing that it has not passed. That there is no flow at all is proven by a
-//! cut, a set of nodes which must send more than its outgoing arcs can carry, and checked as well.
+//! [`solve`] returns nothing that it has not passed. Where most arcs have no choice, because their
+//! bounds are equal, what those carry is taken from sums that are kept while the network changes
+//! (`forced`), and all others are checked. That there is no flow at all is proven by a cut, a set of
+//! nodes which must send more than its outgoing arcs can carry, and checked as well.
 //!
 //! # The algorithm
 //!
@@ -51,7 +53,9 @@
 //!
 //! A solve starts from a flow and prices: all zero the first time, the last answer from then on.
 //!
-//! 1. `choice`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
+//! 1. `forced`: arcs without a choice are part of the problem, not of the answer, and nothing looks
+//!    at them again.
+//!    `choice`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
 //!    what they carry.
 //!    `repair`: when all arcs of a node change, most of the change is a change of its own price. Each
 //!    node at which something violates optimality is brought into balance by itself; then most of
@@ -69,7 +73,8 @@
 //!    Active nodes wait in a queue (first in, first out); each remembers its *current arc*;
 //!    *look-ahead* avoids pushes into dead ends. Now and then, all prices are set by one search
 //!    backwards from all deficits (`update`). A warm start begins with an epsilon that was large
-//!    enough the last time.
+//!    enough the last time. A cold solve of a dense network ends early: once most arcs are far from
+//!    their prices, it goes on like a warm one, without them.
 //! 5. `prices`: once epsilon is less than what costs are multiplied by, the flow is mostly optimal
 //!    already. Prices are rounded to the original units, and what is wrong then by a step is put
 //!    right, if it can be without a change of the flow; so several refinements are saved. With
@@ -82,11 +87,11 @@
 //!
 //! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost;
 //! practice is close to linear in m times the number of refinements. A warm solve takes two scans of
-//! all arcs (`halves`, by two threads), a third where repairs alone were not enough but left nothing
-//! to route, and what the working set takes. A network takes 29 bytes per arc, and while it is solved
-//! 33 more if everything is, otherwise 81 more per arc of the working set and 80 per arc of a node
-//! that is repaired; nodes come on top. Where costs or capacities need more than 32 bits, it takes 12
-//! more per arc and 16 more while it is solved.
+//! all arcs with a choice (`halves`, by two threads), a third where repairs alone were not enough but
+//! left nothing to route, and what the working set takes. A network takes 28 bytes per arc, and while
+//! it is solved 33 more if everything is, otherwise 81 more per arc of the working set and 80 per arc
+//! of a node that is repaired; nodes come on top. Where costs or capacities need more than 32 bits, it
+//! takes 12 more per arc and 32 more while it is solved.
 //!
 //! [`Network`] lives between solves; [`Network::solve_levels`] and [`Network::solve_gated`] solve
 //! levels of priority and groups that are placed whole or not at all.

@@ -55,6 +55,7 @@ pub struct Network {
     /// What all of them come to.
     sum: i128,
     arcs: Arcs,
+    /// What arcs without a choice come to, which carry no more and no less than that.
     forced: Forced,
     /// Whether an arc exists; one that was removed is a loop without capacity for all others.
     exists: Bits,
@@ -295,7 +296,7 @@ impl Network {
     fn find_arc(&self, arc: ArcId) -> Result<usize, FlowError> {
         match (arc as usize) < self.arcs.len() && self.exists.has(arc as usize) {
             true => Ok(arc as usize),
-            _ => Err(FlowError::UnknownArc { arc }),
+            false => Err(FlowError::UnknownArc { arc }),
         }
     }
 
@@ -340,7 +341,7 @@ impl Network {
     #[inline]
     fn change(&mut self, index: usize, write: impl FnOnce(&mut Arcs)) {
         let flow = self.state.flow[index];
-        // Mostly there is nothing to remove, and it need not be read for that.
+        // Where it carries nothing, nothing has to be read to know what was forced.
         if flow != 0 && !self.arcs.is_free(index) {
             self.forced.remove(&self.arcs.get(index));
         }

@@ -212,10 +212,7 @@ impl Paths {
         let source = net.tail(first as usize);
         let sink = net.entries[last as usize].head as usize;
         let ends = net.excess[source].min(-net.excess[sink]);
-        let rooms = self
-            .path
-            .iter()
-            .map(|&index| net.room(index as usize));
+        let rooms = self.path.iter().map(|&index| net.room(index as usize));
         let units = rooms.fold(ends, i64::min);
         for &index in &self.path {
             let head = net.entries[index as usize].head as usize;

@@ -62,7 +62,11 @@ impl Arc {
     #[inline]
     pub(crate) fn forced(&self) -> Option<i64> {
         let is_tempting = self.tail == self.head && self.cost < 0;
-        let units = if is_tempting { self.capacity } else { self.lower };
+        let units = if is_tempting {
+            self.capacity
+        } else {
+            self.lower
+        };
         (!self.is_free()).then_some(units)
     }
 

@@ -33,8 +33,9 @@ const HASTE: i64 = 16;
 /// the new epsilon only has the wrong prices, and need not be moved there and back.
 const SWEEPS: usize = 2;
 
-/// Arcs are far from their prices if it is so many epsilons or more; and if all but one in so many
-/// are, the rest is solved without them.
+/// Arcs whose reduced cost is so many epsilons or more will hardly change any more. When all but one in
+/// `FEW` are, a rough answer is enough to go on without them (Goldberg's speculative arc fixing).
+/// Where nodes have fewer entries than `DENSE`, the later refinements take little time anyway.
 const FAR: i64 = 8;
 const FEW: usize = 4;
 const DENSE: usize = 32;
@@ -64,8 +65,8 @@ impl Steps {
 pub(crate) enum Scaled {
     /// To an optimal flow, and prices that prove it, multiples of the scale.
     Exactly(Vec<i64>),
-    /// To a flow that is optimal up to this, with most arcs so far from their prices that they will
-    /// hardly change.
+    /// To a flow that is nearly optimal. Arcs with a reduced cost beyond this, not scaled, will hardly
+    /// change, and they are most.
     Roughly(i64),
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn optimise<W: Width>(
     }
 }
 
-/// How far from their prices arcs may be that still matter after a refinement, if few are nearer.
+/// Up to which reduced cost arcs may still change after a refinement, if they are few.
 fn reach<W: Width>(net: &Residual<W>, epsilon: i64) -> Option<i64> {
     if net.entries.len() < DENSE * net.nodes() {
         return None;

@@ -52,6 +52,11 @@ const FEW_UNITS: usize = 64;
 const GROW: i64 = 2;
 const GROW_OUT: i64 = 8;
 
+/// The part by which a radius that was large enough falls: while none has been too small since the
+/// first solve, and from then on.
+const QUICK: i64 = 3;
+const SLOW: i64 = 10;
+
 /// The part by which the least radius falls after a solve of one pass.
 const EASE: i64 = 8;
 
@@ -99,8 +104,10 @@ fn go_on(
     let mut radius = first;
     let (mut passes, mut tries) = (0, 0);
     let mut last_forgotten = usize::MAX;
-    let mut may_hold = true;
-    let mut may_be_rough = !is_warm;
+    let mut may = May {
+        hold: true,
+        be_rough: !is_warm,
+    };
     let cost = loop {
         (passes, tries) = (passes + 1, tries + 1);
         let set = match radius {
@@ -111,8 +118,8 @@ fn go_on(
             },
         };
         let ended = match set.is_narrow() {
-            true => pass::<i32>(&set, state, degree, (radius, base), may_hold, may_be_rough, clock)?,
-            false => pass::<i64>(&set, state, degree, (radius, base), may_hold, may_be_rough, clock)?,
+            true => pass::<i32>(&set, state, degree, (radius, base), may, clock)?,
+            false => pass::<i64>(&set, state, degree, (radius, base), may, clock)?,
         };
         match ended {
             Ended::Solved { units, settled } => {
@@ -162,12 +169,12 @@ fn go_on(
             }
             Ended::Roughly(distance) => {
                 (radius, base, tries) = (distance, distance, 0);
-                may_be_rough = false;
+                may.be_rough = false;
             }
             // What was held may have been the way out.
             Ended::Cut {
                 is_certain: false, ..
-            } if set.is_all => may_hold = false,
+            } if set.is_all => may.hold = false,
             Ended::Cut { inside, .. } if set.is_all => {
                 return Err(infeasible(problem, &set.outside(&inside)));
             }
@@ -190,7 +197,7 @@ fn go_on(
             Ended::Expired(answer) => return Ok(answer),
         }
     };
-    state.is_right();
+    state.forget_changes();
     let was_small = is_warm && passes > 2;
     if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);
@@ -200,9 +207,11 @@ fn go_on(
         state.least_radius -= state.least_radius / EASE;
     }
     state.was_small = was_small;
+    state.is_untried = !is_warm || (state.is_untried && passes == 1);
     let radius = match (is_warm, passes) {
         (false, _) => state.small_cost(problem),
-        (true, 1) => first - first / 10,
+        (true, 1) if state.is_untried => first - first / QUICK,
+        (true, 1) => first - first / SLOW,
         (true, _) => first,
     };
     state.radius = Some(radius.max(state.least_radius));
@@ -236,12 +245,21 @@ fn select<'a>(
     Continue(Working::of(problem, state, choice, dead_ends))
 }
 
+/// What a pass may do.
+#[derive(Clone, Copy)]
+struct May {
+    /// Hold what could only be sent back (see `hold`).
+    hold: bool,
+    /// End with a rough answer, for the next pass to go on from with fewer arcs.
+    be_rough: bool,
+}
+
 /// How a pass came to its end.
 enum Ended {
     /// With an optimal flow of the working set, for which so many units were routed. What was before
     /// it can be come back to.
     Solved { units: usize, settled: Mark },
-    /// With a flow that prices will hardly have to go farther for than this.
+    /// With a rough flow: no farther from their prices than this are the arcs that may still matter.
     Roughly(i64),
     /// With nodes of the set that excess cannot leave; for certain, unless flow was held.
     Cut { inside: Vec<bool>, is_certain: bool },
@@ -257,20 +275,19 @@ fn pass<W: Width>(
     state: &mut State,
     degree: &[u32],
     (radius, base): (i64, i64),
-    may_hold: bool,
-    may_be_rough: bool,
+    may: May,
     clock: &mut Clock<'_>,
 ) -> Result<Ended, FlowError> {
     let mut net: Residual<W> = set.residual(state)?;
     let before = net.price.clone();
     net.saturate(0);
-    let held = match may_hold {
+    let held = match may.hold {
         true => hold::hold(&mut net),
         false => Held::default(),
     };
     let is_certain = held.is_empty();
     let units = usize::try_from(net.units()).unwrap_or(usize::MAX);
-    let found = improve(&mut net, base, &mut state.steps, may_be_rough, clock);
+    let found = improve(&mut net, base, &mut state.steps, may, clock);
     held.release(&mut net);
     match found {
         Ok(Some(distance)) => {
@@ -293,15 +310,16 @@ fn pass<W: Width>(
     }
 }
 
-/// Routes everything and finds prices that prove it, multiples of the scale. No residual arc has a
-/// negative reduced cost to begin with.
+/// Routes everything and finds prices that prove it, multiples of the scale; or roughly, and then
+/// answers how far arcs may be from their prices that still matter. No residual arc has a negative
+/// reduced cost to begin with.
 ///
 /// When it stops for a cut, nothing is certain.
 fn improve<W: Width>(
     net: &mut Residual<W>,
     base: i64,
     steps: &mut Steps,
-    may_be_rough: bool,
+    may: May,
     clock: &mut Clock<'_>,
 ) -> Result<Option<i64>, Stop> {
     let budget = match base {
@@ -311,7 +329,7 @@ fn improve<W: Width>(
     };
     if budget == 0 || !paths::route(net, budget, clock)? {
         let warm = (base < i64::MAX).then_some((base, steps));
-        match scaling::optimise(net, warm, may_be_rough, clock)? {
+        match scaling::optimise(net, warm, may.be_rough, clock)? {
             Scaled::Exactly(price) => net.price = price,
             Scaled::Roughly(distance) => return Ok(Some(distance)),
         }
@@ -388,5 +406,71 @@ fn infeasible(problem: &Problem<'_>, inside: &[bool]) -> FlowError {
         _ => FlowError::Internal {
             detail: format!("{units} units in a cut of {} nodes", set.len()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::limits::{Clock, Limits};
+    use crate::problem::Problem;
+    use crate::scaling::{Scaled, optimise};
+    use crate::state::State;
+    use crate::working::Working;
+
+    const SOURCES: usize = 40;
+    const MACHINES: usize = 100;
+    const UNITS: usize = 40;
+
+    /// Arcs from each source to each machine, and from there to a sink, with room for a tenth more
+    /// than there is: tails, heads, capacities.
+    fn dense() -> (Vec<i32>, Vec<i32>, Vec<i64>) {
+        let sink = SOURCES + MACHINES;
+        let pairs =
+            (0..SOURCES * MACHINES).map(|pair| (pair / MACHINES, SOURCES + pair % MACHINES, 9));
+        let rest = (SOURCES..sink).map(|machine| (machine, sink, 17));
+        let arcs = pairs
+            .chain(rest)
+            .map(|(tail, head, units)| (tail as i32, head as i32, units));
+        let (ends, capacity): (Vec<_>, Vec<_>) = arcs.map(|(t, h, units)| ((t, h), units)).unzip();
+        let (tail, head) = ends.into_iter().unzip();
+        (tail, head, capacity)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// In a dense network most arcs are far from their prices long before the end.
+        #[test]
+        fn a_rough_answer_leads_to_the_same_optimum(seed: u64) {
+            let (tail, head, capacity) = dense();
+            let lower = vec![0; tail.len()];
+            let mixed = |arc: usize| (arc as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+            let cost = |arc| if arc < SOURCES * MACHINES { mixed(arc) as i64 % 100_000 } else { 0 };
+            let cost: Vec<i64> = (0..tail.len()).map(cost).collect();
+            let mut supply = vec![UNITS as i64; SOURCES];
+            supply.resize(SOURCES + MACHINES, 0);
+            supply.push(-((SOURCES * UNITS) as i64));
+            let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
+
+            let limits = Limits::default();
+            let cold = State::cold(&problem);
+            let set = Working::all(&problem, &cold);
+            let scaled = |may_be_rough| {
+                let mut net = set.residual::<i32>(&cold).unwrap();
+                let scaled = optimise(&mut net, None, may_be_rough, &mut Clock::start(&limits));
+                (net, scaled.unwrap())
+            };
+            let (net, rough) = scaled(true);
+            prop_assert!(matches!(rough, Scaled::Roughly(1..)), "{rough:?}");
+            prop_assert!(net.excess.iter().all(|&excess| excess == 0));
+            let (net, exact) = scaled(false);
+            prop_assert!(matches!(exact, Scaled::Exactly(_)));
+            let mut state = cold.clone();
+            set.write_back(&net, &mut state);
+            let least: i64 = state.flow.iter().zip(&cost).map(|(flow, cost)| flow * cost).sum();
+            prop_assert_eq!(crate::solve(&problem).unwrap().cost, i128::from(least));
+        }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct State {
     pub price: Vec<i64>,
     /// What each node has to send more than it does.
     excess: Sums,
-    /// Nodes whose excess was changed: no others have any.
+    /// Nodes whose excess has changed since all were in balance: no others have any.
     may_exceed: Bits,
     /// Nodes at which arcs violate optimality, or at which flow was cut.
     pub touched: Touched,
@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub radius: Option<i64>,
     /// Whether the radius has proven too small in the last solve.
     pub was_small: bool,
+    /// Whether it has not been too small since the first solve.
+    pub is_untried: bool,
     /// A smaller one has proven too small more than once.
     pub least_radius: i64,
     /// How a warm start of cost scaling begins.
@@ -159,8 +161,8 @@ impl State {
         self.unbalanced().next().is_none()
     }
 
-    /// Every node does, and is as it should be.
-    pub fn is_right(&mut self) {
+    /// Every node does, and is as it should be: nothing has to be known of any.
+    pub fn forget_changes(&mut self) {
         self.touched.clear();
         self.may_exceed.clear();
     }

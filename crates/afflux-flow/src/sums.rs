@@ -13,7 +13,6 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-
     /// These.
     pub fn of(values: impl Iterator<Item = i64>) -> Self {
         let mut sums = Self::default();

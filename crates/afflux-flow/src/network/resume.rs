@@ -38,9 +38,11 @@ impl Network {
     pub(crate) fn keep(&mut self, state: State) {
         self.state = state;
         for index in 0..self.arcs.len() {
-            if self.arcs.is_free(index) {
-                let (tail, head) = self.arcs.ends(index);
-                self.touch_if_violating(index, tail, head);
+            let arc = self.arcs.get(index);
+            match arc.forced() {
+                None => self.touch_if_violating(index, arc.tail, arc.head),
+                // A loop may have another cost by now.
+                Some(units) => self.state.flow[index] = units,
             }
         }
     }
