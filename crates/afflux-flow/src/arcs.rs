@@ -334,8 +334,10 @@ mod tests {
             9 => -100_i64..100,
             1 => prop::sample::select(vec![edges[0], edges[1], edges[0] - 1, edges[1] + 1]),
         ];
-        (capacity, cost).prop_map(|(capacity, cost)| Terms {
-            lower: capacity / 2,
+        // Mostly without a choice.
+        let part = prop_oneof![3 => Just(1), 1 => Just(2)];
+        (capacity, part, cost).prop_map(|(capacity, part, cost)| Terms {
+            lower: capacity / part,
             capacity,
             cost,
         })
@@ -381,9 +383,13 @@ mod tests {
             prop_assert_eq!(arcs.scan(0..arcs.len(), Collect), &all[..]);
             let half = all.len() / 2;
             prop_assert_eq!(arcs.scan(half..arcs.len(), Collect), &all[half..]);
-            let free = all[half..].iter().filter(|(_, arc)| arc.is_free());
-            let free: Vec<_> = free.copied().collect();
-            prop_assert_eq!(arcs.scan_free(half..arcs.len(), Collect), free);
+            let is_free = |(_, arc): &&(usize, Arc)| arc.is_free();
+            prop_assert_eq!(arcs.free(), all.iter().filter(is_free).count());
+            for range in [0..half, half..arcs.len()] {
+                let free = all[range.clone()].iter().filter(is_free);
+                let free: Vec<_> = free.copied().collect();
+                prop_assert_eq!(arcs.scan_free(range, Collect), free);
+            }
         }
     }
 }

@@ -19,8 +19,9 @@ impl Bits {
 
     /// Makes room for a number, which is not in the set.
     pub fn reach(&mut self, index: usize) {
-        if index / WIDTH >= self.0.len() {
-            self.0.push(0);
+        let words = index / WIDTH + 1;
+        if words > self.0.len() {
+            self.0.resize(words, 0);
         }
     }
 

@@ -113,6 +113,7 @@ struct Seen {
     /// `moved`, the sum of all magnitudes, being too large.
     sent: Vec<i64>,
     moved: i128,
+    /// What they cost. It may wrap around on the way to a total that fits.
     cost: i128,
     noted: Vec<u32>,
     /// An arc outside of its bounds.
@@ -126,7 +127,7 @@ impl Seen {
             *sum = sum.wrapping_add(more);
         }
         self.moved += other.moved;
-        self.cost += other.cost;
+        self.cost = self.cost.wrapping_add(other.cost);
         self.noted.extend(other.noted);
         self.wrong = self.wrong.or(other.wrong);
         self
@@ -170,7 +171,8 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
                 seen.sent[tail] = seen.sent[tail].wrapping_add(units);
                 seen.sent[head] = seen.sent[head].wrapping_sub(units);
                 seen.moved += i128::from(units);
-                seen.cost += i128::from(units) * i128::from(arc.cost);
+                let cost = i128::from(units) * i128::from(arc.cost);
+                seen.cost = seen.cost.wrapping_add(cost);
             }
             if (self.is_noted)(&arc, units) {
                 seen.noted.push(index as u32);
@@ -195,7 +197,9 @@ fn examine(
     let arcs = problem.arcs().len();
     let parts = match which {
         Which::All => in_halves(arcs, arcs, |range| problem.scan(range, look)),
-        Which::Free => in_halves(arcs, problem.free(), |range| problem.scan_free(range, look)),
+        Which::Free => in_halves(arcs, problem.looks(), |range| {
+            problem.scan_free(range, look)
+        }),
     };
     let seen = parts.into_iter().reduce(Seen::and).unwrap_or_default();
     if let Some(index) = seen.wrong {
@@ -208,13 +212,16 @@ fn examine(
     let forced = problem.forced();
     let (owed, cost) = match which {
         Which::All => (Some(problem.supply()), seen.cost),
-        Which::Free => (forced.due.small(), seen.cost + forced.cost),
+        Which::Free => (forced.due.small(), seen.cost.wrapping_add(forced.cost)),
     };
     let is_small = seen.moved < i128::from(i64::MAX);
     if is_small && owed == Some(&seen.sent[..]) {
         return Ok((cost, seen.noted));
     }
     // Somewhere it does not balance, or sums are too large to tell.
+    if matches!(which, Which::Free) {
+        return examine(problem, flow, Which::All, is_noted);
+    }
     let mut sent = vec![0_i128; problem.nodes()];
     for (arc, &units) in problem.arcs().zip(flow) {
         sent[arc.tail] += i128::from(units);
@@ -248,9 +255,12 @@ pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
         .arcs()
         .map(|arc| {
             let reduced = reduced(&arc, price);
-            let units = match reduced < 0 {
-                true => i128::from(arc.capacity).min(most.max(i128::from(arc.lower))),
-                false => i128::from(arc.lower),
+            let units = match arc.forced() {
+                Some(units) => i128::from(units),
+                None if reduced < 0 => {
+                    i128::from(arc.capacity).min(most.max(i128::from(arc.lower)))
+                }
+                None => i128::from(arc.lower),
             };
             reduced * units
         })
@@ -275,4 +285,28 @@ pub(crate) fn stuck_units(problem: &Problem<'_>, inside: &[bool]) -> i128 {
             _ => units,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bound;
+    use crate::problem::Problem;
+
+    /// A loop is on no path from supply to demand, so what could flow there does not limit it.
+    #[test]
+    fn a_loop_that_earns_counts_in_full() {
+        let problem = Problem::new(
+            &[1, -1],
+            &[0, 0],
+            &[1, 0],
+            &[0, 0],
+            &[1, 1_000_000],
+            &[5, -1],
+        );
+        let problem = problem.unwrap();
+        let least = crate::solve(&problem).unwrap();
+        assert_eq!(least.cost, 5 - 1_000_000);
+        assert_eq!(bound(&problem, &least.price), least.cost);
+        assert!(bound(&problem, &[0, 0]) <= least.cost);
+    }
 }

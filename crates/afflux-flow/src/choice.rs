@@ -105,7 +105,7 @@ impl Choice {
             radius: &radius,
             is_hub: &is_hub,
         };
-        let parts = in_halves(problem.arcs().len(), problem.free(), |range| {
+        let parts = in_halves(problem.arcs().len(), problem.looks(), |range| {
             problem.scan_free(range, near)
         });
         let is_all = parts.iter().all(|part| part.is_all);

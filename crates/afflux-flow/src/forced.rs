@@ -2,8 +2,8 @@
 //!
 //! An arc whose bounds are equal carries what it must, and so does a loop, which carries what its
 //! cost says. They are part of the problem rather than of an answer: what they carry is counted as
-//! supply of their ends, and no scan looks at them again. A pinned task is such an arc, and so is
-//! the place it took from all others.
+//! supply of their ends. Where they are most of all, scans pass over them: a pinned task is such an
+//! arc, and so is the place it took from all others.
 
 use crate::problem::Arc;
 use crate::sums::Sums;
@@ -13,7 +13,7 @@ use crate::sums::Sums;
 pub(crate) struct Forced {
     /// What each node has to send along arcs with a choice.
     pub due: Sums,
-    /// What all other arcs cost.
+    /// What all other arcs cost. It may wrap around on the way to a total that fits.
     pub cost: i128,
 }
 
@@ -43,15 +43,15 @@ impl Forced {
     /// An arc that carries so much has another cost now.
     #[inline]
     pub fn reprice(&mut self, units: i64, before: i64, now: i64) {
-        if units != 0 {
-            self.cost += i128::from(units) * i128::from(now - before);
-        }
+        let more = i128::from(units) * i128::from(now - before);
+        self.cost = self.cost.wrapping_add(more);
     }
 
     #[inline]
     fn count(&mut self, arc: &Arc, units: i64) {
         if units != 0 {
-            self.cost += i128::from(units) * i128::from(arc.cost);
+            let more = i128::from(units) * i128::from(arc.cost);
+            self.cost = self.cost.wrapping_add(more);
             self.due.shift(arc.tail, arc.head, units);
         }
     }

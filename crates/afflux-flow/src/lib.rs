@@ -53,8 +53,8 @@
 //!
 //! A solve starts from a flow and prices: all zero the first time, the last answer from then on.
 //!
-//! 1. `forced`: arcs without a choice are part of the problem, not of the answer, and nothing looks
-//!    at them again.
+//! 1. `forced`: arcs without a choice are part of the problem, not of the answer. Where they are most
+//!    of all, no scan looks at them.
 //!    `choice`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
 //!    what they carry.
 //!    `repair`: when all arcs of a node change, most of the change is a change of its own price. Each

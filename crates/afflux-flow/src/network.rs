@@ -5,6 +5,8 @@
 //! gathers the few arcs that can matter (see `choice`).
 
 mod bulk;
+#[cfg(test)]
+mod consistent;
 mod resume;
 
 pub use bulk::NewArc;
@@ -321,20 +323,21 @@ impl Network {
     /// Writes a new cost.
     fn change_cost(&mut self, index: usize, cost: i64) {
         self.largest_cost = self.largest_cost.max(cost.abs());
-        if self.arcs.is_free(index) {
+        let before = self.arcs.terms(index);
+        // Not whether there is a choice: which has one cannot be foreseen, but which carries something.
+        if (before.lower != 0) & (before.lower == before.capacity) {
             self.arcs.set_cost(index, cost);
-            let (tail, head) = self.arcs.ends(index);
-            self.touch_if_violating(index, tail, head);
+            self.forced.reprice(before.lower, before.cost, cost);
             return;
         }
-        let before = self.arcs.terms(index);
-        if before.lower < before.capacity {
-            // A loop, which may carry something else now.
+        let (tail, head) = self.arcs.ends(index);
+        if tail == head {
+            // What a loop carries depends on its cost.
             self.change(index, |arcs| arcs.set_cost(index, cost));
             return;
         }
         self.arcs.set_cost(index, cost);
-        self.forced.reprice(before.lower, before.cost, cost);
+        self.touch_if_violating(index, tail, head);
     }
 
     /// Changes the terms of an arc and keeps the flow within them.
@@ -376,7 +379,7 @@ impl Network {
         let arc = self.arcs.get(index);
         let reduced = arc.cost + self.state.price[tail] - self.state.price[head];
         let bounds = (arc.lower, arc.capacity);
-        if gains(reduced, self.state.flow[index], bounds) {
+        if arc.is_free() && gains(reduced, self.state.flow[index], bounds) {
             self.state.touch(end);
         }
     }

@@ -201,9 +201,12 @@ impl<'a> Problem<'a> {
         self.arcs.scan_free(range, scan)
     }
 
-    /// How many have one.
-    pub(crate) fn free(&self) -> usize {
-        self.arcs.free()
+    /// How many a look at those reads.
+    pub(crate) fn looks(&self) -> usize {
+        match self.is_mostly_forced() {
+            true => self.arcs.free(),
+            false => self.arcs.len(),
+        }
     }
 
     /// Whether most have none.

@@ -6,6 +6,7 @@ use crate::arcs::Width;
 use crate::limits::Clock;
 use crate::prices;
 use crate::residual::Residual;
+use crate::state::HUB;
 use crate::stop::{PRICE_LIMIT, Stop};
 use crate::update::Update;
 
@@ -132,10 +133,12 @@ fn reach<W: Width>(net: &Residual<W>, epsilon: i64) -> Option<i64> {
         return None;
     }
     let reach = FAR.saturating_mul(epsilon);
+    let is_hub = |node: usize| net.range(node).len() > HUB as usize;
     let is_near = |&index: &usize| {
-        let (entry, tail) = (&net.entries[index], net.tail(index));
-        let reduced = net.cost(entry) + net.price[tail] - net.price[entry.head as usize];
-        reduced.abs() <= reach
+        let (tail, head) = (net.tail(index), net.entries[index].head as usize);
+        let reduced = net.cost(&net.entries[index]) + net.price[tail] - net.price[head];
+        // What is between hubs is never left out.
+        reduced.abs() <= reach || (is_hub(tail) && is_hub(head))
     };
     let step = net.entries.len() / SAMPLE + 1;
     let sample = (0..net.entries.len()).step_by(step);

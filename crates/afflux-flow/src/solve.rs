@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::repair;
 use crate::residual::Residual;
 use crate::scaling::{self, Scaled, Steps};
-use crate::state::{HUB, Log, Mark, State, Touched};
+use crate::state::{Fall, HUB, Log, Mark, State, Touched};
 use crate::stop::Stop;
 use crate::working::Working;
 
@@ -104,6 +104,8 @@ fn go_on(
     let mut radius = first;
     let (mut passes, mut tries) = (0, 0);
     let mut last_forgotten = usize::MAX;
+    // Whether it goes on from a rough answer.
+    let mut is_rough = false;
     let mut may = May {
         hold: true,
         be_rough: !is_warm,
@@ -112,7 +114,14 @@ fn go_on(
         (passes, tries) = (passes + 1, tries + 1);
         let set = match radius {
             i64::MAX => Working::all(problem, state),
-            _ => match select(problem, state, degree, radius, base) {
+            // A rough answer, as it is, is none.
+            _ => match select(
+                problem,
+                state,
+                degree,
+                (radius, base),
+                !is_rough || tries > 1,
+            ) {
                 Break(cost) => break cost,
                 Continue(set) => set,
             },
@@ -169,7 +178,7 @@ fn go_on(
             }
             Ended::Roughly(distance) => {
                 (radius, base, tries) = (distance, distance, 0);
-                may.be_rough = false;
+                (is_rough, may.be_rough) = (true, false);
             }
             // What was held may have been the way out.
             Ended::Cut {
@@ -183,8 +192,8 @@ fn go_on(
                 base = radius.max(base).max(1).saturating_mul(GROW_OUT);
                 radius = base;
             }
-            Ended::Overflow(_) if !set.is_all || state.radius.is_some() => {
-                (radius, base) = (i64::MAX, i64::MAX);
+            Ended::Overflow(_) if !set.is_all || is_rough || state.radius.is_some() => {
+                (radius, base, is_rough) = (i64::MAX, i64::MAX, false);
                 state.start_over();
             }
             Ended::Overflow(node) => {
@@ -207,31 +216,35 @@ fn go_on(
         state.least_radius -= state.least_radius / EASE;
     }
     state.was_small = was_small;
-    state.is_untried = !is_warm || (state.is_untried && passes == 1);
-    let radius = match (is_warm, passes) {
-        (false, _) => state.small_cost(problem),
-        (true, 1) if state.is_untried => first - first / QUICK,
-        (true, 1) => first - first / SLOW,
-        (true, _) => first,
+    let (radius, fall) = match (is_warm, passes, state.fall) {
+        (false, ..) => (state.small_cost(problem), Fall::NotYet),
+        (true, 1, Fall::Slow) => (first - first / SLOW, Fall::Slow),
+        (true, 1, _) => (first - first / QUICK, Fall::Quick),
+        (true, _, Fall::NotYet) => (first, Fall::NotYet),
+        (true, ..) => (first, Fall::Slow),
     };
+    state.fall = fall;
+    if !is_warm {
+        state.steps = Steps::default();
+    }
     state.radius = Some(radius.max(state.least_radius));
     Ok(Answer { cost, bound: cost })
 }
 
 /// The touched nodes are put right, each by itself. Then it is known which arcs are near their
-/// prices; or even what the flow costs, if that was all there was to do.
+/// prices; or even what the flow costs, if that may have been all there was to do.
 fn select<'a>(
     problem: &'a Problem<'a>,
     state: &mut State,
     degree: &[u32],
-    radius: i64,
-    base: i64,
+    (radius, base): (i64, i64),
+    may_be_all: bool,
 ) -> ControlFlow<i128, Working<'a>> {
     let is_hub = |node: usize| degree[node] > HUB;
     let reach = |node: usize| state.reach(node, radius, base);
     let mut choice = Choice::new(problem, state, reach, is_hub);
     repair::settle(&mut choice.arcs, state);
-    if state.is_balanced() {
+    if may_be_all && state.is_balanced() {
         if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {
             return Break(cost);
         }
@@ -411,6 +424,8 @@ fn infeasible(problem: &Problem<'_>, inside: &[bool]) -> FlowError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use proptest::prelude::*;
 
     use crate::limits::{Clock, Limits};
@@ -423,7 +438,7 @@ mod tests {
     const MACHINES: usize = 100;
     const UNITS: usize = 40;
 
-    /// Arcs from each source to each machine, and from there to a sink, with room for a tenth more
+    /// Arcs from each source to each machine, and from there to a sink, with room for a little more
     /// than there is: tails, heads, capacities.
     fn dense() -> (Vec<i32>, Vec<i32>, Vec<i64>) {
         let sink = SOURCES + MACHINES;
@@ -470,7 +485,17 @@ mod tests {
             let mut state = cold.clone();
             set.write_back(&net, &mut state);
             let least: i64 = state.flow.iter().zip(&cost).map(|(flow, cost)| flow * cost).sum();
-            prop_assert_eq!(crate::solve(&problem).unwrap().cost, i128::from(least));
+            let least = i128::from(least);
+            prop_assert_eq!(crate::solve(&problem).unwrap().cost, least);
+
+            // Whenever it is stopped, there is a flow and a bound to show.
+            for patience in 0..6 {
+                let asked = AtomicUsize::new(0);
+                let is_over = || asked.fetch_add(1, Ordering::Relaxed) >= patience;
+                let limits = Limits { interrupted: Some(&is_over), ..Limits::default() };
+                let found = crate::solve_within(&problem, &limits).unwrap();
+                prop_assert!(found.bound <= least && least <= found.cost);
+            }
         }
     }
 }

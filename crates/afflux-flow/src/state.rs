@@ -27,8 +27,8 @@ pub(crate) struct State {
     pub radius: Option<i64>,
     /// Whether the radius has proven too small in the last solve.
     pub was_small: bool,
-    /// Whether it has not been too small since the first solve.
-    pub is_untried: bool,
+    /// How it falls.
+    pub fall: Fall,
     /// A smaller one has proven too small more than once.
     pub least_radius: i64,
     /// How a warm start of cost scaling begins.
@@ -57,6 +57,17 @@ impl Log {
             price: self.price.len(),
         }
     }
+}
+
+/// How the radius falls from solve to solve, as long as one pass is enough.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Fall {
+    /// It has not fallen since the last cold solve.
+    #[default]
+    NotYet,
+    Quick,
+    /// It has fallen too far once.
+    Slow,
 }
 
 /// Nodes at which something is not as it should be, or was.

@@ -41,8 +41,7 @@ impl Network {
             let arc = self.arcs.get(index);
             match arc.forced() {
                 None => self.touch_if_violating(index, arc.tail, arc.head),
-                // A loop may have another cost by now.
-                Some(units) => self.state.flow[index] = units,
+                Some(units) => debug_assert_eq!(self.state.flow[index], units),
             }
         }
     }

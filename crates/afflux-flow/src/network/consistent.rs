@@ -1,0 +1,110 @@
+//! Tests: what is kept beside the arcs is what they come to, whatever was changed.
+
+use proptest::prelude::*;
+
+use super::Network;
+use crate::forced::Forced;
+use crate::limits::Limits;
+use crate::problem::Terms;
+
+#[derive(Debug, Clone)]
+enum Step {
+    AddNode(i64),
+    RemoveNode(usize),
+    AddArc(usize, usize, Terms),
+    RemoveArc(usize),
+    Supply(usize, i64),
+    Bounds(usize, i64, i64),
+    Cost(usize, i64),
+    Terms(usize, Terms),
+    Solve,
+}
+
+/// Mostly without a choice.
+fn bounds() -> impl Strategy<Value = (i64, i64)> {
+    let units = prop_oneof![20 => 0_i64..6, 1 => Just(1 << 40), 1 => Just(i64::MAX)];
+    (units, prop_oneof![2 => Just(0_i64), 1 => 1_i64..6])
+        .prop_map(|(lower, more)| (lower, lower.saturating_add(more)))
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    (bounds(), -9_i64..20).prop_map(|((lower, capacity), cost)| Terms {
+        lower,
+        capacity,
+        cost,
+    })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let any = 0_usize..50;
+    let supply = || prop_oneof![9 => -5_i64..6, 1 => Just(i64::MIN), 1 => Just(i64::MAX)];
+    let step = prop_oneof![
+        2 => supply().prop_map(Step::AddNode),
+        1 => any.clone().prop_map(Step::RemoveNode),
+        6 => (0_usize..6, 0_usize..6, terms()).prop_map(|(t, h, terms)| Step::AddArc(t, h, terms)),
+        2 => any.clone().prop_map(Step::RemoveArc),
+        2 => (any.clone(), supply()).prop_map(|(node, units)| Step::Supply(node, units)),
+        3 => (any.clone(), bounds()).prop_map(|(arc, (low, high))| Step::Bounds(arc, low, high)),
+        3 => (any.clone(), -9_i64..20).prop_map(|(arc, cost)| Step::Cost(arc, cost)),
+        1 => (any, terms()).prop_map(|(arc, terms)| Step::Terms(arc, terms)),
+        2 => Just(Step::Solve),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// Takes a step; what is refused changes nothing, which the check after it will see.
+fn take(network: &mut Network, step: Step) {
+    let id = |number: usize, of: usize| number.checked_rem(of).unwrap_or(0) as u32;
+    let (nodes, arcs) = (network.supply.len(), network.arcs.len());
+    let _ = match step {
+        Step::AddNode(supply) => network.add_node(supply).map(|_| ()),
+        Step::RemoveNode(node) => network.remove_node(id(node, nodes)),
+        Step::AddArc(tail, head, terms) => {
+            let arc = network.add_arc(id(tail, nodes), id(head, nodes), terms);
+            arc.map(|_| ())
+        }
+        Step::RemoveArc(arc) => network.remove_arc(id(arc, arcs)),
+        Step::Supply(node, supply) => network.set_supply(id(node, nodes), supply),
+        Step::Bounds(arc, low, high) => network.set_bounds(id(arc, arcs), low, high),
+        Step::Cost(arc, cost) => network.set_costs([(id(arc, arcs), cost)].into_iter()),
+        Step::Terms(arc, terms) => network.set_terms(id(arc, arcs), terms),
+        Step::Solve => network.solve(&Limits::default()).map(|_| ()),
+    };
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn sums_are_what_arcs_come_to(steps in steps()) {
+        let mut network = Network::new();
+        for step in steps {
+            take(&mut network, step.clone());
+            let problem = network.problem();
+            let forced = Forced::new(problem.supply(), problem.arcs());
+            prop_assert_eq!(network.forced.cost, forced.cost, "after {:?}", step);
+            prop_assert_eq!(network.arcs.free(), problem.arcs().filter(|arc| arc.is_free()).count());
+            let sum: i128 = problem.supply().iter().map(|&units| i128::from(units)).sum();
+            prop_assert_eq!(network.sum, sum);
+            let mut excess: Vec<i128> = (0..problem.nodes()).map(|node| forced.due.get(node)).collect();
+            for (index, arc) in problem.arcs().enumerate() {
+                let flow = network.state.flow[index];
+                prop_assert!((arc.lower..=arc.capacity).contains(&flow));
+                match arc.forced() {
+                    Some(units) => prop_assert_eq!(flow, units, "after {:?}", step),
+                    None => {
+                        excess[arc.tail] -= i128::from(flow);
+                        excess[arc.head] += i128::from(flow);
+                    }
+                }
+            }
+            for (node, &excess) in excess.iter().enumerate() {
+                prop_assert_eq!(network.forced.due.get(node), forced.due.get(node), "after {:?}", step);
+                prop_assert_eq!(network.state.excess(node), excess, "after {:?}", step);
+            }
+            let unbalanced = (0..excess.len()).filter(|&node| excess[node] != 0);
+            let found: Vec<usize> = network.state.unbalanced().collect();
+            prop_assert_eq!(found, unbalanced.collect::<Vec<_>>());
+        }
+    }
+}
