@@ -136,6 +136,38 @@ class LevelsAnswer:
         """
 
 @final
+class Columns:
+    """All nodes and arcs of a network, by rising id. Later changes are not in it.
+
+    Every use of a property copies the column.
+    """
+
+    @property
+    def nodes(self) -> NDArray[np.int32]:
+        """The ids of nodes."""
+    @property
+    def supply(self) -> NDArray[np.int64]:
+        """One value per node."""
+    @property
+    def arcs(self) -> NDArray[np.int32]:
+        """The ids of arcs."""
+    @property
+    def tail(self) -> NDArray[np.int32]:
+        """One id of a node per arc; `numpy.searchsorted(nodes, tail)` is its place among them."""
+    @property
+    def head(self) -> NDArray[np.int32]:
+        """One id of a node per arc."""
+    @property
+    def lower(self) -> NDArray[np.int64]:
+        """One value per arc."""
+    @property
+    def capacity(self) -> NDArray[np.int64]:
+        """One value per arc."""
+    @property
+    def cost(self) -> NDArray[np.int64]:
+        """One value per arc."""
+
+@final
 class Gate:
     """A binary choice for a group of arcs.
 
@@ -244,6 +276,8 @@ class Network:
         self, arcs: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Lower bounds, capacities and costs of arcs."""
+    def columns(self) -> Columns:
+        """The whole network as it stands, for other solvers and for checkers."""
     def solve(self, *, budget_seconds: float | None = None, cancel: Cancel | None = None) -> Answer:
         """Find a flow of minimum cost, starting from the last one, and prove it."""
     def solve_levels(

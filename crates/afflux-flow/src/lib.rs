@@ -149,7 +149,7 @@ pub use error::FlowError;
 pub use gates::{Effort, GainArc, Gate, GatedAnswer};
 pub use levels::LevelsAnswer;
 pub use limits::Limits;
-pub use network::{Answer, ArcId, Network, NewArc, NodeId};
+pub use network::{Answer, ArcId, Columns, Network, NewArc, NodeId};
 pub use problem::{Arc, Problem, Terms};
 
 use state::State;

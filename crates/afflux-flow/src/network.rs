@@ -5,11 +5,13 @@
 //! gathers the few arcs that can matter (see `choice`).
 
 mod bulk;
+mod columns;
 #[cfg(test)]
 mod consistent;
 mod resume;
 
 pub use bulk::NewArc;
+pub use columns::Columns;
 
 use crate::arcs::Arcs;
 use crate::bits::Bits;

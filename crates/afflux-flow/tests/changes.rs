@@ -4,7 +4,7 @@ mod reference;
 
 use std::collections::BTreeMap;
 
-use afflux_flow::{ArcId, FlowError, Limits, Network, NodeId, Problem, Terms, violation};
+use afflux_flow::{ArcId, Columns, FlowError, Limits, Network, NodeId, Problem, Terms, violation};
 use proptest::prelude::*;
 use reference::least_cost;
 
@@ -137,6 +137,20 @@ impl Plain {
         Ok(())
     }
 
+    fn columns(&self) -> Columns {
+        let arcs = || self.arcs.values();
+        Columns {
+            nodes: self.nodes.keys().copied().collect(),
+            supply: self.nodes.values().copied().collect(),
+            arcs: self.arcs.keys().copied().collect(),
+            tail: arcs().map(|arc| arc.0).collect(),
+            head: arcs().map(|arc| arc.1).collect(),
+            lower: arcs().map(|arc| arc.2.lower).collect(),
+            capacity: arcs().map(|arc| arc.2.capacity).collect(),
+            cost: arcs().map(|arc| arc.2.cost).collect(),
+        }
+    }
+
     /// Solves the network as it is and holds the answer against a solver that is too simple to be
     /// wrong, and against the certificate.
     fn check(&mut self, network: &mut Network) -> Result<(), TestCaseError> {
@@ -173,6 +187,7 @@ impl Plain {
         }
         prop_assert_eq!(network.nodes(), self.nodes.len());
         prop_assert_eq!(network.arcs(), self.arcs.len());
+        prop_assert_eq!(network.columns(), self.columns());
         Ok(())
     }
 }

@@ -136,6 +136,61 @@ impl GatedAnswer {
     }
 }
 
+/// All nodes and arcs of a network; see `src/afflux/_core.pyi`.
+#[pyclass(frozen, module = "afflux._core")]
+pub struct Columns(pub afflux_flow::Columns);
+
+#[pymethods]
+impl Columns {
+    #[getter]
+    fn nodes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
+        id_array(py, self.0.nodes.clone())
+    }
+
+    #[getter]
+    fn supply<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.0.supply)
+    }
+
+    #[getter]
+    fn arcs<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
+        id_array(py, self.0.arcs.clone())
+    }
+
+    #[getter]
+    fn tail<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
+        id_array(py, self.0.tail.clone())
+    }
+
+    #[getter]
+    fn head<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
+        id_array(py, self.0.head.clone())
+    }
+
+    #[getter]
+    fn lower<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.0.lower)
+    }
+
+    #[getter]
+    fn capacity<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.0.capacity)
+    }
+
+    #[getter]
+    fn cost<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.0.cost)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Columns({} nodes, {} arcs)",
+            self.0.nodes.len(),
+            self.0.arcs.len()
+        )
+    }
+}
+
 /// A binary choice for a group of arcs; see `src/afflux/_core.pyi`.
 #[pyclass(frozen, module = "afflux._core")]
 pub struct Gate(pub afflux_flow::Gate);

@@ -82,7 +82,7 @@ fn solve<'py>(
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::answers::{Answer, Gate, GatedAnswer, LevelsAnswer};
+    use super::answers::{Answer, Columns, Gate, GatedAnswer, LevelsAnswer};
     #[pymodule_export]
     use super::errors::{ExpiredError, FlowError, InfeasibleError};
     #[pymodule_export]

@@ -10,7 +10,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::answers::{self, Answer, Gate, GatedAnswer, LevelsAnswer};
+use crate::answers::{self, Answer, Columns, Gate, GatedAnswer, LevelsAnswer};
 use crate::columns::{Column, id_array};
 use crate::errors::{Outcome, caught, settle};
 use crate::stopping::{Cancel, Watch};
@@ -148,6 +148,10 @@ impl Network {
             column(|terms| terms.capacity),
             column(|terms| terms.cost),
         ))
+    }
+
+    fn columns(&self) -> PyResult<Columns> {
+        Ok(Columns(self.with(|network| Ok(network.columns()))?))
     }
 
     #[expect(clippy::too_many_arguments, reason = "columns of one table")]
