@@ -323,6 +323,7 @@ class Network:
         The search ends when the best choice is proven, when it is proven to cost at most `gap_ppm`
         millionths of its cost more than the best, or when `flows` flows were solved. Afterwards,
         also after an error, all bounds and costs are as they were before the call.
+        `afflux.gates.solving.solve_gated` asks HiGHS where this leaves a gap.
         """
     def add_gain(
         self,

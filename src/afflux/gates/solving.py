@@ -1,0 +1,157 @@
+"""Gates by the own search, and by HiGHS where that leaves a gap.
+
+HiGHS says which gates to open, and a bound. What its choice costs is found by the own solver, with
+the gates fixed, in integers and with prices that prove it; the choice counts only if it costs less.
+
+The bound is another matter. The own one is exact. HiGHS's comes from floating point, with
+tolerances of 1e-7 for a reduced cost, and nobody checks it here but for this: it must not be above
+a choice that is known. It is lowered by what these tolerances can come to, and then raised to the
+next integer, since costs are integers. So `is_optimal` is a proof if `bound_by` is "search", and
+as good as the word of HiGHS if it is "highs". Where the cost is beyond some 10**9, what is
+taken off is more than a unit, and a gap of a few units stays.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux._core import Cancel, Gate, InfeasibleError, Network
+from afflux.gates.asking import Advice, NoHelpError, ask
+from afflux.gates.program import LARGEST, TooLargeError, draw
+
+By = Literal["search", "highs"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GatedChoice:
+    """Which gates are open; flow and prices are read from the network."""
+
+    cost: int
+    """What the flow costs, together with the waiting costs of closed gates."""
+    bound: int
+    """No choice costs less."""
+    open: NDArray[np.bool_]
+    """By gate, whether it is open."""
+    flows: int
+    """How many flows were solved here, not by HiGHS."""
+    choice_by: By = "search"
+    bound_by: By = "search"
+    no_help: str | None = None
+    """Why HiGHS could not help; None if it did, or if no help was needed."""
+
+    @property
+    def gap(self) -> int:
+        """By how much a better choice could be cheaper, at most."""
+        return self.cost - self.bound
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether no choice costs less; see `bound_by` for whose word that is."""
+        return self.cost == self.bound
+
+
+def solve_gated(
+    network: Network,
+    gates: Iterable[Gate],
+    *,
+    flows: int = 1000,
+    gap_ppm: int = 0,
+    budget_seconds: float | None = None,
+    cancel: Cancel | None = None,
+    fallback_seconds: float = 60.0,
+) -> GatedChoice:
+    """Choose which gates to open, such that flow and waiting cost the least together.
+
+    First `Network.solve_gated` searches, with `flows` and `budget_seconds` for its limits, and its
+    errors are raised. If that leaves a gap of more than `gap_ppm` millionths of the cost, HiGHS is
+    asked, if it is installed, and stopped after `fallback_seconds`; 0 is not to ask. `cancel` stops
+    both. Then one flow is solved with the choice of HiGHS, and one more if that was no better; this
+    is done to the end, whatever the limits.
+
+    Whatever goes wrong with HiGHS, the answer is no worse than that of the own search, and says
+    why. Afterwards, also after an error, all bounds and costs are as they were before the call, and
+    the network has the flow and the prices of the choice that is answered.
+    """
+    if not 0 <= fallback_seconds < math.inf:
+        raise ValueError(f"fallback_seconds is {fallback_seconds}, expected 0 or more, and finite")
+    gates = list(gates)
+    found = network.solve_gated(
+        gates, flows=flows, gap_ppm=gap_ppm, budget_seconds=budget_seconds, cancel=cancel
+    )
+    own = GatedChoice(found.cost, found.bound, found.open, found.flows)
+    if own.gap * 1_000_000 <= gap_ppm * abs(own.cost):
+        return own
+    try:
+        if fallback_seconds == 0:
+            raise NoHelpError("HiGHS was not asked: it was given no time")
+        if not gates:
+            raise NoHelpError("HiGHS was not asked: there is nothing to choose")
+        if cancel is not None and cancel.is_cancelled:
+            raise NoHelpError("HiGHS was not asked: the search was cancelled")
+        if max(abs(own.cost), abs(own.bound)) > LARGEST:
+            raise TooLargeError(f"cost: {own.cost} is not exact in floating point")
+        program = draw(network, gates, own.open)
+        advice = ask(program, seconds=fallback_seconds, gap_ppm=gap_ppm, cancel=cancel)
+    except (NoHelpError, TooLargeError) as error:
+        return replace(own, no_help=str(error))
+    # Any good flow will do to tell how many units there are.
+    units = float(program.known.sum())
+    choice = own if advice.open is None else _cheaper(network, gates, own, advice.open)
+    return _bounded(choice, advice, units)
+
+
+def _cheaper(
+    network: Network, gates: Sequence[Gate], own: GatedChoice, is_open: NDArray[np.bool_]
+) -> GatedChoice:
+    """The cheaper of two choices; the network has its flow."""
+    cost = _cost(network, gates, is_open)
+    if cost is not None and cost < own.cost:
+        return replace(own, cost=cost, open=is_open, flows=own.flows + 1, choice_by="highs")
+    # If the search was stopped in the middle of its best flow, this one is cheaper.
+    again = _cost(network, gates, own.open)
+    if again is None:
+        raise RuntimeError("the choice of the search has no flow any more")
+    return replace(own, cost=again, flows=own.flows + 2)
+
+
+def _cost(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) -> int | None:
+    """What a choice costs, None if it has no flow. The network keeps the flow, not the bounds."""
+    members = np.concatenate([gate.members for gate in gates])
+    counts = [gate.counts * int(opened) for gate, opened in zip(gates, is_open, strict=True)]
+    units = np.concatenate(counts)
+    lower, capacity, _ = network.terms(members)
+    waiting = (gate.waiting_cost for gate, opened in zip(gates, is_open, strict=True) if not opened)
+    try:
+        network.set_bounds(members, units, units)
+        return network.solve().cost + sum(waiting)
+    except InfeasibleError:
+        return None
+    finally:
+        network.set_bounds(members, lower, capacity)
+
+
+def _bounded(choice: GatedChoice, advice: Advice, units: float) -> GatedChoice:
+    """The choice with the larger of the two bounds, if that of HiGHS can be true."""
+    if advice.bound is not None:
+        bound = rounded(advice.bound, units)
+        if bound > choice.cost:
+            reason = f"HiGHS says that no choice costs less than {bound}, but one does"
+            return replace(choice, no_help=reason)
+        if bound > choice.bound:
+            return replace(choice, bound=bound, bound_by="highs")
+    if choice.choice_by == "highs":
+        return choice
+    return replace(choice, no_help=f"HiGHS knew nothing better: {advice.status}")
+
+
+def rounded(bound: float, units: float) -> int:
+    """A bound from floating point as an integer that is no larger than the true one.
+
+    A reduced cost may be wrong by 1e-7 for each of `units` units of flow, a sum by 1e-9 of itself;
+    what is taken off is ten times the first, once the second, and a hundredth.
+    """
+    return math.ceil(bound - (0.01 + 1e-9 * abs(bound) + 1e-6 * units))

@@ -1,0 +1,266 @@
+"""Gates with the help of HiGHS, and without it when something is wrong with it."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flow_live import ids, ints
+from gated_networks import built, gangs, least_cost, odd, wrong
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afflux._core import Cancel, Columns, Gate, InfeasibleError, Network
+from afflux.gates import asking
+from afflux.gates.program import Program, draw
+from afflux.gates.solving import GatedChoice, rounded, solve_gated
+
+
+def same(one: Columns, other: Columns) -> bool:
+    names = ("nodes", "supply", "arcs", "tail", "head", "lower", "capacity", "cost")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def checked(network: Network, gates: list[Gate], **effort) -> GatedChoice:
+    """The answer, once it is known to be that of the network, which is as it was."""
+    before = network.columns()
+    answer = solve_gated(network, gates, **effort)
+    assert same(network.columns(), before)
+    assert wrong(network, gates, answer.open.tolist(), answer.cost) is None
+    assert answer.gap == answer.cost - answer.bound >= 0
+    return answer
+
+
+class TestHighsCloses:
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_gap_that_the_search_leaves(self, seed: int) -> None:
+        network, gates = gangs(seed, gangs=8)
+        own = network.solve_gated(gates, flows=1)
+        assert not own.is_optimal
+        network, gates = gangs(seed, gangs=8)
+        answer = checked(network, gates, flows=1)
+        assert answer.cost == answer.bound == least_cost(network, gates)
+        assert answer.is_optimal
+        assert answer.bound_by == "highs"
+        assert answer.choice_by == ("highs" if answer.cost < own.cost else "search")
+        assert answer.no_help is None
+        assert answer.flows > own.flows
+
+    def test_larger_gaps(self) -> None:
+        """Too much for the buffer of a pipe."""
+        network, gates = gangs(1, machines=60, gangs=60, admitted=6)
+        known = network.solve_gated(gates, flows=100_000)
+        assert known.is_optimal
+        network, gates = gangs(1, machines=60, gangs=60, admitted=6)
+        answer = checked(network, gates, flows=1)
+        assert len(draw(network, gates, answer.open).to_bytes()) > 2**16
+        assert (answer.cost, answer.bound_by) == (known.cost, "highs")
+        assert answer.is_optimal
+
+    def test_and_stops_within_the_gap_that_is_allowed(self) -> None:
+        network, gates = gangs(2, machines=60, gangs=60, admitted=6)
+        answer = checked(network, gates, flows=0, gap_ppm=20_000)
+        assert answer.no_help is None
+        assert answer.gap * 1_000_000 <= 20_000 * answer.cost + 1_000_000
+
+    @pytest.mark.slow
+    @settings(max_examples=30, deadline=None)
+    @given(seed=st.integers(0, 2**32), flows=st.integers(0, 2))
+    def test_never_worse_than_the_search(self, seed: int, flows: int) -> None:
+        network, gates = odd(np.random.default_rng(seed))
+        try:
+            own = network.solve_gated(gates, flows=flows)
+        except InfeasibleError:
+            return
+        network, gates = odd(np.random.default_rng(seed))
+        answer = checked(network, gates, flows=flows)
+        assert own.bound <= answer.bound <= least_cost(network, gates) <= answer.cost <= own.cost
+        assert answer.no_help is None
+        assert answer.is_optimal
+
+
+class TestHighsIsNotAsked:
+    @pytest.fixture(autouse=True)
+    def _nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(asking, "COMMAND", ("/nowhere/python",))
+
+    def test_when_the_search_has_the_proof(self) -> None:
+        network, gates = gangs(0)
+        answer = checked(network, gates)
+        assert answer.is_optimal
+        assert (answer.choice_by, answer.bound_by, answer.no_help) == ("search", "search", None)
+
+    def test_when_the_gap_is_small_enough(self) -> None:
+        network, gates = gangs(0)
+        answer = checked(network, gates, flows=0, gap_ppm=1_000_000)
+        assert answer.gap > 0
+        assert answer.no_help is None
+
+    def test_without_time(self) -> None:
+        network, gates = gangs(0)
+        answer = checked(network, gates, flows=0, fallback_seconds=0)
+        assert answer.no_help == "HiGHS was not asked: it was given no time"
+
+    @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+    def test_with_a_time_that_is_none(self, seconds: float) -> None:
+        with pytest.raises(ValueError, match=r"fallback_seconds is .*, expected 0 or more"):
+            solve_gated(Network(), [], fallback_seconds=seconds)
+
+    def test_when_a_capacity_is_too_large(self) -> None:
+        network, gates = gangs(0)
+        nodes = network.columns().nodes
+        network.add_arcs(nodes[:1], nodes[1:2], ints(0), ints(2**53 + 1), ints(0))
+        answer = checked(network, gates, flows=0)
+        assert answer.gap > 0
+        expected = "capacity: 9007199254740993 is not exact in floating point, expected at most"
+        assert answer.no_help == f"{expected} 2**53"
+
+    def test_when_waiting_costs_are_too_large(self) -> None:
+        network, gates = gangs(0)
+        gates = [Gate(gate.members, gate.counts, 2**60) for gate in gates]
+        answer = checked(network, gates, flows=0)
+        assert answer.gap > 0
+        assert answer.no_help == f"cost: {answer.cost} is not exact in floating point"
+
+    def test_and_could_not_be_started(self) -> None:
+        network, gates = gangs(0)
+        answer = checked(network, gates, flows=0)
+        assert answer.no_help is not None
+        assert answer.no_help.startswith("HiGHS could not be started: ")
+
+    def test_when_it_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "highspy", None)
+        network, gates = gangs(0)
+        answer = checked(network, gates, flows=0)
+        assert answer.no_help == "HiGHS is not installed: expected the package highspy"
+
+
+def says(text: str) -> str:
+    return f"print({text!r})"
+
+
+def advice(gates: int, **changed: object) -> str:
+    return says(json.dumps({"status": "Optimal", "open": [True] * gates, "bound": None} | changed))
+
+
+WRONG = {
+    "crash": ("import os; os.kill(os.getpid(), 9)", "HiGHS was ended by signal 9"),
+    "failure": ("raise OSError('full')", "HiGHS failed with exit status 1: OSError: full"),
+    "silence": ("", "the answer of HiGHS cannot be read: "),
+    "no JSON": (says("Optimal"), "the answer of HiGHS cannot be read: "),
+    "no object": (says("[1]"), "the answer of HiGHS is no object"),
+    "too few gates": (advice(11), "HiGHS answers a choice that is not 12 times true or false"),
+    "halves": (advice(0, open=[0.5] * 12), "HiGHS answers a choice that is not 12 times"),
+    "a word for gates": (advice(0, open="all"), "HiGHS answers a choice that is not 12 times"),
+    "no number": (advice(12, bound=float("nan")), "HiGHS answers a bound of nan, expected"),
+    "a word": (advice(12, bound="high"), "HiGHS answers a bound of 'high', expected"),
+    "too much": (advice(12), "HiGHS knew nothing better: Optimal"),
+    "too high": (advice(0, open=None, bound=1e12), "HiGHS says that no choice costs less than "),
+    "nothing": (advice(0, open=None, status=None), "HiGHS knew nothing better: no status"),
+}
+
+
+class TestTheOwnAnswerStays:
+    @pytest.mark.parametrize(("code", "reason"), WRONG.values(), ids=WRONG)
+    def test_whatever_highs_does(
+        self, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "COMMAND", (sys.executable, "-S", "-c", code))
+        network, gates = gangs(3)
+        own = network.solve_gated(gates, flows=1)
+        network, gates = gangs(3)
+        answer = checked(network, gates, flows=1)
+        assert (answer.cost, answer.bound) == (own.cost, own.bound)
+        assert answer.open.tolist() == own.open.tolist()
+        assert (answer.choice_by, answer.bound_by) == ("search", "search")
+        assert answer.no_help is not None
+        assert answer.no_help.startswith(reason)
+
+    def test_when_the_package_is_broken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "highspy.py").write_text("raise ImportError('libhighs is missing')")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+        network, gates = gangs(3)
+        answer = checked(network, gates, flows=1)
+        assert answer.choice_by == "search"
+        expected = "HiGHS failed with exit status 1: ImportError: libhighs is missing"
+        assert answer.no_help == expected
+
+    def test_when_it_takes_too_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sleep = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
+        monkeypatch.setattr(asking, "COMMAND", sleep)
+        network, gates = gangs(3)
+        answer = checked(network, gates, flows=1, fallback_seconds=0.2)
+        assert answer.no_help == "HiGHS gave no answer in time and was stopped"
+
+    def test_when_it_is_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sleep = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
+        monkeypatch.setattr(asking, "COMMAND", sleep)
+        network, gates = gangs(3)
+        cancel = Cancel()
+        timer = threading.Timer(0.3, cancel.cancel)
+        timer.start()
+        answer = checked(network, gates, flows=1, cancel=cancel)
+        timer.join()
+        assert answer.no_help == "cancelled while HiGHS was at work"
+
+    def test_when_there_is_no_flow_for_its_choice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(asking, "COMMAND", (sys.executable, "-S", "-c", advice(2)))
+        arcs = [(0, 1, 0, 2, 1), (0, 1, 0, 3, 5), (0, 1, 0, 3, 50)]
+        network, gates = built([3, -3], arcs, [({0: 2}, 7), ({1: 3}, 7)])
+        answer = checked(network, gates, flows=0)
+        assert answer.choice_by == "search"
+        assert answer.no_help == "HiGHS knew nothing better: Optimal"
+
+    def test_when_the_check_is_interrupted(self) -> None:
+        class Interrupted:
+            """A network whose solves are."""
+
+            def __getattr__(self, name: str):
+                return getattr(network, name)
+
+            def solve(self) -> None:
+                raise KeyboardInterrupt
+
+        network, gates = gangs(3)
+        before = network.columns()
+        with pytest.raises(KeyboardInterrupt):
+            solve_gated(Interrupted(), gates, flows=0)  # pyright: ignore[reportArgumentType]
+        assert same(network.columns(), before)
+
+
+def test_bounds_are_rounded_to_the_safe_side() -> None:
+    assert rounded(42.0000001, 0) == 42
+    assert rounded(41.9999, 0) == 42
+    assert rounded(41.5, 0) == 42
+    assert rounded(42.02, 0) == 43
+    assert rounded(42.02, 100_000) == 42
+    assert rounded(-41.5, 0) == -41
+    assert rounded(2.0**52, 0) < 2**52
+
+
+def test_a_program_is_read_back() -> None:
+    # The members of the first gate share both nodes: their entries add up.
+    arcs = [(0, 1, 0, 2, 3), (0, 1, 0, 4, 5), (1, 0, 0, 4, 1), (1, 1, 1, 6, -2), (0, 1, 0, 9, 7)]
+    network, gates = built([6, -6], arcs, [({0: 2, 1: 4}, 50), ({2: 4}, 0)])
+    network.solve_gated(gates)
+    program = Program.from_bytes(draw(network, gates, np.array([True, False])).to_bytes())
+    assert program.offset.tolist() == [50 - 12]
+    assert program.cost.tolist() == [6 + 20 - 50, 4, 7]
+    assert program.start.tolist() == [0, 2, 4, 6]
+    # Row 0 is the node that was there before.
+    assert program.row.tolist() == [1, 2, 1, 2, 1, 2]
+    assert program.entry.tolist() == [6, -6, -4, 4, 1, -1]
+    assert program.upper.tolist() == [1, 1, 9]
+    assert program.known.tolist() == [1, 0, 0]
+
+
+def test_gates_without_members_are_opened() -> None:
+    network = Network()
+    network.add_nodes(ints(0))
+    answer = solve_gated(network, [Gate(ids(), ints(), 5)])
+    assert answer.cost == 0
+    assert answer.open.tolist() == [True]
