@@ -47,7 +47,7 @@ pub(crate) trait Scan {
 }
 
 /// What bounds and costs are kept in.
-pub(crate) trait Width: Copy + Debug + Default + Into<i64> {
+pub(crate) trait Width: Copy + Debug + Default + Into<i64> + Send + Sync {
     /// A number that is known to fit.
     fn of(number: i64) -> Self;
 }
@@ -114,6 +114,11 @@ impl Arcs {
             Kept::Narrow(columns) => scan.over(self.within(columns, range)),
             Kept::Wide(columns) => scan.over(self.within(columns, range)),
         }
+    }
+
+    /// Whether terms take 32 bits.
+    pub fn is_narrow(&self) -> bool {
+        matches!(self.terms, Kept::Narrow(_))
     }
 
     /// Whether most have none, so that it is worth passing over them.

@@ -1,34 +1,56 @@
 //! Which arcs go into a working set.
 
-use crate::arcs::Scan;
+use std::marker::PhantomData;
+
+use crate::arcs::{Scan, Width};
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
 use crate::residual::Piece;
 use crate::state::State;
 
-/// An arc that was chosen, and what it carries.
+/// An arc that was chosen, and what it carries; as wide as the arcs of the network are.
 #[derive(Clone, Copy)]
-pub(crate) struct Chosen {
+pub(crate) struct Chosen<W> {
     pub number: u32,
     pub tail: u32,
     pub head: u32,
-    pub lower: i64,
-    pub capacity: i64,
-    pub cost: i64,
-    pub flow: i64,
+    lower: W,
+    capacity: W,
+    cost: W,
+    flow: W,
 }
 
-impl Chosen {
+impl<W: Width> Chosen<W> {
     pub fn new(number: usize, arc: &Arc, flow: i64) -> Self {
         Self {
             number: number as u32,
             tail: arc.tail as u32,
             head: arc.head as u32,
-            lower: arc.lower,
-            capacity: arc.capacity,
-            cost: arc.cost,
-            flow,
+            lower: W::of(arc.lower),
+            capacity: W::of(arc.capacity),
+            cost: W::of(arc.cost),
+            flow: W::of(flow),
         }
+    }
+
+    pub fn lower(&self) -> i64 {
+        self.lower.into()
+    }
+
+    pub fn capacity(&self) -> i64 {
+        self.capacity.into()
+    }
+
+    pub fn cost(&self) -> i64 {
+        self.cost.into()
+    }
+
+    pub fn flow(&self) -> i64 {
+        self.flow.into()
+    }
+
+    pub fn set_flow(&mut self, flow: i64) {
+        self.flow = W::of(flow);
     }
 
     /// What it is to a residual network in which no arc carries more than `most`.
@@ -36,17 +58,17 @@ impl Chosen {
         Piece {
             tail: self.tail,
             head: self.head,
-            cost: self.cost,
-            room: self.capacity.min(most).max(self.flow) - self.flow,
-            back: self.flow - self.lower,
+            cost: self.cost(),
+            room: self.capacity().min(most).max(self.flow()) - self.flow(),
+            back: self.flow() - self.lower(),
         }
     }
 
     /// Whether its reduced cost is within the radius of one of its ends, or contradicts its flow.
     fn is_near(&self, state: &State, radius: impl Fn(usize) -> i64) -> bool {
         let (tail, head) = (self.tail as usize, self.head as usize);
-        let reduced = self.cost + state.price[tail] - state.price[head];
-        gains(reduced, self.flow, (self.lower, self.capacity))
+        let reduced = self.cost() + state.price[tail] - state.price[head];
+        gains(reduced, self.flow(), (self.lower(), self.capacity()))
             || reduced.abs() <= radius(tail).max(radius(head))
     }
 }
@@ -84,13 +106,13 @@ impl DeadEnd {
 }
 
 /// Arcs for a working set.
-pub(crate) struct Choice {
-    pub arcs: Vec<Chosen>,
+pub(crate) struct Choice<W> {
+    pub arcs: Vec<Chosen<W>>,
     /// Whether every arc with a choice is among them.
     pub is_all: bool,
 }
 
-impl Choice {
+impl<W: Width> Choice<W> {
     /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, and all
     /// between two hubs. Those that violate optimality are among them if one of their ends was
     /// touched.
@@ -104,6 +126,7 @@ impl Choice {
             state,
             radius: &radius,
             is_hub: &is_hub,
+            width: PhantomData,
         };
         let parts = in_halves(problem.arcs().len(), problem.looks(), |range| {
             problem.scan_free(range, near)
@@ -168,28 +191,35 @@ impl Choice {
 }
 
 /// Finds arcs that are near.
-struct Near<'a, R, H> {
+struct Near<'a, R, H, W> {
     state: &'a State,
     radius: &'a R,
     is_hub: &'a H,
+    width: PhantomData<W>,
 }
 
-impl<R, H> Clone for Near<'_, R, H> {
+impl<R, H, W> Clone for Near<'_, R, H, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<R, H> Copy for Near<'_, R, H> {}
+impl<R, H, W> Copy for Near<'_, R, H, W> {}
 
-impl<R: Fn(usize) -> i64, H: Fn(usize) -> bool> Scan for Near<'_, R, H> {
-    type Found = Choice;
+impl<R, H, W> Scan for Near<'_, R, H, W>
+where
+    R: Fn(usize) -> i64,
+    H: Fn(usize) -> bool,
+    W: Width,
+{
+    type Found = Choice<W>;
 
-    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Choice {
+    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Choice<W> {
         let Self {
             state,
             radius,
             is_hub,
+            ..
         } = self;
         let mut choice = Choice {
             arcs: Vec::new(),

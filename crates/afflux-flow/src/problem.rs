@@ -209,6 +209,11 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// Whether bounds and costs of all arcs fit 32 bits, and so does what they carry.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.arcs.is_narrow()
+    }
+
     /// Whether most have none.
     pub(crate) fn is_mostly_forced(&self) -> bool {
         self.arcs.are_mostly_forced()

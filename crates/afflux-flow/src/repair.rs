@@ -34,11 +34,11 @@ struct Trade {
 
 impl Trade {
     /// What an arc is to one of its ends.
-    fn new(price: &[i64], position: u32, arc: &Chosen, node: u32) -> Self {
-        let (more, less) = (arc.capacity - arc.flow, arc.flow - arc.lower);
+    fn new<W: Width>(price: &[i64], position: u32, arc: &Chosen<W>, node: u32) -> Self {
+        let (more, less) = (arc.capacity() - arc.flow(), arc.flow() - arc.lower());
         let (level, room, back, other) = match node == arc.tail {
-            true => (price[arc.head as usize] - arc.cost, more, less, arc.head),
-            false => (price[arc.tail as usize] + arc.cost, less, more, arc.tail),
+            true => (price[arc.head as usize] - arc.cost(), more, less, arc.head),
+            false => (price[arc.tail as usize] + arc.cost(), less, more, arc.tail),
         };
         Self {
             level,
@@ -50,13 +50,13 @@ impl Trade {
     }
 
     /// Sends so many units away from the node, or brings them if they are negative.
-    fn send(&self, state: &mut State, arcs: &mut [Chosen], node: usize, units: i64) {
+    fn send<W: Width>(&self, state: &mut State, arcs: &mut [Chosen<W>], node: usize, units: i64) {
         let arc = &mut arcs[self.arc as usize];
-        arc.flow += match arc.tail as usize == node {
-            true => units,
-            false => -units,
-        };
-        state.set_flow(arc.number, arc.flow);
+        arc.set_flow(match arc.tail as usize == node {
+            true => arc.flow() + units,
+            false => arc.flow() - units,
+        });
+        state.set_flow(arc.number, arc.flow());
         state.send(node, self.other as usize, units);
     }
 }
@@ -64,7 +64,7 @@ impl Trade {
 /// Sets the prices of the touched nodes, one after the other, such that each is in balance if its
 /// neighbours deliver and accept whatever pays at that price; and lets them. `arcs` has to have all
 /// arcs of these nodes.
-pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State) {
+pub(crate) fn settle<W: Width>(arcs: &mut [Chosen<W>], state: &mut State) {
     // How many trades a node has, and then where its next one goes.
     let mut next = vec![0_u32; state.price.len()];
     for node in arcs.iter().flat_map(|arc| [arc.tail, arc.head]) {
@@ -101,7 +101,12 @@ pub(crate) fn settle(arcs: &mut [Chosen], state: &mut State) {
     }
 }
 
-fn settle_node(arcs: &mut [Chosen], state: &mut State, node: usize, trades: &mut [Trade]) {
+fn settle_node<W: Width>(
+    arcs: &mut [Chosen<W>],
+    state: &mut State,
+    node: usize,
+    trades: &mut [Trade],
+) {
     let price = state.price[node];
     let is_right = |trade: &Trade| {
         (trade.level <= price || trade.room == 0) && (trade.level >= price || trade.back == 0)
@@ -160,9 +165,9 @@ fn balancing_level(mut trades: &mut [Trade], excess: i64) -> i64 {
 /// possible: all together by nothing at all, counted by arcs outside, and each by itself not
 /// without need. In the middle of its range, a leaf is far from changing its mind: its arcs need not
 /// be in the next working set. `leeway` says how far it may move where not all of its arcs are here.
-pub(crate) fn keep_near<W: Width>(
+pub(crate) fn keep_near<W: Width, C: Width>(
     net: &mut Residual<W>,
-    set: &Working<'_>,
+    set: &Working<'_, C>,
     before: &[i64],
     leeway: impl Fn(usize) -> Option<i64>,
     degree: &[u32],

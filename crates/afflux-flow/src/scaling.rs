@@ -457,7 +457,7 @@ mod tests {
             let mut clock = Clock::start(&Limits::default());
 
             let cold = State::cold(&problem);
-            let set = Working::all(&problem, &cold);
+            let set = Working::<i64>::all(&problem, &cold);
             let mut by_paths = set.residual::<i32>(&cold).unwrap();
             by_paths.saturate(0);
             let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);

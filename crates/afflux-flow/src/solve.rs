@@ -79,7 +79,10 @@ pub(crate) fn optimise(
         state.touched.clear();
     }
     let began = state.touched.clone();
-    let answer = go_on(problem, state, degree, &began, &mut clock);
+    let answer = match problem.is_narrow() {
+        true => go_on::<i32>(problem, state, degree, &began, &mut clock),
+        false => go_on::<i64>(problem, state, degree, &began, &mut clock),
+    };
     if answer.is_err() {
         // What was tried is of no use to anybody.
         state.undo(problem, Mark::default());
@@ -89,8 +92,8 @@ pub(crate) fn optimise(
     answer
 }
 
-/// Pass after pass, from nodes that were touched when it `began`.
-fn go_on(
+/// Pass after pass, from nodes that were touched when it `began`, with copies of arcs in this width.
+fn go_on<C: Width>(
     problem: &Problem<'_>,
     state: &mut State,
     degree: &[u32],
@@ -113,7 +116,7 @@ fn go_on(
     let cost = loop {
         (passes, tries) = (passes + 1, tries + 1);
         let set = match radius {
-            i64::MAX => Working::all(problem, state),
+            i64::MAX => Working::<C>::all(problem, state),
             // A rough answer, as it is, is none.
             _ => match select(
                 problem,
@@ -127,8 +130,8 @@ fn go_on(
             },
         };
         let ended = match set.is_narrow() {
-            true => pass::<i32>(&set, state, degree, (radius, base), may, clock)?,
-            false => pass::<i64>(&set, state, degree, (radius, base), may, clock)?,
+            true => pass::<C, i32>(&set, state, degree, (radius, base), may, clock)?,
+            false => pass::<C, i64>(&set, state, degree, (radius, base), may, clock)?,
         };
         match ended {
             Ended::Solved { units, settled } => {
@@ -233,13 +236,13 @@ fn go_on(
 
 /// The touched nodes are put right, each by itself. Then it is known which arcs are near their
 /// prices; or even what the flow costs, if that may have been all there was to do.
-fn select<'a>(
+fn select<'a, C: Width>(
     problem: &'a Problem<'a>,
     state: &mut State,
     degree: &[u32],
     (radius, base): (i64, i64),
     may_be_all: bool,
-) -> ControlFlow<i128, Working<'a>> {
+) -> ControlFlow<i128, Working<'a, C>> {
     let is_hub = |node: usize| degree[node] > HUB;
     let reach = |node: usize| state.reach(node, radius, base);
     let mut choice = Choice::new(problem, state, reach, is_hub);
@@ -283,8 +286,8 @@ enum Ended {
 }
 
 /// Solves a working set that was made for a radius, in this pass and in full.
-fn pass<W: Width>(
-    set: &Working<'_>,
+fn pass<C: Width, W: Width>(
+    set: &Working<'_, C>,
     state: &mut State,
     degree: &[u32],
     (radius, base): (i64, i64),
@@ -355,8 +358,8 @@ fn improve<W: Width>(
 /// What has been routed so far, or else what the last solve left, is made a flow without regard to
 /// costs, which takes one refinement. A bound follows from any prices: those that the search has
 /// come to, and those it began with.
-fn expire<W: Width>(
-    set: &Working<'_>,
+fn expire<C: Width, W: Width>(
+    set: &Working<'_, C>,
     state: &mut State,
     mut net: Residual<W>,
 ) -> Result<Answer, FlowError> {
@@ -368,10 +371,10 @@ fn expire<W: Width>(
     } else {
         drop(net);
         state.undo(problem, Mark::default());
-        let all = Working::all(problem, state);
+        let all = Working::<C>::all(problem, state);
         match all.is_narrow() {
-            true => route_all::<i32>(&all, state)?,
-            false => route_all::<i64>(&all, state)?,
+            true => route_all::<C, i32>(&all, state)?,
+            false => route_all::<C, i64>(&all, state)?,
         }
     }
     let cost = certificate::feasible(problem, &state.flow)
@@ -386,7 +389,7 @@ fn expire<W: Width>(
 }
 
 /// Makes what the last solve left a flow, whatever it costs.
-fn route_all<W: Width>(all: &Working<'_>, state: &mut State) -> Result<(), FlowError> {
+fn route_all<C: Width, W: Width>(all: &Working<'_, C>, state: &mut State) -> Result<(), FlowError> {
     let mut net: Residual<W> = all.residual(state)?;
     match scaling::route(&mut net) {
         Ok(()) => {
@@ -471,7 +474,7 @@ mod tests {
 
             let limits = Limits::default();
             let cold = State::cold(&problem);
-            let set = Working::all(&problem, &cold);
+            let set = Working::<i64>::all(&problem, &cold);
             let scaled = |may_be_rough| {
                 let mut net = set.residual::<i32>(&cold).unwrap();
                 let scaled = optimise(&mut net, None, may_be_rough, &mut Clock::start(&limits));

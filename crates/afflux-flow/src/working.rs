@@ -20,11 +20,11 @@ pub(crate) const EXCESS_LIMIT: i64 = i64::MAX / 4;
 const ABSENT: u32 = u32::MAX;
 
 /// Some arcs of a problem, and the nodes at their ends.
-pub(crate) struct Working<'a> {
+pub(crate) struct Working<'a, C> {
     pub problem: &'a Problem<'a>,
     /// Copies of its arcs, which lie far apart in the problem; none if every arc with a choice is in
     /// the set.
-    chosen: Option<Vec<Chosen>>,
+    chosen: Option<Vec<Chosen<C>>>,
     /// What was left out of these, and has to follow.
     dead_ends: Vec<DeadEnd>,
     /// How many arcs it has.
@@ -43,7 +43,7 @@ pub(crate) struct Working<'a> {
     pub is_all: bool,
 }
 
-impl<'a> Working<'a> {
+impl<'a, C: Width> Working<'a, C> {
     /// All arcs that have a choice.
     pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
         problem.scan_free(0..problem.arcs().len(), Gather(Self::empty(problem, state)))
@@ -53,14 +53,14 @@ impl<'a> Working<'a> {
     pub fn of(
         problem: &'a Problem<'a>,
         state: &State,
-        choice: Choice,
+        choice: Choice<C>,
         dead_ends: Vec<DeadEnd>,
     ) -> Self {
         let mut set = Self::empty(problem, state);
         let mut chosen = choice.arcs;
         for arc in &mut chosen {
             let (tail, head) = (arc.tail as usize, arc.head as usize);
-            (arc.tail, arc.head) = set.add(tail, head, arc.capacity, arc.cost);
+            (arc.tail, arc.head) = set.add(tail, head, arc.capacity(), arc.cost());
         }
         set.chosen = Some(chosen);
         set.dead_ends = dead_ends;
@@ -189,12 +189,10 @@ impl<'a> Working<'a> {
     }
 
     /// An arc with a choice, as if it had been chosen.
-    fn as_chosen(&self, number: usize, arc: &Arc, flow: &[i64]) -> Chosen {
-        Chosen {
-            tail: self.index[arc.tail],
-            head: self.index[arc.head],
-            ..Chosen::new(number, arc, flow[number])
-        }
+    fn as_chosen(&self, number: usize, arc: &Arc, flow: &[i64]) -> Chosen<C> {
+        let mut chosen = Chosen::new(number, arc, flow[number]);
+        (chosen.tail, chosen.head) = (self.index[arc.tail], self.index[arc.head]);
+        chosen
     }
 
     /// Takes flow and prices over from the residual network. If arcs were chosen, that can be undone.
@@ -206,8 +204,9 @@ impl<'a> Working<'a> {
                 let mut backs = net.backs();
                 for arc in chosen {
                     let back = backs.next(arc.tail, arc.head);
-                    if arc.lower + back != arc.flow {
-                        state.set_flow(arc.number, arc.lower + back);
+                    let flow = arc.lower() + back;
+                    if flow != arc.flow() {
+                        state.set_flow(arc.number, flow);
                     }
                 }
                 for (&node, &price) in nodes() {
@@ -260,8 +259,8 @@ impl<'a> Working<'a> {
             return Ok(most);
         }
         let mut sums: Vec<i128> = excess().collect();
-        let add = |arc: Chosen| {
-            let room = i128::from(arc.capacity.min(most));
+        let add = |arc: Chosen<C>| {
+            let room = i128::from(arc.capacity().min(most));
             sums[arc.tail as usize] += room;
             sums[arc.head as usize] += room;
         };
@@ -290,12 +289,12 @@ fn overflow(node: usize, sum: i128) -> FlowError {
 }
 
 /// Enters all arcs with a choice into a set.
-struct Gather<'a>(Working<'a>);
+struct Gather<'a, C>(Working<'a, C>);
 
-impl<'a> Scan for Gather<'a> {
-    type Found = Working<'a>;
+impl<'a, C: Width> Scan for Gather<'a, C> {
+    type Found = Working<'a, C>;
 
-    fn over(mut self, arcs: impl Iterator<Item = (usize, Arc)>) -> Working<'a> {
+    fn over(mut self, arcs: impl Iterator<Item = (usize, Arc)>) -> Working<'a, C> {
         for (_, arc) in arcs {
             self.0.add(arc.tail, arc.head, arc.capacity, arc.cost);
         }
@@ -304,8 +303,8 @@ impl<'a> Scan for Gather<'a> {
 }
 
 /// Makes the residual network of all of them.
-struct Build<'a, W> {
-    set: &'a Working<'a>,
+struct Build<'a, C, W> {
+    set: &'a Working<'a, C>,
     flow: &'a [i64],
     most: i64,
     excess: Vec<i64>,
@@ -313,7 +312,7 @@ struct Build<'a, W> {
     width: PhantomData<W>,
 }
 
-impl<W: Width> Scan for Build<'_, W> {
+impl<C: Width, W: Width> Scan for Build<'_, C, W> {
     type Found = Residual<W>;
 
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Residual<W> {
@@ -327,13 +326,13 @@ impl<W: Width> Scan for Build<'_, W> {
 }
 
 /// Takes their flow from it.
-struct Take<'a, W> {
-    set: &'a Working<'a>,
+struct Take<'a, C, W> {
+    set: &'a Working<'a, C>,
     net: &'a Residual<W>,
     flow: &'a mut [i64],
 }
 
-impl<W: Width> Scan for Take<'_, W> {
+impl<C: Width, W: Width> Scan for Take<'_, C, W> {
     type Found = ();
 
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) {
