@@ -81,7 +81,8 @@ def _gang(random: _Random, kind: Kind) -> _Gang:
     for _ in counts:
         first = 0 if kind.pools == 1 else random.below(kind.pools) * size
         chosen = random.choose(size * kind.percent // 100, size)
-        admitted.append([(first + each, 1 + random.below(10), random.below(2_001)) for each in chosen])
+        rooms = [(first + each, 1 + random.below(10), random.below(2_001)) for each in chosen]
+        admitted.append(rooms)
     return _Gang(counts, admitted, members * (WAITING[0] + random.below(WAITING[1])))
 
 

@@ -89,7 +89,7 @@
 //! practice is close to linear in m times the number of refinements. A warm solve takes two scans of
 //! all arcs with a choice (`halves`, by two threads), a third where repairs alone were not enough but
 //! left nothing to route, and what the working set takes. A network takes 28 bytes per arc, and while
-//! it is solved 33 more if everything is, otherwise 61 more per arc of the working set and 68 per arc
+//! it is solved 33 more if everything is, otherwise 61 more per arc of the working set and 60 per arc
 //! of a node that is repaired; nodes come on top. Where costs or capacities need more than 32 bits, it
 //! takes 12 more per arc and 32 more while it is solved.
 //!
