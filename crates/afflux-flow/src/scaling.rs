@@ -17,6 +17,10 @@ const ALPHA: i64 = 6;
 /// globally.
 const UPDATE_AFTER: usize = 2;
 
+/// Pushes between two global updates, per entry and node of the network, after which units must be
+/// going round a cycle of arcs that were left admissible.
+const MANY_PUSHES: usize = 16;
+
 /// When a warm start takes more global updates than this, its epsilon is too small, and is
 /// multiplied; when it takes no more than a few, the next may begin with a smaller one.
 const MANY_UPDATES: usize = 8;
@@ -197,6 +201,9 @@ struct Scaling<'a, W> {
     looked_at: usize,
     /// How many of them call for one.
     patience: usize,
+    /// Pushes since the last global update, and how many are too many.
+    pushes: usize,
+    most_pushes: usize,
 }
 
 /// An entry and the highest price at which its tail cannot send anything along it.
@@ -240,6 +247,8 @@ impl<'a, W: Width> Scaling<'a, W> {
             update: Update::new(nodes),
             looked_at: 0,
             patience: UPDATE_AFTER * (net.entries.len() + nodes),
+            pushes: 0,
+            most_pushes: MANY_PUSHES * (net.entries.len() + nodes),
             net,
         }
     }
@@ -262,14 +271,15 @@ impl<'a, W: Width> Scaling<'a, W> {
         for _ in 0..if is_first { 0 } else { SWEEPS } {
             self.net.lower_heads(-epsilon);
         }
-        self.net.saturate(-epsilon);
-        let excess = self.net.excess.iter().enumerate();
-        let with_excess = excess.filter(|&(_, &excess)| excess > 0);
-        self.active.extend(with_excess.map(|(node, _)| node as u32));
-        self.update_prices()?;
+        self.fill(-epsilon)?;
         let mut taken = 0;
         while let Some(node) = self.active.pop_front() {
             self.discharge(node as usize)?;
+            if self.pushes > self.most_pushes {
+                // A few units would go round until the cycle is full, which may take as many rounds as
+                // its arcs have room. With no admissible arc left, none can become one (Goldberg).
+                self.fill(0)?;
+            }
             if self.looked_at > self.patience {
                 taken += 1;
                 if taken == updates {
@@ -287,8 +297,19 @@ impl<'a, W: Width> Scaling<'a, W> {
         Ok(Some(taken))
     }
 
+    /// Fills every arc whose reduced cost is below `level`, and begins with what is active then.
+    fn fill(&mut self, level: i64) -> Result<(), Stop> {
+        self.net.saturate(level);
+        self.active.clear();
+        let excess = self.net.excess.iter().enumerate();
+        let with_excess = excess.filter(|&(_, &excess)| excess > 0);
+        self.active.extend(with_excess.map(|(node, _)| node as u32));
+        self.update_prices()
+    }
+
     fn update_prices(&mut self) -> Result<(), Stop> {
         self.looked_at = 0;
+        self.pushes = 0;
         let nodes = self.net.nodes();
         self.current.copy_from_slice(&self.net.first[..nodes]);
         self.update.run(self.net, self.epsilon)
@@ -344,6 +365,7 @@ impl<'a, W: Width> Scaling<'a, W> {
         let excess = self.net.excess[tail];
         let units = excess.min(self.net.room(index));
         let was_active = self.net.excess[head] > 0;
+        self.pushes += 1;
         self.net.push(tail, index, units);
         if !was_active && self.net.excess[head] > 0 {
             self.active.push_back(head as u32);

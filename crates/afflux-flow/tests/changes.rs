@@ -247,6 +247,12 @@ proptest! {
         check_series(rounds)?;
     }
 
+    /// All of them do, just so.
+    #[test]
+    fn all_within_32_bits(rounds in series(i64::from(i32::MAX) / 9 * 8, i64::from(i32::MAX))) {
+        check_series(rounds)?;
+    }
+
     #[test]
     fn capacities_around_32_bits(rounds in series(1 << 33, 20)) {
         check_series(rounds)?;

@@ -2,7 +2,9 @@
 
 mod reference;
 
-use afflux_flow::{FlowError, Problem, solve, violation};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use afflux_flow::{FlowError, Limits, Problem, solve, solve_within, violation};
 use proptest::prelude::*;
 use reference::least_cost;
 
@@ -178,4 +180,82 @@ fn the_same_input_gives_the_same_answer() {
         .collect();
     let columns = Columns::new(&[5, 5, 0, 0, 0, 0, 0, -10], &arcs);
     assert_eq!(solve(&columns.problem()), solve(&columns.problem()));
+}
+
+/// Arcs with room for a few units beside others with room for billions: what goes round a cycle must
+/// not do so a few units at a time.
+#[test]
+fn room_does_not_tell_how_long_it_takes() {
+    let arcs = [
+        (6, 2, 0, 0, 75),
+        (5, 6, 1073741823, 2147483646, -2147483647),
+        (2, 8, 0, 2147483647, 66),
+        (5, 9, 0, 2147483647, -2147483647),
+        (2, 2, 0, 2147483647, 28),
+        (4, 5, 2, 2, 70),
+        (10, 10, 0, 4, -2147483647),
+        (7, 10, 0, 4, -2147483647),
+        (9, 10, 1073741822, 2147483645, 77),
+        (0, 7, 0, 2147483647, 96),
+        (2, 6, 0, 2147483646, 61),
+        (10, 4, 0, 4, 2147483647),
+        (2, 3, 0, 2147483645, 79),
+        (4, 8, 0, 2, -2147483648),
+        (5, 1, 0, 2, -2147483648),
+        (8, 2, 0, 2147483647, 2147483646),
+        (10, 4, 0, 4, 2147483647),
+        (0, 4, 0, 2147483645, 12),
+        (0, 1, 0, 2147483646, -2147483648),
+        (10, 8, 1073741823, 2147483646, 33),
+        (10, 7, 1, 3, 2147483646),
+        (10, 1, 0, 3, -2147483647),
+        (9, 8, 1073741822, 2147483645, 2147483647),
+        (1, 2, 0, 1, 2147483646),
+        (2, 6, 0, 4, -2147483648),
+        (7, 6, 0, 1, 3),
+        (3, 4, 1073741823, 2147483646, 43),
+        (9, 1, 0, 4, 70),
+        (0, 8, 0, 2147483646, -2147483647),
+        (10, 6, 0, 2147483645, -2147483647),
+        (7, 3, 0, 2147483646, -2147483647),
+        (2, 3, 0, 2147483647, 45),
+        (3, 8, 0, 2147483646, 36),
+        (2, 10, 1073741823, 2147483646, 2147483647),
+        (9, 5, 1073741823, 2147483646, -2147483647),
+        (10, 1, 1073741822, 2147483645, 6),
+        (2, 8, 2, 4, -5),
+        (0, 2, 0, 0, 6),
+        (4, 7, 0, 0, -2147483647),
+    ];
+    let supply = [
+        1266038549,
+        -1429203557,
+        4177743810,
+        -1714713751,
+        -1105205741,
+        1449171445,
+        -4962716047,
+        1585720218,
+        -2557647612,
+        3963326331,
+        -672513645,
+    ];
+    let columns = Columns::new(&supply, &arcs);
+    let asked = AtomicUsize::new(0);
+    let ask = || {
+        asked.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    let limits = Limits {
+        interrupted: Some(&ask),
+        ..Limits::default()
+    };
+    let found = solve_within(&columns.problem(), &limits).expect("there is a flow");
+    assert_eq!(found.cost, -14_615_458_445_897_155_874);
+    assert_eq!(
+        violation(&columns.problem(), &found.flow, &found.price),
+        None
+    );
+    // It asks once for thousands of looks at arcs.
+    assert!(asked.into_inner() < 10);
 }
