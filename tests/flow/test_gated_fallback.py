@@ -1,6 +1,7 @@
 """Gates with the help of HiGHS, and without it when something is wrong with it."""
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -79,6 +80,17 @@ class TestHighsCloses:
         assert own.bound <= answer.bound <= least_cost(network, gates) <= answer.cost <= own.cost
         assert answer.no_help is None
         assert answer.is_optimal
+
+    def test_whatever_files_are_in_the_current_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "numpy.py").write_text("open('was-here', 'w').close()")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", "") + ":")
+        network, gates = gangs(3)
+        answer = checked(network, gates, flows=1)
+        assert answer.choice_by == "highs"
+        assert not (tmp_path / "was-here").exists()
 
 
 class TestHighsIsNotAsked:
@@ -182,7 +194,7 @@ class TestTheOwnAnswerStays:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "highspy.py").write_text("raise ImportError('libhighs is missing')")
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+        monkeypatch.syspath_prepend(str(tmp_path))
         network, gates = gangs(3)
         answer = checked(network, gates, flows=1)
         assert answer.choice_by == "search"
@@ -201,7 +213,7 @@ class TestTheOwnAnswerStays:
         monkeypatch.setattr(asking, "COMMAND", sleep)
         network, gates = gangs(3)
         cancel = Cancel()
-        timer = threading.Timer(0.3, cancel.cancel)
+        timer = threading.Timer(1.0, cancel.cancel)
         timer.start()
         answer = checked(network, gates, flows=1, cancel=cancel)
         timer.join()

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -16,11 +17,8 @@ from numpy.typing import NDArray
 from afflux._core import Cancel
 from afflux.gates.program import Program
 
-# -P: a file in the current folder must not stand in for a module.
+# -P, and what `_environment` leaves out: no file in the current folder may stand in for a module.
 COMMAND = (sys.executable, "-P", "-m", "afflux.gates.highs")
-
-# The rest of the time is for starting, for reading, and for HiGHS to notice that its time is up.
-SHARE_OF_TIME = 0.8
 
 _LOOK_SECONDS = 0.05
 
@@ -42,10 +40,12 @@ class Advice:
 
 def ask(program: Program, *, seconds: float, gap_ppm: int, cancel: Cancel | None) -> Advice:
     """What HiGHS says of a program, within some time; NoHelpError if there is no answer to read."""
-    if importlib.util.find_spec("highspy") is None:
+    if not _is_installed():
         raise NoHelpError("HiGHS is not installed: expected the package highspy")
-    command = [*COMMAND, str(seconds * SHARE_OF_TIME), str(gap_ppm)]
+    if not COMMAND[0]:
+        raise NoHelpError("HiGHS could not be started: this Python does not know its own program")
     deadline = time.monotonic() + seconds
+    command = [*COMMAND, str(deadline), str(gap_ppm)]
     try:
         status, said, complaint = _run(command, program.to_bytes(), deadline, cancel)
     except OSError as error:
@@ -53,6 +53,18 @@ def ask(program: Program, *, seconds: float, gap_ppm: int, cancel: Cancel | None
     if status:
         raise NoHelpError(_failure(status, complaint))
     return _read(said, int(program.gates[0]))
+
+
+def _is_installed() -> bool:
+    try:
+        return importlib.util.find_spec("highspy") is not None
+    except ValueError:  # something else goes by its name
+        return False
+
+
+def _environment() -> dict[str, str]:
+    """As here, but with the folders that modules come from here, and not the current one."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))}
 
 
 def _run(
@@ -63,8 +75,9 @@ def _run(
     with TemporaryFile() as given, TemporaryFile() as said, TemporaryFile() as complaint:
         given.write(data)
         given.seek(0)
-        # The command is this Python with a module of this package.
-        with subprocess.Popen(command, stdin=given, stdout=said, stderr=complaint) as process:  # noqa: S603
+        with subprocess.Popen(  # noqa: S603 - this Python with a module of this package
+            command, stdin=given, stdout=said, stderr=complaint, env=_environment()
+        ) as process:
             try:
                 status = _wait(process, deadline, cancel)
             finally:
@@ -98,7 +111,7 @@ def _read(said: bytes, gates: int) -> Advice:
     """An answer, if it has the form of one."""
     try:
         answer: object = json.loads(said)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NoHelpError(f"the answer of HiGHS cannot be read: {error}") from error
     if not isinstance(answer, dict):
         raise NoHelpError("the answer of HiGHS is no object")

@@ -126,6 +126,7 @@ def _matrix(
     first = np.flatnonzero(is_first)
     entry = np.add.reduceat(entry, first) if len(first) else entry
     column, row = column[first], row[first]
+    _check("count at a node", int(np.abs(entry).max(initial=0)))
     kept = entry != 0
     per_column = np.bincount(column[kept], minlength=gate_count + arc_count)
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(per_column)])

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux._core import Cancel, Gate, InfeasibleError, Network
+from afflux._core import Cancel, FlowError, Gate, Network
 from afflux.gates.asking import Advice, NoHelpError, ask
 from afflux.gates.program import LARGEST, TooLargeError, draw
 
@@ -41,7 +41,7 @@ class GatedChoice:
     choice_by: By = "search"
     bound_by: By = "search"
     no_help: str | None = None
-    """Why HiGHS could not help; None if it did, or if no help was needed."""
+    """Why HiGHS could not help, or why its bound was not taken; None if no help was needed."""
 
     @property
     def gap(self) -> int:
@@ -70,7 +70,7 @@ def solve_gated(
     errors are raised. If that leaves a gap of more than `gap_ppm` millionths of the cost, HiGHS is
     asked, if it is installed, and stopped after `fallback_seconds`; 0 is not to ask. `cancel` stops
     both. Then one flow is solved with the choice of HiGHS, and one more if that was no better; this
-    is done to the end, whatever the limits.
+    is done to the end, whatever the limits. No other thread may use the network meanwhile.
 
     Whatever goes wrong with HiGHS, the answer is no worse than that of the own search, and says
     why. Afterwards, also after an error, all bounds and costs are as they were before the call, and
@@ -92,16 +92,17 @@ def solve_gated(
             raise NoHelpError("HiGHS was not asked: there is nothing to choose")
         if cancel is not None and cancel.is_cancelled:
             raise NoHelpError("HiGHS was not asked: the search was cancelled")
-        if max(abs(own.cost), abs(own.bound)) > LARGEST:
-            raise TooLargeError(f"cost: {own.cost} is not exact in floating point")
+        largest = max(own.cost, own.bound, key=abs)
+        if abs(largest) > LARGEST:
+            raise TooLargeError(f"cost: {largest} is not exact in floating point")
         program = draw(network, gates, own.open)
         advice = ask(program, seconds=fallback_seconds, gap_ppm=gap_ppm, cancel=cancel)
     except (NoHelpError, TooLargeError) as error:
         return replace(own, no_help=str(error))
-    # Any good flow will do to tell how many units there are.
-    units = float(program.known.sum())
     choice = own if advice.open is None else _cheaper(network, gates, own, advice.open)
-    return _bounded(choice, advice, units)
+    # How many units there are is told by any good flow, of which there are two.
+    now = float(network.flow(network.columns().arcs).sum())
+    return _bounded(choice, advice, max(now, float(program.known.sum())))
 
 
 def _cheaper(
@@ -119,7 +120,7 @@ def _cheaper(
 
 
 def _cost(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) -> int | None:
-    """What a choice costs, None if it has no flow. The network keeps the flow, not the bounds."""
+    """What a choice costs, None if no flow is found. The network keeps the flow, not the bounds."""
     members = np.concatenate([gate.members for gate in gates])
     counts = [gate.counts * int(opened) for gate, opened in zip(gates, is_open, strict=True)]
     units = np.concatenate(counts)
@@ -128,7 +129,7 @@ def _cost(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) -
     try:
         network.set_bounds(members, units, units)
         return network.solve().cost + sum(waiting)
-    except InfeasibleError:
+    except FlowError:  # there is none, or its numbers do not fit
         return None
     finally:
         network.set_bounds(members, lower, capacity)
