@@ -1,5 +1,8 @@
 //! Cost scaling: from a rough answer to the exact one, epsilon by epsilon.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use crate::arcs::Width;
@@ -277,7 +280,7 @@ impl<'a, W: Width> Scaling<'a, W> {
             self.discharge(node as usize)?;
             if self.pushes > self.most_pushes {
                 // A few units would go round until the cycle is full, which may take as many rounds as
-                // its arcs have room. With no admissible arc left, none can become one (Goldberg).
+                // its arcs have room. Where no arc is admissible, no cycle of such can come up (Goldberg).
                 self.fill(0)?;
             }
             if self.looked_at > self.patience {
@@ -428,81 +431,5 @@ impl<'a, W: Width> Scaling<'a, W> {
         self.net.price[node] = best.price - self.epsilon;
         self.current[node] = best.index;
         Ok(true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{MOST_STEPS, Scaled, Steps, optimise};
-    use crate::certificate::{stuck_units, violation};
-    use crate::limits::{Clock, Limits};
-    use crate::paths;
-    use crate::problem::Problem;
-    use crate::state::State;
-    use crate::stop::Stop;
-    use crate::working::Working;
-
-    /// Supplies that add up to zero, and arcs (tail, head, lower, capacity - lower, cost).
-    type Drawn = (Vec<i64>, Vec<(i32, i32, i64, i64, i64)>);
-
-    fn networks() -> impl Strategy<Value = Drawn> {
-        (2_usize..12).prop_flat_map(|nodes| {
-            let ids = 0..nodes as i32;
-            let supplies = prop::collection::vec(-20_i64..20, nodes);
-            let arc = (ids.clone(), ids, 0_i64..3, 0_i64..25, -30_i64..100);
-            (supplies, prop::collection::vec(arc, 0..60)).prop_map(|(mut supply, arcs)| {
-                let sum: i64 = supply.iter().sum();
-                supply[0] -= sum;
-                (supply, arcs)
-            })
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        /// Solve calls scaling only when there is much to do; here it does everything, and has to
-        /// agree with shortest paths about whether there is a flow.
-        #[test]
-        fn scaling_and_shortest_paths_prove_the_same(
-            (supply, arcs) in networks(),
-            warm in prop::option::of((1_i64..2000, prop_oneof![Just(1), Just(MOST_STEPS)])),
-        ) {
-            let tail: Vec<i32> = arcs.iter().map(|arc| arc.0).collect();
-            let head: Vec<i32> = arcs.iter().map(|arc| arc.1).collect();
-            let lower: Vec<i64> = arcs.iter().map(|arc| arc.2).collect();
-            let capacity: Vec<i64> = arcs.iter().map(|arc| arc.2 + arc.3).collect();
-            let cost: Vec<i64> = arcs.iter().map(|arc| arc.4).collect();
-            let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
-            let mut clock = Clock::start(&Limits::default());
-
-            let cold = State::cold(&problem);
-            let set = Working::<i64>::all(&problem, &cold);
-            let mut by_paths = set.residual::<i32>(&cold).unwrap();
-            by_paths.saturate(0);
-            let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);
-            let mut by_scaling = set.residual::<i32>(&cold).unwrap();
-            let mut steps = Steps(warm.map_or(MOST_STEPS, |(_, steps)| steps));
-            let warm = warm.map(|(distance, _)| (distance, &mut steps));
-            let scaled = optimise(&mut by_scaling, warm, false, &mut clock);
-            match (routed, scaled) {
-                (Ok(done), Ok(Scaled::Exactly(price))) => {
-                    prop_assert!(done);
-                    by_scaling.price = price;
-                    for net in [by_scaling, by_paths] {
-                        let mut state = cold.clone();
-                        set.write_back(&net, &mut state);
-                        prop_assert_eq!(violation(&problem, &state.flow, &state.price), None);
-                    }
-                }
-                (Err(Stop::Cut(one)), Err(Stop::Cut(other))) => {
-                    prop_assert!(stuck_units(&problem, &set.outside(&one)) > 0);
-                    prop_assert!(stuck_units(&problem, &set.outside(&other)) > 0);
-                }
-                (routed, scaled) => prop_assert!(false, "{routed:?} but {scaled:?}"),
-            }
-        }
     }
 }
