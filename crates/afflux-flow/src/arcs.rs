@@ -102,8 +102,10 @@ impl Arcs {
         self.count
     }
 
+    /// Notes whether an arc has a choice, which takes bounds that differ.
     #[inline]
-    fn set_free(&mut self, index: usize, is_free: bool) {
+    fn set_free(&mut self, index: usize, differ: bool) {
+        let is_free = differ & (self.tail[index] != self.head[index]);
         self.count = self.count + usize::from(is_free) - usize::from(self.free.has(index));
         self.free.put(index, is_free);
     }
@@ -180,8 +182,7 @@ impl Arcs {
     }
 
     pub fn set_terms(&mut self, index: usize, terms: Terms) {
-        let is_free = terms.lower < terms.capacity && self.tail[index] != self.head[index];
-        self.set_free(index, is_free);
+        self.set_free(index, terms.lower < terms.capacity);
         match &mut self.terms {
             Kept::Narrow(columns) if terms.fit_32_bits() => columns.set(index, terms),
             Kept::Wide(columns) => columns.set(index, terms),
@@ -193,8 +194,7 @@ impl Arcs {
     }
 
     pub fn set_bounds(&mut self, index: usize, (lower, capacity): (i64, i64)) {
-        let is_free = lower < capacity && self.tail[index] != self.head[index];
-        self.set_free(index, is_free);
+        self.set_free(index, lower < capacity);
         match &mut self.terms {
             Kept::Narrow(columns) if i32::try_from(capacity).is_ok() => {
                 columns.set_bounds(index, lower, capacity);
@@ -226,10 +226,11 @@ impl Arcs {
         if !terms.fit_32_bits() {
             self.terms.widen();
         }
-        self.free.reach(self.len());
-        self.set_free(self.len(), arc.is_free());
+        let index = self.len();
         self.tail.push(arc.tail as u32);
         self.head.push(arc.head as u32);
+        self.free.reach(index);
+        self.set_free(index, terms.lower < terms.capacity);
         match &mut self.terms {
             Kept::Narrow(columns) => columns.push(terms),
             Kept::Wide(columns) => columns.push(terms),
