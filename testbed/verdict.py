@@ -142,16 +142,24 @@ def over_capacity(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[s
 
 
 def lost(pods: Iterable[Manifest], expected: Iterable[str]) -> list[str]:
-    """Pods that should be bound, and are not there or still wait."""
-    where = {
-        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod["spec"].get("nodeName")
-        for pod in pods
-    }
-    return [
-        f"pod {key} {'is not bound' if key in where else 'is gone'}"
-        for key in expected
-        if not where.get(key)
-    ]
+    """Pods that should be bound, and are not there or still wait, and what they are told."""
+    there = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
+    complaints: list[str] = []
+    for key in expected:
+        pod = there.get(key)
+        if pod is None:
+            complaints.append(f"pod {key} is gone")
+        elif not pod["spec"].get("nodeName"):
+            told = _told(pod)
+            complaints.append(f"pod {key} is not bound" + (f": {told}" if told else ""))
+    return complaints
+
+
+def _told(pod: Manifest) -> str:
+    """Why the pod waits, as its condition says."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    messages = (each.get("message", "") for each in conditions if each["type"] == "PodScheduled")
+    return next(messages, "")
 
 
 def _binding(event: Manifest) -> Binding:

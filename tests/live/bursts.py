@@ -83,10 +83,15 @@ class Burst:
 
     def wait_bound(self, count: int) -> None:
         """Until so many pods have been bound, by the audit log."""
-        self._plane.wait_until(
-            lambda: sum(each.bound for each in verdict.bindings(self._plane)) >= count,
-            f"{count} bound pods",
-        )
+
+        def enough() -> bool:
+            return sum(each.bound for each in verdict.bindings(self._plane)) >= count
+
+        try:
+            self._plane.wait_until(enough, f"{count} bound pods", PATIENCE_SECONDS)
+        except TimeoutError as error:
+            left = verdict.lost(self._plane.pods(), self.names)
+            raise AssertionError(f"{error}: {_some(left)}") from None
 
     def wait_all(self, but: Iterable[str] = ()) -> None:
         """Until every pod is created and bound."""
@@ -116,7 +121,7 @@ class Burst:
 
 
 def wait_bound(plane: ControlPlane, expected: Iterable[str]) -> None:
-    """Until all of these are bound; those that are not are named if it takes too long."""
+    """Until all of these are bound; those that are not say why if it takes too long."""
     expected, left = set(expected), ["everything"]
 
     def none_left() -> bool:
@@ -130,5 +135,9 @@ def wait_bound(plane: ControlPlane, expected: Iterable[str]) -> None:
     try:
         plane.wait_until(none_left, "all pods to be bound", PATIENCE_SECONDS, every=0.2)
     except TimeoutError:
-        more = f" and {len(left) - 5} more" if len(left) > 5 else ""
-        raise AssertionError(f"after {PATIENCE_SECONDS:g} s {'; '.join(left[:5])}{more}") from None
+        raise AssertionError(f"after {PATIENCE_SECONDS:g} s {_some(left)}") from None
+
+
+def _some(complaints: Sequence[str]) -> str:
+    more = f" and {len(complaints) - 5} more" if len(complaints) > 5 else ""
+    return "; ".join(complaints[:5]) + more

@@ -237,11 +237,14 @@ def test_a_machine_over_its_capacity_is_seen(cluster: ControlPlane) -> None:
     cluster.create_pods([pod("one"), pod("two"), pod("three")])
     for name in ("one", "two"):
         cluster.bind(name, machine)
+    told = {"type": "PodScheduled", "status": "False", "message": "no room"}
+    path = "/api/v1/namespaces/default/pods/three/status"
+    cluster.api.patch(path, {"status": {"conditions": [told]}}, STRATEGIC)
     found = verdict.verify(cluster, ["default/one", "default/three", "default/four"])
     (crowded,) = found.over_capacity
     assert "node-0000" in crowded
     assert "cpu" in crowded
-    assert found.lost == ["pod default/three is not bound", "pod default/four is gone"]
+    assert found.lost == ["pod default/three is not bound: no room", "pod default/four is gone"]
     with pytest.raises(AssertionError, match="over its capacity"):
         verdict.assert_sound(cluster)
 
