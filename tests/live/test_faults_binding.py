@@ -40,8 +40,11 @@ def test_binds_fail(cluster: ControlPlane, schedulers: Schedulers, kind: str) ->
         rules = [proxy.inject(fault, binds, share=0.15) for fault in FAULTS[kind]]
         gangs = [pod for number in range(6) for pod in gang(f"gang-{number}", 8)]
         burst = Burst(cluster, [*gangs, *many(SLOTS - len(gangs))])
-        burst.wait_all()
+        burst.wait_bound(SLOTS * 9 // 10)
         assert all(rule.hits for rule in rules)
+        # Of so many pods one may be refused again and again by chance, and then waits for long.
+        proxy.calm()
+        burst.wait_all()
         verdict.assert_sound(cluster, burst.names)
         afflux.assert_well()
 
