@@ -91,6 +91,15 @@ def test_a_refused_pod_waits_with_its_reason_until_it_is_tried_again():
     assert kinds(server.drain()) == [GroupReady]
 
 
+def test_a_refused_pod_that_is_tried_again_before_anybody_looked_waits_again():
+    server, placed = assumed()
+    server.mirror.unplaced(placed, "binding to n was refused: no")
+    server.mirror.try_again("default/p")
+    assert kinds(server.drain()) == [TaskEnded, GroupReady]
+    assert server.mirror.gathering.take_held_back() == []
+    assert server.mirror.refusals("default/p") == 1
+
+
 def test_a_pod_bound_by_somebody_else_stays_where_they_put_it():
     server, placed = assumed()
     server.put(node("m"))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from small_api import run, serving, until
+from small_api import Fault, Request, run, serving, until
 from volume_cluster import Cluster, node, pod
 
 from afflux.admit.strategies import flow
@@ -15,7 +15,7 @@ from afflux.cluster.state import State
 from afflux.cycle import sparing
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimising import Optimising
-from afflux.kube.live import scheduling
+from afflux.kube.live import binding, scheduling
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
@@ -131,6 +131,31 @@ def test_nobody_keeps_a_place_after_a_defect_between_deciding_and_binding(
             one.add(node("n", cpu="1"), pod("a"))
             await one.all_placed("a")
             assert failures == 0
+
+    run(test)
+
+
+def test_a_pod_that_is_refused_again_and_again_is_tried_as_often_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else happens that could remind anybody of it."""
+    monkeypatch.setattr(binding, "FIRST_REFUSAL_SECONDS", 0.001)
+
+    async def test() -> None:
+        async with cluster() as one, one.at_work():
+            refusals, binds = 6, 0
+
+            def fault(request: Request) -> Fault:
+                nonlocal binds
+                if not request.path.endswith("/binding"):
+                    return Fault()
+                binds += 1
+                return Fault(status=409) if binds <= refusals else Fault()
+
+            one.server.fault = fault
+            one.add(node("n", cpu="1"), pod("a"))
+            await one.all_placed("a")
+            assert binds == refusals + 1
 
     run(test)
 
