@@ -85,6 +85,21 @@ def test_a_policy_that_cannot_say_why_pods_wait_does_not_stop_them(
     run(test)
 
 
+@pytest.mark.parametrize("saying", ["held_back", "ready"])
+def test_who_cannot_be_told_about_waiting_is_placed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, saying: str
+) -> None:
+    async def test() -> None:
+        async with cluster() as one, one.at_work():
+            monkeypatch.setattr(one.told, saying, lambda _: 1 / 0)
+            one.add(node("n"), pod("a"))
+            await one.all_placed("a")
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert "a cycle failed" not in caplog.text
+
+
 def test_a_running_pod_that_is_made_smaller_makes_room() -> None:
     async def test() -> None:
         async with cluster() as one, one.at_work():

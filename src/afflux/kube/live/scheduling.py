@@ -130,9 +130,17 @@ class Scheduling:
         events = self._mirror.drain(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
         held = self._mirror.gathering.take_held_back()
-        self._reporting.held_back(held)
-        self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
+        self._tell(events, held)
         return await self._decide(events, held, now_seconds)
+
+    def _tell(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
+        """Who waits, and why some may not even be considered."""
+        try:
+            self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
+            self._reporting.held_back(held)
+        except Exception:
+            # The mirror says everything once: whatever is wrong here, the cycle has to hear it.
+            _log.exception("who waits, and why, cannot be said")
 
     async def _carried_on(self, outcome: Outcome) -> Sequence[Placement]:
         """What can be bound, after everybody has heard of it. If that fails, nobody keeps a place
