@@ -91,6 +91,32 @@ def test_a_defect_about_one_group_is_about_no_other(monkeypatch):
     assert ["IndexError" in why for _, why in held] == [True]
 
 
+def test_so_is_one_that_is_found_when_its_place_in_the_queue_is(monkeypatch):
+    right = gathering._heirs
+
+    def wrong(ready, lacking):
+        if any(group.name == "default/odd" for group in ready):
+            raise IndexError("inside")
+        return right(ready, lacking)
+
+    server = Server()
+    server.put(pod("odd", "o"))
+    server.drain()
+    (before,) = server.cycle.queue
+    with monkeypatch.context() as patched:
+        patched.setattr(gathering, "_heirs", wrong)
+        server.put(pod("odd", "o", cpu="2"))
+        server.put(pod("p", "u"))
+        server.drain()
+    assert [group.name for group in server.cycle.queue] == ["default/p"]
+    held = server.mirror.gathering.take_held_back()
+    assert ["IndexError" in why for _, why in held] == [True]
+    server.put(pod("odd", "o"))
+    server.drain()
+    assert [group.name for group in server.cycle.queue] == ["default/odd", "default/p"]
+    assert before in list(server.cycle.queue)
+
+
 @pytest.mark.parametrize(("uid", "stays"), [("u", True), ("other", False)])
 def test_a_running_pod_that_cannot_be_read_any_more_holds_its_place(uid, stays):
     server = Server()

@@ -208,9 +208,25 @@ class Gathering:
                 self._halves.remove(group)
 
     def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
-        """What the cycle was told about these pods, and what is true now."""
+        """What the cycle was told about these pods, and what is true now.
+
+        A defect keeps only these waiting.
+        """
+        members = list(self._members.get(key, {}).values())
+        most_bound = self._most_bound.get(key, 0)
+        try:
+            return self._settle(
+                key, groups(members, self.pod_groups, self._rules, self._shortage, most_bound)
+            )
+        except Exception as error:
+            _log.exception("%s could not be looked at", key)
+            why = f"an error of the scheduler ({type(error).__name__}), of which its log says more"
+            waiting = [(each.task, why) for each in members if not each.running]
+            return self._settle(key, Gathered(waiting=waiting))
+
+    def _settle(self, key: str, gathered: Gathered) -> tuple[dict[str, Group], dict[str, Group]]:
+        """Make it so: who of these pods may be placed, and why not the others."""
         members = self._members.get(key, {})
-        gathered = self._gathered(key, list(members.values()))
         self._whole.pop(key, None)
         for size in gathered.whole.values():
             self._whole[key] = size
@@ -222,7 +238,7 @@ class Gathering:
         for held in gathered.refused:
             self._hold(held, refused=True)
         ready = self._admitted(key, gathered.ready)
-        before = self._told.pop(key, {})
+        before = self._told.get(key, {})
         self._pods_ready -= {name for name, group in before.items() if _named_after_pod(group)}
         for group in ready:
             if _named_after_pod(group):
@@ -235,16 +251,6 @@ class Gathering:
         if not members:
             self._members.pop(key, None)
         return before, now
-
-    def _gathered(self, key: str, members: Sequence[Member]) -> Gathered:
-        """Who of them may be placed, and why not the others. A defect keeps only these waiting."""
-        most_bound = self._most_bound.get(key, 0)
-        try:
-            return groups(members, self.pod_groups, self._rules, self._shortage, most_bound)
-        except Exception as error:
-            _log.exception("%s could not be looked at", key)
-            why = f"an error of the scheduler ({type(error).__name__}), of which its log says more"
-            return Gathered(waiting=[(each.task, why) for each in members if not each.running])
 
     def _admitted(self, key: str, ready: list[Group]) -> list[Group]:
         """Those for whom their queue has room; the rest of a group that has started always has."""
@@ -339,6 +345,8 @@ class Gathering:
         self._waiting_in.update({group.queue for group in now.values()})
         if now:
             self._told[key] = now
+        else:
+            self._told.pop(key, None)
 
     def _hold(self, held: Held, *, refused: bool = False) -> None:
         uid = held[0].id
