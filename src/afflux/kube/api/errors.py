@@ -74,6 +74,11 @@ class ApiError(Exception):
         """The server, or something before it, gave up in the middle: the effect is unknown."""
         return self.status in {408, 500, 502, 504}
 
+    @property
+    def may_be_under_way(self) -> bool:
+        """Whoever answered did not wait for the end: it may have its effect later."""
+        return self.status in {408, 502, 504}
+
 
 class UnreachableError(Exception):
     """No answer, or not to the end of it.

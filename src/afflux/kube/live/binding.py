@@ -3,7 +3,7 @@
 A binding names the pod's uid, so that a pod of the same name that was made anew is never bound by
 mistake, and the API server refuses a second binding of the same pod. So a binding whose answer
 was lost can be sent again, to the same node, until there is an answer: meanwhile the pod keeps its
-place. Only what certainly did not happen is given up.
+place. Only what did not happen, and cannot happen any more, is given up.
 """
 
 import asyncio
@@ -29,6 +29,8 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 # A server that keeps answering with errors of its own is asked so often for one pod in a row.
 MOST_FAILURES = 6
+# What got no answer may be carried out for so long: then an API server gives a request up.
+LONGEST_REQUEST_SECONDS = 60.0
 # So many of those that failed once are tried again at the same time. They must not take all
 # connections: what hangs, hangs for long.
 MOST_AGAIN = 16
@@ -86,6 +88,8 @@ class _Reply:
     verdict: Literal["bound", "refused", "conflict", "busy", "failed", "lost"]
     why: str | None = None
     pause_seconds: float = 0.0
+    # Whether it may be carried out later.
+    is_open: bool = False
 
 
 @dataclass(slots=True)
@@ -237,7 +241,7 @@ class Binding:
     async def _outcome(self, placement: Placement, hand: _Hand) -> str | None:
         """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
         pause = FIRST_PAUSE_SECONDS
-        uncertain, failures, why = False, 0, ""
+        uncertain, failures, why, open_until = False, 0, "", 0.0
         while failures < MOST_FAILURES:
             async with self._again if uncertain else _AT_ONCE:
                 if self._mirror.node_of(placement.task) == placement.machine:
@@ -247,11 +251,13 @@ class Binding:
                 if over or not (uncertain or self._is_sensible(placement)):
                     return ""
                 reply = await self._send(placement, remaining)
-            if reply.verdict in {"bound", "refused"}:
+            if reply.verdict == "bound" or (reply.verdict == "refused" and not uncertain):
                 return reply.why
             why = reply.why or ""
-            if reply.verdict == "conflict":
+            if reply.verdict in {"conflict", "refused"}:
                 break
+            if reply.is_open:
+                open_until = monotonic() + LONGEST_REQUEST_SECONDS
             if reply.verdict in {"lost", "failed"}:
                 # An answer that was lost, or an error of the server's own, may hide a success. It
                 # may also be about this pod alone, and come again.
@@ -263,11 +269,20 @@ class Binding:
             failures += reply.verdict == "failed"
             await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        node = await self._reading_back.node_of(placement)
+        node = await self._last_node_of(placement, open_until)
         self._uncertain.discard(placement.task.id)
         if node is None:
             return why
         return None if node == placement.machine else ""
+
+    async def _last_node_of(self, placement: Placement, open_until: float) -> str | None:
+        """Where the pod is, None only if no request of before can bring it there any more."""
+        while True:
+            is_over = monotonic() >= open_until
+            node = await self._reading_back.node_of(placement)
+            if node is not None or is_over:
+                return node
+            await asyncio.sleep(LONGEST_PAUSE_SECONDS * random.uniform(0.8, 1.2))
 
     async def _send(self, placement: Placement, remaining_seconds: float | None) -> _Reply:
         space, _, name = placement.task.name.partition("/")
@@ -282,18 +297,19 @@ class Binding:
                     timeout_seconds=self._timeout_seconds,
                 )
         except TimeoutError:
-            return _Reply("lost")
+            return _Reply("lost", is_open=True)
         except UnreachableError as error:
-            return _Reply("lost" if error.sent else "busy")
+            return _Reply("lost", is_open=True) if error.sent else _Reply("busy")
         except ApiError as error:
             why = f"binding to {placement.machine} was refused: {error.message}"
             if error.is_conflict or error.is_missing:
                 return _Reply("conflict", why)
             if error.is_busy:
-                verdict = "lost" if error.may_have_happened else "busy"
+                lost = error.may_have_happened
                 patience = min(error.retry_after_seconds or 0.0, LONGEST_PATIENCE_SECONDS)
-                return _Reply(verdict, why, patience)
-            return _Reply("failed" if error.status >= 500 else "refused", why)
+                return _Reply("lost" if lost else "busy", why, patience, is_open=lost)
+            failed = error.status >= 500 or error.may_have_happened
+            return _Reply("failed" if failed else "refused", why, is_open=error.may_be_under_way)
         finally:
             self._under_way -= 1
         return _Reply("bound")
