@@ -90,6 +90,28 @@ impl Iterator for Within<'_> {
         self.word &= self.word - 1;
         (index < self.end).then_some(index)
     }
+
+    /// One loop within another, so that nothing has to be kept between two of them.
+    #[inline]
+    fn fold<B, F: FnMut(B, usize) -> B>(self, init: B, mut f: F) -> B {
+        let mut folded = init;
+        let (mut at, mut word) = (self.at, self.word);
+        loop {
+            while word != 0 {
+                let index = at * WIDTH + word.trailing_zeros() as usize;
+                if index >= self.end {
+                    return folded;
+                }
+                word &= word - 1;
+                folded = f(folded, index);
+            }
+            at += 1;
+            if at * WIDTH >= self.end {
+                return folded;
+            }
+            word = self.words[at];
+        }
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +139,10 @@ mod tests {
             let range = start.min(300)..(start + length).min(300);
             let found: Vec<usize> = bits.within(range.clone()).collect();
             let expected: Vec<usize> = set.range(range.clone()).copied().collect();
+            let mut each = Vec::new();
+            bits.within(range.clone()).for_each(|index| each.push(index));
             prop_assert_eq!(bits.first(range), expected.first().copied());
+            prop_assert_eq!(&each, &expected);
             prop_assert_eq!(found, expected);
         }
     }

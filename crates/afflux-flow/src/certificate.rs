@@ -160,11 +160,10 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
             noted: Vec::new(),
             wrong: None,
         };
-        for (index, arc) in arcs {
+        arcs.for_each(|(index, arc)| {
             let units = self.flow[index];
             if units < arc.lower || units > arc.capacity {
-                seen.wrong = Some(index);
-                return seen;
+                seen.wrong = seen.wrong.or(Some(index));
             }
             if units != 0 {
                 let (tail, head) = (arc.tail, arc.head);
@@ -177,7 +176,7 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
             if (self.is_noted)(&arc, units) {
                 seen.noted.push(index as u32);
             }
-        }
+        });
         seen
     }
 }
