@@ -167,6 +167,11 @@ impl State {
         self.excess.get(node)
     }
 
+    /// Reads what is known of a node; what it answers means nothing.
+    pub fn glance(&self, node: usize) -> i64 {
+        self.price[node] | self.excess.glance(node)
+    }
+
     /// Whether every node sends what it has to.
     pub fn is_balanced(&self) -> bool {
         self.unbalanced().next().is_none()

@@ -1,8 +1,13 @@
 //! Many changes in one call: all of them or, if one is refused, none.
 
+use std::hint::black_box;
+
 use super::{ArcId, GONE, Network, NodeId, check_count};
 use crate::error::FlowError;
 use crate::problem::{Terms, check_terms, cost_limit};
+
+/// How many arcs are read before the first of them is removed.
+const SOME: usize = 32;
 
 /// An arc to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +68,31 @@ impl Network {
                 }
             }
         }
-        for &arc in arcs {
-            self.drop_arc(arc);
+        for some in arcs.chunks(SOME) {
+            self.glance_at(some);
+            for &arc in some {
+                self.drop_arc(arc);
+            }
         }
         Ok(())
+    }
+
+    /// Reads all about some arcs and their ends, and does nothing with it. These are a dozen places in
+    /// memory for each arc, which would be waited for one after the other when it is removed.
+    fn glance_at(&self, arcs: &[ArcId]) {
+        let arcs = arcs.iter().map(|&arc| arc as usize);
+        let mut seen = 0;
+        for index in arcs.clone() {
+            let terms = self.arcs.terms(index);
+            seen |= terms.lower | terms.capacity | terms.cost | self.state.flow[index];
+        }
+        for (tail, head) in arcs.map(|index| self.arcs.ends(index)) {
+            for node in [tail, head] {
+                seen |= i64::from(self.degree[node]) | self.forced.due.glance(node);
+                seen |= self.state.glance(node);
+            }
+        }
+        black_box(seen);
     }
 
     /// Removes nodes; none may be named twice or still have arcs.
