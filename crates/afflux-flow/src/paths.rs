@@ -1,8 +1,8 @@
 //! Shortest paths: the quickest way while there is little to route.
 //!
-//! A search goes from an excess to the nearest deficit (Dijkstra over reduced costs) and touches
+//! A search goes from an excess to the nearest deficits (Dijkstra over reduced costs) and touches
 //! only what lies nearer; of a hub, only the entries that lead no farther. Prices fall so that the
-//! path costs nothing. Others may have a path that costs nothing then, which is looked for first,
+//! paths cost nothing. Others may have a path that costs nothing then, which is looked for first,
 //! depth first and with a memory of dead ends.
 //!
 //! A single task on thousands of machines is placed by one search. Where thousands compete for the
@@ -43,13 +43,18 @@ pub(crate) fn route<W: Width>(
     let mut paths = Paths::new(net.nodes());
     let (mut budget, mut is_more) = (budget, false);
     let units = net.units();
-    for source in 0..net.nodes() {
+    let has_excess = |&node: &usize| net.excess[node] > 0;
+    let mut sources: Vec<usize> = (0..net.nodes()).filter(has_excess).collect();
+    // Hubs come last: they find other ways if what is near is taken, and nodes with few entries do not.
+    sources.sort_by_key(|&source| net.range(source).len());
+    for source in sources {
         while net.excess[source] > 0 {
             let before = paths.looked_at;
-            if !paths.find_free(net, source) {
-                paths.find_nearest(net, source)?;
+            if paths.find_free(net, source) {
+                paths.augment(net);
+            } else {
+                paths.route_nearest(net, source)?;
             }
-            paths.augment(net);
             if paths.looked_at > budget {
                 // With little left, going on is cheaper than scaling, which begins anew.
                 if is_more || ALMOST * net.units() > units {
@@ -80,14 +85,23 @@ struct Paths {
     /// The nodes that it has seen.
     seen: Vec<u32>,
 
-    // The search for the nearest deficit.
+    // The search for the nearest deficits.
     distance: Vec<u64>,
     /// The entry by which a node was reached.
     by: Vec<u32>,
     done: Vec<bool>,
     /// Nodes whose distance is set, to be reset.
     reached: Vec<u32>,
-    heap: RadixHeap<(u64, u32)>,
+    heap: RadixHeap<(u64, Step)>,
+}
+
+/// Where a search goes next.
+#[derive(Clone, Copy)]
+enum Step {
+    /// On from a node.
+    Node(u32),
+    /// Along an entry to a deficit.
+    Deficit(u32),
 }
 
 /// What the search for a free path knows of a node.
@@ -100,9 +114,11 @@ enum Mark {
     Dead,
 }
 
-/// The best that a search has found so far.
-struct Found {
-    /// The distance of the nearest deficit: what is not nearer cannot matter.
+/// What a search looks for.
+struct Search {
+    /// A place for so many units.
+    units: i64,
+    /// What is not nearer than this cannot matter.
     limit: u64,
     /// A node whose distance does not fit.
     too_far: Option<usize>,
@@ -204,16 +220,19 @@ impl Paths {
         found.map(|index| index as u32)
     }
 
-    /// Sends along the path what its ends and arcs allow.
-    fn augment<W: Width>(&mut self, net: &mut Residual<W>) {
+    /// Sends along the path what its ends and arcs allow; answers how much that is.
+    fn augment<W: Width>(&mut self, net: &mut Residual<W>) -> i64 {
         let Some((&first, &last)) = self.path.first().zip(self.path.last()) else {
-            return;
+            return 0;
         };
         let source = net.tail(first as usize);
         let sink = net.entries[last as usize].head as usize;
         let ends = net.excess[source].min(-net.excess[sink]);
         let rooms = self.path.iter().map(|&index| net.room(index as usize));
         let units = rooms.fold(ends, i64::min);
+        if units == 0 {
+            return 0;
+        }
         for &index in &self.path {
             let head = net.entries[index as usize].head as usize;
             let mate = net.mate(index as usize);
@@ -223,19 +242,40 @@ impl Paths {
                 self.hubs.insert(net, head, mate);
             }
         }
+        units
     }
 
-    /// Finds the shortest path from a node to a deficit, and lowers prices so that it costs nothing.
-    fn find_nearest<W: Width>(&mut self, net: &mut Residual<W>, source: usize) -> Result<(), Stop> {
-        let sink = self.nearest_deficit(net, source)?;
-        self.lower_prices(net, self.distance[sink])?;
-        self.path.clear();
-        let mut node = sink;
-        while node != source {
-            self.path.push(self.by[node]);
-            node = net.tail(self.by[node] as usize);
+    /// Sends units from a source to the deficits that are nearest, one after the other, and lowers
+    /// prices so that what they went along costs nothing.
+    fn route_nearest<W: Width>(
+        &mut self,
+        net: &mut Residual<W>,
+        source: usize,
+    ) -> Result<(), Stop> {
+        let wanted = net.excess[source];
+        self.heap.clear();
+        self.reach(source, 0, 0);
+        let mut search = Search {
+            units: wanted,
+            limit: UNREACHED,
+            too_far: None,
+        };
+        while let Some((distance, step)) = self.heap.pop(|(key, _)| Some(key)) {
+            match step {
+                Step::Node(node) => self.look_around(net, node as usize, &mut search),
+                Step::Deficit(index) => match self.arrive(net, source, index, distance) {
+                    true => search.units = net.excess[source],
+                    false => break,
+                },
+            }
         }
-        self.path.reverse();
+        if net.excess[source] == wanted {
+            return Err(match search.too_far {
+                Some(node) => Stop::Overflow(node),
+                None => Stop::Cut(net.reachable([source])),
+            });
+        }
+        self.lower_prices(net, self.heap.last())?;
         for node in self.reached.drain(..) {
             self.distance[node as usize] = UNREACHED;
             self.done[node as usize] = false;
@@ -244,39 +284,59 @@ impl Paths {
         Ok(())
     }
 
-    /// The deficit that is nearest to the source.
-    fn nearest_deficit<W: Width>(
+    /// Sends units along the path to a deficit that ends with this entry; answers whether the search
+    /// goes on, to other deficits.
+    ///
+    /// Prices will fall by as much as nodes are nearer than the end of the search. Whatever leads to a
+    /// deficit and is nearer than that has to be full by then: if the path is full elsewhere, this is
+    /// the end.
+    fn arrive<W: Width>(
         &mut self,
-        net: &Residual<W>,
+        net: &mut Residual<W>,
         source: usize,
-    ) -> Result<usize, Stop> {
-        self.heap.clear();
-        self.reach(source, 0, 0);
-        let mut found = Found {
-            limit: UNREACHED,
-            too_far: None,
-        };
-        while let Some((_, node)) = self.heap.pop(|(key, _)| Some(key)) {
-            let tail = node as usize;
-            let is_first = !self.done[tail];
-            self.done[tail] = true;
-            if is_first && net.excess[tail] < 0 {
-                return Ok(tail);
+        index: u32,
+        distance: u64,
+    ) -> bool {
+        let last = index as usize;
+        let head = net.entries[last].head as usize;
+        if !net.is_open(last) {
+            return true;
+        }
+        if net.excess[head] < 0 {
+            self.path.clear();
+            self.path.push(index);
+            let mut node = net.tail(last);
+            while node != source {
+                self.path.push(self.by[node]);
+                node = net.tail(self.by[node] as usize);
             }
-            let range = net.range(tail);
-            if range.len() > MANY {
-                self.look_further(net, tail, &mut found);
-            } else if is_first {
-                for index in net.open(tail) {
-                    self.looked_at += 1;
-                    self.look(net, tail, index, &mut found);
-                }
+            self.path.reverse();
+            if self.augment(net) == 0 || net.excess[source] == 0 {
+                return false;
+            }
+            if net.excess[head] < 0 {
+                return !net.is_open(last);
             }
         }
-        Err(match found.too_far {
-            Some(node) => Stop::Overflow(node),
-            None => Stop::Cut(net.reachable([source])),
-        })
+        // It needs no more: from now on it is a node like others.
+        if net.is_open(last) && distance < self.distance[head] {
+            self.reach(head, distance, index);
+        }
+        true
+    }
+
+    /// Follows the entries of a node; if it is a hub, the next few of them.
+    fn look_around<W: Width>(&mut self, net: &Residual<W>, tail: usize, search: &mut Search) {
+        let is_first = !self.done[tail];
+        self.done[tail] = true;
+        if net.range(tail).len() > MANY {
+            self.look_further(net, tail, search);
+        } else if is_first {
+            for index in net.open(tail) {
+                self.looked_at += 1;
+                self.look(net, tail, index, search);
+            }
+        }
     }
 
     fn reach(&mut self, node: usize, distance: u64, by: u32) {
@@ -287,7 +347,8 @@ impl Paths {
         self.distance[node] = distance;
         self.by[node] = by;
         self.looked_at += REACHED;
-        self.heap.push(distance, (distance, node as u32));
+        self.heap
+            .push(distance, (distance, Step::Node(node as u32)));
     }
 
     /// Follows one entry; answers whether that leads anywhere new.
@@ -296,7 +357,7 @@ impl Paths {
         net: &Residual<W>,
         tail: usize,
         index: usize,
-        found: &mut Found,
+        search: &mut Search,
     ) -> bool {
         let entry = &net.entries[index];
         if !net.is_open(index) {
@@ -305,28 +366,35 @@ impl Paths {
         let head = entry.head as usize;
         let reduced = net.cost(entry) + net.price[tail] - net.price[head];
         let longer = self.distance[tail].saturating_add(reduced as u64);
-        if longer < found.limit && longer < self.distance[head] {
-            self.reach(head, longer, index as u32);
-            if net.excess[head] < 0 {
-                found.limit = longer;
+        if longer < search.limit && net.excess[head] < 0 {
+            self.looked_at += REACHED;
+            self.heap
+                .push(longer, (longer, Step::Deficit(index as u32)));
+            if search.units <= net.room(index).min(-net.excess[head]) {
+                // The search ends there, whether all of them find their way or not.
+                search.limit = longer;
             }
             return true;
         }
+        if longer < search.limit && longer < self.distance[head] {
+            self.reach(head, longer, index as u32);
+            return true;
+        }
         if longer >= UNREACHED {
-            found.too_far = Some(head);
+            search.too_far = Some(head);
         }
         false
     }
 
     /// Follows the next few entries of a hub, and comes back to it when the search is as far as the
     /// entry after them.
-    fn look_further<W: Width>(&mut self, net: &Residual<W>, tail: usize, found: &mut Found) {
+    fn look_further<W: Width>(&mut self, net: &Residual<W>, tail: usize, search: &mut Search) {
         let start = self.cursor[tail] as usize;
         self.hubs.put_in_order(net, tail, start == 0);
         let end = (start + STRIDE).min(self.hubs.list(tail).len());
         for position in start..end {
             let index = self.hubs.list(tail)[position].index as usize;
-            if !self.look(net, tail, index, found) {
+            if !self.look(net, tail, index, search) {
                 self.hubs.waste(tail);
             }
         }
@@ -335,9 +403,9 @@ impl Paths {
         if let Some(next) = self.hubs.list(tail).get(end) {
             let reduced = (next.key + net.price[tail]).max(0) as u64;
             let distance = self.distance[tail].saturating_add(reduced);
-            if distance < found.limit {
+            if distance < search.limit {
                 let key = distance.max(self.heap.last());
-                self.heap.push(key, (key, tail as u32));
+                self.heap.push(key, (key, Step::Node(tail as u32)));
             }
         }
     }
