@@ -211,13 +211,20 @@ pub(crate) fn keep_near<W: Width, C: Width>(
 fn common_move(price: &[i64], before: &[i64], outside: &[u32]) -> i64 {
     let moves = price.iter().zip(before).map(|(now, before)| now - before);
     let mut moves: Vec<(i64, u32)> = moves.zip(outside.iter().copied()).collect();
-    moves.sort_unstable();
-    let mut rest = moves.iter().map(|&(_, arcs)| u64::from(arcs)).sum::<u64>() / 2;
-    for (moved, arcs) in moves {
-        if u64::from(arcs) > rest {
-            return moved;
-        }
-        rest -= u64::from(arcs);
+    let arcs = |moves: &[(i64, u32)]| moves.iter().map(|&(_, arcs)| u64::from(arcs)).sum::<u64>();
+    let all = arcs(&moves);
+    if all == 0 {
+        return 0;
     }
-    0
+    let (mut left, mut before) = (&mut moves[..], all / 2);
+    while left.len() > 1 {
+        let middle = left.len() / 2;
+        left.select_nth_unstable_by_key(middle, |&(moved, _)| moved);
+        let (below, above) = left.split_at_mut(middle);
+        match before.checked_sub(arcs(below)) {
+            None => left = below,
+            Some(rest) => (left, before) = (above, rest),
+        }
+    }
+    left[0].0
 }
