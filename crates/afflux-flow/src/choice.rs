@@ -110,20 +110,24 @@ pub(crate) struct Choice<W> {
     pub arcs: Vec<Chosen<W>>,
     /// Whether every arc with a choice is among them.
     pub is_all: bool,
+    /// How many of them have more than half of the least radius, and no more than all of it.
+    pub rim: usize,
 }
 
 impl<W: Width> Choice<W> {
     /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, and all
     /// between two hubs. Those that violate optimality are among them if one of their ends was
-    /// touched.
+    /// touched. No radius is smaller than `least`.
     pub fn new(
         problem: &Problem<'_>,
         state: &State,
+        least: i64,
         radius: impl Fn(usize) -> i64 + Sync,
         is_hub: impl Fn(usize) -> bool + Sync,
     ) -> Self {
         let near = Near {
             state,
+            least,
             radius: &radius,
             is_hub: &is_hub,
             width: PhantomData,
@@ -132,6 +136,7 @@ impl<W: Width> Choice<W> {
             problem.scan_free(range, near)
         });
         let is_all = parts.iter().all(|part| part.is_all);
+        let rim = parts.iter().map(|part| part.rim).sum();
         let joined = parts.into_iter().map(|part| part.arcs);
         let arcs = joined.reduce(|mut arcs, more| {
             arcs.extend(more);
@@ -140,6 +145,7 @@ impl<W: Width> Choice<W> {
         Self {
             arcs: arcs.unwrap_or_default(),
             is_all,
+            rim,
         }
     }
 
@@ -193,6 +199,7 @@ impl<W: Width> Choice<W> {
 /// Finds arcs that are near.
 struct Near<'a, R, H, W> {
     state: &'a State,
+    least: i64,
     radius: &'a R,
     is_hub: &'a H,
     width: PhantomData<W>,
@@ -217,24 +224,28 @@ where
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Choice<W> {
         let Self {
             state,
+            least,
             radius,
             is_hub,
             ..
         } = self;
+        let rim = least / 2 + 1..=least;
         let mut choice = Choice {
             arcs: Vec::new(),
             is_all: true,
+            rim: 0,
         };
-        for (number, arc) in arcs {
+        arcs.for_each(|(number, arc)| {
             let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
             let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
             if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
                 let flow = state.flow[number];
                 choice.arcs.push(Chosen::new(number, &arc, flow));
+                choice.rim += usize::from(rim.contains(&reduced.abs()));
             } else {
                 choice.is_all = false;
             }
-        }
+        });
         choice
     }
 }

@@ -60,6 +60,10 @@ const GROW_OUT: i64 = 8;
 const QUICK: i64 = 3;
 const SLOW: i64 = 10;
 
+/// A radius that was too small grows again, by as much as itself, if that costs little: if less than this
+/// part of the set is in the outer half of it.
+const RIM: usize = 8;
+
 /// The part by which the least radius falls after a solve of one pass.
 const EASE: i64 = 8;
 
@@ -112,6 +116,8 @@ fn go_on<C: Width>(
     let mut last_forgotten = usize::MAX;
     // Whether it goes on from a rough answer.
     let mut is_rough = false;
+    // Whether a larger radius would have added few arcs.
+    let mut is_thin = false;
     let mut may = May {
         hold: true,
         be_rough: !is_warm,
@@ -132,6 +138,9 @@ fn go_on<C: Width>(
                 Continue(set) => set,
             },
         };
+        if passes == 1 {
+            is_thin = RIM * set.rim < set.size();
+        }
         let ended = match set.is_narrow() {
             true => pass::<C, i32>(&set, state, degree, (radius, base), may, clock)?,
             false => pass::<C, i64>(&set, state, degree, (radius, base), may, clock)?,
@@ -227,6 +236,7 @@ fn go_on<C: Width>(
         (true, 1, Fall::Slow) => (first - first / SLOW, Fall::Slow),
         (true, 1, _) => (first - first / QUICK, Fall::Quick),
         (true, _, Fall::NotYet) => (first, Fall::NotYet),
+        (true, ..) if is_thin => (first.saturating_mul(2).saturating_add(1), Fall::Slow),
         (true, ..) => (first, Fall::Slow),
     };
     state.fall = fall;
@@ -248,7 +258,7 @@ fn select<'a, C: Width>(
 ) -> ControlFlow<i128, Working<'a, C>> {
     let is_hub = |node: usize| degree[node] > HUB;
     let reach = |node: usize| state.reach(node, radius, base);
-    let mut choice = Choice::new(problem, state, reach, is_hub);
+    let mut choice = Choice::new(problem, state, radius, reach, is_hub);
     repair::settle(&mut choice.arcs, state);
     if may_be_all && state.is_balanced() {
         if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {

@@ -41,6 +41,8 @@ pub(crate) struct Working<'a, C> {
     dearest: i64,
     /// Whether every arc with a choice is in the set.
     pub is_all: bool,
+    /// How many arcs of the choice are near the end of the radius (see [`Choice`]).
+    pub rim: usize,
 }
 
 impl<'a, C: Width> Working<'a, C> {
@@ -65,6 +67,7 @@ impl<'a, C: Width> Working<'a, C> {
         set.chosen = Some(chosen);
         set.dead_ends = dead_ends;
         set.is_all = choice.is_all;
+        set.rim = choice.rim;
         set
     }
 
@@ -81,6 +84,7 @@ impl<'a, C: Width> Working<'a, C> {
             largest: 0,
             dearest: 0,
             is_all: true,
+            rim: 0,
         };
         for node in state.unbalanced() {
             set.enter(node);
@@ -337,9 +341,9 @@ impl<C: Width, W: Width> Scan for Take<'_, C, W> {
 
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) {
         let mut backs = self.net.backs();
-        for (number, arc) in arcs {
+        arcs.for_each(|(number, arc)| {
             let (tail, head) = (self.set.index[arc.tail], self.set.index[arc.head]);
             self.flow[number] = arc.lower + backs.next(tail, head);
-        }
+        });
     }
 }
