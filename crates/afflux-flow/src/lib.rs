@@ -64,7 +64,7 @@
 //! 2. `working`: the *working set* is the rest, as a network of its own (`residual`, two directions
 //!    for each arc, in lists by node). The first time it is everything.
 //!    `hold`: what could only be sent back where it came from is left where it is.
-//! 3. `paths`: while there is little to route, the excess is sent to its nearest deficit, path by
+//! 3. `paths`: while there is little to route, excess is sent to the nearest deficits, path by
 //!    path. Small problems and most changes end here, with exact prices.
 //! 4. `scaling`: otherwise epsilon falls by a constant factor from one *refinement* to the next.
 //!    Each lowers prices where that alone helps (*price refinement*), fills the arcs that are left

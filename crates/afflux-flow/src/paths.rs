@@ -110,17 +110,18 @@ enum Mark {
     New,
     /// It is on the path, or was.
     Seen,
-    /// No deficit can be reached from it for nothing.
+    /// No deficit could be reached from it for nothing when that was tried.
     Dead,
 }
 
 /// What a search looks for.
 struct Search {
-    /// A place for so many units.
+    /// A place for so many units: what is left of the excess of its source.
     units: i64,
     /// What is not nearer than this cannot matter.
     limit: u64,
-    /// A node whose distance does not fit.
+    /// A node whose distance does not fit, if nothing was sent: what was opens entries against the
+    /// order of distances.
     too_far: Option<usize>,
 }
 
@@ -252,30 +253,34 @@ impl Paths {
         net: &mut Residual<W>,
         source: usize,
     ) -> Result<(), Stop> {
-        let wanted = net.excess[source];
         self.heap.clear();
         self.reach(source, 0, 0);
         let mut search = Search {
-            units: wanted,
+            units: net.excess[source],
             limit: UNREACHED,
             too_far: None,
         };
+        // Where the last units have come to.
+        let mut end = None;
         while let Some((distance, step)) = self.heap.pop(|(key, _)| Some(key)) {
             match step {
                 Step::Node(node) => self.look_around(net, node as usize, &mut search),
-                Step::Deficit(index) => match self.arrive(net, source, index, distance) {
-                    true => search.units = net.excess[source],
-                    false => break,
-                },
+                Step::Deficit(index) => {
+                    let goes_on = self.arrive(net, source, index, distance);
+                    if net.excess[source] < search.units {
+                        (search.units, end) = (net.excess[source], Some(distance));
+                    }
+                    if !goes_on {
+                        break;
+                    }
+                }
             }
         }
-        if net.excess[source] == wanted {
-            return Err(match search.too_far {
-                Some(node) => Stop::Overflow(node),
-                None => Stop::Cut(net.reachable([source])),
-            });
-        }
-        self.lower_prices(net, self.heap.last())?;
+        let end = end.ok_or_else(|| match search.too_far {
+            Some(node) => Stop::Overflow(node),
+            None => Stop::Cut(net.reachable([source])),
+        })?;
+        self.lower_prices(net, end)?;
         for node in self.reached.drain(..) {
             self.distance[node as usize] = UNREACHED;
             self.done[node as usize] = false;
@@ -287,9 +292,9 @@ impl Paths {
     /// Sends units along the path to a deficit that ends with this entry; answers whether the search
     /// goes on, to other deficits.
     ///
-    /// Prices will fall by as much as nodes are nearer than the end of the search. Whatever leads to a
-    /// deficit and is nearer than that has to be full by then: if the path is full elsewhere, this is
-    /// the end.
+    /// Prices will fall by as much as nodes are nearer than the last deficit. Whatever leads to another
+    /// one that is nearer has to be full by then. So it goes on if this entry is full, or its deficit
+    /// is; and if the path is full elsewhere, before or now, this is the last.
     fn arrive<W: Width>(
         &mut self,
         net: &mut Residual<W>,
@@ -371,7 +376,8 @@ impl Paths {
             self.heap
                 .push(longer, (longer, Step::Deficit(index as u32)));
             if search.units <= net.room(index).min(-net.excess[head]) {
-                // The search ends there, whether all of them find their way or not.
+                // The search ends there, whether all of them find their way or not. It still would
+                // if some found another: those that go there take as much of its need.
                 search.limit = longer;
             }
             return true;
@@ -406,12 +412,14 @@ impl Paths {
             if distance < search.limit {
                 let key = distance.max(self.heap.last());
                 self.heap.push(key, (key, Step::Node(tail as u32)));
+            } else if distance >= UNREACHED {
+                search.too_far = Some(tail);
             }
         }
     }
 
     /// Makes the reduced costs on shortest paths zero, and none negative: all nodes that are nearer
-    /// than the nearest deficit fall by as much as they are nearer.
+    /// than where units have come to fall by as much as they are nearer.
     ///
     /// Nodes that fell may have new ways out. For all others nothing has changed: what leads to a
     /// node that fell costs something now.

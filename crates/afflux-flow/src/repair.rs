@@ -216,14 +216,14 @@ fn common_move(price: &[i64], before: &[i64], outside: &[u32]) -> i64 {
     if all == 0 {
         return 0;
     }
-    let (mut left, mut before) = (&mut moves[..], all / 2);
+    let (mut left, mut rest) = (&mut moves[..], all / 2);
     while left.len() > 1 {
         let middle = left.len() / 2;
         left.select_nth_unstable_by_key(middle, |&(moved, _)| moved);
         let (below, above) = left.split_at_mut(middle);
-        match before.checked_sub(arcs(below)) {
+        match rest.checked_sub(arcs(below)) {
             None => left = below,
-            Some(rest) => (left, before) = (above, rest),
+            Some(more) => (left, rest) = (above, more),
         }
     }
     left[0].0

@@ -101,6 +101,48 @@ fn prices_beyond_the_arithmetic() {
 }
 
 #[test]
+fn prices_beyond_the_arithmetic_behind_a_hub() {
+    // Of its many arcs only the first lead anywhere near.
+    let (chain, leaves) = (16_i32, 40_i32);
+    let nodes = chain + 1 + leaves;
+    let limit = i64::MAX / 16 / (i64::from(nodes) + 1);
+    let mut arcs: Vec<_> = (0..chain).map(|v| (v, v + 1, 0, 2, limit)).collect();
+    for leaf in 0..leaves {
+        arcs.push((
+            chain,
+            chain + 1 + leaf,
+            0,
+            2,
+            if leaf < 4 { 0 } else { limit },
+        ));
+    }
+    // All but the last lead back.
+    for leaf in chain + 1..nodes - 1 {
+        arcs.extend([(leaf, 0, 0, 2, 0); 2]);
+    }
+    let mut supply = vec![0; nodes as usize];
+    (supply[0], supply[nodes as usize - 1]) = (1, -1);
+    let error = answer(&supply, &arcs).expect_err("an overflow");
+    assert!(matches!(error, FlowError::PriceOverflow { .. }), "{error}");
+}
+
+#[test]
+fn prices_beyond_the_arithmetic_where_no_flow_would_go() {
+    // What is far away is looked at in vain, after some units have found their way.
+    let nodes = 14_i32;
+    let limit = i64::MAX / 16 / (i64::from(nodes) + 1);
+    let mut supply = vec![0; nodes as usize];
+    (supply[0], supply[1], supply[2]) = (2, -1, -1);
+    let chain: Vec<_> = (3..nodes - 1).map(|v| (v, v + 1, 0, 1, limit)).collect();
+    let beside = [(0, 1, 0, 1, 5), (0, 3, 0, 1, limit)];
+    let before = [(0, 3, 0, 1, limit), (3, 1, 0, 1, 0), (13, 2, 0, 1, limit)];
+    for others in [&beside[..], &before[..]] {
+        let error = answer(&supply, &[&chain, others].concat()).expect_err("no flow");
+        assert!(matches!(error, FlowError::Infeasible { .. }), "{error}");
+    }
+}
+
+#[test]
 fn capacities_beyond_the_arithmetic() {
     // Negative arcs attract all they can carry.
     let most = i64::MAX;

@@ -69,7 +69,7 @@ impl Network {
             }
         }
         for some in arcs.chunks(SOME) {
-            self.glance_at(some);
+            self.prefetch(some);
             for &arc in some {
                 self.drop_arc(arc);
             }
@@ -77,9 +77,9 @@ impl Network {
         Ok(())
     }
 
-    /// Reads all about some arcs and their ends, and does nothing with it. These are a dozen places in
-    /// memory for each arc, which would be waited for one after the other when it is removed.
-    fn glance_at(&self, arcs: &[ArcId]) {
+    /// Prefetches all about some arcs and their ends. These are a dozen places in memory for each arc,
+    /// which would be waited for one after the other when it is removed.
+    fn prefetch(&self, arcs: &[ArcId]) {
         let arcs = arcs.iter().map(|&arc| arc as usize);
         let mut seen = 0;
         for index in arcs.clone() {

@@ -1,5 +1,7 @@
 //! Tests: cost scaling by itself.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use super::{MOST_STEPS, Scaled, Steps, optimise};
@@ -15,13 +17,27 @@ use crate::working::Working;
 type Drawn = (Vec<i64>, Vec<(i32, i32, i64, i64, i64)>);
 
 fn networks() -> impl Strategy<Value = Drawn> {
-    (2_usize..12).prop_flat_map(|nodes| {
-        let ids = 0..nodes as i32;
+    prop_oneof![2 => drawn(2..12, false), 1 => drawn(20..60, true)]
+}
+
+/// Networks with so many nodes. Around a hub, every other end is one, and what is left finds its way.
+fn drawn(sizes: Range<usize>, is_around_a_hub: bool) -> impl Strategy<Value = Drawn> {
+    sizes.prop_flat_map(move |nodes| {
+        let ids = prop_oneof![1 => 0..nodes as i32, u32::from(is_around_a_hub) => 0..2];
         let supplies = prop::collection::vec(-20_i64..20, nodes);
         let arc = (ids.clone(), ids, 0_i64..3, 0_i64..25, -30_i64..100);
-        (supplies, prop::collection::vec(arc, 0..60)).prop_map(|(mut supply, arcs)| {
+        let arcs = prop::collection::vec(arc, 0..5 * nodes);
+        (supplies, arcs).prop_map(move |(mut supply, mut arcs)| {
             let sum: i64 = supply.iter().sum();
             supply[0] -= sum;
+            if is_around_a_hub {
+                let ways = (1..nodes as i32).map(|node| (node, i64::from(node)));
+                arcs.extend(
+                    ways.clone()
+                        .map(|(node, cost)| (node, 0, 0, 500, 60 + cost)),
+                );
+                arcs.extend(ways.map(|(node, cost)| (0, node, 0, 500, 120 - cost)));
+            }
             (supply, arcs)
         })
     })
