@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 /// Below this a thread is not worth starting.
-const LONG: usize = 200_000;
+const LONG: usize = 60_000;
 
 /// Does both halves of a range at the same time, if there is much to look at in it and a second
 /// processor to do so. Answers in order.
