@@ -51,12 +51,27 @@ def test_a_pod_that_may_still_be_bound_keeps_its_place(first: Fault, status: int
             one.add(node("n", cpu="1"), pod("a"))
             await until(lambda: len(binds) > 0)
             one.add(pod("b"))
-            await until(lambda: bool(one.places() or (reads(one) > 1 and one.reason("b"))))
+            await until(lambda: bool(one.places() or (len(binds) > 8 and one.reason("b"))))
             one.server.put(f"{binds[0].path}/a", binds[0].body)
             asked = reads(one)
             await asyncio.sleep(0.2)
             assert one.places() == {"a": "n"}
             assert reads(one) <= asked + 1
+
+    run(test)
+
+
+def test_a_refusal_that_ends_is_no_reason_to_wait(first: Fault, status: int) -> None:
+    """As from an API server that has just started, and does not know yet who may do what."""
+
+    async def test() -> None:
+        async with clusters() as one, one.at_work():
+            binds, fault = answering(first, status)
+            one.server.fault = lambda request: fault(request) if len(binds) < 4 else Fault()
+            one.add(node("n", cpu="1"), pod("a"))
+            await one.all_placed("a")
+            assert len(binds) == 4
+            assert one.told.errors == []
 
     run(test)
 

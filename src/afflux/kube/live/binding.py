@@ -3,7 +3,8 @@
 A binding names the pod's uid, so that a pod of the same name that was made anew is never bound by
 mistake, and the API server refuses a second binding of the same pod. So a binding whose answer
 was lost can be sent again, to the same node, until there is an answer: meanwhile the pod keeps its
-place. Only what did not happen, and cannot happen any more, is given up.
+place. Only what did not happen, and cannot happen any more, is given up: a refusal of the second
+request says nothing about the first, which may still be on its way.
 """
 
 import asyncio
@@ -241,8 +242,8 @@ class Binding:
     async def _outcome(self, placement: Placement, hand: _Hand) -> str | None:
         """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
         pause = FIRST_PAUSE_SECONDS
-        uncertain, failures, why, open_until = False, 0, "", 0.0
-        while failures < MOST_FAILURES:
+        uncertain, failures, open_until = False, 0, 0.0
+        while True:
             async with self._again if uncertain else _AT_ONCE:
                 if self._mirror.node_of(placement.task) == placement.machine:
                     return None
@@ -253,36 +254,28 @@ class Binding:
                 reply = await self._send(placement, remaining)
             if reply.verdict == "bound" or (reply.verdict == "refused" and not uncertain):
                 return reply.why
-            why = reply.why or ""
-            if reply.verdict in {"conflict", "refused"}:
-                break
             if reply.is_open:
                 open_until = monotonic() + LONGEST_REQUEST_SECONDS
+            failures += reply.verdict == "failed"
+            is_no = reply.verdict in {"conflict", "refused"} or failures >= MOST_FAILURES
+            may_come = monotonic() < open_until
+            if reply.verdict == "conflict" or (is_no and not may_come):
+                node = await self._reading_back.node_of(placement)
+                if node is not None or not may_come:
+                    self._uncertain.discard(placement.task.id)
+                    if node is None:
+                        return reply.why or ""
+                    return None if node == placement.machine else ""
             if reply.verdict in {"lost", "failed"}:
                 # An answer that was lost, or an error of the server's own, may hide a success. It
                 # may also be about this pod alone, and come again.
                 if not uncertain:
                     self._uncertain.add(placement.task.id)
-                    self._settled(placement, "unknown", why or "no answer")
+                    self._settled(placement, "unknown", reply.why or "no answer")
                 uncertain = True
                 self._let_go(hand)
-            failures += reply.verdict == "failed"
             await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        node = await self._last_node_of(placement, open_until)
-        self._uncertain.discard(placement.task.id)
-        if node is None:
-            return why
-        return None if node == placement.machine else ""
-
-    async def _last_node_of(self, placement: Placement, open_until: float) -> str | None:
-        """Where the pod is, None only if no request of before can bring it there any more."""
-        while True:
-            is_over = monotonic() >= open_until
-            node = await self._reading_back.node_of(placement)
-            if node is not None or is_over:
-                return node
-            await asyncio.sleep(LONGEST_PAUSE_SECONDS * random.uniform(0.8, 1.2))
 
     async def _send(self, placement: Placement, remaining_seconds: float | None) -> _Reply:
         space, _, name = placement.task.name.partition("/")
