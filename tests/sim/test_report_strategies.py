@@ -6,7 +6,8 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from test_report import check, pictures, tiny, visible
+from report_outline import check, pictures, visible
+from reported_results import tiny
 
 from afflux.app import contestant
 from afflux.config import parse_spec
