@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from only_root import AS_ROOT
 from own_server import ask, is_running
 
 from afflux.ledger import claiming, embedded
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 SOMEBODY = 12_345
 GROUP = 65_532
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
 
 
 @contextmanager

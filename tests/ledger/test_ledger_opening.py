@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from ledger_values import group, run
+from only_root import AS_ROOT
 
 from afflux.app import opened
 from afflux.config import Ledger
@@ -23,7 +24,6 @@ def test_who_wants_none_has_none() -> None:
 
 
 CLUSTER, LEASE = "https://10.0.0.1:6443", "kube-system/afflux"
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give things to others")
 
 
 def test_without_a_word_about_it_it_is_among_the_states_of_the_user(
