@@ -257,6 +257,8 @@ class Binding:
             if reply.is_open:
                 open_until = monotonic() + LONGEST_REQUEST_SECONDS
             failures += reply.verdict == "failed"
+            if failures >= MOST_FAILURES:
+                await self._wait_for(placement, open_until)
             is_no = reply.verdict in {"conflict", "refused"} or failures >= MOST_FAILURES
             may_come = monotonic() < open_until
             if reply.verdict == "conflict" or (is_no and not may_come):
@@ -276,6 +278,11 @@ class Binding:
                 self._let_go(hand)
             await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _wait_for(self, placement: Placement, moment: float) -> None:
+        """Until then, or until the pod has a node; nothing more is sent."""
+        while monotonic() < moment and self._mirror.node_of(placement.task) is None:
+            await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(moment - monotonic(), 0.0)))
 
     async def _send(self, placement: Placement, remaining_seconds: float | None) -> _Reply:
         space, _, name = placement.task.name.partition("/")
