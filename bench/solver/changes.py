@@ -1,6 +1,6 @@
 """From one round's columns to the next, as bulk calls on our solver.
 
-A round costs at most seven calls, whatever changed. They are prepared ahead and outside the clock;
+A round costs at most eight calls, whatever changed. They are prepared ahead and outside the clock;
 `apply` makes them, and is what is timed.
 """
 
@@ -9,7 +9,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from afflux._core import Network
-from bench.solver.columns import Columns, Flags, Ids, Ints
+from bench.solver.columns import NONE, Columns, Flags, Ids, Ints
+
+
+@dataclass(frozen=True)
+class Convex:
+    """Convex arcs to set; in the first round, all of them, to add between these nodes."""
+
+    arcs: Ids
+    tail: Ids
+    head: Ids
+    lower: Ints
+    capacity: Ints
+    costs: Ints
+
+    def tell(self, network: Network) -> Ids:
+        """Add or set them; what was added has new ids."""
+        terms = self.lower, self.capacity, self.costs
+        if self.tail.size:
+            return network.add_convex_arcs(self.tail, self.head, *terms)
+        if self.arcs.size:
+            network.set_convex(self.arcs, *terms)
+        return self.arcs[:0]
 
 
 @dataclass(frozen=True)
@@ -35,11 +56,13 @@ class Changes:
     capacity: Ints
     priced: Ids
     cost: Ints
+    convex: Convex
 
     @property
     def arcs(self) -> int:
         """How many arcs are removed, added, bounded or priced; some count twice."""
-        return self.gone_arcs.size + self.new_tail.size + self.bounded.size + self.priced.size
+        single = self.gone_arcs.size + self.new_tail.size + self.bounded.size + self.priced.size
+        return single + self.convex.costs.size
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,7 @@ class Added:
 
     nodes: Ids
     arcs: Ids
+    convex: Ids
 
 
 def apply(network: Network, changes: Changes) -> Added:
@@ -60,6 +84,8 @@ def apply(network: Network, changes: Changes) -> Added:
     if nodes.size:
         _resolve(changes.new_tail, nodes)
         _resolve(changes.new_head, nodes)
+        _resolve(changes.convex.tail, nodes)
+        _resolve(changes.convex.head, nodes)
     arcs = network.add_arcs(
         changes.new_tail,
         changes.new_head,
@@ -73,7 +99,7 @@ def apply(network: Network, changes: Changes) -> Added:
         network.set_bounds(changes.bounded, changes.lower, changes.capacity)
     if changes.priced.size:
         network.set_cost(changes.priced, changes.cost)
-    return Added(nodes, arcs)
+    return Added(nodes, arcs, changes.convex.tell(network))
 
 
 def _resolve(ends: Ids, nodes: Ids) -> None:
@@ -82,10 +108,14 @@ def _resolve(ends: Ids, nodes: Ids) -> None:
 
 
 class Follower:
-    """Knows what the solver was told last, and the ids it gave to nodes and arcs."""
+    """Knows what the solver was told last, and the ids it gave to nodes and arcs.
 
-    def __init__(self, columns: Columns) -> None:
+    With `convex`, it is told of rising arcs as convex ones, else as parallel ones.
+    """
+
+    def __init__(self, columns: Columns, *, convex: bool) -> None:
         self._columns = columns
+        self._rising = columns.rising if convex else NONE
         self._node = np.full(columns.supply.size, -1, np.int32)
         self._arc = np.full(columns.tail.size, -1, np.int32)
         self._told = {
@@ -94,17 +124,21 @@ class Follower:
         }
         self._new_nodes = np.ones(columns.supply.size, np.bool_)
         self._new_arcs: Flags = columns.present.copy()
+        self._single = np.ones(columns.tail.size, np.bool_)
+        self._single[self._rising] = False
+        self._convex = np.zeros(0, np.int32)
 
     def changes(self) -> Changes:
         """What differs from what the solver knows."""
         now, told = self._columns, self._told
         new_nodes = (self._node < 0) | now.renewed
         gone_nodes = (self._node >= 0) & now.renewed
+        present = now.present & self._single
         known = self._arc >= 0
-        same = known & now.present
+        same = known & present
         same &= (now.tail == told["tail"]) & (now.head == told["head"])
         same &= ~(now.renewed[now.tail] | now.renewed[now.head])
-        new_arcs = now.present & ~same
+        new_arcs = present & ~same
         moved = (now.lower != told["lower"]) | (now.capacity != told["capacity"])
         bounded = np.flatnonzero(same & moved)
         priced = np.flatnonzero(same & (now.cost != told["cost"]))
@@ -129,14 +163,38 @@ class Follower:
             capacity=now.capacity[bounded],
             priced=self._arc[priced],
             cost=now.cost[priced],
+            convex=self._convex_changes(reference),
         )
         self._arc[gone_arcs] = -1
         return changes
+
+    def _convex_changes(self, reference: Ids) -> Convex:
+        """All convex arcs, before the solver knows them; then those that changed in any unit."""
+        now, told = self._columns, self._told
+        rows = {
+            name: getattr(now, name)[self._rising].reshape(-1, now.units)
+            for name in ("tail", "head", "lower", "capacity", "cost")
+        }
+        is_new = self._convex.size == 0
+        changed = np.full(len(rows["cost"]), is_new)
+        for name in ("lower", "capacity", "cost"):
+            before = told[name][self._rising].reshape(-1, now.units)
+            changed |= (rows[name] != before).any(axis=1)
+        ends = changed if is_new else np.zeros_like(changed)
+        return Convex(
+            arcs=self._convex[changed] if not is_new else self._convex,
+            tail=reference[rows["tail"][ends, 0]],
+            head=reference[rows["head"][ends, 0]],
+            lower=rows["lower"][changed].sum(axis=1),
+            capacity=rows["capacity"][changed].sum(axis=1),
+            costs=rows["cost"][changed],
+        )
 
     def told(self, added: Added) -> None:
         """The changes were applied: keep the new ids, and what the solver knows now."""
         self._node[self._new_nodes] = added.nodes
         self._arc[self._new_arcs] = added.arcs
+        self._convex = added.convex if added.convex.size else self._convex
         for name, column in self._told.items():
             np.copyto(column, getattr(self._columns, name))
         self._columns.renewed[:] = False
@@ -146,4 +204,6 @@ class Follower:
         flow = np.zeros(self._arc.size, np.int64)
         known = np.flatnonzero(self._arc >= 0)
         flow[known] = network.flow(self._arc[known])
+        carried = network.flow(self._convex)[:, None]
+        flow[self._rising] = (np.arange(self._columns.units) < carried).ravel()
         return flow

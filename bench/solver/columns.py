@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Ids = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+NONE = slice(0, 0)
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Columns:
     A node that is `renewed` has left since the last round, and another has come in its place.
     `implied` is what an arc carries at least because of pinned tasks upstream; it is not part of
     the network, but whoever takes pinned tasks out by hand knows it.
+
+    `rising` are arcs of one unit each. So many in a row as `units` says are parallel, none is
+    cheaper than the one before, and those that have capacity come first: together they are a
+    convex arc.
     """
 
     supply: Ints
@@ -34,6 +39,8 @@ class Columns:
     cost: Ints
     implied: Ints
     present: Flags
+    rising: slice
+    units: int
 
     @property
     def arcs(self) -> int:
@@ -41,7 +48,7 @@ class Columns:
         return int(np.count_nonzero(self.present))
 
 
-def empty_columns(nodes: int, arcs: int) -> Columns:
+def empty_columns(nodes: int, arcs: int, *, rising: slice = NONE, units: int = 1) -> Columns:
     """Columns of this size, all zero, with every arc present."""
     return Columns(
         supply=np.zeros(nodes, np.int64),
@@ -53,6 +60,8 @@ def empty_columns(nodes: int, arcs: int) -> Columns:
         cost=np.zeros(arcs, np.int64),
         implied=np.zeros(arcs, np.int64),
         present=np.ones(arcs, np.bool_),
+        rising=rising,
+        units=units,
     )
 
 

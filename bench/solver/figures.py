@@ -10,7 +10,7 @@ from bench.solver.series import Case, Round, Series
 HEADER = (
     *("shape", "form", "load", "machines", "arcs"),
     *("cold ms", "OR-Tools", "ratio", "settle"),
-    *("churn ms", "applying", "OR-Tools", "faster", "least", "by hand"),
+    *("churn ms", "applying", "OR-Tools", "faster", "least", "by hand", "parallel"),
     *("10x cold", "10x churn", "bytes/arc"),
 )
 EXPLAINED = """\
@@ -18,7 +18,8 @@ cold: our seconds by OR-Tools' seconds, both from nothing; the median of three.
 settle: how many times faster the round is in which all placements of the cold one are priced.
 churn: median ms, and the part of ours that goes into applying changes. faster, least: how many
 times faster than OR-Tools from nothing on the same network, over the rounds the median and the
-least. by hand: the same, had pinned tasks been taken out of the network for OR-Tools.
+least. by hand: the same, had pinned tasks been taken out of the network for OR-Tools. parallel:
+the same as faster, had convex arcs been parallel ones for ours as well.
 10x: our time by our time with a tenth of the machines."""
 
 
@@ -65,6 +66,7 @@ class Figures:
             _ratio(_middle(faster)),
             _ratio(min(faster, default=None)),
             _ratio(_middle(times_faster(churn, by_hand=True))),
+            _ratio(_middle(times_faster(churn, parallel=True))),
             *(_ratio(growth) for growth in self.growth(series)),
             f"{alone.bytes_per_arc:.0f}" if alone else "-",
         ]
@@ -122,10 +124,14 @@ def cold_ratio(series: Series) -> float | None:
     return cold.seconds / cold.peer_seconds if cold.peer_seconds else None
 
 
-def times_faster(rounds: Iterable[Round], *, by_hand: bool = False) -> list[float]:
+def times_faster(
+    rounds: Sequence[Round], *, by_hand: bool = False, parallel: bool = False
+) -> list[float]:
     """OR-Tools' seconds by ours, round by round."""
-    pairs = ((r.by_hand_seconds if by_hand else r.peer_seconds, r.seconds) for r in rounds)
-    return [theirs / ours for theirs, ours in pairs if theirs is not None]
+    theirs = ((r.by_hand_seconds if by_hand else r.peer_seconds) for r in rounds)
+    ours = ((r.parallel_seconds if parallel else r.seconds) for r in rounds)
+    pairs = zip(theirs, ours, strict=True)
+    return [them / us for them, us in pairs if them is not None and us is not None]
 
 
 def _medians(series: Iterable[Series]) -> Iterable[tuple[Series, float | None]]:

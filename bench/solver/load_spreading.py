@@ -41,7 +41,9 @@ class LoadSpreading:
         self._slots, self._out, self._rest, self._via, self._leave, self._stay = spans(
             machines * SLOTS, machines, 1, tasks, tasks, tasks
         )
-        self.columns = columns = empty_columns(first_task + tasks, self._stay.stop)
+        self.columns = columns = empty_columns(
+            first_task + tasks, self._stay.stop, rising=self._slots, units=SLOTS
+        )
         machine_nodes = np.arange(_FIRST_MACHINE, first_task)
         task_nodes = np.arange(first_task, first_task + tasks)
         self._task_nodes = task_nodes

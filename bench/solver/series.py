@@ -1,7 +1,8 @@
 """One case: a cold solve, then round after round of churn, by both solvers on the same network.
 
 Ours keeps its network from round to round; what is timed is applying a round's changes and solving.
-OR-Tools starts from nothing each time; what is timed is its solve call alone. Placements are read
+OR-Tools starts from nothing each time; what is timed is its solve call alone. It knows no convex
+arcs and gets parallel ones; what ours would take with these is measured beside. Placements are read
 from our flow, which is checked first: bounds, balances, cost, and the cost against OR-Tools'.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from afflux._core import Network
 from bench.solver import peer
 from bench.solver.changes import Changes, Follower, apply
-from bench.solver.columns import Columns, Ints, check_flow
+from bench.solver.columns import NONE, Columns, Ints, check_flow
 from bench.solver.cpu_memory import CpuMemory
 from bench.solver.load_spreading import LoadSpreading
 from bench.solver.quincy import Quincy
@@ -22,7 +23,7 @@ from bench.solver.tasks import CHURN_SHARE, Setting, Shape
 SHAPES: dict[str, Callable[[Setting], Shape]] = {"a": LoadSpreading, "b": Quincy, "c": CpuMemory}
 NAMES = {"a": "load spreading", "b": "Quincy", "c": "CPU and memory"}
 FORMS = ("free", "pinned")
-COLD_TIMES = 3  # the cold solve is a single round, so it is measured more often
+_COLD = range(3)  # the cold solve is a single round, so it is measured more often
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class Round:
     """One network solved: sizes, seconds, and the cost both found.
 
     Round 0 is the cold solve. Round 1 settles it: all its placements are priced at once, and nobody
-    comes or goes. Churn begins with round 2. Seconds of a peer that was not asked are None.
+    comes or goes. Churn begins with round 2. Seconds of a peer that was not asked are None,
+    and so are ours with parallel arcs where there are no convex ones.
     """
 
     number: int
@@ -59,6 +61,7 @@ class Round:
     solve_seconds: float
     peer_seconds: float | None
     by_hand_seconds: float | None
+    parallel_seconds: float | None
     cost: int
 
     @property
@@ -95,15 +98,17 @@ def run(
 ) -> Series:
     """The case from its cold solve to so many rounds of churn."""
     cluster = case.cluster(seed)
-    colds = [Ours(cluster.columns) for _ in range(COLD_TIMES)]
-    done = [_middle([_round(case, 0, cluster, each, with_peer) for each in colds])]
-    ours = colds.pop()
-    colds.clear()
+    columns = cluster.columns
+    has_convex = with_peer and columns.rising != NONE
+    both = [(Ours(columns), Ours(columns, convex=False) if has_convex else None) for _ in _COLD]
+    done = [_middle([_round(case, 0, cluster, *each, with_peer=with_peer) for each in both])]
+    ours, parallel = both.pop()
+    both.clear()
     after_round(done[0])
     for number in range(1, rounds + 2):
         cluster.place(ours.flow())
         cluster.churn(CHURN_SHARE if number > 1 else 0.0)
-        done.append(_round(case, number, cluster, ours, with_peer))
+        done.append(_round(case, number, cluster, ours, parallel, with_peer=with_peer))
         after_round(done[-1])
     return Series(case, tuple(done))
 
@@ -116,13 +121,18 @@ class Solved:
     apply_seconds: float
     solve_seconds: float
 
+    @property
+    def seconds(self) -> float:
+        """Of both."""
+        return self.apply_seconds + self.solve_seconds
+
 
 class Ours:
     """Our solver, following a cluster's columns."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, *, convex: bool = True) -> None:
         self._network = Network()
-        self._follower = Follower(columns)
+        self._follower = Follower(columns, convex=convex)
 
     def prepare(self) -> Changes:
         """What the solver has to be told."""
@@ -143,16 +153,21 @@ class Ours:
         return self._follower.flow(self._network)
 
 
-def _round(case: Case, number: int, cluster: Shape, ours: Ours, with_peer: bool) -> Round:
+def _round(
+    case: Case, number: int, cluster: Shape, ours: Ours, parallel: Ours | None, *, with_peer: bool
+) -> Round:
     columns = cluster.columns
-    changes = ours.prepare()
+    changes, others = ours.prepare(), parallel and parallel.prepare()
     solved = ours.solve(changes)
+    again = parallel.solve(others) if parallel and others else None
     where = f"{case}, round {number}"
     try:
         found = check_flow(columns, ours.flow())
     except ValueError as error:
         raise RuntimeError(f"{where}: {error}") from error
     costs = {"ours": solved.cost, "that of our flow": found}
+    if again:
+        costs["ours with parallel arcs"] = again.cost
     cold = by_hand = None
     if with_peer:
         cold = peer.solve_cold(columns)
@@ -173,6 +188,7 @@ def _round(case: Case, number: int, cluster: Shape, ours: Ours, with_peer: bool)
         solved.solve_seconds,
         cold.seconds if cold else None,
         by_hand.seconds if by_hand else None,
+        again.seconds if again else None,
         solved.cost,
     )
 
@@ -180,10 +196,9 @@ def _round(case: Case, number: int, cluster: Shape, ours: Ours, with_peer: bool)
 def _middle(cold: list[Round]) -> Round:
     """Each solver's own median of the repeated cold solves."""
     ours = sorted(cold, key=lambda r: r.seconds)[len(cold) // 2]
-    times = [r.peer_seconds for r in cold if r.peer_seconds is not None]
-    by_hand = [r.by_hand_seconds for r in cold if r.by_hand_seconds is not None]
-    return replace(
-        ours,
-        peer_seconds=statistics.median(times) if times else None,
-        by_hand_seconds=statistics.median(by_hand) if by_hand else None,
-    )
+    others = {
+        name: statistics.median(getattr(r, name) for r in cold)
+        for name in ("peer_seconds", "by_hand_seconds", "parallel_seconds")
+        if getattr(ours, name) is not None
+    }
+    return replace(ours, **others)

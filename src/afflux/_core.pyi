@@ -23,8 +23,9 @@ answer.
 # Arrays
 
 All columns are NumPy arrays of one dimension without gaps: int32 for nodes and arcs, int64 for
-everything else. Others are a TypeError that names the argument. No thread may write to them
-meanwhile: they are read in place, by `solve` with the GIL released.
+everything else. Only costs of convex arcs have two, arcs and units. Others are a TypeError that
+names the argument. No thread may write to them meanwhile: they are read in place, by `solve` with
+the GIL released.
 
 # Threads, time and Ctrl-C
 
@@ -139,6 +140,8 @@ class LevelsAnswer:
 class Columns:
     """All nodes and arcs of a network, by rising id. Later changes are not in it.
 
+    A convex arc is there once for each unit that it can carry, as an arc of its own.
+
     Every use of a property copies the column.
     """
 
@@ -166,6 +169,9 @@ class Columns:
     @property
     def cost(self) -> NDArray[np.int64]:
         """One value per arc."""
+    @property
+    def flow(self) -> NDArray[np.int64]:
+        """One value per arc: what flows since the last solve; changes may have cut it since."""
 
 @final
 class Gate:
@@ -264,18 +270,45 @@ class Network:
         infinite capacity may be written as any large number, best below 2**31: a single cost or
         capacity beyond makes every arc of the network take twelve bytes more, for good.
         """
+    def add_convex_arcs(
+        self,
+        tail: NDArray[np.int32],
+        head: NDArray[np.int32],
+        lower: NDArray[np.int64],
+        capacity: NDArray[np.int64],
+        costs: NDArray[np.int64],
+    ) -> NDArray[np.int32]:
+        """Add convex arcs, of which each unit costs as much as the one before or more.
+
+        `costs` has a row for each arc: what the first unit costs, the second, and so on. A capacity
+        is no more than there are costs, costs do not fall, and head and tail are two nodes. Such an
+        arc is what as many parallel arcs of one unit would be, but it is changed, looked at and
+        proven as one: a round of changes takes up to a third less time. Its id is that of an arc
+        like all others, from 2**30 on.
+        """
+    def set_convex(
+        self,
+        arcs: NDArray[np.int32],
+        lower: NDArray[np.int64],
+        capacity: NDArray[np.int64],
+        costs: NDArray[np.int64],
+    ) -> None:
+        """Change bounds and costs of convex arcs; they keep as many costs as they were added with.
+
+        `set_bounds` changes their bounds alone.
+        """
     def remove_arcs(self, arcs: NDArray[np.int32]) -> None:
-        """Remove arcs and what flows along them."""
+        """Remove arcs, convex or not, and what flows along them."""
     def set_bounds(
         self, arcs: NDArray[np.int32], lower: NDArray[np.int64], capacity: NDArray[np.int64]
     ) -> None:
         """Change how much arcs must and can carry. Flow outside of the bounds is cut."""
     def set_cost(self, arcs: NDArray[np.int32], cost: NDArray[np.int64]) -> None:
-        """Change what a unit costs on arcs."""
+        """Change what a unit costs on arcs; on convex ones, `set_convex` does."""
     def terms(
         self, arcs: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Lower bounds, capacities and costs of arcs."""
+        """Lower bounds, capacities and costs of arcs; of convex ones, `columns` has them."""
     def columns(self) -> Columns:
         """The whole network as it stands, for other solvers and for checkers."""
     def solve(self, *, budget_seconds: float | None = None, cancel: Cancel | None = None) -> Answer:

@@ -12,6 +12,8 @@ from afflux._core import InfeasibleError, LevelsAnswer, Network
 from afflux.network.certificate import violation
 
 Arc = tuple[int, int, int, int, int]  # tail, head, lower bound, capacity, cost
+Convex = tuple[int, int, int, int, list[int]]  # the same, but with a cost for each unit
+UNITS = 5
 
 
 def ids(*numbers: int) -> np.ndarray:
@@ -31,6 +33,7 @@ class Twin:
     network: Network = field(default_factory=Network)
     supply: dict[int, int] = field(default_factory=dict)
     arcs: dict[int, Arc] = field(default_factory=dict)
+    convex: dict[int, Convex] = field(default_factory=dict)
 
     @property
     def hub(self) -> int:
@@ -61,15 +64,41 @@ class Twin:
             assert arc not in self.arcs
             self.arcs[arc] = tuple(terms)
 
+    def add_convex_arcs(self, count: int) -> None:
+        tail = self.random.choice(list(self.supply), count).astype(np.int32)
+        head = self.random.choice(list(self.supply), count).astype(np.int32)
+        between = tail != head
+        self._put_convex(tail[between], head[between], *self._convex_terms(between.sum()))
+
+    def _put_convex(self, *columns: np.ndarray) -> None:
+        added = self.network.add_convex_arcs(*columns)
+        rows = zip(added.tolist(), *(column.tolist() for column in columns), strict=True)
+        for arc, *terms in rows:
+            assert arc not in self.convex
+            self.convex[arc] = tuple(terms)
+
+    def set_convex(self, count: int) -> None:
+        arcs = self._some(self.convex, count)
+        columns = self._convex_terms(len(arcs))
+        self.network.set_convex(arcs, *columns)
+        for arc, *terms in zip(arcs.tolist(), *(of.tolist() for of in columns), strict=True):
+            self.convex[arc] = (*self.convex[arc][:2], *terms)
+
+    def _convex_terms(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        costs = np.sort(self._costs(count * UNITS).reshape(count, UNITS))
+        lower = self.random.integers(0, 3, count) * (self.random.random(count) < 0.15)
+        return lower, np.maximum(lower, self.random.integers(0, UNITS + 1, count)), costs
+
     def remove_arcs(self, arcs: np.ndarray) -> None:
         self.network.remove_arcs(arcs)
         for arc in arcs.tolist():
-            del self.arcs[arc]
+            del (self.arcs if arc in self.arcs else self.convex)[arc]
 
     def remove_nodes(self, count: int) -> None:
         gone = self._some([node for node in self.supply if node != self.hub], count)
         inside = set(gone.tolist())
-        at_them = [arc for arc, row in self.arcs.items() if inside & set(row[:2])]
+        rows = [*self.arcs.items(), *self.convex.items()]
+        at_them = [arc for arc, row in rows if inside & set(row[:2])]
         self.remove_arcs(ids(*at_them))
         self.network.remove_nodes(gone)
         for node in inside:
@@ -104,6 +133,9 @@ class Twin:
         self.add_arcs(int(random.integers(0, 8)))
         self.set_bounds(int(random.integers(0, 6)))
         self.set_cost(int(random.integers(0, 6)))
+        self.remove_arcs(self._some(self.convex, int(random.integers(0, 2))))
+        self.add_convex_arcs(int(random.integers(0, 4)))
+        self.set_convex(int(random.integers(0, 4)))
         some = self._some(self.supply, 2)
         self.set_supply(some, random.integers(-4, 5, len(some)))
         last = next(reversed(self.supply))
@@ -113,8 +145,9 @@ class Twin:
     def columns(self) -> Columns:
         """For other solvers: nodes numbered by their order."""
         number = {node: position for position, node in enumerate(self.supply)}
-        rows = ((number[t], number[h], *terms) for t, h, *terms in self.arcs.values())
-        return columns_of(list(self.supply.values()), *rows)
+        rows = [*self.arcs.values(), *(unit for arc in self.convex.values() for unit in units(arc))]
+        numbered = ((number[t], number[h], *terms) for t, h, *terms in rows)
+        return columns_of(list(self.supply.values()), *numbered)
 
     def proven_cost(self) -> int | None:
         """What a solve finds, once its proof has been checked; None if there is no flow."""
@@ -130,6 +163,9 @@ class Twin:
     def wrong(self, columns: Columns) -> str | None:
         """What the certificate says of the flow and the prices that the network has."""
         flow = self.network.flow(ids(*self.arcs))
+        carried = self.network.flow(ids(*self.convex)).tolist()
+        for units_here, (_, _, _, capacity, _) in zip(carried, self.convex.values(), strict=True):
+            flow = np.append(flow, np.arange(capacity) < units_here)
         return violation(*columns, flow, self.network.price(ids(*self.supply)))
 
     def keeping(self, levels: list[np.ndarray], answer: LevelsAnswer) -> Columns:
@@ -153,11 +189,18 @@ class Twin:
         return picked.astype(np.int32)
 
 
+def units(arc: Convex) -> list[Arc]:
+    """A convex arc as parallel ones."""
+    tail, head, lower, capacity, costs = arc
+    return [(tail, head, int(unit < lower), 1, costs[unit]) for unit in range(capacity)]
+
+
 def twin(seed: int, costs: int = 50) -> Twin:
     """A network to begin with."""
     made = Twin(np.random.default_rng(seed), costs)
     made.add_nodes(8)
     made.add_arcs(20)
+    made.add_convex_arcs(6)
     return made
 
 

@@ -2,24 +2,38 @@
 
 import numpy as np
 import pytest
-from flow_live import Twin, ids, ints, twin
+from flow_live import Twin, ids, ints, twin, units
 
 from afflux._core import Columns, Network
 
 
-def table(columns: Columns) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
-    """Supplies by node, and the rows of arcs."""
-    of_arcs = (columns.tail, columns.head, columns.lower, columns.capacity, columns.cost)
+def table(columns: Columns) -> tuple[dict[int, int], list[tuple[int, ...]]]:
+    """Supplies by node, and the rows of arcs with their ids."""
+    of_arcs = (
+        columns.arcs,
+        columns.tail,
+        columns.head,
+        columns.lower,
+        columns.capacity,
+        columns.cost,
+    )
     rows = zip(*(column.tolist() for column in of_arcs), strict=True)
     supply = dict(zip(columns.nodes.tolist(), columns.supply.tolist(), strict=True))
-    return supply, dict(zip(columns.arcs.tolist(), rows, strict=True))
+    return supply, list(rows)
 
 
 def check(of: Twin) -> None:
     columns = of.network.columns()
-    assert table(columns) == (of.supply, of.arcs)
+    arcs = [(arc, *row) for arc, row in sorted(of.arcs.items())]
+    convex = [(arc, *unit) for arc, row in sorted(of.convex.items()) for unit in units(row)]
+    assert table(columns) == (of.supply, arcs + convex)
+    assert columns.flow[: len(arcs)].tolist() == of.network.flow(columns.arcs[: len(arcs)]).tolist()
+    for arc in of.convex:
+        flow = columns.flow[columns.arcs == arc]
+        assert flow.sum() == of.network.flow(ids(arc))[0]
+        assert (np.diff(flow) <= 0).all()
     assert (np.diff(columns.nodes) > 0).all()
-    assert (np.diff(columns.arcs) > 0).all()
+    assert (np.diff(columns.arcs) >= 0).all()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -35,7 +49,7 @@ def test_columns_follow_every_change(seed: int) -> None:
 
 def test_an_empty_network_has_empty_columns() -> None:
     columns = Network().columns()
-    assert table(columns) == ({}, {})
+    assert table(columns) == ({}, [])
     assert columns.tail.dtype == columns.nodes.dtype == np.int32
     assert columns.supply.dtype == columns.cost.dtype == np.int64
     assert repr(columns) == "Columns(0 nodes, 0 arcs)"

@@ -3,9 +3,12 @@
 //! Nothing here knows how the answer was found. Sums are taken in 128 bits, or in 64 where it is
 //! known that they fit.
 
+use std::ops::Range;
+
 use crate::arcs::Scan;
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
+use crate::rows::{CONVEX, as_row};
 use crate::state::any_beyond;
 
 /// Finds what is wrong with a flow and the prices that should prove it optimal.
@@ -23,6 +26,10 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
             problem.nodes()
         ));
     }
+    let flow = Flow {
+        arcs: flow,
+        rows: &[],
+    };
     let flaw = check(problem, flow, price, Which::All).err()?;
     Some(flaw.detail(problem, flow, price))
 }
@@ -38,6 +45,23 @@ pub(crate) enum Flaw {
     Gains(Vec<u32>),
 }
 
+/// What flows.
+#[derive(Clone, Copy)]
+pub(crate) struct Flow<'a> {
+    pub arcs: &'a [i64],
+    /// Along convex arcs.
+    pub rows: &'a [i64],
+}
+
+impl Flow<'_> {
+    fn along(&self, number: u32) -> i64 {
+        match as_row(number) {
+            Some(row) => self.rows[row],
+            None => self.arcs[number as usize],
+        }
+    }
+}
+
 /// Which arcs are looked at.
 #[derive(Clone, Copy)]
 enum Which {
@@ -47,17 +71,20 @@ enum Which {
 }
 
 /// What a flow costs, if the prices prove it optimal; or what is wrong with it.
-pub(crate) fn prove(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Result<i128, Flaw> {
+pub(crate) fn prove(problem: &Problem<'_>, flow: Flow<'_>, price: &[i64]) -> Result<i128, Flaw> {
     let which = match problem.is_mostly_forced() {
         true => Which::Free,
         false => Which::All,
     };
     let proven = check(problem, flow, price, which);
-    debug_assert_eq!(proven.is_ok(), violation(problem, flow, price).is_none());
+    debug_assert_eq!(
+        proven.is_ok(),
+        check(problem, flow, price, Which::All).is_ok()
+    );
     proven
 }
 
-fn check(problem: &Problem<'_>, flow: &[i64], price: &[i64], which: Which) -> Result<i128, Flaw> {
+fn check(problem: &Problem<'_>, flow: Flow<'_>, price: &[i64], which: Which) -> Result<i128, Flaw> {
     // Costs are limited, so that only prices could be too large for a shorter sum.
     let is_small = !any_beyond(price, SMALL);
     let seen = match is_small {
@@ -79,18 +106,20 @@ fn check(problem: &Problem<'_>, flow: &[i64], price: &[i64], which: Which) -> Re
 
 impl Flaw {
     /// In words.
-    pub fn detail(&self, problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> String {
+    pub fn detail(&self, problem: &Problem<'_>, flow: Flow<'_>, price: &[i64]) -> String {
         match self {
             Self::NoFlow(why) => why.clone(),
             Self::Gains(arcs) => {
-                let index = arcs[0] as usize;
-                let arc = problem.arc(index);
+                let number = arcs[0];
+                let (flow, (lower, capacity)) = (flow.along(number), problem.bounds(number));
+                let (tail, head) = problem.ends(number);
+                let fall = i128::from(price[tail]) - i128::from(price[head]);
+                let reduced = |cost: Option<i64>| cost.map(|cost| i128::from(cost) + fall);
+                let margin = problem.margin(number, flow);
+                let next = reduced(margin.next).filter(|&reduced| reduced < 0);
+                let reduced = next.or(reduced(margin.last)).unwrap_or(0);
                 format!(
-                    "arc {index} carries {} of {}..={} at reduced cost {}",
-                    flow[index],
-                    arc.lower,
-                    arc.capacity,
-                    reduced(&arc, price)
+                    "arc {number} carries {flow} of {lower}..={capacity} at reduced cost {reduced}"
                 )
             }
         }
@@ -102,7 +131,7 @@ fn reduced(arc: &Arc, price: &[i64]) -> i128 {
 }
 
 /// What a flow costs, if it keeps all bounds and balances; or which it does not.
-pub(crate) fn feasible(problem: &Problem<'_>, flow: &[i64]) -> Result<i128, String> {
+pub(crate) fn feasible(problem: &Problem<'_>, flow: Flow<'_>) -> Result<i128, String> {
     Ok(examine(problem, flow, Which::All, |_, _| false)?.0)
 }
 
@@ -117,10 +146,19 @@ struct Seen {
     cost: i128,
     noted: Vec<u32>,
     /// An arc outside of its bounds.
-    wrong: Option<usize>,
+    wrong: Option<u32>,
 }
 
 impl Seen {
+    /// So much is sent along an arc, at this cost in all.
+    #[inline]
+    fn send(&mut self, (tail, head): (usize, usize), units: i64, cost: i128) {
+        self.sent[tail] = self.sent[tail].wrapping_add(units);
+        self.sent[head] = self.sent[head].wrapping_sub(units);
+        self.moved += i128::from(units);
+        self.cost = self.cost.wrapping_add(cost);
+    }
+
     /// What was seen of these and of others.
     fn and(mut self, other: Self) -> Self {
         for (sum, more) in self.sent.iter_mut().zip(other.sent) {
@@ -137,7 +175,7 @@ impl Seen {
 /// A look at some arcs.
 struct Look<'a, N> {
     nodes: usize,
-    flow: &'a [i64],
+    flow: Flow<'a>,
     is_noted: &'a N,
 }
 
@@ -161,17 +199,13 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
             wrong: None,
         };
         arcs.for_each(|(index, arc)| {
-            let units = self.flow[index];
+            let units = self.flow.arcs[index];
             if units < arc.lower || units > arc.capacity {
-                seen.wrong = seen.wrong.or(Some(index));
+                seen.wrong = seen.wrong.or(Some(index as u32));
             }
             if units != 0 {
-                let (tail, head) = (arc.tail, arc.head);
-                seen.sent[tail] = seen.sent[tail].wrapping_add(units);
-                seen.sent[head] = seen.sent[head].wrapping_sub(units);
-                seen.moved += i128::from(units);
                 let cost = i128::from(units) * i128::from(arc.cost);
-                seen.cost = seen.cost.wrapping_add(cost);
+                seen.send((arc.tail, arc.head), units, cost);
             }
             if (self.is_noted)(&arc, units) {
                 seen.noted.push(index as u32);
@@ -181,10 +215,34 @@ impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
     }
 }
 
+impl<N: Fn(&Arc, i64) -> bool> Look<'_, N> {
+    /// The same look at convex arcs, of which the last unit and the next are arcs of their own.
+    fn at_rows(&self, problem: &Problem<'_>, range: Range<usize>, seen: &mut Seen) {
+        let rows = problem.rows();
+        for (row, convex) in rows.within(range) {
+            let (number, units) = (CONVEX + row as u32, self.flow.rows[row]);
+            if convex.within(units) != units {
+                seen.wrong = seen.wrong.or(Some(number));
+                continue;
+            }
+            if units != 0 {
+                seen.send(convex.ends(), units, rows.cost(convex, units));
+            }
+            let margin = rows.margin(convex, units);
+            let is_noted = |cost: Option<i64>, units: i64| {
+                cost.is_some_and(|cost| (self.is_noted)(&convex.unit(cost), units))
+            };
+            if is_noted(margin.last, 1) || is_noted(margin.next, 0) {
+                seen.noted.push(number);
+            }
+        }
+    }
+}
+
 /// What a flow costs, if it keeps all bounds and balances, and the arcs that are to be noted.
 fn examine(
     problem: &Problem<'_>,
-    flow: &[i64],
+    flow: Flow<'_>,
     which: Which,
     is_noted: impl Fn(&Arc, i64) -> bool + Sync,
 ) -> Result<(i128, Vec<u32>), String> {
@@ -193,19 +251,26 @@ fn examine(
         flow,
         is_noted: &is_noted,
     };
-    let arcs = problem.arcs().len();
-    let parts = match which {
-        Which::All => in_halves(arcs, arcs, |range| problem.scan(range, look)),
-        Which::Free => in_halves(arcs, problem.looks(), |range| {
-            problem.scan_free(range, look)
-        }),
+    let places = problem.places();
+    let looks = match which {
+        Which::All => places,
+        Which::Free => problem.looks(),
     };
+    let parts = in_halves(places, looks, |range| {
+        let [arcs, rows] = problem.split(range);
+        let mut seen = match which {
+            Which::All => problem.scan(arcs, look),
+            Which::Free => problem.scan_free(arcs, look),
+        };
+        look.at_rows(problem, rows, &mut seen);
+        seen
+    });
     let seen = parts.into_iter().reduce(Seen::and).unwrap_or_default();
-    if let Some(index) = seen.wrong {
-        let arc = problem.arc(index);
+    if let Some(number) = seen.wrong {
+        let (lower, capacity) = problem.bounds(number);
         return Err(format!(
-            "arc {index} carries {}, outside of {}..={}",
-            flow[index], arc.lower, arc.capacity
+            "arc {number} carries {}, outside of {lower}..={capacity}",
+            flow.along(number)
         ));
     }
     let forced = problem.forced();
@@ -222,9 +287,12 @@ fn examine(
         return examine(problem, flow, Which::All, is_noted);
     }
     let mut sent = vec![0_i128; problem.nodes()];
-    for (arc, &units) in problem.arcs().zip(flow) {
-        sent[arc.tail] += i128::from(units);
-        sent[arc.head] -= i128::from(units);
+    let ends = problem.arcs().map(|arc| (arc.tail, arc.head));
+    let rows = problem.rows().within(0..flow.rows.len());
+    let ends = ends.chain(rows.map(|(_, row)| row.ends()));
+    for ((tail, head), &units) in ends.zip(flow.arcs.iter().chain(flow.rows)) {
+        sent[tail] += i128::from(units);
+        sent[head] -= i128::from(units);
     }
     let mut supplies = sent.iter().zip(problem.supply());
     match supplies.position(|(&sent, &supply)| sent != i128::from(supply)) {
@@ -251,7 +319,7 @@ pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
         .map(|(&supply, &price)| i128::from(supply) * i128::from(price))
         .sum();
     let arcs: i128 = problem
-        .arcs()
+        .all_arcs()
         .map(|arc| {
             let reduced = reduced(&arc, price);
             let units = match arc.forced() {
@@ -277,7 +345,7 @@ pub(crate) fn stuck_units(problem: &Problem<'_>, inside: &[bool]) -> i128 {
         .filter(|&(_, &is_inside)| is_inside)
         .map(|(&supply, _)| i128::from(supply))
         .sum();
-    problem.arcs().fold(supply, |units, arc| {
+    problem.all_arcs().fold(supply, |units, arc| {
         match (inside[arc.tail], inside[arc.head]) {
             (true, false) => units - i128::from(arc.capacity),
             (false, true) => units + i128::from(arc.lower),

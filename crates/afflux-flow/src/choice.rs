@@ -1,14 +1,17 @@
 //! Which arcs go into a working set.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::arcs::{Scan, Width};
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
 use crate::residual::Piece;
+use crate::rows::CONVEX;
 use crate::state::State;
 
-/// An arc that was chosen, and what it carries; as wide as the arcs of the network are.
+/// An arc that was chosen, or a unit of a convex one, and what it carries; as wide as the arcs of the
+/// network are.
 #[derive(Clone, Copy)]
 pub(crate) struct Chosen<W> {
     pub number: u32,
@@ -83,23 +86,22 @@ pub(crate) struct DeadEnd {
 impl DeadEnd {
     /// The node, and the one at the other end of its arc.
     pub fn nodes(&self, problem: &Problem<'_>) -> (usize, usize) {
-        let arc = problem.arc(self.arc as usize);
+        let (tail, head) = problem.ends(self.arc);
         match self.is_tail {
-            true => (arc.tail, arc.head),
-            false => (arc.head, arc.tail),
+            true => (tail, head),
+            false => (head, tail),
         }
     }
 
     /// The node takes the price that its arc asks for, if the other end has changed its own.
     pub fn follow(&self, problem: &Problem<'_>, state: &mut State) {
-        let number = self.arc as usize;
-        let arc = problem.arc(number);
-        let (tail, head) = (state.price[arc.tail], state.price[arc.head]);
-        let bounds = (arc.lower, arc.capacity);
-        if gains(arc.cost + tail - head, state.flow[number], bounds) {
+        let (tail, head) = problem.ends(self.arc);
+        let margin = problem.margin(self.arc, *state.flow_of(self.arc));
+        let (from, to) = (state.price[tail], state.price[head]);
+        if let Some(cost) = margin.tempting(from - to) {
             match self.is_tail {
-                true => state.set_price(arc.tail as u32, head - arc.cost),
-                false => state.set_price(arc.head as u32, tail + arc.cost),
+                true => state.set_price(tail as u32, to - cost),
+                false => state.set_price(head as u32, from + cost),
             }
         }
     }
@@ -132,8 +134,11 @@ impl<W: Width> Choice<W> {
             is_hub: &is_hub,
             width: PhantomData,
         };
-        let parts = in_halves(problem.arcs().len(), problem.looks(), |range| {
-            problem.scan_free(range, near)
+        let parts = in_halves(problem.places(), problem.looks(), |range| {
+            let [arcs, rows] = problem.split(range);
+            let mut choice = problem.scan_free(arcs, near);
+            near.choose_units(problem, rows, &mut choice);
+            choice
         });
         let is_all = parts.iter().all(|part| part.is_all);
         let rim = parts.iter().map(|part| part.rim).sum();
@@ -212,6 +217,43 @@ impl<R, H, W> Clone for Near<'_, R, H, W> {
 }
 
 impl<R, H, W> Copy for Near<'_, R, H, W> {}
+
+impl<R, H, W> Near<'_, R, H, W>
+where
+    R: Fn(usize) -> i64,
+    H: Fn(usize) -> bool,
+    W: Width,
+{
+    /// Chooses the units of convex arcs, from the last one that is carried downwards and from the next
+    /// one upwards, as long as they are near.
+    fn choose_units(&self, problem: &Problem<'_>, range: Range<usize>, choice: &mut Choice<W>) {
+        let rim = self.least / 2 + 1..=self.least;
+        let rows = problem.rows();
+        for (row, convex) in rows.within(range) {
+            let (tail, head) = convex.ends();
+            let fall = self.state.price[tail] - self.state.price[head];
+            let reach = match (self.is_hub)(tail) && (self.is_hub)(head) {
+                true => i64::MAX,
+                false => (self.radius)(tail).max((self.radius)(head)),
+            };
+            let costs = rows.costs(convex);
+            let (lower, carried) = (convex.lower as usize, self.state.carried[row] as usize);
+            let is_near = |cost: i64| (cost + fall).abs() <= reach;
+            let below = costs[lower..carried].iter().rev();
+            let first = carried - below.take_while(|&&cost| is_near(cost)).count();
+            let above = costs[carried..].iter();
+            let last = carried + above.take_while(|&&cost| is_near(cost)).count();
+            choice.is_all &= last - first == costs.len() - lower;
+            for (unit, &cost) in costs[first..last].iter().enumerate() {
+                let flow = i64::from(first + unit < carried);
+                let number = CONVEX as usize + row;
+                let chosen = Chosen::new(number, &convex.unit(cost), flow);
+                choice.arcs.push(chosen);
+                choice.rim += usize::from(rim.contains(&(cost + fall).abs()));
+            }
+        }
+    }
+}
 
 impl<R, H, W> Scan for Near<'_, R, H, W>
 where

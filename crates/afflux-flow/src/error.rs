@@ -96,6 +96,55 @@ pub enum FlowError {
         /// The largest magnitude allowed with this number of nodes.
         limit: i64,
     },
+    /// A convex arc starts and ends at the same node.
+    ConvexLoop {
+        /// The arc.
+        arc: usize,
+        /// The node.
+        node: u32,
+    },
+    /// A convex arc without costs.
+    ConvexEmpty {
+        /// The arc.
+        arc: usize,
+    },
+    /// A unit of a convex arc costs less than the one before.
+    ConvexFalls {
+        /// The arc.
+        arc: usize,
+        /// The unit, from 0.
+        unit: usize,
+        /// What the one before it costs, and what it costs.
+        costs: [i64; 2],
+    },
+    /// A convex arc can carry more units than it has costs for.
+    ConvexCapacity {
+        /// The arc.
+        arc: usize,
+        /// Its capacity.
+        capacity: i64,
+        /// How many costs it has.
+        costs: usize,
+    },
+    /// A convex arc cannot have more costs, or fewer, than it was added with.
+    ConvexLength {
+        /// The arc.
+        arc: u32,
+        /// How many it should get.
+        costs: usize,
+        /// How many it has.
+        expected: usize,
+    },
+    /// An arc is convex, where one with a single cost is needed.
+    IsConvex {
+        /// The arc.
+        arc: u32,
+    },
+    /// An arc is not convex, where a convex one is needed.
+    NotConvex {
+        /// The arc.
+        arc: u32,
+    },
     /// Supplies, lower bounds and capacities around a node add up to too much.
     CapacityOverflow {
         /// The node.
@@ -262,6 +311,47 @@ impl fmt::Display for FlowError {
                 "arc {arc}: cost is {cost}, expected {limit} at most in magnitude \
                  for a network of this size"
             ),
+            Self::ConvexLoop { arc, node } => write!(
+                f,
+                "arc {arc} is convex and starts and ends at node {node}, expected two nodes"
+            ),
+            Self::ConvexEmpty { arc } => write!(
+                f,
+                "arc {arc} is convex and has no costs, expected one for each unit"
+            ),
+            Self::ConvexFalls {
+                arc,
+                unit,
+                costs: [before, cost],
+            } => write!(
+                f,
+                "arc {arc}: unit {unit} costs {cost}, less than the one before it, {before}; \
+                 costs of a convex arc may not fall"
+            ),
+            Self::ConvexCapacity {
+                arc,
+                capacity,
+                costs,
+            } => write!(
+                f,
+                "arc {arc}: capacity is {capacity}, expected no more than it has costs, {costs}"
+            ),
+            Self::ConvexLength {
+                arc,
+                costs,
+                expected,
+            } => write!(
+                f,
+                "arc {arc} has {expected} costs and cannot get {costs}: change its capacity, or \
+                 remove it and add another"
+            ),
+            Self::IsConvex { arc } => write!(
+                f,
+                "arc {arc} is convex, expected one with the same cost for every unit"
+            ),
+            Self::NotConvex { arc } => {
+                write!(f, "arc {arc} has a single cost, expected a convex one")
+            }
             Self::CapacityOverflow { node, sum, limit } => write!(
                 f,
                 "node {node}: supply, lower bounds and capacities around it add up to {sum}, \

@@ -235,7 +235,7 @@ impl Network {
         let Some(before) = &self.levels[number - 1] else {
             return Ok(());
         };
-        let cost = certificate::feasible(&self.problem(), &before.flow)
+        let cost = certificate::feasible(&self.problem(), before.all_flow())
             .map_err(|detail| FlowError::Internal { detail })?;
         if !found.as_ref().is_ok_and(|found| found.cost <= cost) {
             self.resume(before.clone());

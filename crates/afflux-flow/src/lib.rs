@@ -8,7 +8,9 @@
 //! zero. Wanted is a flow of least total cost in which every node sends b(v) more than it receives.
 //! Everything is an integer, and so is the answer.
 //!
-//! Arcs may be parallel, may be loops, may have no capacity; parts may be disconnected.
+//! Arcs may be parallel, may be loops, may have no capacity; parts may be disconnected. An arc may be
+//! *convex*: each unit costs as much as the one before, or more ([`Network::add_convex_arcs`]). It is
+//! what parallel arcs of one unit each would be, but one thing.
 //!
 //! ```
 //! use afflux_flow::{Problem, solve};
@@ -43,6 +45,9 @@
 //! (`forced`), and all others are checked. That there is no flow at all is proven by a cut, a set of
 //! nodes which must send more than its outgoing arcs can carry, and checked as well.
 //!
+//! For a convex arc, the first condition has to hold for the next unit and the second for the last one
+//! that it carries (`rows`). Then they hold for all units beyond and before, since costs do not fall.
+//!
 //! # The algorithm
 //!
 //! A *pseudoflow* keeps the bounds of arcs but not the balance of nodes; what a node has received
@@ -56,7 +61,8 @@
 //! 1. `forced`: arcs without a choice are part of the problem, not of the answer. Where they are most
 //!    of all, no scan looks at them.
 //!    `choice`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
-//!    what they carry.
+//!    what they carry. Of a convex arc, units are arcs of their own from here on, those around the
+//!    last one that it carries.
 //!    `repair`: when all arcs of a node change, most of the change is a change of its own price. Each
 //!    node at which something violates optimality is brought into balance by itself; then most of
 //!    its arcs can be left out as well. A node with a single arc left can change nothing: it is left
@@ -91,7 +97,7 @@
 //! left nothing to route, and what the working set takes. A network takes 28 bytes per arc, and while
 //! it is solved 33 more if everything is, otherwise 61 more per arc of the working set and 60 per arc
 //! of a node that is repaired; nodes come on top. Where costs or capacities need more than 32 bits, it
-//! takes 12 more per arc and 32 more while it is solved.
+//! takes 12 more per arc and 32 more while it is solved. A convex arc takes 32 bytes, and 8 per unit.
 //!
 //! [`Network`] lives between solves; [`Network::solve_levels`] and [`Network::solve_gated`] solve
 //! levels of priority and groups that are placed whole or not at all.
@@ -136,6 +142,7 @@ mod prices;
 mod problem;
 mod repair;
 mod residual;
+mod rows;
 mod scaling;
 mod solve;
 mod state;
@@ -149,7 +156,7 @@ pub use error::FlowError;
 pub use gates::{Effort, GainArc, Gate, GatedAnswer};
 pub use levels::LevelsAnswer;
 pub use limits::Limits;
-pub use network::{Answer, ArcId, Columns, Network, NewArc, NodeId};
+pub use network::{Answer, ArcId, Columns, ConvexTerms, Network, NewArc, NewConvexArc, NodeId};
 pub use problem::{Arc, Problem, Terms};
 
 use state::State;

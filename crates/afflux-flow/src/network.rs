@@ -8,17 +8,21 @@ mod bulk;
 mod columns;
 #[cfg(test)]
 mod consistent;
+mod convex;
 mod resume;
 
 pub use bulk::NewArc;
 pub use columns::Columns;
+pub use convex::{ConvexTerms, NewConvexArc};
 
 use crate::arcs::Arcs;
 use crate::bits::Bits;
+use crate::certificate::Flow;
 use crate::error::FlowError;
 use crate::forced::Forced;
 use crate::limits::Limits;
-use crate::problem::{Arc, Problem, Terms, check_sum, check_terms, cost_limit, gains};
+use crate::problem::{ARCS, Arc, NODES, Problem, Terms, check_sum, check_terms, cost_limit, gains};
+use crate::rows::{Rows, as_row};
 use crate::solve;
 use crate::state::State;
 
@@ -59,6 +63,8 @@ pub struct Network {
     /// What all of them come to.
     sum: i128,
     arcs: Arcs,
+    /// Convex arcs.
+    rows: Rows,
     /// What arcs without a choice come to, which carry no more and no less than that.
     forced: Forced,
     /// Whether an arc exists; one that was removed is a loop without capacity for all others.
@@ -90,7 +96,7 @@ impl Network {
 
     /// How many arcs there are.
     pub fn arcs(&self) -> usize {
-        self.arcs.len() - self.free_arcs.len()
+        self.arcs.len() - self.free_arcs.len() + self.rows.count()
     }
 
     /// Makes room for so many more nodes and arcs, which saves memory when many are added.
@@ -115,7 +121,7 @@ impl Network {
             Some(node) => node,
             None => {
                 let node = self.supply.len();
-                check_count("nodes", node)?;
+                check_count("nodes", node + 1, NODES)?;
                 self.supply.push(0);
                 self.degree.push(0);
                 self.forced.due.push();
@@ -162,7 +168,7 @@ impl Network {
     ) -> Result<ArcId, FlowError> {
         self.check_arc(tail, head, terms)?;
         if self.free_arcs.is_empty() {
-            check_count("arcs", self.arcs.len())?;
+            check_count("arcs", self.arcs.len() + 1, ARCS)?;
         }
         Ok(self.put_arc(tail, head, terms))
     }
@@ -224,12 +230,7 @@ impl Network {
 
     /// Changes how much an arc must and can carry.
     pub fn set_bounds(&mut self, arc: ArcId, lower: i64, capacity: i64) -> Result<(), FlowError> {
-        let terms = Terms {
-            lower,
-            capacity,
-            ..self.terms(arc)?
-        };
-        self.set_terms(arc, terms)
+        self.set_all_bounds([(arc, lower, capacity)].into_iter())
     }
 
     /// Changes what a unit on an arc costs.
@@ -254,14 +255,17 @@ impl Network {
         check_terms(index, terms, cost_limit(self.supply.len()))
     }
 
-    /// What an arc may carry, and at what cost.
+    /// What an arc may carry, and at what cost; a convex one has [`Network::convex_terms`].
     pub fn terms(&self, arc: ArcId) -> Result<Terms, FlowError> {
         Ok(self.arcs.get(self.find_arc(arc)?).terms())
     }
 
     /// What flows along an arc since the last solve; changes may have cut it since.
     pub fn flow(&self, arc: ArcId) -> Result<i64, FlowError> {
-        Ok(self.state.flow[self.find_arc(arc)?])
+        Ok(match self.find_row(arc)? {
+            Some(row) => self.state.carried[row],
+            None => self.state.flow[arc as usize],
+        })
     }
 
     /// The price of a node since the last solve.
@@ -274,13 +278,16 @@ impl Network {
     /// When the limits are reached before, the answer is the best flow found and a bound; without
     /// any flow to show, it is [`FlowError::Expired`].
     pub fn solve(&mut self, limits: &Limits<'_>) -> Result<Answer, FlowError> {
-        let problem = Problem::trusted(&self.supply, &self.arcs, &self.forced);
+        let problem = Problem::trusted(&self.supply, &self.arcs, &self.rows, &self.forced);
         check_sum(self.sum)?;
         if self.largest_cost > problem.cost_limit() {
             // Nodes were added since that cost was checked; or its arc is gone.
             problem.check_costs()?;
-            let costs = problem.arcs().map(|arc| arc.cost.abs());
-            self.largest_cost = costs.max().unwrap_or(0);
+            let costs = problem
+                .arcs()
+                .map(|arc| arc.cost)
+                .chain(self.rows.costs_of_all());
+            self.largest_cost = costs.map(i64::abs).max().unwrap_or(0);
         }
         if self.state.has_outgrown() {
             // Nodes were added since, and the solver could not scale these prices by their number.
@@ -300,7 +307,16 @@ impl Network {
     fn find_arc(&self, arc: ArcId) -> Result<usize, FlowError> {
         match (arc as usize) < self.arcs.len() && self.exists.has(arc as usize) {
             true => Ok(arc as usize),
-            false => Err(FlowError::UnknownArc { arc }),
+            false => Err(self.not_found(arc)),
+        }
+    }
+
+    /// Why there is no such arc among those with a single cost.
+    #[cold]
+    fn not_found(&self, arc: ArcId) -> FlowError {
+        match as_row(arc).is_some() && self.find_row(arc).is_ok() {
+            true => FlowError::IsConvex { arc },
+            false => FlowError::UnknownArc { arc },
         }
     }
 
@@ -404,7 +420,7 @@ impl Network {
 
     /// The columns as they are now.
     pub(crate) fn problem(&self) -> Problem<'_> {
-        Problem::trusted(&self.supply, &self.arcs, &self.forced)
+        Problem::trusted(&self.supply, &self.arcs, &self.rows, &self.forced)
     }
 
     /// The prices of all nodes since the last solve.
@@ -413,8 +429,8 @@ impl Network {
     }
 
     /// What flows along all arcs since the last solve.
-    pub(crate) fn all_flow(&self) -> &[i64] {
-        &self.state.flow
+    pub(crate) fn all_flow(&self) -> Flow<'_> {
+        self.state.all_flow()
     }
 
     /// A copy of flow and prices, to come back to.
@@ -429,14 +445,10 @@ fn reserve<T>(column: &mut Vec<T>, more: usize) {
     }
 }
 
-fn check_count(what: &'static str, count: usize) -> Result<(), FlowError> {
-    let limit = i32::MAX as usize;
-    match count < limit {
+/// Whether there may be so many.
+fn check_count(what: &'static str, count: usize, limit: usize) -> Result<(), FlowError> {
+    match count <= limit {
         true => Ok(()),
-        false => Err(FlowError::TooLarge {
-            what,
-            count: count + 1,
-            limit,
-        }),
+        false => Err(FlowError::TooLarge { what, count, limit }),
     }
 }

@@ -6,9 +6,17 @@ use std::ops::Range;
 use crate::arcs::{Arcs, Scan};
 use crate::error::FlowError;
 use crate::forced::Forced;
+use crate::rows::{CONVEX, Margin, Rows, as_row};
 
 /// The largest magnitude of a scaled cost: leaves room for differences of prices beside it.
 const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
+
+/// How many nodes there may be: their numbers are i32.
+pub(crate) const NODES: usize = i32::MAX as usize;
+
+/// How many arcs, since numbers beyond are those of convex ones; each has two entries in a list that
+/// is addressed by u32.
+pub(crate) const ARCS: usize = CONVEX as usize;
 
 /// A minimum-cost flow problem.
 ///
@@ -19,6 +27,8 @@ const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
 pub struct Problem<'a> {
     supply: &'a [i64],
     arcs: Cow<'a, Arcs>,
+    /// Convex ones.
+    rows: Cow<'a, Rows>,
     forced: Cow<'a, Forced>,
 }
 
@@ -127,9 +137,7 @@ impl<'a> Problem<'a> {
                 });
             }
         }
-        // Nodes are i32; each arc has two entries in a list that is addressed by u32.
-        for (what, count) in [("nodes", supply.len()), ("arcs", tail.len())] {
-            let limit = i32::MAX as usize;
+        for (what, count, limit) in [("nodes", supply.len(), NODES), ("arcs", tail.len(), ARCS)] {
             if count > limit {
                 return Err(FlowError::TooLarge { what, count, limit });
             }
@@ -162,16 +170,23 @@ impl<'a> Problem<'a> {
             supply,
             forced: Cow::Owned(Forced::new(supply, all)),
             arcs: Cow::Owned(arcs),
+            rows: Cow::Owned(Rows::default()),
         };
         check_sum(supply.iter().map(|&units| i128::from(units)).sum())?;
         Ok(problem)
     }
 
     /// Of what was checked value by value.
-    pub(crate) fn trusted(supply: &'a [i64], arcs: &'a Arcs, forced: &'a Forced) -> Self {
+    pub(crate) fn trusted(
+        supply: &'a [i64],
+        arcs: &'a Arcs,
+        rows: &'a Rows,
+        forced: &'a Forced,
+    ) -> Self {
         Self {
             supply,
             arcs: Cow::Borrowed(arcs),
+            rows: Cow::Borrowed(rows),
             forced: Cow::Borrowed(forced),
         }
     }
@@ -186,9 +201,33 @@ impl<'a> Problem<'a> {
         self.supply
     }
 
-    /// All arcs, in the order given.
+    /// All arcs but convex ones, in the order given.
     pub fn arcs(&self) -> impl ExactSizeIterator<Item = Arc> + DoubleEndedIterator {
         (0..self.arcs.len()).map(|index| self.arcs.get(index))
+    }
+
+    /// All arcs; convex ones after all others, as arcs of one unit each.
+    pub(crate) fn all_arcs(&self) -> impl Iterator<Item = Arc> {
+        self.arcs().chain(self.rows.pieces())
+    }
+
+    /// The convex ones.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// How many arcs and convex arcs there are in all.
+    pub(crate) fn places(&self) -> usize {
+        self.arcs.len() + self.rows.len()
+    }
+
+    /// Which arcs, and which convex arcs, are in a range of these.
+    pub(crate) fn split(&self, range: Range<usize>) -> [Range<usize>; 2] {
+        let arcs = self.arcs.len();
+        [
+            range.start.min(arcs)..range.end.min(arcs),
+            range.start.max(arcs) - arcs..range.end.max(arcs) - arcs,
+        ]
     }
 
     /// Looks at some arcs; the quickest way to look at many.
@@ -201,17 +240,18 @@ impl<'a> Problem<'a> {
         self.arcs.scan_free(range, scan)
     }
 
-    /// How many a look at those reads.
+    /// How many a look at those reads, and at convex ones.
     pub(crate) fn looks(&self) -> usize {
-        match self.is_mostly_forced() {
+        let arcs = match self.is_mostly_forced() {
             true => self.arcs.free(),
             false => self.arcs.len(),
-        }
+        };
+        arcs + self.rows.len()
     }
 
     /// Whether bounds and costs of all arcs fit 32 bits, and so does what they carry.
     pub(crate) fn is_narrow(&self) -> bool {
-        self.arcs.is_narrow()
+        self.arcs.is_narrow() && self.rows.are_narrow()
     }
 
     /// Whether most have none.
@@ -224,7 +264,40 @@ impl<'a> Problem<'a> {
         &self.forced
     }
 
-    /// One arc.
+    /// Where an arc begins and ends, convex or not.
+    pub(crate) fn ends(&self, number: u32) -> (usize, usize) {
+        match as_row(number) {
+            Some(row) => self.rows.get(row).ends(),
+            None => self.arcs.ends(number as usize),
+        }
+    }
+
+    /// How much an arc, convex or not, must and can carry.
+    pub(crate) fn bounds(&self, number: u32) -> (i64, i64) {
+        match as_row(number).map(|row| self.rows.get(row)) {
+            Some(row) => (row.lower.into(), row.capacity.into()),
+            None => {
+                let terms = self.arcs.terms(number as usize);
+                (terms.lower, terms.capacity)
+            }
+        }
+    }
+
+    /// What an arc, convex or not, can gain by when it carries so much.
+    pub(crate) fn margin(&self, number: u32, flow: i64) -> Margin {
+        match as_row(number) {
+            Some(row) => self.rows.margin(self.rows.get(row), flow),
+            None => {
+                let terms = self.arcs.terms(number as usize);
+                Margin {
+                    last: (flow > terms.lower).then_some(terms.cost),
+                    next: (flow < terms.capacity).then_some(terms.cost),
+                }
+            }
+        }
+    }
+
+    /// One arc that is not convex.
     pub(crate) fn arc(&self, index: usize) -> Arc {
         self.arcs.get(index)
     }
@@ -249,9 +322,9 @@ impl<'a> Problem<'a> {
     /// answer without this limit too.
     pub(crate) fn most(&self) -> i64 {
         let supply: i128 = self.supply.iter().map(|&s| i128::from(s.max(0))).sum();
-        let forced: i128 = self.arcs().map(|arc| i128::from(arc.lower)).sum();
+        let forced: i128 = self.all_arcs().map(|arc| i128::from(arc.lower)).sum();
         let attracted: i128 = self
-            .arcs()
+            .all_arcs()
             .filter(|arc| arc.cost < 0 && arc.is_free())
             .map(|arc| i128::from(arc.capacity - arc.lower))
             .sum();
@@ -268,7 +341,16 @@ impl<'a> Problem<'a> {
         let limit = self.cost_limit();
         self.arcs()
             .enumerate()
-            .try_for_each(|(index, arc)| check_terms(index, arc.terms(), limit))
+            .try_for_each(|(index, arc)| check_terms(index, arc.terms(), limit))?;
+        self.rows
+            .within(0..self.rows.len())
+            .try_for_each(|(row, arc)| {
+                let costs = self.rows.all_costs(arc).iter();
+                let number = row + CONVEX as usize;
+                costs
+                    .filter(|_| arc.exists())
+                    .try_for_each(|&cost| check_cost(number, cost, limit))
+            })
     }
 }
 
@@ -295,11 +377,12 @@ pub(crate) fn gains(reduced: i64, flow: i64, (lower, capacity): (i64, i64)) -> b
 
 /// Checks one arc by itself.
 pub(crate) fn check_terms(arc: usize, terms: Terms, limit: i64) -> Result<(), FlowError> {
-    let Terms {
-        lower,
-        capacity,
-        cost,
-    } = terms;
+    check_bounds(arc, terms.lower, terms.capacity)?;
+    check_cost(arc, terms.cost, limit)
+}
+
+/// Checks how much an arc must and can carry.
+pub(crate) fn check_bounds(arc: usize, lower: i64, capacity: i64) -> Result<(), FlowError> {
     for (bound, value) in [("capacity", capacity), ("lower bound", lower)] {
         if value < 0 {
             return Err(FlowError::NegativeBound { arc, bound, value });
@@ -312,8 +395,13 @@ pub(crate) fn check_terms(arc: usize, terms: Terms, limit: i64) -> Result<(), Fl
             capacity,
         });
     }
-    if cost.unsigned_abs() > limit.unsigned_abs() {
-        return Err(FlowError::CostOverflow { arc, cost, limit });
-    }
     Ok(())
+}
+
+/// Checks what a unit costs on an arc.
+pub(crate) fn check_cost(arc: usize, cost: i64, limit: i64) -> Result<(), FlowError> {
+    match cost.unsigned_abs() > limit.unsigned_abs() {
+        true => Err(FlowError::CostOverflow { arc, cost, limit }),
+        false => Ok(()),
+    }
 }

@@ -52,11 +52,12 @@ impl Trade {
     /// Sends so many units away from the node, or brings them if they are negative.
     fn send<W: Width>(&self, state: &mut State, arcs: &mut [Chosen<W>], node: usize, units: i64) {
         let arc = &mut arcs[self.arc as usize];
-        arc.set_flow(match arc.tail as usize == node {
-            true => arc.flow() + units,
-            false => arc.flow() - units,
-        });
-        state.set_flow(arc.number, arc.flow());
+        let more = match arc.tail as usize == node {
+            true => units,
+            false => -units,
+        };
+        arc.set_flow(arc.flow() + more);
+        state.add_flow(arc.number, more);
         state.send(node, self.other as usize, units);
     }
 }

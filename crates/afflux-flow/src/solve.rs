@@ -147,7 +147,7 @@ fn go_on<C: Width>(
         };
         match ended {
             Ended::Solved { units, settled } => {
-                match certificate::prove(problem, &state.flow, &state.price) {
+                match certificate::prove(problem, state.all_flow(), &state.price) {
                     Ok(cost) => break cost,
                     Err(Flaw::Gains(_)) if !set.is_all && state.has_outgrown() => {
                         // A larger set could not scale these prices by its number of nodes.
@@ -186,7 +186,7 @@ fn go_on<C: Width>(
                         };
                     }
                     Err(flaw) => {
-                        let detail = flaw.detail(problem, &state.flow, &state.price);
+                        let detail = flaw.detail(problem, state.all_flow(), &state.price);
                         return Err(FlowError::Internal { detail });
                     }
                 }
@@ -214,7 +214,11 @@ fn go_on<C: Width>(
             Ended::Overflow(node) => {
                 return Err(FlowError::PriceOverflow {
                     node: set.node(node),
-                    largest_cost: problem.arcs().map(|arc| arc.cost.abs()).max().unwrap_or(0),
+                    largest_cost: problem
+                        .all_arcs()
+                        .map(|arc| arc.cost.abs())
+                        .max()
+                        .unwrap_or(0),
                     nodes: problem.nodes(),
                 });
             }
@@ -261,7 +265,7 @@ fn select<'a, C: Width>(
     let mut choice = Choice::new(problem, state, radius, reach, is_hub);
     repair::settle(&mut choice.arcs, state);
     if may_be_all && state.is_balanced() {
-        if let Ok(cost) = certificate::prove(problem, &state.flow, &state.price) {
+        if let Ok(cost) = certificate::prove(problem, state.all_flow(), &state.price) {
             return Break(cost);
         }
     }
@@ -390,7 +394,7 @@ fn expire<C: Width, W: Width>(
             false => route_all::<C, i64>(&all, state)?,
         }
     }
-    let cost = certificate::feasible(problem, &state.flow)
+    let cost = certificate::feasible(problem, state.all_flow())
         .map_err(|detail| FlowError::Internal { detail })?;
     let found = certificate::bound(problem, &state.price);
     if found < bound {
@@ -418,7 +422,7 @@ fn route_all<C: Width, W: Width>(all: &Working<'_, C>, state: &mut State) -> Res
 fn infeasible(problem: &Problem<'_>, inside: &[bool]) -> FlowError {
     let units = certificate::stuck_units(problem, inside);
     let mut needs: Vec<i128> = problem.supply().iter().map(|&s| i128::from(s)).collect();
-    for arc in problem.arcs() {
+    for arc in problem.all_arcs() {
         needs[arc.tail] -= i128::from(arc.lower);
         needs[arc.head] += i128::from(arc.lower);
     }

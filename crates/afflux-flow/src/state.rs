@@ -1,7 +1,9 @@
 //! The last answer, and what is known of it since.
 
 use crate::bits::Bits;
+use crate::certificate::Flow;
 use crate::problem::Problem;
+use crate::rows::as_row;
 use crate::scaling::Steps;
 use crate::stop::PRICE_LIMIT;
 use crate::sums::Sums;
@@ -16,6 +18,8 @@ const SAMPLE: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     pub flow: Vec<i64>,
+    /// What convex arcs carry.
+    pub carried: Vec<i64>,
     pub price: Vec<i64>,
     /// What each node has to send more than it does.
     excess: Sums,
@@ -218,10 +222,29 @@ impl State {
         self.touched.put(node);
     }
 
+    /// What flows along an arc, convex or not.
+    #[inline]
+    pub fn flow_of(&mut self, number: u32) -> &mut i64 {
+        match as_row(number) {
+            Some(row) => &mut self.carried[row],
+            None => &mut self.flow[number as usize],
+        }
+    }
+
+    /// What flows along all of them.
+    pub fn all_flow(&self) -> Flow<'_> {
+        Flow {
+            arcs: &self.flow,
+            rows: &self.carried,
+        }
+    }
+
     /// Changes the flow of an arc, but not the excess of its ends.
-    pub fn set_flow(&mut self, arc: u32, flow: i64) {
-        let was = std::mem::replace(&mut self.flow[arc as usize], flow);
-        self.log.flow.push((arc, was));
+    pub fn add_flow(&mut self, number: u32, more: i64) {
+        let flow = self.flow_of(number);
+        let was = *flow;
+        *flow += more;
+        self.log.flow.push((number, was));
     }
 
     /// Changes the price of a node.
@@ -234,9 +257,9 @@ impl State {
     pub fn undo(&mut self, problem: &Problem<'_>, since: Mark) {
         let flows = self.log.flow.split_off(since.flow);
         for (number, was) in flows.into_iter().rev() {
-            let arc = problem.arc(number as usize);
-            let less = std::mem::replace(&mut self.flow[number as usize], was) - was;
-            self.send(arc.head, arc.tail, less);
+            let (tail, head) = problem.ends(number);
+            let less = std::mem::replace(self.flow_of(number), was) - was;
+            self.send(head, tail, less);
         }
         for (node, was) in self.log.price.drain(since.price..).rev() {
             self.price[node as usize] = was;
@@ -281,9 +304,9 @@ impl State {
 
     /// Touches an end of each of these arcs, the one with fewer arcs.
     pub fn touch_ends(&mut self, problem: &Problem<'_>, arcs: &[u32], degree: &[u32]) {
-        for arc in arcs.iter().map(|&index| problem.arc(index as usize)) {
-            let tail_has_less = degree[arc.tail] <= degree[arc.head];
-            let less = if tail_has_less { arc.tail } else { arc.head };
+        for (tail, head) in arcs.iter().map(|&number| problem.ends(number)) {
+            let tail_has_less = degree[tail] <= degree[head];
+            let less = if tail_has_less { tail } else { head };
             if degree[less] <= HUB {
                 self.touch(less);
             }
@@ -292,13 +315,21 @@ impl State {
 
     /// A reduced cost that three of four arcs exceed.
     pub fn small_cost(&self, problem: &Problem<'_>) -> i64 {
-        let step = problem.arcs().len() / SAMPLE + 1;
+        let rows = problem.rows();
+        let step = (problem.arcs().len() + rows.units()) / SAMPLE + 1;
         let free = (0..problem.arcs().len()).step_by(step).filter_map(|index| {
             let arc = problem.arc(index);
             let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
             arc.is_free().then_some(reduced.abs())
         });
-        let mut sample: Vec<i64> = free.collect();
+        let convex = (0..rows.len()).step_by(step).flat_map(|row| {
+            let row = rows.get(row);
+            let (tail, head) = row.ends();
+            let fall = self.price[tail] - self.price[head];
+            let costs = rows.costs(row).iter().skip(row.lower as usize);
+            costs.map(move |cost| (cost + fall).abs())
+        });
+        let mut sample: Vec<i64> = free.chain(convex).collect();
         let position = sample.len() / 4;
         match sample.is_empty() {
             true => 1,

@@ -7,10 +7,11 @@
 use std::marker::PhantomData;
 
 use crate::arcs::{Scan, Width};
+use crate::certificate::Flow;
 use crate::choice::{Choice, Chosen, DeadEnd};
 use crate::error::FlowError;
 use crate::problem::{Arc, Problem};
-use crate::residual::Residual;
+use crate::residual::{Backs, Residual};
 use crate::state::State;
 
 /// The largest sum of excess and capacities around a node: no excess can overflow.
@@ -48,7 +49,11 @@ pub(crate) struct Working<'a, C> {
 impl<'a, C: Width> Working<'a, C> {
     /// All arcs that have a choice.
     pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
-        problem.scan_free(0..problem.arcs().len(), Gather(Self::empty(problem, state)))
+        let mut set = Self::empty(problem, state);
+        for unit in problem.rows().pieces().filter(Arc::is_free) {
+            set.add(unit.tail, unit.head, unit.capacity, unit.cost);
+        }
+        problem.scan_free(0..problem.arcs().len(), Gather(set))
     }
 
     /// These arcs, whose ends are nodes of the problem.
@@ -182,7 +187,7 @@ impl<'a, C: Width> Working<'a, C> {
                 0..self.problem.arcs().len(),
                 Build {
                     set: self,
-                    flow: &state.flow,
+                    flow: state.all_flow(),
                     most,
                     excess,
                     price,
@@ -193,10 +198,24 @@ impl<'a, C: Width> Working<'a, C> {
     }
 
     /// An arc with a choice, as if it had been chosen.
-    fn as_chosen(&self, number: usize, arc: &Arc, flow: &[i64]) -> Chosen<C> {
-        let mut chosen = Chosen::new(number, arc, flow[number]);
+    fn as_chosen(&self, arc: &Arc, flow: i64) -> Chosen<C> {
+        // Nobody asks for its number.
+        let mut chosen = Chosen::new(0, arc, flow);
         (chosen.tail, chosen.head) = (self.index[arc.tail], self.index[arc.head]);
         chosen
+    }
+
+    /// The same for the units of all convex arcs that carry so much.
+    fn all_units(&self, carried: &[i64]) -> impl Iterator<Item = Chosen<C>> {
+        let flows = carried
+            .iter()
+            .zip(self.problem.rows().within(0..carried.len()));
+        let flows = flows.flat_map(|(&flow, (_, row))| {
+            (0..i64::from(row.capacity)).map(move |unit| i64::from(unit < flow))
+        });
+        let units = self.problem.rows().pieces().zip(flows);
+        let free = units.filter(|(unit, _)| unit.is_free());
+        free.map(|(unit, flow)| self.as_chosen(&unit, flow))
     }
 
     /// Takes flow and prices over from the residual network. If arcs were chosen, that can be undone.
@@ -208,9 +227,9 @@ impl<'a, C: Width> Working<'a, C> {
                 let mut backs = net.backs();
                 for arc in chosen {
                     let back = backs.next(arc.tail, arc.head);
-                    let flow = arc.lower() + back;
-                    if flow != arc.flow() {
-                        state.set_flow(arc.number, flow);
+                    let more = arc.lower() + back - arc.flow();
+                    if more != 0 {
+                        state.add_flow(arc.number, more);
                     }
                 }
                 for (&node, &price) in nodes() {
@@ -223,15 +242,21 @@ impl<'a, C: Width> Working<'a, C> {
                 }
             }
             None => {
-                let flow = &mut state.flow;
-                self.problem.scan_free(
-                    0..flow.len(),
-                    Take {
-                        set: self,
-                        net,
-                        flow,
-                    },
-                );
+                let mut backs = net.backs();
+                let rows = self.problem.rows();
+                for (row, convex) in rows.within(0..rows.len()) {
+                    let (tail, head) = convex.ends();
+                    let (tail, head) = (self.index[tail], self.index[head]);
+                    let free = convex.lower..convex.capacity;
+                    let units: i64 = free.map(|_| backs.next(tail, head)).sum();
+                    state.carried[row] = i64::from(convex.lower) + units;
+                }
+                let take = Take {
+                    set: self,
+                    backs,
+                    flow: &mut state.flow,
+                };
+                self.problem.scan_free(0..take.flow.len(), take);
                 for (&node, &price) in nodes() {
                     state.price[node as usize] = price / scale;
                 }
@@ -271,9 +296,10 @@ impl<'a, C: Width> Working<'a, C> {
         match &self.chosen {
             Some(chosen) => chosen.iter().copied().for_each(add),
             None => {
-                let arcs = self.problem.arcs().enumerate();
-                arcs.filter(|(_, arc)| arc.is_free())
-                    .map(|(number, arc)| self.as_chosen(number, &arc, &state.flow))
+                let arcs = self.problem.arcs().zip(&state.flow);
+                let free = arcs.filter(|(arc, _)| arc.is_free());
+                free.map(|(arc, &flow)| self.as_chosen(&arc, flow))
+                    .chain(self.all_units(&state.carried))
                     .for_each(add);
             }
         }
@@ -309,7 +335,7 @@ impl<'a, C: Width> Scan for Gather<'a, C> {
 /// Makes the residual network of all of them.
 struct Build<'a, C, W> {
     set: &'a Working<'a, C>,
-    flow: &'a [i64],
+    flow: Flow<'a>,
     most: i64,
     excess: Vec<i64>,
     price: Vec<i64>,
@@ -320,11 +346,10 @@ impl<C: Width, W: Width> Scan for Build<'_, C, W> {
     type Found = Residual<W>;
 
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Residual<W> {
-        let pieces = arcs.map(|(number, arc)| {
-            let chosen = self.set.as_chosen(number, &arc, self.flow);
-            chosen.piece(self.most)
-        });
         let (set, scale) = (self.set, self.set.scale());
+        let arcs = arcs.map(|(number, arc)| set.as_chosen(&arc, self.flow.arcs[number]));
+        let units = set.all_units(self.flow.rows);
+        let pieces = units.chain(arcs).map(|chosen| chosen.piece(self.most));
         Residual::new(pieces, &set.ends, self.excess, self.price, scale)
     }
 }
@@ -332,18 +357,17 @@ impl<C: Width, W: Width> Scan for Build<'_, C, W> {
 /// Takes their flow from it.
 struct Take<'a, C, W> {
     set: &'a Working<'a, C>,
-    net: &'a Residual<W>,
+    backs: Backs<'a, W>,
     flow: &'a mut [i64],
 }
 
 impl<C: Width, W: Width> Scan for Take<'_, C, W> {
     type Found = ();
 
-    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) {
-        let mut backs = self.net.backs();
+    fn over(mut self, arcs: impl Iterator<Item = (usize, Arc)>) {
         arcs.for_each(|(number, arc)| {
             let (tail, head) = (self.set.index[arc.tail], self.set.index[arc.head]);
-            self.flow[number] = arc.lower + backs.next(tail, head);
+            self.flow[number] = arc.lower + self.backs.next(tail, head);
         });
     }
 }

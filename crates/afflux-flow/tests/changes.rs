@@ -4,7 +4,10 @@ mod reference;
 
 use std::collections::BTreeMap;
 
-use afflux_flow::{ArcId, Columns, FlowError, Limits, Network, NodeId, Problem, Terms, violation};
+use afflux_flow::{
+    ArcId, Columns, ConvexTerms, FlowError, Limits, Network, NewConvexArc, NodeId, Problem, Terms,
+    violation,
+};
 use proptest::prelude::*;
 use reference::least_cost;
 
@@ -20,6 +23,50 @@ enum Change {
     Cost(usize, i64),
     /// All arcs of a node become dearer by as much.
     Reprice(usize, i64),
+    AddConvex(usize, usize, Convex),
+    /// With as many costs as it has, the first of these.
+    Convex(usize, Convex),
+    RemoveConvex(usize),
+}
+
+/// Bounds and costs of a convex arc.
+#[derive(Debug, Clone)]
+struct Convex {
+    lower: i64,
+    capacity: i64,
+    costs: Vec<i64>,
+}
+
+impl Convex {
+    fn terms(&self) -> ConvexTerms<'_> {
+        ConvexTerms {
+            lower: self.lower,
+            capacity: self.capacity,
+            costs: &self.costs,
+        }
+    }
+
+    /// With so many costs.
+    fn cut(mut self, length: usize) -> Self {
+        self.costs.truncate(length);
+        self.capacity = self.capacity.min(length as i64);
+        self.lower = self.lower.min(self.capacity);
+        self
+    }
+}
+
+/// With six costs.
+fn convex(costs: i64) -> impl Strategy<Value = Convex> {
+    let lower = prop_oneof![5 => Just(0_i64), 1 => 0_i64..3];
+    let costs = prop::collection::vec(-costs / 4..=costs, 6);
+    (lower, 0_i64..=6, costs).prop_map(|(lower, capacity, mut costs)| {
+        costs.sort_unstable();
+        Convex {
+            lower: lower.min(capacity),
+            capacity,
+            costs,
+        }
+    })
 }
 
 fn terms(most: i64, costs: i64) -> impl Strategy<Value = Terms> {
@@ -43,7 +90,11 @@ fn changes(most: i64, costs: i64) -> impl Strategy<Value = Change> {
         3 => (any.clone(), terms(most, costs))
             .prop_map(|(a, terms)| Change::Bounds(a, terms.lower, terms.capacity)),
         3 => (any.clone(), -costs / 4..=costs).prop_map(|(a, c)| Change::Cost(a, c)),
-        2 => (any, -costs / 4..=costs).prop_map(|(n, c)| Change::Reprice(n, c)),
+        2 => (any.clone(), -costs / 4..=costs).prop_map(|(n, c)| Change::Reprice(n, c)),
+        3 => (any.clone(), any.clone(), convex(costs), 1_usize..=6)
+            .prop_map(|(t, h, arc, length)| Change::AddConvex(t, h, arc.cut(length))),
+        4 => (any.clone(), convex(costs)).prop_map(|(a, arc)| Change::Convex(a, arc)),
+        1 => any.prop_map(Change::RemoveConvex),
     ]
 }
 
@@ -52,6 +103,7 @@ fn changes(most: i64, costs: i64) -> impl Strategy<Value = Change> {
 struct Plain {
     nodes: BTreeMap<NodeId, i64>,
     arcs: BTreeMap<ArcId, (NodeId, NodeId, Terms)>,
+    convex: BTreeMap<ArcId, (NodeId, NodeId, Convex)>,
 }
 
 impl Plain {
@@ -62,6 +114,11 @@ impl Plain {
 
     fn arc(&self, pick: usize) -> Option<ArcId> {
         let arcs: Vec<ArcId> = self.arcs.keys().copied().collect();
+        arcs.get(pick % arcs.len().max(1)).copied()
+    }
+
+    fn convex(&self, pick: usize) -> Option<ArcId> {
+        let arcs: Vec<ArcId> = self.convex.keys().copied().collect();
         arcs.get(pick % arcs.len().max(1)).copied()
     }
 
@@ -76,7 +133,10 @@ impl Plain {
                     return Ok(());
                 };
                 let at_node = |arc: &ArcId| self.arcs[arc].0 == node || self.arcs[arc].1 == node;
-                let arcs: Vec<ArcId> = self.arcs.keys().copied().filter(at_node).collect();
+                let arcs = self.arcs.keys().copied().filter(at_node);
+                let convex = self.convex.iter();
+                let convex = convex.filter(|(_, arc)| arc.0 == node || arc.1 == node);
+                let arcs: Vec<ArcId> = arcs.chain(convex.map(|(&arc, _)| arc)).collect();
                 if !arcs.is_empty() {
                     let refused = network.remove_node(node);
                     assert!(matches!(refused, Err(FlowError::NodeHasArcs { .. })));
@@ -84,6 +144,7 @@ impl Plain {
                 network.remove_arcs(&arcs)?;
                 network.remove_node(node)?;
                 self.arcs.retain(|arc, _| !arcs.contains(arc));
+                self.convex.retain(|arc, _| !arcs.contains(arc));
                 self.nodes.remove(&node);
             }
             Change::Supply(pick, supply) => {
@@ -132,22 +193,74 @@ impl Plain {
                         network.set_cost(arc, terms.cost)?;
                     }
                 }
+                for (&arc, (tail, head, convex)) in &mut self.convex {
+                    if *tail == node || *head == node {
+                        convex.costs.iter_mut().for_each(|cost| *cost += more);
+                        network.set_convex([(arc, convex.terms())].into_iter())?;
+                    }
+                }
+            }
+            Change::AddConvex(tail, head, convex) => {
+                let ends = (self.node(tail), self.node(head));
+                if let (Some(tail), Some(head)) = ends
+                    && tail != head
+                {
+                    let terms = convex.terms();
+                    let new = NewConvexArc { tail, head, terms };
+                    let arc = network.add_convex_arcs([new].into_iter())?[0];
+                    assert!(self.convex.insert(arc, (tail, head, convex)).is_none());
+                }
+            }
+            Change::Convex(pick, convex) => {
+                if let Some(arc) = self.convex(pick) {
+                    let own = self.convex.get_mut(&arc).unwrap();
+                    own.2 = convex.cut(own.2.costs.len());
+                    network.set_convex([(arc, own.2.terms())].into_iter())?;
+                }
+            }
+            Change::RemoveConvex(pick) => {
+                if let Some(arc) = self.convex(pick) {
+                    network.remove_arc(arc)?;
+                    self.convex.remove(&arc);
+                    let refused = network.remove_arc(arc);
+                    assert_eq!(refused, Err(FlowError::UnknownArc { arc }));
+                }
             }
         }
         Ok(())
     }
 
-    fn columns(&self) -> Columns {
-        let arcs = || self.arcs.values();
+    /// All arcs, and then all units of convex ones.
+    fn all_arcs(&self) -> Vec<(ArcId, NodeId, NodeId, Terms)> {
+        let arcs = self.arcs.iter();
+        let arcs = arcs.map(|(&arc, &(tail, head, terms))| (arc, tail, head, terms));
+        let units = self.convex.iter().flat_map(|(&arc, (tail, head, convex))| {
+            (0..convex.capacity).map(move |unit| {
+                let terms = Terms {
+                    lower: i64::from(unit < convex.lower),
+                    capacity: 1,
+                    cost: convex.costs[unit as usize],
+                };
+                (arc, *tail, *head, terms)
+            })
+        });
+        arcs.chain(units).collect()
+    }
+
+    /// With this flow.
+    fn columns(&self, flow: Vec<i64>) -> Columns {
+        let all = self.all_arcs();
+        let arcs = || all.iter();
         Columns {
             nodes: self.nodes.keys().copied().collect(),
             supply: self.nodes.values().copied().collect(),
-            arcs: self.arcs.keys().copied().collect(),
-            tail: arcs().map(|arc| arc.0).collect(),
-            head: arcs().map(|arc| arc.1).collect(),
-            lower: arcs().map(|arc| arc.2.lower).collect(),
-            capacity: arcs().map(|arc| arc.2.capacity).collect(),
-            cost: arcs().map(|arc| arc.2.cost).collect(),
+            arcs: arcs().map(|arc| arc.0).collect(),
+            tail: arcs().map(|arc| arc.1).collect(),
+            head: arcs().map(|arc| arc.2).collect(),
+            lower: arcs().map(|arc| arc.3.lower).collect(),
+            capacity: arcs().map(|arc| arc.3.capacity).collect(),
+            cost: arcs().map(|arc| arc.3.cost).collect(),
+            flow,
         }
     }
 
@@ -163,31 +276,39 @@ impl Plain {
         self.nodes.insert(balancing, supply);
 
         let index: BTreeMap<NodeId, i32> = self.nodes.keys().copied().zip(0..).collect();
-        let supply: Vec<i64> = self.nodes.values().copied().collect();
-        let arcs = || self.arcs.values();
-        let tail: Vec<i32> = arcs().map(|arc| index[&arc.0]).collect();
-        let head: Vec<i32> = arcs().map(|arc| index[&arc.1]).collect();
-        let lower: Vec<i64> = arcs().map(|arc| arc.2.lower).collect();
-        let capacity: Vec<i64> = arcs().map(|arc| arc.2.capacity).collect();
-        let cost: Vec<i64> = arcs().map(|arc| arc.2.cost).collect();
-        let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
+        let now = self.columns(network.columns().flow);
+        prop_assert_eq!(&network.columns(), &now);
+        let tail: Vec<i32> = now.tail.iter().map(|node| index[node]).collect();
+        let head: Vec<i32> = now.head.iter().map(|node| index[node]).collect();
+        let (lower, capacity, cost) = (&now.lower, &now.capacity, &now.cost);
+        let problem = Problem::new(&now.supply, &tail, &head, lower, capacity, cost).unwrap();
         match (network.solve(&Limits::default()), least_cost(&problem)) {
             (Ok(answer), Some(cost)) => {
                 prop_assert_eq!(answer.cost, cost);
                 prop_assert_eq!(answer.bound, cost);
-                let flow: Result<Vec<i64>, _> =
-                    self.arcs.keys().map(|&a| network.flow(a)).collect();
+                let flow = network.columns().flow;
+                for (&arc, _) in self.arcs.iter() {
+                    let place = now.arcs.iter().position(|&other| other == arc).unwrap();
+                    prop_assert_eq!(network.flow(arc), Ok(flow[place]));
+                }
+                for &arc in self.convex.keys() {
+                    let units = now
+                        .arcs
+                        .iter()
+                        .zip(&flow)
+                        .filter(|&(&other, _)| other == arc);
+                    prop_assert_eq!(network.flow(arc), Ok(units.map(|(_, units)| units).sum()));
+                }
                 let price: Result<Vec<i64>, _> =
                     self.nodes.keys().map(|&n| network.price(n)).collect();
-                let wrong = violation(&problem, &flow.unwrap(), &price.unwrap());
+                let wrong = violation(&problem, &flow, &price.unwrap());
                 prop_assert_eq!(wrong, None);
             }
             (Err(FlowError::Infeasible { units, .. }), None) => prop_assert!(units > 0),
             (answer, cost) => prop_assert!(false, "{answer:?}, expected cost {cost:?}"),
         }
         prop_assert_eq!(network.nodes(), self.nodes.len());
-        prop_assert_eq!(network.arcs(), self.arcs.len());
-        prop_assert_eq!(network.columns(), self.columns());
+        prop_assert_eq!(network.arcs(), self.arcs.len() + self.convex.len());
         Ok(())
     }
 }

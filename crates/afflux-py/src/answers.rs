@@ -182,6 +182,11 @@ impl Columns {
         PyArray1::from_slice(py, &self.0.cost)
     }
 
+    #[getter]
+    fn flow<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.0.flow)
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "Columns({} nodes, {} arcs)",

@@ -1,19 +1,24 @@
-//! Arguments that are columns: NumPy arrays of one dimension, of the right type, without gaps.
+//! Arguments that are columns: NumPy arrays of one dimension, of the right type, without gaps. And
+//! tables, which have two dimensions.
 
-use numpy::{Element, PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray};
-use numpy::{PyArrayMethods, PyUntypedArrayMethods};
+use numpy::ndarray::Dimension;
+use numpy::{Element, Ix1, Ix2, PyArray, PyArray1, PyArrayDescrMethods, PyReadonlyArray};
+use numpy::{PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::errors::FlowError;
 
 /// One argument, read in place.
-pub struct Column<'py, T: Element> {
+pub struct Column<'py, T: Element, D: Dimension = Ix1> {
     name: String,
-    array: PyReadonlyArray1<'py, T>,
+    array: PyReadonlyArray<'py, T, D>,
 }
 
-impl<'py, T: Element> Column<'py, T> {
+/// As many values for each of many.
+pub type Table<'py, T> = Column<'py, T, Ix2>;
+
+impl<'py, T: Element, D: Dimension> Column<'py, T, D> {
     pub fn new(name: impl Into<String>, value: &Bound<'py, PyAny>) -> PyResult<Self> {
         let name = name.into();
         let py = value.py();
@@ -24,14 +29,15 @@ impl<'py, T: Element> Column<'py, T> {
                 value.get_type().name()?
             )));
         };
-        if untyped.ndim() != 1 || !untyped.dtype().is_equiv_to(&expected) {
+        let dimensions = D::NDIM.unwrap_or_default();
+        if untyped.ndim() != dimensions || !untyped.dtype().is_equiv_to(&expected) {
             return Err(PyTypeError::new_err(format!(
-                "{name} is an array of {} with {} dimensions, expected {expected} with 1",
+                "{name} is an array of {} with {} dimensions, expected {expected} with {dimensions}",
                 untyped.dtype(),
                 untyped.ndim()
             )));
         }
-        let array = value.cast::<PyArray1<T>>()?.try_readonly()?;
+        let array = value.cast::<PyArray<T, D>>()?.try_readonly()?;
         Ok(Self { name, array })
     }
 
@@ -43,7 +49,9 @@ impl<'py, T: Element> Column<'py, T> {
             ))
         })
     }
+}
 
+impl<T: Element> Column<'_, T> {
     /// The values, as many as another column has.
     pub fn as_many(&self, other: &str, expected: usize) -> PyResult<&[T]> {
         let values = self.values()?;
@@ -53,6 +61,25 @@ impl<'py, T: Element> Column<'py, T> {
                 "{} has {} values, but {other} has {expected}: as many are expected",
                 self.name,
                 values.len()
+            ))),
+        }
+    }
+}
+
+impl<T: Element> Table<'_, T> {
+    /// The values of each of so many rows.
+    pub fn rows(
+        &self,
+        other: &str,
+        expected: usize,
+    ) -> PyResult<impl ExactSizeIterator<Item = &[T]> + Clone> {
+        let values = self.values()?;
+        let [rows, length] = [0, 1].map(|axis| self.array.shape()[axis]);
+        match rows == expected {
+            true => Ok((0..rows).map(move |row| &values[row * length..][..length])),
+            false => Err(FlowError::new_err(format!(
+                "{} has {rows} rows, but {other} has {expected} values: as many are expected",
+                self.name
             ))),
         }
     }

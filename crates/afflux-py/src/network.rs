@@ -5,13 +5,14 @@
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use afflux_flow::{Effort, FlowError as Fault, GainArc, Limits, NewArc, Terms};
+use afflux_flow::{ConvexTerms, Effort, FlowError as Fault, GainArc, Limits};
+use afflux_flow::{NewArc, NewConvexArc, Terms};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::answers::{self, Answer, Columns, Gate, GatedAnswer, LevelsAnswer};
-use crate::columns::{Column, id_array};
+use crate::columns::{Column, Table, id_array};
 use crate::errors::{Outcome, caught, settle};
 use crate::stopping::{Cancel, Watch};
 
@@ -100,6 +101,42 @@ impl Network {
         });
         let ids = self.with(|network| network.add_arcs(arcs))?;
         Ok(id_array(py, ids))
+    }
+
+    fn add_convex_arcs<'py>(
+        &self,
+        py: Python<'py>,
+        tail: &Bound<'py, PyAny>,
+        head: &Bound<'py, PyAny>,
+        lower: &Bound<'py, PyAny>,
+        capacity: &Bound<'py, PyAny>,
+        costs: &Bound<'py, PyAny>,
+    ) -> PyResult<Ids<'py>> {
+        let tail = Column::<i32>::new("tail", tail)?;
+        let head = Column::<i32>::new("head", head)?;
+        let terms = Convex::new(lower, capacity, costs)?;
+        let tail = tail.ids()?;
+        let count = tail.len();
+        head.as_many("tail", count)?;
+        let terms = terms.rows("tail", count)?;
+        let arcs = tail.zip(head.ids()?).zip(terms);
+        let arcs = arcs.map(|((tail, head), terms)| NewConvexArc { tail, head, terms });
+        let ids = self.with(|network| network.add_convex_arcs(arcs))?;
+        Ok(id_array(py, ids))
+    }
+
+    fn set_convex(
+        &self,
+        arcs: &Bound<'_, PyAny>,
+        lower: &Bound<'_, PyAny>,
+        capacity: &Bound<'_, PyAny>,
+        costs: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let arcs = Column::<i32>::new("arcs", arcs)?;
+        let terms = Convex::new(lower, capacity, costs)?;
+        let arcs = arcs.ids()?;
+        let terms = terms.rows("arcs", arcs.len())?;
+        self.with(|network| network.set_convex(arcs.zip(terms)))
     }
 
     fn remove_arcs(&self, arcs: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -308,6 +345,44 @@ impl Kept {
     fn settle<T>(&mut self, outcome: Outcome<T>) -> PyResult<T> {
         self.is_broken = outcome.is_err();
         settle(outcome)
+    }
+}
+
+/// Bounds and costs of convex arcs.
+struct Convex<'py> {
+    lower: Column<'py, i64>,
+    capacity: Column<'py, i64>,
+    costs: Table<'py, i64>,
+}
+
+impl<'py> Convex<'py> {
+    fn new(
+        lower: &Bound<'py, PyAny>,
+        capacity: &Bound<'py, PyAny>,
+        costs: &Bound<'py, PyAny>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            lower: Column::new("lower", lower)?,
+            capacity: Column::new("capacity", capacity)?,
+            costs: Table::new("costs", costs)?,
+        })
+    }
+
+    /// Those of each arc, of as many as another column has.
+    fn rows(
+        &self,
+        other: &str,
+        count: usize,
+    ) -> PyResult<impl ExactSizeIterator<Item = ConvexTerms<'_>> + Clone> {
+        let lower = self.lower.as_many(other, count)?.iter();
+        let capacity = self.capacity.as_many(other, count)?.iter();
+        let costs = self.costs.rows(other, count)?;
+        let rows = lower.zip(capacity).zip(costs);
+        Ok(rows.map(|((&lower, &capacity), costs)| ConvexTerms {
+            lower,
+            capacity,
+            costs,
+        }))
     }
 }
 

@@ -101,7 +101,7 @@ def draw(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) ->
         start=start.astype(np.int32),
         row=row.astype(np.int32),
         entry=entry.astype(np.float64),
-        known=np.concatenate([is_open, network.flow(columns.arcs)[is_column]]).astype(np.float64),
+        known=np.concatenate([is_open, columns.flow[is_column]]).astype(np.float64),
     )
 
 

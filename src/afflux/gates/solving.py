@@ -101,7 +101,7 @@ def solve_gated(
         return replace(own, no_help=str(error))
     choice = own if advice.open is None else _cheaper(network, gates, own, advice.open)
     # How many units there are is told by any good flow, of which there are two.
-    now = float(network.flow(network.columns().arcs).sum())
+    now = float(network.columns().flow.sum())
     return _bounded(choice, advice, max(now, float(program.known.sum())))
 
 

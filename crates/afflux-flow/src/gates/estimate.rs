@@ -49,7 +49,7 @@ impl Estimate {
 
     /// Arcs that are free of gates, each with the flow that is cheapest by itself.
     fn add_arcs(&mut self, problem: &Problem<'_>, layout: &Layout, pools: &Pools, price: &[i64]) {
-        for (arc, &is_local) in problem.arcs().zip(&layout.is_local) {
+        for (arc, is_local) in layout.all_arcs(problem) {
             if is_local {
                 continue;
             }

@@ -1,9 +1,10 @@
 //! Where the gates are in the network: looked up once, before any flow is solved.
 
+use std::iter::repeat;
 use std::ops::Range;
 
 use crate::gates::Gate;
-use crate::problem::{Problem, Terms};
+use crate::problem::{Arc, Problem, Terms};
 
 /// An arc of a gate.
 pub(super) struct Member {
@@ -84,13 +85,17 @@ impl Layout {
         let mut leaving = vec![0_u32; problem.nodes()];
         let mut members = vec![0_u32; problem.nodes()];
         let mut is_free = vec![true; problem.nodes()];
-        for (arc, &is_member) in problem.arcs().zip(&self.is_local) {
+        for (arc, is_member) in self.all_arcs(problem) {
             if arc.capacity > 0 {
                 entering[arc.head] += 1;
                 leaving[arc.tail] += 1;
                 members[arc.tail] += u32::from(is_member);
                 is_free[arc.tail] &= arc.lower == 0;
             }
+        }
+        // What is convex is not an exit.
+        for arc in problem.rows().pieces() {
+            is_free[arc.tail] = false;
         }
         // The next place in `exits` for an arc out of each own node.
         let mut place = vec![usize::MAX; problem.nodes()];
@@ -115,7 +120,7 @@ impl Layout {
             .iter()
             .map(|&units| units.min(0).saturating_neg())
             .collect();
-        for arc in problem.arcs() {
+        for arc in problem.all_arcs() {
             room[arc.tail] = room[arc.tail].saturating_add(arc.capacity);
         }
         let nowhere = || Exit {
@@ -162,6 +167,12 @@ impl Layout {
                 }
             }
         }
+    }
+
+    /// All arcs, and whether they are local; convex ones never are.
+    pub fn all_arcs(&self, problem: &Problem<'_>) -> impl Iterator<Item = (Arc, bool)> {
+        let is_local = self.is_local.iter().copied().chain(repeat(false));
+        problem.all_arcs().zip(is_local)
     }
 
     /// The arcs of a range.

@@ -83,7 +83,7 @@ impl Pools {
 
     fn new(problem: &Problem<'_>, layout: &Layout, gates: usize, inside: Vec<bool>) -> Self {
         let mut sets = Sets((0..problem.nodes() as u32).collect());
-        for (arc, &is_local) in problem.arcs().zip(&layout.is_local) {
+        for (arc, is_local) in layout.all_arcs(problem) {
             if !is_local && arc.capacity > 0 && inside[arc.tail] && inside[arc.head] {
                 sets.join(arc.tail as u32, arc.head as u32);
             }

@@ -4,7 +4,8 @@ use std::hint::black_box;
 
 use super::{ArcId, GONE, Network, NodeId, check_count};
 use crate::error::FlowError;
-use crate::problem::{Terms, check_terms, cost_limit};
+use crate::problem::{ARCS, NODES, Terms, check_bounds, check_cost, check_terms, cost_limit};
+use crate::rows::{CONVEX, as_row};
 
 /// How many arcs are read before the first of them is removed.
 const SOME: usize = 32;
@@ -24,7 +25,7 @@ impl Network {
     /// Adds nodes with these supplies.
     pub fn add_nodes(&mut self, supplies: &[i64]) -> Result<Vec<NodeId>, FlowError> {
         let new = supplies.len().saturating_sub(self.free_nodes.len());
-        check_room("nodes", self.supply.len(), new)?;
+        check_count("nodes", self.supply.len() + new, NODES)?;
         self.reserve(supplies.len(), 0);
         supplies.iter().map(|&units| self.add_node(units)).collect()
     }
@@ -36,17 +37,11 @@ impl Network {
     ) -> Result<Vec<ArcId>, FlowError> {
         let count = arcs.len();
         let new = count.saturating_sub(self.free_arcs.len());
-        check_room("arcs", self.arcs.len(), new)?;
+        check_count("arcs", self.arcs.len() + new, ARCS)?;
         let limit = cost_limit(self.supply.len());
         for (position, arc) in arcs.clone().enumerate() {
             for (end, node) in [("tail", arc.tail), ("head", arc.head)] {
-                if self.find_node(node).is_err() {
-                    return Err(FlowError::UnknownEnd {
-                        arc: position,
-                        end,
-                        node,
-                    });
-                }
+                self.check_end(position, end, node)?;
             }
             check_terms(position, arc.terms, limit)?;
         }
@@ -55,32 +50,59 @@ impl Network {
         Ok(arcs.map(put).collect())
     }
 
+    /// Whether a node can be an end of an arc to be added.
+    pub(super) fn check_end(
+        &self,
+        arc: usize,
+        end: &'static str,
+        node: NodeId,
+    ) -> Result<(), FlowError> {
+        match self.find_node(node) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(FlowError::UnknownEnd { arc, end, node }),
+        }
+    }
+
     /// Removes arcs and what flows along them; none may be named twice.
     pub fn remove_arcs(&mut self, arcs: &[ArcId]) -> Result<(), FlowError> {
+        // Those that were found do not exist for those that follow.
+        let mut rows: Vec<usize> = Vec::new();
         for (position, &arc) in arcs.iter().enumerate() {
-            match self.find_arc(arc) {
-                Ok(index) => self.exists.put(index, false),
-                Err(error) => {
-                    for &arc in &arcs[..position] {
-                        self.exists.put(arc as usize, true);
-                    }
-                    return Err(error);
-                }
+            let found = self.find_row(arc).map(|row| match row {
+                Some(row) => rows.push(row),
+                None => self.exists.put(arc as usize, false),
+            });
+            if let Err(error) = found {
+                self.bring_back(&arcs[..position]);
+                return Err(error);
             }
+        }
+        rows.sort_unstable();
+        if let Some(pair) = rows.windows(2).find(|pair| pair[0] == pair[1]) {
+            self.bring_back(arcs);
+            let arc = CONVEX + pair[0] as ArcId;
+            return Err(FlowError::UnknownArc { arc });
         }
         for some in arcs.chunks(SOME) {
-            self.prefetch(some);
-            for &arc in some {
-                self.drop_arc(arc);
-            }
+            let others = || some.iter().copied().filter(|&arc| as_row(arc).is_none());
+            self.prefetch(others());
+            others().for_each(|arc| self.drop_arc(arc));
         }
+        rows.into_iter().for_each(|row| self.drop_convex(row));
         Ok(())
+    }
+
+    /// These exist after all.
+    fn bring_back(&mut self, arcs: &[ArcId]) {
+        for &arc in arcs.iter().filter(|&&arc| as_row(arc).is_none()) {
+            self.exists.put(arc as usize, true);
+        }
     }
 
     /// Prefetches all about some arcs and their ends. These are a dozen places in memory for each arc,
     /// which would be waited for one after the other when it is removed.
-    fn prefetch(&self, arcs: &[ArcId]) {
-        let arcs = arcs.iter().map(|&arc| arc as usize);
+    fn prefetch(&self, arcs: impl Iterator<Item = ArcId> + Clone) {
+        let arcs = arcs.map(|arc| arc as usize);
         let mut seen = 0;
         for index in arcs.clone() {
             let terms = self.arcs.terms(index);
@@ -141,16 +163,16 @@ impl Network {
         changes: impl Iterator<Item = (ArcId, i64, i64)> + Clone,
     ) -> Result<(), FlowError> {
         for (arc, lower, capacity) in changes.clone() {
-            let index = self.find_arc(arc)?;
-            let terms = Terms {
-                lower,
-                capacity,
-                cost: 0,
-            };
-            check_terms(index, terms, 0)?;
+            match self.find_row(arc)? {
+                Some(row) => self.check_convex_bounds(row, (lower, capacity))?,
+                None => check_bounds(arc as usize, lower, capacity)?,
+            }
         }
         for (arc, lower, capacity) in changes {
-            self.change_bounds(arc as usize, (lower, capacity));
+            match as_row(arc) {
+                Some(row) => self.bound_convex(row, (lower, capacity)),
+                None => self.change_bounds(arc as usize, (lower, capacity)),
+            }
         }
         Ok(())
     }
@@ -162,13 +184,7 @@ impl Network {
     ) -> Result<(), FlowError> {
         let limit = cost_limit(self.supply.len());
         for (arc, cost) in changes.clone() {
-            let index = self.find_arc(arc)?;
-            let terms = Terms {
-                lower: 0,
-                capacity: 0,
-                cost,
-            };
-            check_terms(index, terms, limit)?;
+            check_cost(self.find_arc(arc)?, cost, limit)?;
         }
         for (arc, cost) in changes {
             self.change_cost(arc as usize, cost);
@@ -179,13 +195,5 @@ impl Network {
     /// What flows along arcs since the last solve; changes may have cut it since.
     pub fn flows(&self, arcs: impl Iterator<Item = ArcId>) -> Result<Vec<i64>, FlowError> {
         arcs.map(|arc| self.flow(arc)).collect()
-    }
-}
-
-/// Whether there may be so many more.
-fn check_room(what: &'static str, count: usize, new: usize) -> Result<(), FlowError> {
-    match new {
-        0 => Ok(()),
-        new => check_count(what, count + new - 1),
     }
 }

@@ -1,6 +1,10 @@
 //! The whole network as it stands, for others to read: other solvers, checkers, files.
 
+use std::iter::repeat_n;
+
 use super::{ArcId, GONE, Network, NodeId};
+use crate::problem::Arc;
+use crate::rows::CONVEX;
 
 /// All nodes and arcs of a [`Network`], by rising number. A copy: later changes are not in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,7 +13,7 @@ pub struct Columns {
     pub nodes: Vec<NodeId>,
     /// By node, how much it sends more than it receives.
     pub supply: Vec<i64>,
-    /// The arcs that exist.
+    /// The arcs that exist; a convex one once for each unit that it can carry.
     pub arcs: Vec<ArcId>,
     /// By arc, the node where it starts: its number, not its place among `nodes`.
     pub tail: Vec<NodeId>,
@@ -21,6 +25,18 @@ pub struct Columns {
     pub capacity: Vec<i64>,
     /// By arc, what a unit costs.
     pub cost: Vec<i64>,
+    /// By arc, what flows since the last solve.
+    pub flow: Vec<i64>,
+}
+
+impl Columns {
+    fn add(&mut self, arc: &Arc) {
+        self.tail.push(arc.tail as NodeId);
+        self.head.push(arc.head as NodeId);
+        self.lower.push(arc.lower);
+        self.capacity.push(arc.capacity);
+        self.cost.push(arc.cost);
+    }
 }
 
 impl Network {
@@ -36,11 +52,18 @@ impl Network {
         for index in self.exists.all() {
             let arc = self.arcs.get(index);
             columns.arcs.push(index as ArcId);
-            columns.tail.push(arc.tail as NodeId);
-            columns.head.push(arc.head as NodeId);
-            columns.lower.push(arc.lower);
-            columns.capacity.push(arc.capacity);
-            columns.cost.push(arc.cost);
+            columns.add(&arc);
+            columns.flow.push(self.state.flow[index]);
+        }
+        for (row, convex) in self.rows.within(0..self.rows.len()) {
+            let units = convex.capacity as usize;
+            columns.arcs.extend(repeat_n(CONVEX + row as ArcId, units));
+            let carried = self.state.carried[row] as usize;
+            let flow = (0..units).map(|unit| i64::from(unit < carried));
+            columns.flow.extend(flow);
+        }
+        for unit in self.rows.pieces() {
+            columns.add(&unit);
         }
         columns
     }

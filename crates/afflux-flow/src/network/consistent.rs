@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::Network;
+use super::{ConvexTerms, Network, NewConvexArc};
 use crate::forced::Forced;
 use crate::limits::Limits;
 use crate::problem::Terms;
+use crate::rows::CONVEX;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -17,6 +18,9 @@ enum Step {
     Bounds(usize, i64, i64),
     Cost(usize, i64),
     Terms(usize, Terms),
+    AddConvex(usize, usize, [i64; 3]),
+    Convex(usize, i64, [i64; 3]),
+    RemoveConvex(usize),
     Solve,
 }
 
@@ -35,6 +39,14 @@ fn terms() -> impl Strategy<Value = Terms> {
     })
 }
 
+/// Of a convex arc; some fall.
+fn costs() -> impl Strategy<Value = [i64; 3]> {
+    (-9_i64..20, -1_i64..5, 0_i64..5).prop_map(|(first, more, most)| {
+        let second = first + more;
+        [first, second, second + most]
+    })
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = 0_usize..50;
     let supply = || prop_oneof![9 => -5_i64..6, 1 => Just(i64::MIN), 1 => Just(i64::MAX)];
@@ -46,7 +58,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (any.clone(), supply()).prop_map(|(node, units)| Step::Supply(node, units)),
         3 => (any.clone(), bounds()).prop_map(|(arc, (low, high))| Step::Bounds(arc, low, high)),
         3 => (any.clone(), -9_i64..20).prop_map(|(arc, cost)| Step::Cost(arc, cost)),
-        1 => (any, terms()).prop_map(|(arc, terms)| Step::Terms(arc, terms)),
+        1 => (any.clone(), terms()).prop_map(|(arc, terms)| Step::Terms(arc, terms)),
+        2 => (0_usize..6, 0_usize..6, costs()).prop_map(|(t, h, costs)| Step::AddConvex(t, h, costs)),
+        2 => (any.clone(), 0_i64..5, costs()).prop_map(|(arc, c, costs)| Step::Convex(arc, c, costs)),
+        1 => any.prop_map(Step::RemoveConvex),
         2 => Just(Step::Solve),
     ];
     prop::collection::vec(step, 1..80)
@@ -56,6 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn take(network: &mut Network, step: Step) {
     let id = |number: usize, of: usize| number.checked_rem(of).unwrap_or(0) as u32;
     let (nodes, arcs) = (network.supply.len(), network.arcs.len());
+    let convex = |number: usize| CONVEX + id(number, network.rows.len());
     let _ = match step {
         Step::AddNode(supply) => network.add_node(supply).map(|_| ()),
         Step::RemoveNode(node) => network.remove_node(id(node, nodes)),
@@ -68,6 +84,27 @@ fn take(network: &mut Network, step: Step) {
         Step::Bounds(arc, low, high) => network.set_bounds(id(arc, arcs), low, high),
         Step::Cost(arc, cost) => network.set_costs([(id(arc, arcs), cost)].into_iter()),
         Step::Terms(arc, terms) => network.set_terms(id(arc, arcs), terms),
+        Step::AddConvex(tail, head, costs) => {
+            let arc = NewConvexArc {
+                tail: id(tail, nodes),
+                head: id(head, nodes),
+                terms: ConvexTerms {
+                    lower: 0,
+                    capacity: 3,
+                    costs: &costs,
+                },
+            };
+            network.add_convex_arcs([arc].into_iter()).map(|_| ())
+        }
+        Step::Convex(arc, capacity, costs) => {
+            let terms = ConvexTerms {
+                lower: capacity / 2,
+                capacity,
+                costs: &costs,
+            };
+            network.set_convex([(convex(arc), terms)].into_iter())
+        }
+        Step::RemoveConvex(arc) => network.remove_arc(convex(arc)),
         Step::Solve => network.solve(&Limits::default()).map(|_| ()),
     };
 }
@@ -98,6 +135,16 @@ proptest! {
                     }
                 }
             }
+            for (row, convex) in network.rows.within(0..network.rows.len()) {
+                let flow = network.state.carried[row];
+                prop_assert_eq!(convex.within(flow), flow, "after {:?}", step);
+                let (tail, head) = convex.ends();
+                excess[tail] -= i128::from(flow);
+                excess[head] += i128::from(flow);
+            }
+            let removed = network.rows.within(0..network.rows.len());
+            let removed = removed.filter(|(_, row)| !row.exists()).count();
+            prop_assert_eq!(network.rows.count(), network.rows.len() - removed);
             for (node, &excess) in excess.iter().enumerate() {
                 prop_assert_eq!(network.forced.due.get(node), forced.due.get(node), "after {:?}", step);
                 prop_assert_eq!(network.state.excess(node), excess, "after {:?}", step);

@@ -15,6 +15,7 @@ impl Network {
             state.enter(node);
         }
         state.flow.resize(self.arcs.len(), 0);
+        state.carried.resize(self.rows.len(), 0);
         for (node, &supply) in self.supply.iter().enumerate() {
             state.set_excess(node, i128::from(supply));
         }
@@ -24,6 +25,14 @@ impl Network {
             state.flow[index] = flow;
             if flow != 0 {
                 state.send(arc.tail, arc.head, flow);
+            }
+        }
+        for (row, convex) in self.rows.within(0..self.rows.len()) {
+            let flow = convex.within(state.carried[row]);
+            state.carried[row] = flow;
+            if flow != 0 {
+                let (tail, head) = convex.ends();
+                state.send(tail, head, flow);
             }
         }
         let unbalanced: Vec<usize> = state.unbalanced().collect();
@@ -43,6 +52,9 @@ impl Network {
                 None => self.touch_if_violating(index, arc.tail, arc.head),
                 Some(units) => debug_assert_eq!(self.state.flow[index], units),
             }
+        }
+        for row in 0..self.rows.len() {
+            self.touch_if_tempted(row);
         }
     }
 }

@@ -6,19 +6,23 @@
 use std::collections::BTreeMap;
 
 use afflux_flow::{
-    Answer, ArcId, Effort, FlowError, Gate, Limits, Network, NodeId, Problem, Terms, solve,
-    violation,
+    Answer, ArcId, ConvexTerms, Effort, FlowError, Gate, Limits, Network, NewConvexArc, NodeId,
+    Problem, Terms, solve, violation,
 };
 
 /// Nodes and arcs a series may have: more would take long and find little.
 const MOST_NODES: usize = 24;
 const MOST_ARCS: usize = 80;
+const MOST_CONVEX: usize = 20;
+const MOST_UNITS: usize = 6;
 
 /// Runs a series; panics at the first answer that is wrong.
 pub fn run(data: &[u8]) {
     let mut bytes = Bytes(data);
-    let size = bytes.next() % 4;
+    let first = bytes.next();
+    let size = first % 4;
     let mut twin = Twin {
+        has_convex: (64..192).contains(&first),
         // Small numbers make ties; large ones make overflows.
         costs: [1, 30, 1_000_000, i64::MAX / 16][usize::from(size)],
         units: [3, 12, 1_000_000_000, i64::MAX][usize::from(size)],
@@ -62,13 +66,19 @@ struct Twin {
     network: Network,
     nodes: BTreeMap<NodeId, i64>,
     arcs: BTreeMap<ArcId, (NodeId, NodeId, Terms)>,
+    convex: BTreeMap<ArcId, Convex>,
+    has_convex: bool,
     costs: i64,
     units: i64,
 }
 
 impl Twin {
     fn step(&mut self, bytes: &mut Bytes<'_>) {
-        match bytes.next() % 16 {
+        let byte = bytes.next();
+        if self.has_convex && byte >= 192 {
+            return self.step_convex(byte, bytes);
+        }
+        match byte % 16 {
             0 | 1 if self.nodes.len() < MOST_NODES => {
                 let supply = self.supply(bytes);
                 let node = self.network.add_node(supply).expect("few nodes");
@@ -113,6 +123,37 @@ impl Twin {
         }
     }
 
+    fn step_convex(&mut self, byte: u8, bytes: &mut Bytes<'_>) {
+        match byte % 4 {
+            0 if self.convex.len() < MOST_CONVEX => self.add_convex(bytes),
+            1 => {
+                if let Some(arc) = self.pick_convex(bytes) {
+                    assert_eq!(self.network.remove_arcs(&[arc]), Ok(()));
+                    self.convex.remove(&arc);
+                    let again = self.network.flow(arc);
+                    assert_eq!(again, Err(FlowError::UnknownArc { arc }));
+                }
+            }
+            2 => self.set_convex(bytes),
+            _ => {
+                if let Some(arc) = self.pick_convex(bytes) {
+                    let capacity = bytes.pick(MOST_UNITS + 1) as i64;
+                    let lower = bytes.pick(3) as i64;
+                    let own = self.convex.get_mut(&arc).expect("it was picked");
+                    let changed = [(arc, lower, capacity)].into_iter();
+                    match self.network.set_all_bounds(changed) {
+                        Ok(()) => (own.lower, own.capacity) = (lower, capacity),
+                        Err(FlowError::LowerAboveCapacity { .. }) => assert!(lower > capacity),
+                        Err(error) => {
+                            assert!(matches!(error, FlowError::ConvexCapacity { .. }));
+                            assert!(capacity as usize > own.costs.len());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     fn supply(&self, bytes: &mut Bytes<'_>) -> i64 {
         let units = bytes.number(self.units);
         if bytes.next() % 2 == 0 { units } else { -units }
@@ -147,6 +188,77 @@ impl Twin {
         self.arcs.keys().nth(pick).copied()
     }
 
+    fn pick_convex(&self, bytes: &mut Bytes<'_>) -> Option<ArcId> {
+        let pick = bytes.pick(self.convex.len());
+        self.convex.keys().nth(pick).copied()
+    }
+
+    /// A convex arc with so many costs; one in a hundred is not.
+    fn draw_convex(&self, bytes: &mut Bytes<'_>, length: usize) -> Convex {
+        let mut costs: Vec<i64> = (0..length).map(|_| self.cost(bytes)).collect();
+        if bytes.next() > 2 {
+            costs.sort_unstable();
+        }
+        let capacity = bytes.pick(length + 1) as i64;
+        let lower = if bytes.next() < 40 { capacity / 2 } else { 0 };
+        Convex {
+            tail: 0,
+            head: 0,
+            lower,
+            capacity,
+            costs,
+        }
+    }
+
+    fn add_convex(&mut self, bytes: &mut Bytes<'_>) {
+        let (Some(tail), Some(head)) = (self.pick_node(bytes), self.pick_node(bytes)) else {
+            return;
+        };
+        let length = bytes.pick(MOST_UNITS) + 1;
+        let drawn = self.draw_convex(bytes, length);
+        let arc = Convex {
+            tail,
+            head,
+            ..drawn
+        };
+        let new = NewConvexArc {
+            tail,
+            head,
+            terms: arc.terms(),
+        };
+        match self.network.add_convex_arcs([new].into_iter()) {
+            Ok(ids) => assert!(self.convex.insert(ids[0], arc).is_none()),
+            Err(FlowError::ConvexLoop { .. }) => assert_eq!(tail, head),
+            Err(error) => arc.check_refusal(&error),
+        }
+    }
+
+    /// New bounds and costs for some convex arcs, in one call, some perhaps twice.
+    fn set_convex(&mut self, bytes: &mut Bytes<'_>) {
+        let changes: Vec<(ArcId, Convex)> = (0..=bytes.pick(4))
+            .filter_map(|_| {
+                let arc = self.pick_convex(bytes)?;
+                let own = &self.convex[&arc];
+                let (tail, head) = (own.tail, own.head);
+                let drawn = self.draw_convex(bytes, own.costs.len());
+                let new = Convex {
+                    tail,
+                    head,
+                    ..drawn
+                };
+                Some((arc, new))
+            })
+            .collect();
+        let terms = changes.iter().map(|(arc, new)| (*arc, new.terms()));
+        match self.network.set_convex(terms) {
+            Ok(()) => self.convex.extend(changes),
+            Err(error) => {
+                let is_refused = changes.iter().any(|(_, new)| new.falls());
+                assert!(is_refused || matches!(error, FlowError::CostOverflow { .. }));
+            }
+        }
+    }
+
     fn add_arc(&mut self, bytes: &mut Bytes<'_>) {
         let (Some(tail), Some(head)) = (self.pick_node(bytes), self.pick_node(bytes)) else {
             return;
@@ -163,7 +275,10 @@ impl Twin {
             return;
         };
         let at_node = |arc: &ArcId| self.arcs[arc].0 == node || self.arcs[arc].1 == node;
-        let arcs: Vec<ArcId> = self.arcs.keys().copied().filter(at_node).collect();
+        let arcs = self.arcs.keys().copied().filter(at_node);
+        let convex = self.convex.iter();
+        let convex = convex.filter(|(_, arc)| arc.tail == node || arc.head == node);
+        let arcs: Vec<ArcId> = arcs.chain(convex.map(|(&arc, _)| arc)).collect();
         if !arcs.is_empty() {
             let refused = self.network.remove_node(node);
             assert!(matches!(refused, Err(FlowError::NodeHasArcs { .. })));
@@ -171,6 +286,7 @@ impl Twin {
         assert_eq!(self.network.remove_arcs(&arcs), Ok(()));
         assert_eq!(self.network.remove_node(node), Ok(()));
         self.arcs.retain(|arc, _| !arcs.contains(arc));
+        self.convex.retain(|arc, _| !arcs.contains(arc));
         self.nodes.remove(&node);
     }
 
@@ -321,14 +437,17 @@ impl Twin {
         for (&arc, &(_, _, terms)) in &self.arcs {
             assert_eq!(self.network.terms(arc), Ok(terms));
         }
+        for (&arc, own) in &self.convex {
+            assert_eq!(self.network.convex_terms(arc), Ok(own.terms()));
+            assert_eq!(self.network.terms(arc), Err(FlowError::IsConvex { arc }));
+        }
     }
 
     /// The flow keeps bounds and balances, and costs as much.
     fn check_flow(&self, cost: i128) {
         let mut left: BTreeMap<NodeId, i128> = self.nodes.keys().map(|&node| (node, 0)).collect();
         let mut sum = 0;
-        for (&arc, &(tail, head, terms)) in &self.arcs {
-            let flow = self.network.flow(arc).expect("it exists");
+        for ((tail, head, terms), flow) in self.all_arcs().into_iter().zip(self.all_flow()) {
             assert!(terms.lower <= flow && flow <= terms.capacity);
             *left.get_mut(&tail).expect("its tail") += i128::from(flow);
             *left.get_mut(&head).expect("its head") -= i128::from(flow);
@@ -342,16 +461,16 @@ impl Twin {
     /// Holds an answer against a solve from nothing, and against the certificate.
     fn check(&self, found: Result<Answer, FlowError>) {
         assert_eq!(self.network.nodes(), self.nodes.len());
-        assert_eq!(self.network.arcs(), self.arcs.len());
+        assert_eq!(self.network.arcs(), self.arcs.len() + self.convex.len());
         match (found, self.with_problem(solve)) {
             (Ok(answer), Ok(cold)) => {
                 assert_eq!((answer.cost, answer.bound), (cold.cost, cold.cost));
                 self.check_flow(answer.cost);
-                let flow = self.arcs.keys().map(|&arc| self.network.flow(arc));
-                let flow: Result<Vec<i64>, _> = flow.collect();
+                let flow = self.all_flow();
+                assert_eq!(self.network.columns().flow, flow);
                 let price = self.nodes.keys().map(|&node| self.network.price(node));
                 let price: Result<Vec<i64>, _> = price.collect();
-                let (flow, price) = (flow.expect("arcs"), price.expect("nodes"));
+                let price = price.expect("nodes");
                 let wrong = self.with_problem(|problem| Ok(violation(problem, &flow, &price)));
                 assert_eq!(wrong, Ok(None));
             }
@@ -364,6 +483,26 @@ impl Twin {
         }
     }
 
+    /// All arcs, and then all units of convex ones.
+    fn all_arcs(&self) -> Vec<(NodeId, NodeId, Terms)> {
+        let units = self.convex.values().flat_map(Convex::units);
+        self.arcs.values().copied().chain(units).collect()
+    }
+
+    /// What flows along them.
+    fn all_flow(&self) -> Vec<i64> {
+        let flow = |arc: ArcId| self.network.flow(arc).expect("it exists");
+        let units = self.convex.iter().flat_map(|(&arc, own)| {
+            let carried = flow(arc);
+            (0..own.capacity).map(move |unit| i64::from(unit < carried))
+        });
+        self.arcs
+            .keys()
+            .map(|&arc| flow(arc))
+            .chain(units)
+            .collect()
+    }
+
     /// Does something with the problem as it is now, nodes numbered by their order.
     fn with_problem<T>(
         &self,
@@ -371,7 +510,8 @@ impl Twin {
     ) -> Result<T, FlowError> {
         let index: BTreeMap<NodeId, i32> = self.nodes.keys().copied().zip(0..).collect();
         let supply: Vec<i64> = self.nodes.values().copied().collect();
-        let arcs = || self.arcs.values();
+        let all = self.all_arcs();
+        let arcs = || all.iter();
         let tail: Vec<i32> = arcs().map(|arc| index[&arc.0]).collect();
         let head: Vec<i32> = arcs().map(|arc| index[&arc.1]).collect();
         let lower: Vec<i64> = arcs().map(|arc| arc.2.lower).collect();
@@ -379,6 +519,52 @@ impl Twin {
         let cost: Vec<i64> = arcs().map(|arc| arc.2.cost).collect();
         let columns = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost);
         work(&columns?)
+    }
+}
+
+/// A convex arc, kept in the simplest way.
+#[derive(Clone)]
+struct Convex {
+    tail: NodeId,
+    head: NodeId,
+    lower: i64,
+    capacity: i64,
+    costs: Vec<i64>,
+}
+
+impl Convex {
+    fn terms(&self) -> ConvexTerms<'_> {
+        ConvexTerms {
+            lower: self.lower,
+            capacity: self.capacity,
+            costs: &self.costs,
+        }
+    }
+
+    /// As parallel arcs.
+    fn units(&self) -> impl Iterator<Item = (NodeId, NodeId, Terms)> {
+        let units = (0..self.capacity).zip(&self.costs);
+        units.map(|(unit, &cost)| {
+            let terms = Terms {
+                lower: i64::from(unit < self.lower),
+                capacity: 1,
+                cost,
+            };
+            (self.tail, self.head, terms)
+        })
+    }
+
+    fn falls(&self) -> bool {
+        !self.costs.is_sorted()
+    }
+
+    fn check_refusal(&self, error: &FlowError) {
+        let has_reason = match error {
+            FlowError::ConvexFalls { .. } => self.falls(),
+            FlowError::CostOverflow { .. } => true,
+            _ => false,
+        };
+        assert!(has_reason, "{error}");
     }
 }
 
