@@ -1,14 +1,14 @@
 //! Which arcs go into a working set.
 
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::arcs::{Scan, Width};
 use crate::halves::in_halves;
 use crate::problem::{Arc, Problem, gains};
 use crate::residual::Piece;
 use crate::rows::CONVEX;
-use crate::state::State;
+use crate::state::{HUB, State};
 
 /// An arc that was chosen, or a unit of a convex one, and what it carries; as wide as the arcs of the
 /// network are.
@@ -117,21 +117,12 @@ pub(crate) struct Choice<W> {
 }
 
 impl<W: Width> Choice<W> {
-    /// All arcs with a reduced cost of at most the radius of one of their ends in magnitude, and all
-    /// between two hubs. Those that violate optimality are among them if one of their ends was
-    /// touched. No radius is smaller than `least`.
-    pub fn new(
-        problem: &Problem<'_>,
-        state: &State,
-        least: i64,
-        radius: impl Fn(usize) -> i64 + Sync,
-        is_hub: impl Fn(usize) -> bool + Sync,
-    ) -> Self {
+    /// All arcs within reach. Those that violate optimality are among them if one of their ends was
+    /// touched.
+    pub fn new(problem: &Problem<'_>, state: &State, reach: &Reach) -> Self {
         let near = Near {
             state,
-            least,
-            radius: &radius,
-            is_hub: &is_hub,
+            reach,
             width: PhantomData,
         };
         let parts = in_halves(problem.places(), problem.looks(), |range| {
@@ -201,41 +192,85 @@ impl<W: Width> Choice<W> {
     }
 }
 
+/// How far from zero the reduced costs of arcs may be that are chosen, by node.
+pub(crate) struct Reach {
+    /// By node, what is known of it: some of [`WRONG`], [`RIGHT`] and [`HUB_MARK`]. A byte tells it
+    /// sooner than the sets and the number of arcs that it follows from.
+    marks: Vec<u8>,
+    /// By the first two of these, as both ends of an arc have them together.
+    radius: [i64; 4],
+}
+
+/// Marks nodes at which something is to be put right: all of their arcs are chosen.
+const WRONG: u8 = 1;
+
+/// Marks nodes at which something was put right in an earlier pass.
+const RIGHT: u8 = 2;
+
+/// Marks hubs: all arcs between two of them are chosen.
+const HUB_MARK: u8 = 4;
+
+impl Reach {
+    /// For a radius, in this pass and in full.
+    pub fn new(state: &State, degree: &[u32], (radius, base): (i64, i64)) -> Self {
+        let marks = degree.iter().map(|&ends| match ends > HUB {
+            true => HUB_MARK,
+            false => 0,
+        });
+        let mut marks: Vec<u8> = marks.collect();
+        for node in state.touched.all() {
+            marks[node] |= match state.is_touched(node) {
+                true => WRONG,
+                false => RIGHT,
+            };
+        }
+        Self {
+            marks,
+            radius: [radius, i64::MAX, radius.max(base), i64::MAX],
+        }
+    }
+
+    /// For an arc between two nodes.
+    #[inline]
+    fn between(&self, tail: usize, head: usize) -> i64 {
+        let (tail, head) = (self.marks[tail], self.marks[head]);
+        match tail & head & HUB_MARK {
+            0 => self.radius[usize::from((tail | head) & (WRONG | RIGHT))],
+            _ => i64::MAX,
+        }
+    }
+
+    /// The outer half of the least radius.
+    fn rim(&self) -> RangeInclusive<i64> {
+        self.radius[0] / 2 + 1..=self.radius[0]
+    }
+}
+
 /// Finds arcs that are near.
-struct Near<'a, R, H, W> {
+struct Near<'a, W> {
     state: &'a State,
-    least: i64,
-    radius: &'a R,
-    is_hub: &'a H,
+    reach: &'a Reach,
     width: PhantomData<W>,
 }
 
-impl<R, H, W> Clone for Near<'_, R, H, W> {
+impl<W> Clone for Near<'_, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<R, H, W> Copy for Near<'_, R, H, W> {}
+impl<W> Copy for Near<'_, W> {}
 
-impl<R, H, W> Near<'_, R, H, W>
-where
-    R: Fn(usize) -> i64,
-    H: Fn(usize) -> bool,
-    W: Width,
-{
+impl<W: Width> Near<'_, W> {
     /// Chooses the units of convex arcs, from the last one that is carried downwards and from the next
     /// one upwards, as long as they are near.
     fn choose_units(&self, problem: &Problem<'_>, range: Range<usize>, choice: &mut Choice<W>) {
-        let rim = self.least / 2 + 1..=self.least;
+        let rim = self.reach.rim();
         let rows = problem.rows();
         for (row, convex) in rows.within(range) {
             let (tail, head) = convex.ends();
             let fall = self.state.price[tail] - self.state.price[head];
-            let reach = match (self.is_hub)(tail) && (self.is_hub)(head) {
-                true => i64::MAX,
-                false => (self.radius)(tail).max((self.radius)(head)),
-            };
+            let reach = self.reach.between(tail, head);
             let costs = rows.costs(convex);
             let (lower, carried) = (convex.lower as usize, self.state.carried[row] as usize);
             let is_near = |cost: i64| (cost + fall).abs() <= reach;
@@ -255,23 +290,12 @@ where
     }
 }
 
-impl<R, H, W> Scan for Near<'_, R, H, W>
-where
-    R: Fn(usize) -> i64,
-    H: Fn(usize) -> bool,
-    W: Width,
-{
+impl<W: Width> Scan for Near<'_, W> {
     type Found = Choice<W>;
 
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Choice<W> {
-        let Self {
-            state,
-            least,
-            radius,
-            is_hub,
-            ..
-        } = self;
-        let rim = least / 2 + 1..=least;
+        let Self { state, reach, .. } = self;
+        let rim = reach.rim();
         let mut choice = Choice {
             arcs: Vec::new(),
             is_all: true,
@@ -279,8 +303,7 @@ where
         };
         arcs.for_each(|(number, arc)| {
             let reduced = arc.cost + state.price[arc.tail] - state.price[arc.head];
-            let is_near = reduced.abs() <= radius(arc.tail).max(radius(arc.head));
-            if is_near || (is_hub(arc.tail) && is_hub(arc.head)) {
+            if reduced.abs() <= reach.between(arc.tail, arc.head) {
                 let flow = state.flow[number];
                 choice.arcs.push(Chosen::new(number, &arc, flow));
                 choice.rim += usize::from(rim.contains(&reduced.abs()));

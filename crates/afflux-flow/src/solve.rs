@@ -10,7 +10,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use crate::arcs::Width;
 use crate::certificate::{self, Flaw};
-use crate::choice::Choice;
+use crate::choice::{Choice, Reach};
 use crate::error::FlowError;
 use crate::hold::{self, Held};
 use crate::limits::{Clock, Limits};
@@ -260,9 +260,8 @@ fn select<'a, C: Width>(
     (radius, base): (i64, i64),
     may_be_all: bool,
 ) -> ControlFlow<i128, Working<'a, C>> {
-    let is_hub = |node: usize| degree[node] > HUB;
-    let reach = |node: usize| state.reach(node, radius, base);
-    let mut choice = Choice::new(problem, state, radius, reach, is_hub);
+    let reach = Reach::new(state, degree, (radius, base));
+    let mut choice = Choice::new(problem, state, &reach);
     repair::settle(&mut choice.arcs, state);
     if may_be_all && state.is_balanced() {
         if let Ok(cost) = certificate::prove(problem, state.all_flow(), &state.price) {

@@ -112,6 +112,11 @@ impl Touched {
         self.all.has(node) && !self.right.has(node)
     }
 
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = usize> {
+        self.all.all()
+    }
+
     /// The nodes at which it is so.
     pub fn wrong(&self) -> impl Iterator<Item = usize> {
         self.all.all().filter(|&node| !self.right.has(node))
