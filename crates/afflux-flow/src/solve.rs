@@ -62,7 +62,7 @@ const SLOW: i64 = 10;
 
 /// A radius that was too small grows again, by as much as itself, if that costs little: if less than this
 /// part of the set is in the outer half of it.
-const RIM: usize = 8;
+const RIM: usize = 6;
 
 /// The part by which the least radius falls after a solve of one pass.
 const EASE: i64 = 8;
@@ -118,6 +118,8 @@ fn go_on<C: Width>(
     let mut is_rough = false;
     // Whether a larger radius would have added few arcs.
     let mut is_thin = false;
+    // Whether it has proven so small that passes were undone.
+    let mut was_small = false;
     let mut may = May {
         hold: true,
         be_rough: !is_warm,
@@ -157,7 +159,9 @@ fn go_on<C: Width>(
                     Err(Flaw::Gains(arcs)) if !set.is_all => {
                         let forgotten = arcs.len();
                         let most = (set.size() / MANY).min(units.max(FEW_UNITS));
-                        if forgotten > most.min(last_forgotten) {
+                        let grows = forgotten > last_forgotten;
+                        if forgotten > most || (grows && radius >= base) {
+                            was_small |= is_warm;
                             // Prices went far beyond the set, which was too small: in this pass, or
                             // to begin with.
                             if radius < base {
@@ -177,9 +181,11 @@ fn go_on<C: Width>(
                         let are_few = FEW * forgotten < set.size();
                         state.touched.turn(are_few);
                         state.touch_ends(problem, &arcs, degree);
-                        // A second and a third pass for these; then with more arcs.
+                        // A second and a third pass for these; then with more arcs, or as soon as they
+                        // become more.
                         radius = match tries {
                             1 => base / 16,
+                            _ if grows => radius.max(1).saturating_mul(4).min(base),
                             2 => radius,
                             3 => radius.max(base),
                             _ => radius.max(1).saturating_mul(4),
@@ -226,7 +232,6 @@ fn go_on<C: Width>(
         }
     };
     state.forget_changes();
-    let was_small = is_warm && passes > 2;
     if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);
     }
