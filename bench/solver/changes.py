@@ -197,7 +197,6 @@ class Follower:
         self._convex = added.convex if added.convex.size else self._convex
         for name, column in self._told.items():
             np.copyto(column, getattr(self._columns, name))
-        self._columns.renewed[:] = False
 
     def flow(self, network: Network) -> Ints:
         """The flow of the last solve, by position."""

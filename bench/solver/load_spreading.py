@@ -78,6 +78,7 @@ class LoadSpreading:
     def churn(self, share: float) -> None:
         """Some leave, as many arrive; machines that changed get new prices."""
         rows = self._tasks.replace(share, self._rng)
+        self.columns.renewed[:] = False
         self.columns.renewed[self._task_nodes[rows]] = True
         self._wait[rows] = WAIT + self._rng.integers(0, OLDEST, rows.size)
         self._move[rows] = MOVE + self._rng.integers(0, STEP, rows.size)

@@ -96,6 +96,7 @@ class Quincy:
     def churn(self, share: float) -> None:
         """Some leave, as many arrive; machines that changed get new prices."""
         rows = self._tasks.replace(share, self._rng)
+        self.columns.renewed[:] = False
         self.columns.renewed[self._task_nodes[rows]] = True
         self._draw(rows)
         touched = np.flatnonzero(self._tasks.touched)

@@ -157,9 +157,9 @@ def _round(
     case: Case, number: int, cluster: Shape, ours: Ours, parallel: Ours | None, *, with_peer: bool
 ) -> Round:
     columns = cluster.columns
-    changes, others = ours.prepare(), parallel and parallel.prepare()
+    changes = ours.prepare()
     solved = ours.solve(changes)
-    again = parallel.solve(others) if parallel and others else None
+    again = parallel.solve(parallel.prepare()) if parallel else None
     where = f"{case}, round {number}"
     try:
         found = check_flow(columns, ours.flow())
