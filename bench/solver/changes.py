@@ -182,7 +182,7 @@ class Follower:
             changed |= (rows[name] != before).any(axis=1)
         ends = changed if is_new else np.zeros_like(changed)
         return Convex(
-            arcs=self._convex[changed] if not is_new else self._convex,
+            arcs=self._convex[changed[: self._convex.size]],
             tail=reference[rows["tail"][ends, 0]],
             head=reference[rows["head"][ends, 0]],
             lower=rows["lower"][changed].sum(axis=1),

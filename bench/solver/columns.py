@@ -27,7 +27,7 @@ class Columns:
 
     `rising` are arcs of one unit each. So many in a row as `units` says are parallel, none is
     cheaper than the one before, and those that have capacity come first: together they are a
-    convex arc.
+    convex arc. Their ends stay, and are never renewed.
     """
 
     supply: Ints

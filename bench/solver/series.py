@@ -99,8 +99,8 @@ def run(
     """The case from its cold solve to so many rounds of churn."""
     cluster = case.cluster(seed)
     columns = cluster.columns
-    has_convex = with_peer and columns.rising != NONE
-    both = [(Ours(columns), Ours(columns, convex=False) if has_convex else None) for _ in _COLD]
+    compares = with_peer and columns.rising != NONE
+    both = [(Ours(columns), Ours(columns, convex=False) if compares else None) for _ in _COLD]
     done = [_middle([_round(case, 0, cluster, *each, with_peer=with_peer) for each in both])]
     ours, parallel = both.pop()
     both.clear()

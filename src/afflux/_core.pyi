@@ -178,8 +178,8 @@ class Gate:
     """A binary choice for a group of arcs.
 
     Open, each member carries exactly its count. Closed, none carries anything, and the waiting cost
-    is paid, once. No arc may be a member twice, of one gate or of two; lower bounds of members have
-    to be zero, and counts between one and the capacity.
+    is paid, once. No arc may be a member twice, of one gate or of two, and none may be convex;
+    lower bounds of members have to be zero, and counts between one and the capacity.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Network:
         """How many nodes there are."""
     @property
     def arcs(self) -> int:
-        """How many arcs there are."""
+        """How many arcs there are; a convex one counts once."""
     def add_nodes(self, supply: NDArray[np.int64]) -> NDArray[np.int32]:
         """Add nodes, and answer their ids."""
     def remove_nodes(self, nodes: NDArray[np.int32]) -> None:
@@ -283,8 +283,10 @@ class Network:
         `costs` has a row for each arc: what the first unit costs, the second, and so on. A capacity
         is no more than there are costs, costs do not fall, and head and tail are two nodes. Such an
         arc is what as many parallel arcs of one unit would be, but it is changed, looked at and
-        proven as one: a round of changes takes up to a fifth less time. Its id is that of an arc
-        like all others, from 2**30 on.
+        proven as one: a round of changes takes up to a fifth less time. Ids begin at 2**30. Calls
+        that take arcs take both kinds, but for `set_cost` and `terms`, gates and levels. An error
+        names an arc by its position in the call. The place of one that is removed is taken by the
+        next with as many costs.
         """
     def set_convex(
         self,
@@ -308,7 +310,7 @@ class Network:
     def terms(
         self, arcs: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Lower bounds, capacities and costs of arcs; of convex ones, `columns` has them."""
+        """Lower bounds, capacities and costs of arcs; `columns` has those of convex ones."""
     def columns(self) -> Columns:
         """The whole network as it stands, for other solvers and for checkers."""
     def solve(self, *, budget_seconds: float | None = None, cancel: Cancel | None = None) -> Answer:
@@ -322,10 +324,11 @@ class Network:
     ) -> LevelsAnswer:
         """Solve level by level, in descending priority: no level gives way to one below.
 
-        A level is the arcs through which its tasks enter the network. While a level is solved,
-        those below are closed: their arcs carry their lower bound, mostly nothing. So their tasks
-        need a way past them, such as an arc for those who wait. Then what the arcs of the level
-        carry becomes their lower bound, the next level is opened, and the solve goes on from there.
+        A level is the arcs through which its tasks enter the network, none of them convex. While it
+        is solved, those below are closed: their arcs carry their lower bound, mostly nothing. So
+        their tasks need a way past them, such as an arc for those who wait. Then what the arcs of
+        the level carry becomes their lower bound, the next level is opened, and the solve goes on
+        from there.
         Afterwards, also after an error, all bounds are as they were before the call.
 
         The last flow is proven to cost the least of those that keep what the levels above were

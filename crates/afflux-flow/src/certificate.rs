@@ -28,7 +28,7 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
     }
     let flow = Flow {
         arcs: flow,
-        rows: &[],
+        carried: &[],
     };
     let flaw = check(problem, flow, price, Which::All).err()?;
     Some(flaw.detail(problem, flow, price))
@@ -50,13 +50,13 @@ pub(crate) enum Flaw {
 pub(crate) struct Flow<'a> {
     pub arcs: &'a [i64],
     /// Along convex arcs.
-    pub rows: &'a [i64],
+    pub carried: &'a [i64],
 }
 
 impl Flow<'_> {
     fn along(&self, number: u32) -> i64 {
         match as_row(number) {
-            Some(row) => self.rows[row],
+            Some(row) => self.carried[row],
             None => self.arcs[number as usize],
         }
     }
@@ -219,14 +219,14 @@ impl<N: Fn(&Arc, i64) -> bool> Look<'_, N> {
     /// The same look at convex arcs, of which the last unit and the next are arcs of their own.
     fn at_rows(&self, problem: &Problem<'_>, range: Range<usize>, seen: &mut Seen) {
         let rows = problem.rows();
-        for (row, convex) in rows.within(range) {
-            let (number, units) = (CONVEX + row as u32, self.flow.rows[row]);
-            if convex.within(units) != units {
+        for (row, convex) in rows.range(range) {
+            let (number, units) = (CONVEX + row as u32, self.flow.carried[row]);
+            if convex.clamped(units) != units {
                 seen.wrong = seen.wrong.or(Some(number));
                 continue;
             }
             if units != 0 {
-                seen.send(convex.ends(), units, rows.cost(convex, units));
+                seen.send(convex.ends(), units, rows.cost_of(convex, units));
             }
             let margin = rows.margin(convex, units);
             let is_noted = |cost: Option<i64>, units: i64| {
@@ -288,9 +288,9 @@ fn examine(
     }
     let mut sent = vec![0_i128; problem.nodes()];
     let ends = problem.arcs().map(|arc| (arc.tail, arc.head));
-    let rows = problem.rows().within(0..flow.rows.len());
+    let rows = problem.rows().range(0..flow.carried.len());
     let ends = ends.chain(rows.map(|(_, row)| row.ends()));
-    for ((tail, head), &units) in ends.zip(flow.arcs.iter().chain(flow.rows)) {
+    for ((tail, head), &units) in ends.zip(flow.arcs.iter().chain(flow.carried)) {
         sent[tail] += i128::from(units);
         sent[head] -= i128::from(units);
     }

@@ -230,6 +230,11 @@ impl Reach {
         }
     }
 
+    /// For an arc at a node, whatever its other end is.
+    pub fn at(&self, node: usize) -> i64 {
+        self.radius[usize::from(self.marks[node] & (WRONG | RIGHT))]
+    }
+
     /// For an arc between two nodes.
     #[inline]
     fn between(&self, tail: usize, head: usize) -> i64 {
@@ -267,11 +272,11 @@ impl<W: Width> Near<'_, W> {
     fn choose_units(&self, problem: &Problem<'_>, range: Range<usize>, choice: &mut Choice<W>) {
         let rim = self.reach.rim();
         let rows = problem.rows();
-        for (row, convex) in rows.within(range) {
+        for (row, convex) in rows.range(range) {
             let (tail, head) = convex.ends();
             let fall = self.state.price[tail] - self.state.price[head];
             let reach = self.reach.between(tail, head);
-            let costs = rows.costs(convex);
+            let costs = rows.open_costs(convex);
             let (lower, carried) = (convex.lower as usize, self.state.carried[row] as usize);
             let is_near = |cost: i64| (cost + fall).abs() <= reach;
             let below = costs[lower..carried].iter().rev();

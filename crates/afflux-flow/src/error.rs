@@ -20,7 +20,7 @@ pub enum FlowError {
     },
     /// More nodes or arcs than 32-bit indices can address.
     TooLarge {
-        /// "nodes" or "arcs".
+        /// "nodes", "arcs" and the like.
         what: &'static str,
         /// How many there are.
         count: usize,

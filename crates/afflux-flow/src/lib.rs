@@ -88,8 +88,9 @@
 //! 6. `repair` again: prices return to where they were as far as the flow allows, and those of
 //!    leaves go to the middle of their range, so that the next working set can be small.
 //! 7. `certificate`: one scan over all arcs checks the proof. An arc that was left out by mistake
-//!    fails it: its node is repaired in the next pass. When there are many, everything is undone and
-//!    begun anew with a larger set, until it is everything.
+//!    fails it: its node is repaired in the next pass, which looks farther around if they become more.
+//!    When there are many, everything is undone and begun anew with a larger set, until it is
+//!    everything.
 //!
 //! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost;
 //! practice is close to linear in m times the number of refinements. A warm solve takes two scans of

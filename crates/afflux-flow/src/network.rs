@@ -286,7 +286,7 @@ impl Network {
             let costs = problem
                 .arcs()
                 .map(|arc| arc.cost)
-                .chain(self.rows.costs_of_all());
+                .chain(self.rows.every_cost());
             self.largest_cost = costs.map(i64::abs).max().unwrap_or(0);
         }
         if self.state.has_outgrown() {

@@ -18,6 +18,9 @@ pub(crate) const NODES: usize = i32::MAX as usize;
 /// is addressed by u32.
 pub(crate) const ARCS: usize = CONVEX as usize;
 
+/// How many units convex arcs may have costs for: together with all arcs, they have as many entries.
+pub(crate) const UNITS: usize = ARCS - 1;
+
 /// A minimum-cost flow problem.
 ///
 /// A value of this type is well formed: every id names a node, every arc has
@@ -302,7 +305,7 @@ impl<'a> Problem<'a> {
         self.arcs.get(index)
     }
 
-    /// How many ends of arcs each node has.
+    /// How many ends of arcs each node has, where there are no convex ones.
     pub(crate) fn degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0; self.nodes()];
         for arc in self.arcs() {
@@ -343,9 +346,9 @@ impl<'a> Problem<'a> {
             .enumerate()
             .try_for_each(|(index, arc)| check_terms(index, arc.terms(), limit))?;
         self.rows
-            .within(0..self.rows.len())
+            .range(0..self.rows.len())
             .try_for_each(|(row, arc)| {
-                let costs = self.rows.all_costs(arc).iter();
+                let costs = self.rows.costs_of(arc).iter();
                 let number = row + CONVEX as usize;
                 costs
                     .filter(|_| arc.exists())
@@ -403,5 +406,30 @@ pub(crate) fn check_cost(arc: usize, cost: i64, limit: i64) -> Result<(), FlowEr
     match cost.unsigned_abs() > limit.unsigned_abs() {
         true => Err(FlowError::CostOverflow { arc, cost, limit }),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::Problem;
+    use crate::rows::Rows;
+
+    #[test]
+    fn a_range_of_places_is_arcs_and_then_convex_arcs() {
+        let none = [0, 0, 0];
+        let mut problem =
+            Problem::new(&[0, 0], &none, &[1, 1, 1], &[0; 3], &[1; 3], &[0; 3]).unwrap();
+        let mut rows = Rows::default();
+        rows.place((0, 1), 4);
+        rows.place((1, 0), 2);
+        problem.rows = Cow::Owned(rows);
+        assert_eq!(problem.places(), 5);
+        assert_eq!(problem.split(0..2), [0..2, 0..0]);
+        assert_eq!(problem.split(2..5), [2..3, 0..2]);
+        assert_eq!(problem.split(3..5), [3..3, 0..2]);
+        assert_eq!(problem.split(4..5), [3..3, 1..2]);
+        assert_eq!(problem.split(5..5), [3..3, 2..2]);
     }
 }

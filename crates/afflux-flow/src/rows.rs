@@ -2,7 +2,8 @@
 //!
 //! Such an arc is the same as parallel arcs of one unit each, but nobody has to look at all of them:
 //! the cheapest units are carried, so that it can only gain by the last unit that it carries, or by
-//! the next. Its bounds and its costs, a row of one for each unit, lie apart from all other arcs.
+//! the next. What it costs is written as a row, one number for each unit; so a convex arc is called a
+//! [`Row`] here, and lies apart from all other arcs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -58,12 +59,12 @@ impl Row {
     }
 
     /// So much, or as much of it as the bounds admit.
-    pub fn within(&self, flow: i64) -> i64 {
+    pub fn clamped(&self, flow: i64) -> i64 {
         flow.clamp(self.lower.into(), self.capacity.into())
     }
 }
 
-/// What convex arcs carry, from the last unit to the next one.
+/// What an arc, convex or not, could gain by: its last unit and its next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Margin {
     /// What the last unit costs, if it could be taken back.
@@ -87,7 +88,7 @@ impl Margin {
 pub(crate) struct Rows {
     rows: Vec<Row>,
     costs: Vec<i64>,
-    /// Those that were removed, by length.
+    /// Those that were removed, by length: others with as many costs take their places.
     removed: BTreeMap<u32, Vec<u32>>,
     count: usize,
     /// Whether there has been a cost beyond 32 bits.
@@ -105,7 +106,7 @@ impl Rows {
         self.count
     }
 
-    /// Of costs.
+    /// How many costs there are, with those of arcs that were removed.
     pub fn units(&self) -> usize {
         self.costs.len()
     }
@@ -121,31 +122,31 @@ impl Rows {
     }
 
     /// Some of them, with their places.
-    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &Row)> {
+    pub fn range(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &Row)> {
         range.clone().zip(&self.rows[range])
     }
 
     /// What each unit costs that an arc can carry.
     #[inline]
-    pub fn costs(&self, row: &Row) -> &[i64] {
+    pub fn open_costs(&self, row: &Row) -> &[i64] {
         &self.costs[row.first as usize..][..row.capacity as usize]
     }
 
     /// What each unit costs that it could carry with another capacity.
-    pub fn all_costs(&self, row: &Row) -> &[i64] {
+    pub fn costs_of(&self, row: &Row) -> &[i64] {
         &self.costs[row.first as usize..][..row.length as usize]
     }
 
     /// What all units cost of all that exist.
-    pub fn costs_of_all(&self) -> impl Iterator<Item = i64> {
+    pub fn every_cost(&self) -> impl Iterator<Item = i64> {
         let rows = self.rows.iter().filter(|row| row.exists());
-        rows.flat_map(|row| self.all_costs(row)).copied()
+        rows.flat_map(|row| self.costs_of(row)).copied()
     }
 
     /// What it can gain by when it carries so much.
     #[inline]
     pub fn margin(&self, row: &Row, flow: i64) -> Margin {
-        let costs = self.costs(row);
+        let costs = self.open_costs(row);
         let at = |unit: i64| costs.get(unit as usize).copied();
         Margin {
             last: (flow > row.lower.into()).then(|| at(flow - 1)).flatten(),
@@ -155,15 +156,15 @@ impl Rows {
 
     /// What so many units cost together.
     #[inline]
-    pub fn cost(&self, row: &Row, flow: i64) -> i128 {
-        let units = &self.costs(row)[..flow as usize];
+    pub fn cost_of(&self, row: &Row, flow: i64) -> i128 {
+        let units = &self.open_costs(row)[..flow as usize];
         units.iter().map(|&cost| i128::from(cost)).sum()
     }
 
     /// One arc for each unit of all of them, in order.
     pub fn pieces(&self) -> impl Iterator<Item = Arc> {
         self.rows.iter().flat_map(|row| {
-            let costs = self.costs(row).iter();
+            let costs = self.open_costs(row).iter();
             costs.enumerate().map(|(unit, &cost)| Arc {
                 lower: i64::from(unit < row.lower as usize),
                 ..row.unit(cost)
@@ -219,7 +220,7 @@ impl Rows {
 
     /// Makes room for so many more arcs with so many costs.
     pub fn reserve(&mut self, more: usize, units: usize) {
-        self.rows.reserve_exact(more);
-        self.costs.reserve_exact(units);
+        self.rows.reserve(more);
+        self.costs.reserve(units);
     }
 }

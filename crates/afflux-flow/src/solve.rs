@@ -276,7 +276,7 @@ fn select<'a, C: Width>(
     let is_broad = |node: usize| state.is_touched(node) && degree[node] > BROAD;
     choice.keep_near(state, is_broad, |node| match is_broad(node) {
         true => radius.max(base).saturating_mul(WIDE),
-        false => state.reach(node, radius, base),
+        false => reach.at(node),
     });
     let dead_ends = choice.leave_dead_ends(state);
     Continue(Working::of(problem, state, choice, dead_ends))

@@ -2,7 +2,7 @@
 
 use crate::bits::Bits;
 use crate::certificate::Flow;
-use crate::problem::Problem;
+use crate::problem::{Arc, Problem};
 use crate::rows::as_row;
 use crate::scaling::Steps;
 use crate::stop::PRICE_LIMIT;
@@ -240,7 +240,7 @@ impl State {
     pub fn all_flow(&self) -> Flow<'_> {
         Flow {
             arcs: &self.flow,
-            rows: &self.carried,
+            carried: &self.carried,
         }
     }
 
@@ -287,16 +287,6 @@ impl State {
         self.radius = None;
     }
 
-    /// Up to which reduced cost arcs of a node are in the working set, where the last pass has come to
-    /// `radius` and the first began with another.
-    pub fn reach(&self, node: usize, radius: i64, first: i64) -> i64 {
-        match self.touched.all.has(node) {
-            false => radius,
-            true if self.touched.right.has(node) => radius.max(first),
-            true => i64::MAX,
-        }
-    }
-
     pub fn is_touched(&self, node: usize) -> bool {
         self.touched.is_wrong(node)
     }
@@ -322,19 +312,12 @@ impl State {
     pub fn small_cost(&self, problem: &Problem<'_>) -> i64 {
         let rows = problem.rows();
         let step = (problem.arcs().len() + rows.units()) / SAMPLE + 1;
-        let free = (0..problem.arcs().len()).step_by(step).filter_map(|index| {
-            let arc = problem.arc(index);
-            let reduced = arc.cost + self.price[arc.tail] - self.price[arc.head];
-            arc.is_free().then_some(reduced.abs())
-        });
-        let convex = (0..rows.len()).step_by(step).flat_map(|row| {
-            let row = rows.get(row);
-            let (tail, head) = row.ends();
-            let fall = self.price[tail] - self.price[head];
-            let costs = rows.costs(row).iter().skip(row.lower as usize);
-            costs.map(move |cost| (cost + fall).abs())
-        });
-        let mut sample: Vec<i64> = free.chain(convex).collect();
+        let reduced = |arc: &Arc| arc.cost + self.price[arc.tail] - self.price[arc.head];
+        let some = (0..problem.arcs().len()).step_by(step);
+        let some = some.map(|index| problem.arc(index));
+        let free = some.chain(rows.pieces().step_by(step)).filter(Arc::is_free);
+        let free = free.map(|arc| reduced(&arc).abs());
+        let mut sample: Vec<i64> = free.collect();
         let position = sample.len() / 4;
         match sample.is_empty() {
             true => 1,

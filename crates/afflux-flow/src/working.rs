@@ -140,8 +140,10 @@ impl<'a, C: Width> Working<'a, C> {
     /// How many arcs outside of the set have an end in it, by node: if its price changes, they may go
     /// wrong. Those of dead ends count for their neighbours, which they follow.
     pub fn arcs_outside<W: Width>(&self, net: &Residual<W>, degree: &[u32]) -> Vec<u32> {
-        let count =
-            |(index, &node): (usize, &u32)| degree[node as usize] - net.range(index).len() as u32;
+        // A convex arc counts once, and may be here with several units.
+        let count = |(index, &node): (usize, &u32)| {
+            degree[node as usize].saturating_sub(net.range(index).len() as u32)
+        };
         let mut outside: Vec<u32> = self.nodes.iter().enumerate().map(count).collect();
         for dead_end in &self.dead_ends {
             let (dead, neighbour) = dead_end.nodes(self.problem);
@@ -209,7 +211,7 @@ impl<'a, C: Width> Working<'a, C> {
     fn all_units(&self, carried: &[i64]) -> impl Iterator<Item = Chosen<C>> {
         let flows = carried
             .iter()
-            .zip(self.problem.rows().within(0..carried.len()));
+            .zip(self.problem.rows().range(0..carried.len()));
         let flows = flows.flat_map(|(&flow, (_, row))| {
             (0..i64::from(row.capacity)).map(move |unit| i64::from(unit < flow))
         });
@@ -244,7 +246,7 @@ impl<'a, C: Width> Working<'a, C> {
             None => {
                 let mut backs = net.backs();
                 let rows = self.problem.rows();
-                for (row, convex) in rows.within(0..rows.len()) {
+                for (row, convex) in rows.range(0..rows.len()) {
                     let (tail, head) = convex.ends();
                     let (tail, head) = (self.index[tail], self.index[head]);
                     let free = convex.lower..convex.capacity;
@@ -348,7 +350,7 @@ impl<C: Width, W: Width> Scan for Build<'_, C, W> {
     fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Residual<W> {
         let (set, scale) = (self.set, self.set.scale());
         let arcs = arcs.map(|(number, arc)| set.as_chosen(&arc, self.flow.arcs[number]));
-        let units = set.all_units(self.flow.rows);
+        let units = set.all_units(self.flow.carried);
         let pieces = units.chain(arcs).map(|chosen| chosen.piece(self.most));
         Residual::new(pieces, &set.ends, self.excess, self.price, scale)
     }

@@ -93,7 +93,7 @@ impl Layout {
                 is_free[arc.tail] &= arc.lower == 0;
             }
         }
-        // What is convex is not an exit.
+        // An exit has one cost, so a node that a convex arc leaves is not taken for a gate's own.
         for arc in problem.rows().pieces() {
             is_free[arc.tail] = false;
         }

@@ -55,7 +55,7 @@ impl Network {
             columns.add(&arc);
             columns.flow.push(self.state.flow[index]);
         }
-        for (row, convex) in self.rows.within(0..self.rows.len()) {
+        for (row, convex) in self.rows.range(0..self.rows.len()) {
             let units = convex.capacity as usize;
             columns.arcs.extend(repeat_n(CONVEX + row as ArcId, units));
             let carried = self.state.carried[row] as usize;

@@ -135,14 +135,14 @@ proptest! {
                     }
                 }
             }
-            for (row, convex) in network.rows.within(0..network.rows.len()) {
+            for (row, convex) in network.rows.range(0..network.rows.len()) {
                 let flow = network.state.carried[row];
-                prop_assert_eq!(convex.within(flow), flow, "after {:?}", step);
+                prop_assert_eq!(convex.clamped(flow), flow, "after {:?}", step);
                 let (tail, head) = convex.ends();
                 excess[tail] -= i128::from(flow);
                 excess[head] += i128::from(flow);
             }
-            let removed = network.rows.within(0..network.rows.len());
+            let removed = network.rows.range(0..network.rows.len());
             let removed = removed.filter(|(_, row)| !row.exists()).count();
             prop_assert_eq!(network.rows.count(), network.rows.len() - removed);
             for (node, &excess) in excess.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::{ArcId, Network, NodeId, check_count};
 use crate::error::FlowError;
-use crate::problem::{ARCS, check_bounds, check_cost, cost_limit};
+use crate::problem::{ARCS, UNITS, check_bounds, check_cost, cost_limit};
 use crate::rows::{CONVEX, as_row};
 
 /// What a convex arc may carry, and at what cost.
@@ -32,7 +32,7 @@ impl Network {
     /// arc by its position among them, from 0.
     ///
     /// One such arc is what parallel arcs of one unit each would be, and a solve looks at few of its
-    /// units. Bounds, flow and removal are those of any arc.
+    /// units. Bounds, flow and removal are those of any arc; levels and gates know other arcs only.
     ///
     /// ```
     /// use afflux_flow::{ConvexTerms, Limits, Network, NewConvexArc};
@@ -69,9 +69,8 @@ impl Network {
             check_convex(position, arc.terms, limit)?;
             units += arc.terms.costs.len();
         }
-        check_count("costs of convex arcs", self.rows.units() + units, ARCS)?;
+        check_count("costs of convex arcs", self.rows.units() + units, UNITS)?;
         self.rows.reserve(arcs.len(), units);
-        self.state.carried.reserve_exact(arcs.len());
         Ok(arcs.map(|arc| self.put_convex(arc)).collect())
     }
 
@@ -110,7 +109,7 @@ impl Network {
         Ok(ConvexTerms {
             lower: row.lower.into(),
             capacity: row.capacity.into(),
-            costs: self.rows.all_costs(row),
+            costs: self.rows.costs_of(row),
         })
     }
 
@@ -123,9 +122,8 @@ impl Network {
         if row == self.state.carried.len() {
             self.state.carried.push(0);
         }
-        // Each unit is an arc to whoever counts them.
-        self.degree[tail as usize] += length;
-        self.degree[head as usize] += length;
+        self.degree[tail as usize] += 1;
+        self.degree[head as usize] += 1;
         self.bound_convex(row, (terms.lower, terms.capacity));
         CONVEX + row as u32
     }
@@ -136,8 +134,8 @@ impl Network {
         let (tail, head) = gone.ends();
         let flow = std::mem::take(&mut self.state.carried[row]);
         self.rows.remove(row);
-        self.degree[tail] -= gone.length();
-        self.degree[head] -= gone.length();
+        self.degree[tail] -= 1;
+        self.degree[head] -= 1;
         if flow != 0 {
             self.state.send(tail, head, -flow);
             self.state.touch(tail);
@@ -162,7 +160,7 @@ impl Network {
         let convex = self.rows.get(row);
         let (tail, head) = convex.ends();
         let flow = self.state.carried[row];
-        let new = convex.within(flow);
+        let new = convex.clamped(flow);
         if new != flow {
             self.state.carried[row] = new;
             self.state.send(tail, head, new - flow);

@@ -27,8 +27,8 @@ impl Network {
                 state.send(arc.tail, arc.head, flow);
             }
         }
-        for (row, convex) in self.rows.within(0..self.rows.len()) {
-            let flow = convex.within(state.carried[row]);
+        for (row, convex) in self.rows.range(0..self.rows.len()) {
+            let flow = convex.clamped(state.carried[row]);
             state.carried[row] = flow;
             if flow != 0 {
                 let (tail, head) = convex.ends();
