@@ -184,6 +184,21 @@ def test_a_refusal_says_which_and_changes_nothing(network: Network, name: str) -
     assert network.solve().cost == 10
 
 
+@pytest.mark.parametrize("costs", [np.asfortranarray(rows([1, 3], [2, 4])), rows([1, 2], [3, 4]).T])
+def test_costs_by_columns_are_refused(network: Network, costs: np.ndarray) -> None:
+    expected = "costs is not contiguous, expected an array without gaps (numpy.ascontiguousarray)"
+    with pytest.raises(TypeError) as error:
+        network.add_convex_arcs(ids(0, 0), ids(1, 2), ints(0, 0), ints(2, 2), costs)
+    assert str(error.value) == expected
+    added = network.add_convex_arcs(
+        ids(0, 0), ids(1, 2), ints(0, 0), ints(2, 2), np.ascontiguousarray(costs)
+    )
+    with pytest.raises(TypeError) as error:
+        network.set_convex(added, ints(0, 0), ints(2, 2), costs)
+    assert str(error.value) == expected
+    assert network.columns().cost[-4:].tolist() == [1, 3, 2, 4]
+
+
 def test_costs_have_two_dimensions(network: Network) -> None:
     with pytest.raises(TypeError) as error:
         network.add_convex_arcs(*ARC[:4], ints(1, 2))

@@ -238,11 +238,17 @@ impl Reach {
     /// For an arc between two nodes.
     #[inline]
     fn between(&self, tail: usize, head: usize) -> i64 {
-        let (tail, head) = (self.marks[tail], self.marks[head]);
-        match tail & head & HUB_MARK {
-            0 => self.radius[usize::from((tail | head) & (WRONG | RIGHT))],
+        match self.marks[tail] & self.marks[head] & HUB_MARK {
+            0 => self.around(tail, head),
             _ => i64::MAX,
         }
+    }
+
+    /// The same, whether they are hubs or not.
+    #[inline]
+    fn around(&self, tail: usize, head: usize) -> i64 {
+        let marks = self.marks[tail] | self.marks[head];
+        self.radius[usize::from(marks & (WRONG | RIGHT))]
     }
 
     /// The outer half of the least radius.
@@ -268,21 +274,23 @@ impl<W> Copy for Near<'_, W> {}
 
 impl<W: Width> Near<'_, W> {
     /// Chooses the units of convex arcs, from the last one that is carried downwards and from the next
-    /// one upwards, as long as they are near.
+    /// one upwards, as long as they are near or violate optimality. So nothing has to be chosen between
+    /// hubs but these.
     fn choose_units(&self, problem: &Problem<'_>, range: Range<usize>, choice: &mut Choice<W>) {
         let rim = self.reach.rim();
         let rows = problem.rows();
         for (row, convex) in rows.range(range) {
             let (tail, head) = convex.ends();
             let fall = self.state.price[tail] - self.state.price[head];
-            let reach = self.reach.between(tail, head);
+            let reach = self.reach.around(tail, head);
             let costs = rows.open_costs(convex);
             let (lower, carried) = (convex.lower as usize, self.state.carried[row] as usize);
-            let is_near = |cost: i64| (cost + fall).abs() <= reach;
             let below = costs[lower..carried].iter().rev();
-            let first = carried - below.take_while(|&&cost| is_near(cost)).count();
+            let is_near = |cost: &&i64| **cost + fall >= -reach;
+            let first = carried - below.take_while(is_near).count();
             let above = costs[carried..].iter();
-            let last = carried + above.take_while(|&&cost| is_near(cost)).count();
+            let is_near = |cost: &&i64| **cost + fall <= reach;
+            let last = carried + above.take_while(is_near).count();
             choice.is_all &= last - first == costs.len() - lower;
             for (unit, &cost) in costs[first..last].iter().enumerate() {
                 let flow = i64::from(first + unit < carried);

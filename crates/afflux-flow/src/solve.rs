@@ -64,6 +64,9 @@ const SLOW: i64 = 10;
 /// part of the set is in the outer half of it.
 const RIM: usize = 6;
 
+/// A set of more than this part of all arcs is large: several passes cost more than a larger radius.
+const PART: usize = 4;
+
 /// The part by which the least radius falls after a solve of one pass.
 const EASE: i64 = 8;
 
@@ -118,8 +121,8 @@ fn go_on<C: Width>(
     let mut is_rough = false;
     // Whether a larger radius would have added few arcs.
     let mut is_thin = false;
-    // Whether it has proven so small that passes were undone.
-    let mut was_small = false;
+    // Whether it has proven so small that passes were undone, and whether the set was large anyway.
+    let (mut was_small, mut is_large) = (false, false);
     let mut may = May {
         hold: true,
         be_rough: !is_warm,
@@ -142,6 +145,7 @@ fn go_on<C: Width>(
         };
         if passes == 1 {
             is_thin = RIM * set.rim < set.size();
+            is_large = PART * set.size() > problem.looks();
         }
         let ended = match set.is_narrow() {
             true => pass::<C, i32>(&set, state, degree, (radius, base), may, clock)?,
@@ -232,6 +236,7 @@ fn go_on<C: Width>(
         }
     };
     state.forget_changes();
+    was_small |= is_warm && passes > 2 && is_large;
     if was_small && state.was_small {
         state.least_radius = first.saturating_mul(2);
     }
