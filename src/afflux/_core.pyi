@@ -283,7 +283,7 @@ class Network:
         `costs` has a row for each arc: what the first unit costs, the second, and so on. A capacity
         is no more than there are costs, costs do not fall, and head and tail are two nodes. Such an
         arc is what as many parallel arcs of one unit would be, but it is changed, looked at and
-        proven as one: a round of changes takes up to a fifth less time. Ids begin at 2**30. Calls
+        proven as one: a round of changes takes up to a quarter less time. Ids begin at 2**30. Calls
         that take arcs take both kinds, but for `set_cost` and `terms`, gates and levels. An error
         names an arc by its position in the call. The place of one that is removed is taken by the
         next with as many costs.
