@@ -1,13 +1,15 @@
 //! A network that changes gives, after every change, the answer that a new one would give.
 
+#[path = "fuzzing/convex.rs"]
+mod convex;
 mod reference;
 
 use std::collections::BTreeMap;
 
 use afflux_flow::{
-    ArcId, Columns, ConvexTerms, FlowError, Limits, Network, NewConvexArc, NodeId, Problem, Terms,
-    violation,
+    ArcId, Columns, FlowError, Limits, Network, NewConvexArc, NodeId, Problem, Terms, violation,
 };
+use convex::Convex;
 use proptest::prelude::*;
 use reference::least_cost;
 
@@ -29,39 +31,23 @@ enum Change {
     RemoveConvex(usize),
 }
 
-/// Bounds and costs of a convex arc.
-#[derive(Debug, Clone)]
-struct Convex {
-    lower: i64,
-    capacity: i64,
-    costs: Vec<i64>,
+/// With so many costs.
+fn cut(mut convex: Convex, length: usize) -> Convex {
+    convex.costs.truncate(length);
+    convex.capacity = convex.capacity.min(length as i64);
+    convex.lower = convex.lower.min(convex.capacity);
+    convex
 }
 
-impl Convex {
-    fn terms(&self) -> ConvexTerms<'_> {
-        ConvexTerms {
-            lower: self.lower,
-            capacity: self.capacity,
-            costs: &self.costs,
-        }
-    }
-
-    /// With so many costs.
-    fn cut(mut self, length: usize) -> Self {
-        self.costs.truncate(length);
-        self.capacity = self.capacity.min(length as i64);
-        self.lower = self.lower.min(self.capacity);
-        self
-    }
-}
-
-/// With six costs.
+/// With six costs, and ends that mean nothing yet.
 fn convex(costs: i64) -> impl Strategy<Value = Convex> {
     let lower = prop_oneof![5 => Just(0_i64), 1 => 0_i64..3];
     let costs = prop::collection::vec(-costs / 4..=costs, 6);
     (lower, 0_i64..=6, costs).prop_map(|(lower, capacity, mut costs)| {
         costs.sort_unstable();
         Convex {
+            tail: 0,
+            head: 0,
             lower: lower.min(capacity),
             capacity,
             costs,
@@ -92,7 +78,7 @@ fn changes(most: i64, costs: i64) -> impl Strategy<Value = Change> {
         3 => (any.clone(), -costs / 4..=costs).prop_map(|(a, c)| Change::Cost(a, c)),
         2 => (any.clone(), -costs / 4..=costs).prop_map(|(n, c)| Change::Reprice(n, c)),
         3 => (any.clone(), any.clone(), convex(costs), 1_usize..=6)
-            .prop_map(|(t, h, arc, length)| Change::AddConvex(t, h, arc.cut(length))),
+            .prop_map(|(t, h, arc, length)| Change::AddConvex(t, h, cut(arc, length))),
         4 => (any.clone(), convex(costs)).prop_map(|(a, arc)| Change::Convex(a, arc)),
         1 => any.prop_map(Change::RemoveConvex),
     ]
@@ -103,7 +89,7 @@ fn changes(most: i64, costs: i64) -> impl Strategy<Value = Change> {
 struct Plain {
     nodes: BTreeMap<NodeId, i64>,
     arcs: BTreeMap<ArcId, (NodeId, NodeId, Terms)>,
-    convex: BTreeMap<ArcId, (NodeId, NodeId, Convex)>,
+    convex: BTreeMap<ArcId, Convex>,
 }
 
 impl Plain {
@@ -135,7 +121,7 @@ impl Plain {
                 let at_node = |arc: &ArcId| self.arcs[arc].0 == node || self.arcs[arc].1 == node;
                 let arcs = self.arcs.keys().copied().filter(at_node);
                 let convex = self.convex.iter();
-                let convex = convex.filter(|(_, arc)| arc.0 == node || arc.1 == node);
+                let convex = convex.filter(|(_, arc)| arc.tail == node || arc.head == node);
                 let arcs: Vec<ArcId> = arcs.chain(convex.map(|(&arc, _)| arc)).collect();
                 if !arcs.is_empty() {
                     let refused = network.remove_node(node);
@@ -193,8 +179,8 @@ impl Plain {
                         network.set_cost(arc, terms.cost)?;
                     }
                 }
-                for (&arc, (tail, head, convex)) in &mut self.convex {
-                    if *tail == node || *head == node {
+                for (&arc, convex) in &mut self.convex {
+                    if convex.tail == node || convex.head == node {
                         convex.costs.iter_mut().for_each(|cost| *cost += more);
                         network.set_convex([(arc, convex.terms())].into_iter())?;
                     }
@@ -205,17 +191,26 @@ impl Plain {
                 if let (Some(tail), Some(head)) = ends
                     && tail != head
                 {
-                    let terms = convex.terms();
+                    let own = Convex {
+                        tail,
+                        head,
+                        ..convex
+                    };
+                    let terms = own.terms();
                     let new = NewConvexArc { tail, head, terms };
                     let arc = network.add_convex_arcs([new].into_iter())?[0];
-                    assert!(self.convex.insert(arc, (tail, head, convex)).is_none());
+                    assert!(self.convex.insert(arc, own).is_none());
                 }
             }
             Change::Convex(pick, convex) => {
                 if let Some(arc) = self.convex(pick) {
                     let own = self.convex.get_mut(&arc).unwrap();
-                    own.2 = convex.cut(own.2.costs.len());
-                    network.set_convex([(arc, own.2.terms())].into_iter())?;
+                    *own = Convex {
+                        tail: own.tail,
+                        head: own.head,
+                        ..cut(convex, own.costs.len())
+                    };
+                    network.set_convex([(arc, own.terms())].into_iter())?;
                 }
             }
             Change::RemoveConvex(pick) => {
@@ -234,15 +229,9 @@ impl Plain {
     fn all_arcs(&self) -> Vec<(ArcId, NodeId, NodeId, Terms)> {
         let arcs = self.arcs.iter();
         let arcs = arcs.map(|(&arc, &(tail, head, terms))| (arc, tail, head, terms));
-        let units = self.convex.iter().flat_map(|(&arc, (tail, head, convex))| {
-            (0..convex.capacity).map(move |unit| {
-                let terms = Terms {
-                    lower: i64::from(unit < convex.lower),
-                    capacity: 1,
-                    cost: convex.costs[unit as usize],
-                };
-                (arc, *tail, *head, terms)
-            })
+        let units = self.convex.iter().flat_map(|(&arc, convex)| {
+            let units = convex.units();
+            units.map(move |(tail, head, terms)| (arc, tail, head, terms))
         });
         arcs.chain(units).collect()
     }
@@ -287,7 +276,7 @@ impl Plain {
                 prop_assert_eq!(answer.cost, cost);
                 prop_assert_eq!(answer.bound, cost);
                 let flow = network.columns().flow;
-                for (&arc, _) in self.arcs.iter() {
+                for &arc in self.arcs.keys() {
                     let place = now.arcs.iter().position(|&other| other == arc).unwrap();
                     prop_assert_eq!(network.flow(arc), Ok(flow[place]));
                 }

@@ -3,18 +3,20 @@
 //! Any bytes are a series. After every solve the answer is held against a solve from nothing, and
 //! against the certificate; whatever is refused must have a reason, and change nothing.
 
+mod convex;
+mod convex_steps;
+
 use std::collections::BTreeMap;
 
 use afflux_flow::{
-    Answer, ArcId, ConvexTerms, Effort, FlowError, Gate, Limits, Network, NewConvexArc, NodeId,
-    Problem, Terms, solve, violation,
+    Answer, ArcId, Effort, FlowError, Gate, Limits, Network, NodeId, Problem, Terms, solve,
+    violation,
 };
+use convex::Convex;
 
 /// Nodes and arcs a series may have: more would take long and find little.
 const MOST_NODES: usize = 24;
 const MOST_ARCS: usize = 80;
-const MOST_CONVEX: usize = 20;
-const MOST_UNITS: usize = 6;
 
 /// Runs a series; panics at the first answer that is wrong.
 pub fn run(data: &[u8]) {
@@ -123,37 +125,6 @@ impl Twin {
         }
     }
 
-    fn step_convex(&mut self, byte: u8, bytes: &mut Bytes<'_>) {
-        match byte % 4 {
-            0 if self.convex.len() < MOST_CONVEX => self.add_convex(bytes),
-            1 => {
-                if let Some(arc) = self.pick_convex(bytes) {
-                    assert_eq!(self.network.remove_arcs(&[arc]), Ok(()));
-                    self.convex.remove(&arc);
-                    let again = self.network.flow(arc);
-                    assert_eq!(again, Err(FlowError::UnknownArc { arc }));
-                }
-            }
-            2 => self.set_convex(bytes),
-            _ => {
-                if let Some(arc) = self.pick_convex(bytes) {
-                    let capacity = bytes.pick(MOST_UNITS + 1) as i64;
-                    let lower = bytes.pick(3) as i64;
-                    let own = self.convex.get_mut(&arc).expect("it was picked");
-                    let changed = [(arc, lower, capacity)].into_iter();
-                    match self.network.set_all_bounds(changed) {
-                        Ok(()) => (own.lower, own.capacity) = (lower, capacity),
-                        Err(FlowError::LowerAboveCapacity { .. }) => assert!(lower > capacity),
-                        Err(error) => {
-                            assert!(matches!(error, FlowError::ConvexCapacity { .. }));
-                            assert!(capacity as usize > own.costs.len());
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     fn supply(&self, bytes: &mut Bytes<'_>) -> i64 {
         let units = bytes.number(self.units);
         if bytes.next() % 2 == 0 { units } else { -units }
@@ -186,77 +157,6 @@ impl Twin {
     fn pick_arc(&self, bytes: &mut Bytes<'_>) -> Option<ArcId> {
         let pick = bytes.pick(self.arcs.len());
         self.arcs.keys().nth(pick).copied()
-    }
-
-    fn pick_convex(&self, bytes: &mut Bytes<'_>) -> Option<ArcId> {
-        let pick = bytes.pick(self.convex.len());
-        self.convex.keys().nth(pick).copied()
-    }
-
-    /// A convex arc with so many costs; one in a hundred is not.
-    fn draw_convex(&self, bytes: &mut Bytes<'_>, length: usize) -> Convex {
-        let mut costs: Vec<i64> = (0..length).map(|_| self.cost(bytes)).collect();
-        if bytes.next() > 2 {
-            costs.sort_unstable();
-        }
-        let capacity = bytes.pick(length + 1) as i64;
-        let lower = if bytes.next() < 40 { capacity / 2 } else { 0 };
-        Convex {
-            tail: 0,
-            head: 0,
-            lower,
-            capacity,
-            costs,
-        }
-    }
-
-    fn add_convex(&mut self, bytes: &mut Bytes<'_>) {
-        let (Some(tail), Some(head)) = (self.pick_node(bytes), self.pick_node(bytes)) else {
-            return;
-        };
-        let length = bytes.pick(MOST_UNITS) + 1;
-        let drawn = self.draw_convex(bytes, length);
-        let arc = Convex {
-            tail,
-            head,
-            ..drawn
-        };
-        let new = NewConvexArc {
-            tail,
-            head,
-            terms: arc.terms(),
-        };
-        match self.network.add_convex_arcs([new].into_iter()) {
-            Ok(ids) => assert!(self.convex.insert(ids[0], arc).is_none()),
-            Err(FlowError::ConvexLoop { .. }) => assert_eq!(tail, head),
-            Err(error) => arc.check_refusal(&error),
-        }
-    }
-
-    /// New bounds and costs for some convex arcs, in one call, some perhaps twice.
-    fn set_convex(&mut self, bytes: &mut Bytes<'_>) {
-        let changes: Vec<(ArcId, Convex)> = (0..=bytes.pick(4))
-            .filter_map(|_| {
-                let arc = self.pick_convex(bytes)?;
-                let own = &self.convex[&arc];
-                let (tail, head) = (own.tail, own.head);
-                let drawn = self.draw_convex(bytes, own.costs.len());
-                let new = Convex {
-                    tail,
-                    head,
-                    ..drawn
-                };
-                Some((arc, new))
-            })
-            .collect();
-        let terms = changes.iter().map(|(arc, new)| (*arc, new.terms()));
-        match self.network.set_convex(terms) {
-            Ok(()) => self.convex.extend(changes),
-            Err(error) => {
-                let is_refused = changes.iter().any(|(_, new)| new.falls());
-                assert!(is_refused || matches!(error, FlowError::CostOverflow { .. }));
-            }
-        }
     }
 
     fn add_arc(&mut self, bytes: &mut Bytes<'_>) {
@@ -519,52 +419,6 @@ impl Twin {
         let cost: Vec<i64> = arcs().map(|arc| arc.2.cost).collect();
         let columns = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost);
         work(&columns?)
-    }
-}
-
-/// A convex arc, kept in the simplest way.
-#[derive(Clone)]
-struct Convex {
-    tail: NodeId,
-    head: NodeId,
-    lower: i64,
-    capacity: i64,
-    costs: Vec<i64>,
-}
-
-impl Convex {
-    fn terms(&self) -> ConvexTerms<'_> {
-        ConvexTerms {
-            lower: self.lower,
-            capacity: self.capacity,
-            costs: &self.costs,
-        }
-    }
-
-    /// As parallel arcs.
-    fn units(&self) -> impl Iterator<Item = (NodeId, NodeId, Terms)> {
-        let units = (0..self.capacity).zip(&self.costs);
-        units.map(|(unit, &cost)| {
-            let terms = Terms {
-                lower: i64::from(unit < self.lower),
-                capacity: 1,
-                cost,
-            };
-            (self.tail, self.head, terms)
-        })
-    }
-
-    fn falls(&self) -> bool {
-        !self.costs.is_sorted()
-    }
-
-    fn check_refusal(&self, error: &FlowError) {
-        let has_reason = match error {
-            FlowError::ConvexFalls { .. } => self.falls(),
-            FlowError::CostOverflow { .. } => true,
-            _ => false,
-        };
-        assert!(has_reason, "{error}");
     }
 }
 
