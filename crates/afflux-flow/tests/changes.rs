@@ -7,7 +7,8 @@ mod reference;
 use std::collections::BTreeMap;
 
 use afflux_flow::{
-    ArcId, Columns, FlowError, Limits, Network, NewConvexArc, NodeId, Problem, Terms, violation,
+    ArcId, Columns, ConvexTerms, FlowError, Limits, Network, NewConvexArc, NodeId, Problem, Terms,
+    violation,
 };
 use convex::Convex;
 use proptest::prelude::*;
@@ -404,6 +405,55 @@ fn after_an_error_the_last_flow_is_still_there() {
     network.set_supply(source, 3).unwrap();
     network.set_supply(sink, -3).unwrap();
     assert_eq!(network.solve(&Limits::default()).unwrap().cost, cost);
+}
+
+#[test]
+fn after_an_error_convex_arcs_still_carry_what_they_did() {
+    let mut network = Network::new();
+    let (source, sink) = (network.add_node(4).unwrap(), network.add_node(-4).unwrap());
+    let costs = [[1, 2, 9], [3, 4, 5], [20, 21, 22]];
+    let terms = |costs| ConvexTerms {
+        lower: 0,
+        capacity: 3,
+        costs,
+    };
+    let machines = network.add_nodes(&[0; 3]).unwrap();
+    let arcs = machines
+        .iter()
+        .zip(&costs)
+        .map(|(&head, costs)| NewConvexArc {
+            tail: source,
+            head,
+            terms: terms(costs),
+        });
+    let arcs = network.add_convex_arcs(arcs).unwrap();
+    let out = Terms {
+        lower: 0,
+        capacity: 3,
+        cost: 0,
+    };
+    for &machine in &machines {
+        network.add_arc(machine, sink, out).unwrap();
+    }
+    assert_eq!(network.solve(&Limits::default()).unwrap().cost, 10);
+    let flows = network.flows(arcs.iter().copied()).unwrap();
+    assert_eq!(flows, [2, 2, 0]);
+
+    // All of them are priced anew, which moves flow; but there is no room for all.
+    let turned = arcs.iter().copied().zip(costs.iter().rev());
+    network
+        .set_convex(turned.map(|(arc, costs)| (arc, terms(costs))))
+        .unwrap();
+    network.set_supply(source, 10).unwrap();
+    network.set_supply(sink, -10).unwrap();
+    let error = network.solve(&Limits::default()).unwrap_err();
+    assert!(matches!(error, FlowError::Infeasible { .. }), "{error}");
+    assert_eq!(network.flows(arcs.iter().copied()).unwrap(), flows);
+
+    network.set_supply(source, 4).unwrap();
+    network.set_supply(sink, -4).unwrap();
+    assert_eq!(network.solve(&Limits::default()).unwrap().cost, 10);
+    assert_eq!(network.flows(arcs.iter().copied()).unwrap(), [0, 2, 2]);
 }
 
 #[test]

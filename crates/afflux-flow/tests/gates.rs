@@ -4,7 +4,10 @@ mod reference;
 
 use std::time::Duration;
 
-use afflux_flow::{Effort, FlowError, Gate, GatedAnswer, Limits, Network, Problem, Terms};
+use afflux_flow::{
+    ConvexTerms, Effort, FlowError, Gate, GatedAnswer, Limits, Network, NewConvexArc, Problem,
+    Terms,
+};
 use proptest::prelude::*;
 use reference::least_cost;
 
@@ -367,5 +370,36 @@ fn gates_without_a_way_past_them_open() {
         let answer = answer.unwrap();
         assert_eq!((answer.cost, answer.bound), (200, 200));
         assert_eq!(answer.open, [true]);
+    }
+}
+
+/// What leaves a gate's own node by a convex arc counts as well.
+#[test]
+fn a_group_goes_on_by_a_convex_arc() {
+    let mut network = Network::new();
+    let nodes = network.add_nodes(&[2, 0, -2]).unwrap();
+    let (source, class, sink) = (nodes[0], nodes[1], nodes[2]);
+    let free = terms(0, 2, 0);
+    let member = network.add_arc(source, class, free).unwrap();
+    network.add_arc(source, sink, free).unwrap();
+    let slots = NewConvexArc {
+        tail: class,
+        head: sink,
+        terms: ConvexTerms {
+            lower: 0,
+            capacity: 2,
+            costs: &[1, 50],
+        },
+    };
+    network.add_convex_arcs([slots].into_iter()).unwrap();
+    for (waiting_cost, cost, is_open) in [(100, 51, true), (30, 30, false)] {
+        let gate = Gate {
+            members: vec![(member, 2)],
+            waiting_cost,
+        };
+        let answer = network.solve_gated(&[gate], Effort::default(), &Limits::default());
+        let answer = answer.unwrap();
+        assert_eq!((answer.cost, answer.bound), (cost, cost));
+        assert_eq!(answer.open, [is_open]);
     }
 }
