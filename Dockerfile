@@ -1,7 +1,7 @@
 # The image of afflux: `docker build --tag afflux:0.1.0 .`
 #
-# Both stages have the same Python at the same place, so that the environment built in the first
-# one works in the second. uv.lock decides which packages go in, by their hashes.
+# Both stages have the same Python in the same folder, so that the environment built in the first
+# one works in the second. uv.lock has the versions and hashes of all packages.
 
 ARG PYTHON=3.13.12-slim-trixie
 ARG RUST=1.95.0-slim-trixie
@@ -9,7 +9,7 @@ ARG RUST=1.95.0-slim-trixie
 FROM rust:${RUST} AS rust
 
 FROM python:${PYTHON} AS build
-# rustc links with the C compiler. What it is linked with is the system's own: no version to pin.
+# rustc needs the C compiler to link. Debian's version is used and not pinned.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
@@ -26,7 +26,7 @@ ENV RUSTUP_HOME=/usr/local/rustup \
     UV_NO_CACHE=1 \
     UV_COMPILE_BYTECODE=1
 WORKDIR /src
-# First what changes seldom: the packages of others.
+# Third-party packages first: they change seldom, so their layer is cached.
 COPY pyproject.toml uv.lock ./
 RUN uv sync --locked --no-install-project
 COPY Cargo.toml Cargo.lock README.md LICENSE ./
@@ -43,11 +43,11 @@ LABEL org.opencontainers.image.title="afflux" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/afflux /opt/afflux
-# Bytecode was compiled above: nothing is written at run time, and the root may be read-only.
+# Bytecode was compiled above: nothing is written at run time, so the root may be read-only.
 ENV PATH=/opt/afflux/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-# A user without a name cannot start PostgreSQL, which a ledger in a directory does.
+# PostgreSQL, which an embedded ledger starts, needs a user with a name.
 RUN echo 'afflux:x:65532:65532:afflux:/:/usr/sbin/nologin' >> /etc/passwd
 WORKDIR /
 USER 65532:65532

@@ -2,13 +2,15 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo testbed test quick lint rust pytest bench bench-solver bench-kube bench-ledger fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test quick explore lint rust pytest bench bench-solver bench-kube bench-ledger fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 UV := .uv/bin/uv
 RUN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
+# The order of sets is one more thing that tests must draw alike in every run.
+export PYTHONHASHSEED := 0
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 
 help: ## List the targets
@@ -19,14 +21,20 @@ demo: setup ## Simulate a day of mixed work under four schedulers and write a re
 	@$(RUN)/afflux simulate synthetic:mixed --report out/demo.html \
 	    --compare cpu-memory cpu-memory@easy cpu-memory@fcfs pod-by-pod
 
+picture: demo ## Make the picture of the README from the report of make demo (needs Chromium)
+	@$(RUN)/python -m bench.report_screenshot out/demo.html docs/pictures/report.png
+
 testbed: setup-dev ## A real control plane on loopback to play with, until Ctrl-C
 	@$(RUN)/python -m testbed
 
-test: lint rust pytest ## Every check: lints, types, walls, Rust and Python tests
+test: lint rust pytest ## Every check: lints, types, layers, Rust and Python tests
 
 quick: setup-dev ## The inner loop: lints and the fast tests
 	$(RUN)/ruff check --quiet src tests bench testbed
 	$(RUN)/pytest -n auto --dist worksteal -m "not slow"
+
+explore: setup-dev ## Property tests with new random examples, until Ctrl-C or a failure (SEED=n repeats a round)
+	@env -u PYTHONHASHSEED $(RUN)/python tests/explore.py $(SEED)
 
 lint: setup-dev ## Ruff, basedpyright (strict), import-linter, rustfmt, clippy
 	$(RUN)/ruff check src tests bench testbed

@@ -1,4 +1,4 @@
-"""Measurements: what the optimisation costs and what it buys, always beside a peer.
+"""Benchmarks: time and quality of the optimisation, always compared with a peer.
 
-`python -m bench` runs all and prints a table; `--json FILE` keeps the figures.
+`python -m bench` runs all and prints tables; `--json FILE` also writes the figures.
 """

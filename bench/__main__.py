@@ -1,4 +1,4 @@
-"""python -m bench: all measurements, as tables; --json FILE keeps the figures."""
+"""python -m bench: runs all benchmarks and prints tables; --json FILE also writes the figures."""
 
 import argparse
 import json
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from afflux.cli.tables import table
-from bench import cold_cycle, imports, openb, quality
-from bench.instances import random_instance
+from afflux.cli.text_table import format_table
+from bench import cold_cycle, import_time, openb, quality
+from bench.random_instances import random_instance
 
 
 def main() -> None:
-    """Run what was asked for and print it."""
+    """Run the chosen benchmarks and print their tables."""
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("only", nargs="*", metavar="NAME", help=f"some of {', '.join(_PARTS)}")
     parser.add_argument("--instances", type=int, default=20, help="per load and kind (quality)")
     parser.add_argument("--first-seed", type=int, default=0, help="of the instances (quality)")
-    parser.add_argument("--json", metavar="FILE", help="keep the figures in a file")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to a file")
     options = parser.parse_args()
     figures: dict[str, object] = {"machine": _machine()}
     print(f"{figures['machine']}\n")
@@ -44,7 +44,7 @@ def _machine() -> str:
 
 def _import(options: argparse.Namespace) -> object:
     del options
-    seconds = imports.measure()
+    seconds = import_time.measure()
     print(f"import of the command line: {seconds * 1000:.0f} ms\n")
     return seconds
 
@@ -54,7 +54,7 @@ def _cold(options: argparse.Namespace) -> object:
     found = cold_cycle.measure()
     print("one cold cycle, 1,000 machines, 10,000 waiting tasks, 50 classes")
     print(
-        table(
+        format_table(
             ["scheduler", "load", "seconds", "placed", "solves", "gap to bound"],
             [
                 [
@@ -81,7 +81,7 @@ def _openb(options: argparse.Namespace) -> object:
         return None
     print("replay of openb, 1,523 nodes, 8,152 pods, end to end")
     print(
-        table(
+        format_table(
             ["scheduler", "seconds", "MiB", "unplaced", "cycle p50 ms", "cycle p99 ms"],
             [
                 [
@@ -128,7 +128,7 @@ def _quality(options: argparse.Namespace) -> object:
             dearer = sum(g.cost for g in here) / least - 1
             label = "all" if load is None else f"{load:g}"
             rows.append([name, label, str(len(here)), f"{fewer:.2%}", f"{dearer:.2%}"])
-    print(table(["scheduler", "load", "instances", "fewer placed", "dearer"], rows))
+    print(format_table(["scheduler", "load", "instances", "fewer placed", "dearer"], rows))
     if unfinished:
         print(f"left out: {unfinished} instances that HiGHS did not finish in time")
     print()

@@ -8,9 +8,9 @@ import numpy as np
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady
+from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
-from afflux.cycle.optimising import Optimising
-from afflux.cycle.ports import Scheduler
+from afflux.cycle.optimiser import Optimiser
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
@@ -26,7 +26,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class ColdCycle:
-    """Seconds for one cycle, check included, what it placed, and how good that is."""
+    """Seconds for one cycle, check included, the tasks placed, and the gap to the bound."""
 
     scheduler: str
     load: float
@@ -68,7 +68,7 @@ def workload(
 def measure(
     machine_count: int = 1_000, task_count: int = 10_000, class_count: int = 50
 ) -> list[ColdCycle]:
-    """Ours and the pod-by-pod peer, at a comfortable and at a tight load."""
+    """Our scheduler and the pod-by-pod peer, at three loads."""
     found: list[ColdCycle] = []
     for load in (0.5, 0.9, 1.1):
         machines, groups = workload(machine_count, task_count, class_count, load)
@@ -77,7 +77,7 @@ def measure(
             scheduler: Scheduler = (
                 PodByPod()
                 if name == "pod-by-pod"
-                else Optimising(
+                else Optimiser(
                     state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())]
                 )
             )

@@ -1,4 +1,4 @@
-"""The true problem as an integer program: every constraint exact, solved by HiGHS.
+"""The exact problem as an integer program, solved by HiGHS.
 
 First the number of tasks placed at each priority, from the highest down; then the placement cost
 at given numbers. Costs are those of the round: the policies' cost per class and machine, and slots
@@ -61,7 +61,7 @@ class _Program:
         self._prices = prices
         self._placed: dict[int, list[tuple[int, float]]] = {}
         self._costs: list[tuple[int, float]] = []
-        self._draw(groups)
+        self._build(groups)
 
     def maximise(self, priority: int) -> int | None:
         value = self._optimise([(v, -k) for v, k in self._placed.get(priority, [])])
@@ -73,7 +73,7 @@ class _Program:
     def minimise_cost(self) -> float | None:
         return self._optimise(self._costs)
 
-    def _draw(self, groups: Sequence[Group]) -> None:
+    def _build(self, groups: Sequence[Group]) -> None:
         prices = self._prices
         numbers = {shape: i for i, shape in enumerate(prices.shapes)}
         machines = range(len(prices.capacity))

@@ -1,8 +1,8 @@
-"""python -m bench.gangs: gangs whose classes may use few machines, by our search and with HiGHS.
+"""python -m bench.gangs: gangs whose classes may use few machines, by our search and by HiGHS.
 
-The instances are made like those of `crates/afflux-flow/benches/gangs.rs`, in kinds of which all
-but the last are hard for the search: gangs of 2 to 32 pods in one to three classes, a fifth more
-pods than room, and each class admitted on a few machines of one pool.
+The instances are made like those of `crates/afflux-flow/benches/gangs.rs`, in several kinds, all
+but the last of them hard for the search: gangs of 2 to 32 pods in one to three classes, a fifth
+more pods than room, and each class admitted on a few machines of one pool.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from afflux._core import Gate, Network
-from afflux.cli.tables import table
-from afflux.gates.solving import GatedChoice, solve_gated
+from afflux.cli.text_table import format_table
+from afflux.gates.gated_solve import GatedChoice, solve_gated
 
 MACHINES = 300
 GANGS = 200
@@ -28,7 +28,7 @@ Arc = tuple[int, int, int, int]  # tail, head, capacity, cost
 
 @dataclass(frozen=True)
 class Kind:
-    """Machines are in so many pools, and a class may use a share of the machines of one."""
+    """The machines are in `pools`; a class may use `percent` of the machines of one pool."""
 
     pools: int
     percent: int
@@ -55,7 +55,7 @@ class _Random:
         return (mixed ^ (mixed >> 31)) % limit
 
     def choose(self, count: int, limit: int) -> list[int]:
-        """So many different numbers below a limit, in rising order."""
+        """`count` different numbers below a limit, in ascending order."""
         numbers = list(range(limit))
         for place in range(count):
             other = place + self.below(limit - place)
@@ -130,7 +130,7 @@ def _row(kind: Kind, seed: int, seconds: float) -> list[str]:
         "–" if own.is_optimal else f"{all_seconds - own_seconds:.2f}",
         _gap(both),
         f"{1 - both.cost / own.cost:.2%}",
-        both.no_help or "",
+        both.fallback_note or "",
     ]
 
 
@@ -146,7 +146,7 @@ def _gap(choice: GatedChoice) -> str:
 
 
 def main() -> None:
-    """All kinds, seed by seed."""
+    """Run all kinds with all seeds."""
     parser = argparse.ArgumentParser(prog="python -m bench.gangs")
     parser.add_argument("--seeds", type=int, default=6, help="how many, from 101 on")
     parser.add_argument("--seconds", type=float, default=60.0, help="for HiGHS, at most")
@@ -154,7 +154,7 @@ def main() -> None:
     header = ["each class on", "seed", "search s", "gap", "HiGHS s", "gap then", "cheaper by", ""]
     cases = [(kind, seed) for kind in KINDS for seed in range(101, 101 + options.seeds)]
     shown = tqdm(cases, unit="instance", disable=None)
-    print(table(header, [_row(kind, seed, options.seconds) for kind, seed in shown]))
+    print(format_table(header, [_row(kind, seed, options.seconds) for kind, seed in shown]))
 
 
 if __name__ == "__main__":

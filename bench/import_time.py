@@ -1,4 +1,4 @@
-"""How long it takes until the command line is ready."""
+"""The time to import the command line."""
 
 import statistics
 import subprocess

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# Where the traces are looked for; they are not part of this project.
+# The folders that may contain the traces; they are not part of this project.
 FOLDERS = (Path("../shared/data/openb"), Path("data/openb"))
 FILES = ("openb_node_list_all_node.csv", "openb_pod_list_default.csv")
 
@@ -33,7 +33,7 @@ class Replay:
 
 
 def measure() -> list[Replay] | None:
-    """Ours and the peer's replay, or None if the trace is not there."""
+    """The replays of our scheduler and of the peer, None if there is no trace."""
     folder = next((f for f in FOLDERS if all((f / name).is_file() for name in FILES)), None)
     if folder is None:
         return None

@@ -7,20 +7,20 @@ import numpy as np
 
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
-from afflux.cycle.optimising import Optimising
+from afflux.cycle.optimiser import Optimiser
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book
 from afflux.plan.check import check_plan
-from afflux.plan.demand import count_tasks, gather_demand
+from afflux.plan.waiting_demand import count_tasks, gather_demand
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 from afflux.sim.pod_by_pod import PodByPod
-from bench.instances import Instance
-from bench.optimum import Prices, least_cost, most_placed
+from bench.exact_optimum import Prices, least_cost, most_placed
+from bench.random_instances import Instance
 
 LOADS = (0.5, 0.7, 0.85, 0.95, 1.05, 1.2)
 SECONDS_PER_PROGRAM = 20.0
@@ -28,7 +28,7 @@ SECONDS_PER_PROGRAM = 20.0
 
 @dataclass(frozen=True)
 class Gap:
-    """One instance: tasks placed and the most that could be, cost and the least at equal counts."""
+    """One instance: tasks placed and the maximum, cost and the minimum for the same counts."""
 
     load: float
     placed: int
@@ -64,7 +64,7 @@ def cost_of(prices: Prices, machines: Sequence[str], placements: Sequence[Placem
 def ours(instance: Instance) -> Sequence[Placement]:
     """One round of this project's scheduler."""
     state = State(instance.machines)
-    scheduler = Optimising(state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())])
+    scheduler = Optimiser(state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())])
     plan = scheduler.decide(state, instance.groups)
     check_plan(state, instance.groups, plan.placements)
     return plan.placements
@@ -101,7 +101,7 @@ def _counts(groups: Sequence[Group], placements: Sequence[Placement]) -> dict[in
 
 
 def _compare(counts: dict[int, int], most: dict[int, int]) -> tuple[int, int]:
-    """Numbers at the highest priority at which they differ, and all above; else all."""
+    """Tasks down to the highest priority at which the numbers differ; all if none differs."""
     placed = best = 0
     for priority in sorted(most, reverse=True):
         placed += counts.get(priority, 0)

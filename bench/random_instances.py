@@ -38,18 +38,11 @@ def random_instance(
         chosen.append(pick)
         used += requests[pick]
     shapes = [
-        Shape(
-            resources(
-                [*zip(RESOURCES, map(int, row), strict=False), ("pods", 1)],
-            )
-        )
+        Shape(resources([*zip(RESOURCES, map(int, row), strict=False), ("pods", 1)]))
         for row in requests
     ]
     machines = tuple(
-        Machine(
-            f"m{i}",
-            resources([*zip(RESOURCES, map(int, row), strict=False), ("pods", 110)]),
-        )
+        Machine(f"m{i}", resources([*zip(RESOURCES, map(int, row), strict=False), ("pods", 110)]))
         for i, row in enumerate(capacity)
     )
     priorities = [0, 0, 0, 10] if rng.random() < 0.5 else [0]

@@ -1,8 +1,8 @@
 """A real Kubernetes control plane on loopback, without containers, for tests and benchmarks.
 
-What belongs here: building and running etcd, the API server, the controller manager, the peer
-scheduler and fake machines; reading the truth back from the API server. What does not: anything
-of afflux. The testbed never imports the package it is there to test.
+What belongs here: building and running etcd, the API server, the controller manager,
+kube-scheduler and fake machines, and checks of the cluster against the API server. It never
+imports afflux, the package under test.
 """
 
 from testbed.api import Api, ApiError, Manifest

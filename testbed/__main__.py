@@ -12,11 +12,11 @@ from testbed.toolchain import BuildError
 
 
 def main() -> int:
-    """Start, say how to use it, wait, stop."""
+    """Starts the testbed, prints how to use it, and stops it at Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m testbed", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=10, help="machines to begin with (10)")
-    parser.add_argument("--scheduler", action="store_true", help="with kube-scheduler, the peer")
-    parser.add_argument("--build", action="store_true", help="build everything, and no more")
+    parser.add_argument("--nodes", type=int, default=10, help="number of machines (10)")
+    parser.add_argument("--scheduler", action="store_true", help="also start kube-scheduler")
+    parser.add_argument("--build", action="store_true", help="only build the programs")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -32,7 +32,7 @@ def main() -> int:
             print(f"export KUBECONFIG={plane.kubeconfig}")
             print(f"alias kubectl={plane.binaries['kubectl']}")
             print(f"alias helm={helm}")
-            print("# Ctrl-C ends it", flush=True)
+            print("# Ctrl-C stops it", flush=True)
             signal.pause()
     except KeyboardInterrupt:
         return 0

@@ -1,6 +1,6 @@
-"""Plain HTTP to the API server, as administrator: what tests set up and look at.
+"""A plain HTTP client of the API server, with which tests create and read objects.
 
-On purpose not afflux's own client, which is what is being tested.
+It does not use afflux's client, because that is under test.
 """
 
 import http.client
@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-# An object of the API as JSON has it: tests look into it freely, no schema stands between.
+# An API object as decoded JSON, without a schema.
 Manifest = dict[str, Any]
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# More connections than that make the API server slower on two cores, not faster.
+# With more connections the API server is slower on two cores.
 CONNECTIONS = 16
 TIMEOUT_SECONDS = 60.0
 PAGE = 5000
@@ -29,7 +29,7 @@ SERVER_SIDE = "application/apply-patch+yaml"
 
 
 class ApiError(Exception):
-    """The API server refused."""
+    """The API server refused a request."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -38,7 +38,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """Requests over connections that are kept; any thread may ask."""
+    """Sends requests over persistent connections. Thread-safe."""
 
     def __init__(self, url: str, context: ssl.SSLContext, token: str | None = None) -> None:
         self.url = url
@@ -47,7 +47,7 @@ class Api:
         self._idle: deque[http.client.HTTPSConnection] = deque()
 
     def close(self) -> None:
-        """Close what is kept open: at the end, and when the server was killed."""
+        """Closes idle connections: at the end, and after the server was killed."""
         while self._idle:
             self._idle.pop().close()
 
@@ -76,11 +76,14 @@ class Api:
         return self.request("PATCH", path, body, content_type)
 
     def delete(self, path: str, **parameters: str | int) -> Manifest:
-        """DELETE an object, or everything under a path that names a collection."""
+        """DELETE an object, or a whole collection."""
         return self.request("DELETE", path, parameters=parameters)
 
     def each(self, call: Callable[[Item], Answer], items: Iterable[Item]) -> Sequence[Answer]:
-        """Call for every item, some at a time; answers in order, the first error raised."""
+        """Calls `call` for all items in parallel and returns the results in order.
+
+        Raises the first error.
+        """
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             return list(pool.map(call, items))
 
@@ -92,7 +95,7 @@ class Api:
         content_type: str = "application/json",
         parameters: Mapping[str, str | int] | None = None,
     ) -> Manifest:
-        """One request; the answer's object, or an ApiError."""
+        """Sends one request and returns the decoded answer; raises ApiError."""
         target = f"{path}?{urlencode(parameters)}" if parameters else path
         content = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if body is None else {"Content-Type": content_type})
@@ -114,10 +117,10 @@ class Api:
     def _sent(
         self, method: str, target: str, content: bytes | None, headers: dict[str, str]
     ) -> http.client.HTTPSConnection:
-        """A connection over which the request went out.
+        """Sends a request and returns its connection.
 
-        A kept one may have been closed by the server, which is found out on sending: then nothing
-        has arrived, and a new one is used.
+        The server may have closed an idle connection. Sending then fails before anything has
+        arrived, and a new connection is used.
         """
         while self._idle:
             try:

@@ -1,7 +1,7 @@
-"""Building the programs of the testbed, once, into a cache outside the tree.
+"""Builds the programs of the testbed once, into a cache outside the repository.
 
-The folder's name is a hash of everything that decides what comes out: a new version, a changed
-source or another compiler builds anew, and what was built stays as it is.
+The folder's name is a hash of versions, sources, flags and the compiler. If one of them changes,
+the programs are built into a new folder.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """Where the programs are."""
+    """The folder of the built programs."""
 
     directory: Path
 
@@ -40,23 +40,23 @@ class Binaries:
 def build() -> Binaries:
     """The control plane's programs, kubectl and the fake machines."""
     sources = sorted((HERE / "machines").glob("*.go"))
-    # The last element of etcd's path is `server`, and so Go names it.
+    # Go names a program after the last element of its path, which is `server` for etcd.
     return _build(HERE, sources, ["tool", "./machines"], {"server": "etcd"})
 
 
 def build_helm() -> Path:
-    """helm: a module of its own, so that its dependencies do not move those of Kubernetes."""
+    """helm, from a separate module: its dependencies must not change those of Kubernetes."""
     return _build(HERE / "helm", [], ["tool"], {}).directory / "helm"
 
 
 def build_load() -> Path:
-    """The load generator: apart, so that a change to it does not link all the others again."""
+    """The load generator, built separately: a change to it does not link the others again."""
     sources = sorted((HERE / "load").glob("*.go"))
     return _build(HERE, sources, ["./load"], {}).directory / "load"
 
 
 def cache_directory() -> Path:
-    """Where built programs are kept."""
+    """The folder of all built programs."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "afflux" / "testbed"
 
@@ -110,7 +110,7 @@ def _digest(files: Sequence[Path], go: Go) -> str:
 
 @contextmanager
 def _lock(path: Path) -> Generator[None]:
-    """Whoever comes second waits, and finds everything built."""
+    """Locks the cache: a second process waits until the first has built the programs."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

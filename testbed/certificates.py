@@ -1,4 +1,4 @@
-"""An authority of the control plane's own, and what it signs."""
+"""The certificate authority of the control plane, and the certificates that it signs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,32 +8,32 @@ import trustme
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate and its key, as files."""
+    """The files of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Signs servers on loopback, and clients by user name and group."""
+    """Signs certificates of servers on loopback and of clients (user name and group)."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700)
         self._directory = directory
-        # P-256: an RSA key takes longer to make than an API server takes to start.
+        # P-256: creating an RSA key takes longer than starting an API server.
         self._authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
         self.certificate = directory / "ca.crt"
         self._authority.cert_pem.write_to_path(self.certificate)
 
     def server(self, name: str) -> Certificate:
-        """For a program that listens on loopback."""
+        """A certificate for a server on loopback."""
         return self._write(
             name, self._authority.issue_cert("127.0.0.1", "localhost", common_name=name)
         )
 
     def client(self, user: str, group: str | None = None) -> Certificate:
-        """For a user of the API server: the common name is the user, the organisation the group."""
-        # Go refuses a certificate whose list of alternative names is there, critical and empty.
+        """A client certificate: the common name is the user, the organisation the group."""
+        # Go refuses a certificate with an empty critical list of alternative names.
         leaf = self._authority.issue_cert(
             "client.testbed.invalid", common_name=user, organization_name=group
         )

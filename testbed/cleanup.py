@@ -1,4 +1,4 @@
-"""Back to an empty cluster, in the order in which things hold on to each other."""
+"""Empties the cluster, in the order of the dependencies between objects."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -8,8 +8,8 @@ from testbed.api import Api, ApiError, Manifest
 NAMESPACES = "/api/v1/namespaces"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-# What makes pods goes before the pods, or they come back. Claims are held by pods, volumes by
-# claims; controllers let go of them a moment later.
+# Controllers are deleted before their pods, which they would create again. Pods protect claims, and
+# claims protect volumes, until controllers remove the finalizers.
 PATHS = (
     "/apis/apps/v1/deployments",
     "/apis/apps/v1/statefulsets",
@@ -35,27 +35,27 @@ PATHS = (
     "/apis/events.k8s.io/v1/events",
 )
 KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 def delete_everything(api: Api, keep: Collection[str] = ()) -> None:
-    """Delete what tests make, and wait until it is gone; namespaces to keep stay as they are."""
-    # First of all: in a namespace that is going, nobody can make anything new.
+    """Deletes what tests create and waits until it is gone. The namespaces `keep` stay."""
+    # Namespaces first: in a terminating namespace no object can be created.
     kept = KEPT_NAMESPACES.union(keep)
     namespaces = [name for item in api.list(NAMESPACES) if (name := _name(item)) not in kept]
     for name in namespaces:
         _delete(api, f"{NAMESPACES}/{name}")
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while left := _sweep(api, keep):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"after {PATIENCE_SECONDS:g} s there is still {', '.join(left[:9])}")
+            raise TimeoutError(f"after {TIMEOUT_SECONDS:g} s there is still {', '.join(left[:9])}")
         time.sleep(0.05)
     if namespaces:
         _finish(api, namespaces)
 
 
 def _sweep(api: Api, keep: Collection[str]) -> list[str]:
-    """Delete what is there; what was found."""
+    """Deletes what exists and returns what it found."""
     found: list[str] = []
     for path in PATHS:
         items = [
@@ -70,7 +70,7 @@ def _sweep(api: Api, keep: Collection[str]) -> list[str]:
 
 
 def _targets(path: str, items: Iterable[Manifest]) -> list[str]:
-    """What to delete: whole collections, or one by one where some of the kind have to stay."""
+    """The paths to delete: collections, or single objects if some of the kind must stay."""
     prefix, _, resource = path.rpartition("/")
     targets: set[str] = set()
     for item in items:
@@ -84,12 +84,12 @@ def _targets(path: str, items: Iterable[Manifest]) -> list[str]:
 def _kept(path: str, item: Manifest) -> bool:
     if path == PRIORITY_CLASSES:
         return _name(item).startswith("system-")
-    # By these leases each API server says that it is alive.
+    # Each API server renews one of these leases while it runs.
     return path == LEASES and _name(item).startswith("apiserver-")
 
 
 def _finish(api: Api, namespaces: Iterable[str]) -> None:
-    """Empty and end namespaces ourselves: their controller waits five seconds before it begins."""
+    """Finalizes the namespaces itself: their controller waits five seconds first."""
     kinds = _kinds(api)
     for namespace in namespaces:
         for prefix, resource in kinds:
@@ -103,7 +103,7 @@ def _finish(api: Api, namespaces: Iterable[str]) -> None:
 
 
 def _kinds(api: Api) -> list[tuple[str, str]]:
-    """Every kind that lives in a namespace and can be deleted at one go: prefix and name."""
+    """Prefix and name of every namespaced resource that supports deletecollection."""
     groups = ["/api/v1"]
     groups += [
         f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.get("/apis")["groups"]
@@ -120,7 +120,7 @@ def _delete(api: Api, path: str) -> None:
     try:
         api.delete(path, gracePeriodSeconds=0, propagationPolicy="Background")
     except ApiError as error:
-        # 404: somebody was faster. 409: it is already going.
+        # 404: already deleted. 409: already being deleted.
         if error.status not in (404, 409):
             raise
 

@@ -1,4 +1,4 @@
-"""The command lines of the control plane, and why each differs from a cluster's."""
+"""The command lines of the control plane, and why they differ from those of a cluster."""
 
 import json
 import random
@@ -20,14 +20,14 @@ MACHINES = "machines"
 NAMES = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, MACHINES)
 ETCD_PEER = "etcd-peer"
 
-# Below the range from which the kernel takes the ports of outgoing connections. A client that keeps
-# calling a killed server could otherwise be given that very port, and talk to itself.
+# Below the kernel's range for outgoing connections. Otherwise a client that keeps calling a killed
+# server could get that port for its own connection, and talk to itself.
 PORTS = range(20000, 32000)
 
-# Longer than any test: machines without a kubelet send no heartbeat, and shall not be missed.
+# Longer than any test: machines without a kubelet send no heartbeats and must stay Ready.
 NO_HEARTBEAT = "10000h"
 
-# Only bindings, with what they ask for: enough to see who bound what to where, and how often.
+# Only bindings, with their bodies: which user bound which pod to which node, and how often.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -46,24 +46,24 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a test or a benchmark may want otherwise."""
+    """Settings of the control plane."""
 
     audit: bool = True
-    """Log every binding; a benchmark of the API server's ceiling turns it off."""
+    """Whether every binding is logged. Benchmarks of the API server turn it off."""
     fsync: bool = False
-    """Whether etcd waits for the disk, as it must where data are worth something."""
+    """Whether etcd waits for the disk, as in production."""
     runtime_config: Mapping[str, str] = field(default_factory=dict[str, str])
-    """API groups beyond the defaults: {"scheduling.k8s.io/v1beta1": "true"}."""
+    """API groups besides the defaults, such as {"scheduling.k8s.io/v1beta1": "true"}."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """For all programs of Kubernetes alike."""
+    """For all programs of Kubernetes."""
     api_server_flags: Sequence[str] = ()
-    """Added at the end, so that they win."""
+    """Added at the end, so that they override others."""
     controllers: str = "*,-ttl-controller"
-    """Which controllers run; the one left out writes a note on every new node, for kubelets."""
+    """The controllers that run. ttl-controller would annotate every new node, for kubelets."""
 
 
 class Components:
-    """Ports, certificates and command lines: fixed once, so that a restart is the same again."""
+    """Ports, certificates and command lines. A restarted program has the same ones again."""
 
     def __init__(self, directory: Path, binaries: Binaries, options: Options) -> None:
         self.directory = directory
@@ -80,11 +80,11 @@ class Components:
         (directory / "logs").mkdir()
 
     def log(self, name: str) -> Path:
-        """Where a program's log is."""
+        """The log file of a program."""
         return self.directory / "logs" / f"{name}.log"
 
     def etcd(self) -> Program:
-        """The store. TLS both ways: what it holds is not for every process on the machine."""
+        """etcd, with client certificates: other processes on the machine cannot read the data."""
         client = f"https://127.0.0.1:{self._ports[ETCD]}"
         peer = f"https://127.0.0.1:{self._ports[ETCD_PEER]}"
         authority = str(self.authority.certificate)
@@ -111,7 +111,7 @@ class Components:
         return self._program(ETCD, flags, f"{client}/readyz")
 
     def api_server(self) -> Program:
-        """TLS, RBAC, the default admission: what a scheduler meets in a cluster."""
+        """The API server with TLS, RBAC and default admission, as in a cluster."""
         server, authority = self.server, str(self.authority.certificate)
         flags = {
             "etcd-servers": f"https://127.0.0.1:{self._ports[ETCD]}",
@@ -123,7 +123,7 @@ class Components:
             "tls-cert-file": str(server.certificate),
             "tls-private-key-file": str(server.key),
             "client-ca-file": authority,
-            # Other programs look this up to know whom a front proxy would speak for: nobody here.
+            # Other programs read these settings of a front proxy. There is no front proxy.
             "requestheader-client-ca-file": authority,
             "requestheader-allowed-names": "nobody",
             "requestheader-username-headers": "X-Remote-User",
@@ -134,10 +134,10 @@ class Components:
             "service-account-key-file": str(server.key),
             "service-account-signing-key-file": str(server.key),
             "service-cluster-ip-range": "10.0.0.0/16",
-            # There is no network to announce this server in, and loopback may not be announced.
+            # There is no cluster network, and endpoints may not be loopback addresses.
             "endpoint-reconciler-type": "none",
-            # Machines are born Ready here. In a cluster this plugin taints them until the kubelet
-            # has reported, and the node lifecycle controller writes them a second time.
+            # Machines are Ready from the start. In a cluster this plugin taints them until the
+            # kubelet has reported, and the node lifecycle controller writes them again.
             "disable-admission-plugins": "TaintNodesByCondition",
             "delete-collection-workers": "16",
             **self._gates(),
@@ -150,7 +150,7 @@ class Components:
             flags |= {
                 "audit-policy-file": str(policy),
                 "audit-log-path": str(self.audit_log),
-                # Written before the answer leaves: a SIGKILL must not swallow what clients know.
+                # Written before the answer is sent: after a SIGKILL no answered request is missing.
                 "audit-log-mode": "blocking-strict",
                 "audit-log-maxsize": "100000",
             }
@@ -158,7 +158,7 @@ class Components:
         return self._program(API_SERVER, flags, f"{self.url}/readyz", more)
 
     def controller_manager(self) -> Program:
-        """All controllers but one; machines are never given up for want of heartbeats."""
+        """The controllers. Missing heartbeats do not make machines NotReady."""
         user = self.authority.client("system:kube-controller-manager")
         flags = self._client(CONTROLLER_MANAGER, self._kubeconfig(CONTROLLER_MANAGER, user)) | {
             "leader-elect": "false",
@@ -169,14 +169,14 @@ class Components:
             "node-monitor-grace-period": NO_HEARTBEAT,
             "node-startup-grace-period": NO_HEARTBEAT,
             "flex-volume-plugin-dir": str(self.directory / "flex-volumes"),
-            # One process for everything that happens in thousands of machines' worth of tests.
+            # Tests create thousands of objects; the default limits are too low.
             "kube-api-qps": "1000",
             "kube-api-burst": "2000",
         }
         return self._program(CONTROLLER_MANAGER, flags, self._health(CONTROLLER_MANAGER))
 
     def scheduler(self, config: str | None, client_qps: float) -> Program:
-        """The peer, under its own name and RBAC; a negative rate means no limit of its own."""
+        """kube-scheduler with its own user and rights. A negative rate removes its limit."""
         kubeconfig = self._kubeconfig(SCHEDULER, self.authority.client("system:kube-scheduler"))
         file = self.directory / "kube-scheduler.yaml"
         connection = {
@@ -192,11 +192,11 @@ class Components:
         }
         file.write_text(config or json.dumps(default))
         flags = self._client(SCHEDULER, kubeconfig) | {"config": str(file)}
-        del flags["kubeconfig"]  # the file says it
+        del flags["kubeconfig"]  # it is in the file
         return self._program(SCHEDULER, flags, self._health(SCHEDULER))
 
     def machines(self, provision: bool) -> Program:
-        """Every kubelet at once."""
+        """The program that plays all kubelets."""
         listen = f"127.0.0.1:{self._ports[MACHINES]}"
         user = self.authority.client("machines", "system:masters")
         flags = {
@@ -207,7 +207,7 @@ class Components:
         return self._program(MACHINES, flags, f"http://{listen}/readyz")
 
     def _client(self, name: str, kubeconfig: Path) -> dict[str, str]:
-        """What a program needs that uses the API server, and serves its own health."""
+        """The flags of a program that uses the API server and serves health checks."""
         return {
             "kubeconfig": str(kubeconfig),
             "authentication-kubeconfig": str(kubeconfig),

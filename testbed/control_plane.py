@@ -1,4 +1,4 @@
-"""The control plane as a test sees it: start, look, break, stop."""
+"""The control plane for tests: starts and stops its parts, creates and reads objects."""
 
 import os
 import shutil
@@ -14,19 +14,19 @@ from typing import Self
 from testbed import components, kubeconfig
 from testbed.api import Api, ApiError, Manifest
 from testbed.building import Binaries, build
-from testbed.cleaning import delete_everything
+from testbed.cleanup import delete_everything
 from testbed.components import Components, Options
 from testbed.nodes import node
-from testbed.processes import Keeper, Program, Running, StartError, resident_bytes
+from testbed.processes import ProcessReaper, Program, RunningProgram, StartError, resident_bytes
 
-# RAM, where there is some: etcd writes every pod several times.
+# Data are kept in RAM if there is enough: etcd writes every pod several times.
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - the folder in it is a private one
 MEMORY_DISK_BYTES = 4 << 30
 TOKEN_SECONDS = 24 * 3600
 
 
 class ControlPlane:
-    """etcd, API server, controller manager and fake machines; the peer scheduler on request.
+    """etcd, API server, controller manager and fake machines; kube-scheduler on request.
 
     `with ControlPlane() as plane:` starts and stops it. Names of the parts: `etcd`,
     `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `machines`.
@@ -45,10 +45,10 @@ class ControlPlane:
         self._machines = machines
         self._provision = provision
         self.directory = Path(tempfile.mkdtemp(prefix="afflux-testbed-", dir=_disk(directory)))
-        self._keeper = Keeper(self.directory)
+        self._reaper = ProcessReaper(self.directory)
         self.components = Components(self.directory, self.binaries, options or Options())
         self._programs: dict[str, Program] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningProgram] = {}
         self.url = self.components.url
         self.kubeconfig = self.components.kubeconfig
         self.authority = self.components.authority.certificate
@@ -57,9 +57,9 @@ class ControlPlane:
         self.audit_from = 0
 
     def start(self) -> Self:
-        """Start everything; ready when this returns."""
+        """Starts all parts and waits until they are ready."""
         try:
-            # The API server waits for etcd by itself, and most of its start needs no etcd.
+            # Most of the API server's start needs no etcd, and then it waits for etcd by itself.
             self._launch(self.components.etcd())
             self._launch(self.components.api_server())
             self._wait(components.ETCD)
@@ -76,12 +76,12 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """End everything and remove every trace; nothing here is worth a slow goodbye."""
+        """Kills all parts and removes their data."""
         self.api.close()
         for running in reversed(list(self._running.values())):
             running.kill()
         self._running.clear()
-        self._keeper.close()
+        self._reaper.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -98,37 +98,37 @@ class ControlPlane:
     # --- Parts
 
     def start_scheduler(self, config: str | None = None, client_qps: float = 50) -> None:
-        """The peer. Its defaults limit it to 50 requests a second; -1 takes the limit off."""
+        """Starts kube-scheduler. It is limited to 50 requests per second; -1 removes the limit."""
         self.stop_part(components.SCHEDULER)
         self._launch(self.components.scheduler(config, client_qps))
         self._wait(components.SCHEDULER)
 
     def kill(self, name: str) -> None:
-        """SIGKILL to a part."""
+        """Sends SIGKILL to a part."""
         self._running.pop(name).kill()
         if name == components.API_SERVER:
             self.api.close()
 
     def stop_part(self, name: str, patience_seconds: float = 10) -> None:
-        """SIGTERM to a part, if it runs."""
+        """Sends SIGTERM to a part if it runs."""
         running = self._running.pop(name, None)
         if running is not None:
             running.terminate(patience_seconds)
 
     def launch(self, name: str) -> None:
-        """Start a part that was stopped or killed, as it was, without waiting for it."""
+        """Starts a stopped part again, with the same command, without waiting for it."""
         if name not in self._running:
             self._launch(self._programs[name])
 
     def restart(self, name: str) -> None:
-        """Start a part again with the same ports and data, killing it first if it still runs."""
+        """Restarts a part with the same ports and data."""
         if name in self._running:
             self.kill(name)
         self.launch(name)
         self._wait(name)
 
-    def revive(self) -> None:
-        """Start again whatever a test has killed, the peer excepted, which is stopped."""
+    def restart_dead_parts(self) -> None:
+        """Restarts the parts that do not run, and stops kube-scheduler."""
         self.stop_part(components.SCHEDULER)
         for name in self._programs:
             running = self._running.get(name)
@@ -136,21 +136,21 @@ class ControlPlane:
                 self.restart(name)
 
     def pid(self, name: str) -> int:
-        """The process of a part."""
+        """The process id of a part."""
         return self._running[name].pid
 
     def resident_bytes(self) -> dict[str, int]:
-        """Memory in RAM, per part."""
+        """The resident memory of each part."""
         return {name: resident_bytes(running.pid) for name, running in self._running.items()}
 
     def log(self, name: str) -> Path:
-        """The log of a part."""
+        """The log file of a part."""
         return self.components.log(name)
 
     # --- Access
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
-        """Run kubectl as administrator; what it printed."""
+        """Runs kubectl as administrator and returns its output."""
         done = subprocess.run(
             [self.binaries["kubectl"], "--kubeconfig", str(self.kubeconfig), *arguments],
             input=input,
@@ -163,7 +163,7 @@ class ControlPlane:
         return done.stdout
 
     def service_account_token(self, namespace: str, name: str) -> str:
-        """A token of this service account, by the TokenRequest API."""
+        """A token of this service account, from the TokenRequest API."""
         request: Manifest = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -173,13 +173,13 @@ class ControlPlane:
         return self.api.create(path, request)["status"]["token"]
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """A kubeconfig with nothing but this service account's rights."""
+        """A kubeconfig with the rights of this service account only."""
         token = self.service_account_token(namespace, name)
         path = self.directory / f"{namespace}-{name}.kubeconfig"
         return kubeconfig.write_for_token(path, self.url, self.authority, token)
 
-    def api_as(self, token: str | None) -> Api:
-        """The API as another user, or as nobody."""
+    def api_with_token(self, token: str | None) -> Api:
+        """A client with this token, or an anonymous one."""
         context = ssl.create_default_context(cafile=str(self.authority))
         return Api(self.url, context, token)
 
@@ -198,7 +198,7 @@ class ControlPlane:
         prefix: str = "node",
         zones: int = 3,
     ) -> list[str]:
-        """Machines that are Ready, named `prefix-0000` and on; their names."""
+        """Creates Ready machines `prefix-0000`, `prefix-0001`, ... and returns their names."""
         names = [f"{prefix}-{index:04d}" for index in range(count)]
 
         def create(index: int) -> None:
@@ -219,7 +219,7 @@ class ControlPlane:
         return names
 
     def create_namespace(self, name: str) -> str:
-        """A namespace, once pods can be created in it."""
+        """Creates a namespace and waits until pods can be created in it."""
         namespace: Manifest = {
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -230,7 +230,7 @@ class ControlPlane:
         return name
 
     def create_pods(self, manifests: Sequence[Manifest]) -> list[Manifest]:
-        """Many pods, some at a time; as the API server has them."""
+        """Creates pods in parallel and returns them as the API server stored them."""
 
         def create(manifest: Manifest) -> Manifest:
             namespace = manifest["metadata"].get("namespace", "default")
@@ -239,7 +239,7 @@ class ControlPlane:
         return list(self.api.each(create, manifests))
 
     def bind(self, pod: str, node: str, namespace: str = "default") -> Manifest:
-        """What a scheduler does, by hand."""
+        """Binds a pod to a node, as a scheduler does."""
         binding: Manifest = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -253,7 +253,7 @@ class ControlPlane:
         return self.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
 
     def pods(self, namespace: str | None = None, **selectors: str) -> list[Manifest]:
-        """Pods, of one namespace or all; labelSelector= and fieldSelector= as the API has them."""
+        """The pods of one namespace or of all; selectors are labelSelector= and fieldSelector=."""
         return self.api.list(_in(namespace, "pods"), **selectors)
 
     def nodes(self, **selectors: str) -> list[Manifest]:
@@ -261,14 +261,14 @@ class ControlPlane:
         return self.api.list("/api/v1/nodes", **selectors)
 
     def events(self, namespace: str | None = None, **selectors: str) -> list[Manifest]:
-        """Events, of the newer kind (events.k8s.io)."""
+        """Events (events.k8s.io)."""
         under = f"/namespaces/{namespace}" if namespace else ""
         return self.api.list(f"/apis/events.k8s.io/v1{under}/events", **selectors)
 
     def delete_everything(self, keep: Collection[str] = ()) -> None:
-        """Back to an empty cluster; what was bound before is not counted any more.
+        """Empties the cluster. Earlier bindings do not count in later checks.
 
-        Namespaces to keep stay as they are, with what is in them.
+        The namespaces `keep` stay with their objects.
         """
         delete_everything(self.api, keep)
         log = self.components.audit_log
@@ -277,7 +277,7 @@ class ControlPlane:
     # --- Waiting
 
     def wait_for_account(self, namespace: str) -> None:
-        """Until the namespace's default service account exists: no pod is admitted before."""
+        """Waits until the default service account exists, without which no pod is admitted."""
 
         def exists() -> bool:
             try:
@@ -293,16 +293,16 @@ class ControlPlane:
     def wait_until(
         self, happened: Callable[[], bool], what: str, seconds: float = 60, every: float = 0.05
     ) -> None:
-        """Poll until it has happened."""
+        """Polls until `happened` is true; raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while not happened():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {seconds:g} s in vain for {what}")
+                raise TimeoutError(f"timed out after {seconds:g} s waiting for {what}")
             time.sleep(every)
 
     def _launch(self, program: Program) -> None:
         self._programs[program.name] = program
-        self._running[program.name] = Running(program, self._keeper)
+        self._running[program.name] = RunningProgram(program, self._reaper)
 
     def _wait(self, name: str) -> None:
         self._running[name].wait_ready(self._context)
@@ -313,14 +313,14 @@ def _in(namespace: str | None, resource: str) -> str:
 
 
 def _context(parts: Components) -> ssl.SSLContext:
-    """Trusts the authority, and shows the administrator's certificate."""
+    """Trusts the authority and presents the administrator's certificate."""
     context = ssl.create_default_context(cafile=str(parts.authority.certificate))
     context.load_cert_chain(parts.admin.certificate, parts.admin.key)
     return context
 
 
 def _disk(directory: Path | None) -> Path | None:
-    """Where the data go: the caller's choice, the environment's, RAM, or the usual place."""
+    """Where data are kept: `directory`, else the environment's choice, RAM, the default."""
     chosen = directory or os.environ.get("AFFLUX_TESTBED_DIRECTORY")
     if chosen:
         return Path(chosen)

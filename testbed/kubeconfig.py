@@ -1,4 +1,4 @@
-"""Kubeconfigs that hold everything themselves: they can be copied anywhere."""
+"""Self-contained kubeconfigs, with certificates and tokens inside."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ from testbed.certificates import Certificate
 
 
 def write_for_certificate(path: Path, url: str, authority: Path, client: Certificate) -> Path:
-    """For a user who shows a certificate."""
+    """A kubeconfig for a user with a client certificate."""
     user = {
         "client-certificate-data": _base64(client.certificate),
         "client-key-data": _base64(client.key),
@@ -17,7 +17,7 @@ def write_for_certificate(path: Path, url: str, authority: Path, client: Certifi
 
 
 def write_for_token(path: Path, url: str, authority: Path, token: str) -> Path:
-    """For a user who shows a token, as service accounts do."""
+    """A kubeconfig for a user with a token, such as a service account."""
     return _write(path, url, authority, {"token": token})
 
 

@@ -1,4 +1,4 @@
-"""Machines as the API server sees them."""
+"""Manifests of machines (Kubernetes nodes)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def node(
     taints: Sequence[Mapping[str, str]] = (),
     zones: int = 3,
 ) -> Manifest:
-    """A machine that is Ready from the first moment, with everything allocatable."""
+    """A machine that is Ready from the start, with its whole capacity allocatable."""
     amounts = {
         "cpu": cpu,
         "memory": memory,
@@ -38,8 +38,7 @@ def node(
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
-                # The node lifecycle controller adds these two where they are missing: one write
-                # more for every machine.
+                # Otherwise the node lifecycle controller adds these two, with another write.
                 "beta.kubernetes.io/os": "linux",
                 "beta.kubernetes.io/arch": "amd64",
                 "topology.kubernetes.io/region": "testbed",

@@ -1,9 +1,9 @@
-"""Ends the testbed's processes when whoever started them is gone, however it went.
+"""Ends the testbed's processes when the test process has ended, even by SIGKILL.
 
-Run as a program of its own, by path: it reads `+pid` and `-pid` lines from its standard input. When
-the other end of that pipe closes, by a clean stop or because the test process was killed, it kills
-what is left and removes the folder. A parent-death signal would be shorter, but Linux sends that
-one when the *thread* ends that started the process, and tests do start processes from threads.
+It runs as a separate program and reads `+pid` and `-pid` lines from its standard input. When the
+test process ends, the pipe closes: the program kills the remaining processes and removes the
+folder. A parent-death signal would be shorter, but Linux sends it when the *thread* that started
+the process ends, and tests start processes from threads.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ import signal
 import sys
 
 
-def keep(directory: str) -> None:
-    """Follow the pipe to its end, then clean up."""
+def reap_at_end_of_input(directory: str) -> None:
+    """Reads the pipe to its end, then kills the processes and removes the directory."""
     pids: set[int] = set()
     for line in sys.stdin:
         pid = int(line[1:])
@@ -29,4 +29,4 @@ def keep(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1])
+    reap_at_end_of_input(sys.argv[1])

@@ -1,4 +1,4 @@
-"""One program of the control plane: started, found ready, killed, started again."""
+"""Starts, awaits and ends one program of the control plane."""
 
 import contextlib
 import ssl
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-# A first start on a loaded machine of two cores takes ten seconds; this is for much worse.
+# A first start takes ten seconds on a loaded machine with two cores.
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.05
 TAIL_LINES = 30
 
 
 class StartError(Exception):
-    """A part of the control plane did not start; the message ends with what it had to say."""
+    """A program of the control plane did not start; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run, and where it says that it is ready."""
+    """The command of a program, and the URL of its readiness check."""
 
     name: str
     command: Sequence[str]
@@ -32,11 +32,11 @@ class Program:
     log: Path
 
 
-class Keeper:
-    """The process that outlives this one just long enough to end the others."""
+class ProcessReaper:
+    """Runs `process_reaper.py`, which ends the other processes after this one has ended."""
 
     def __init__(self, directory: Path) -> None:
-        script = Path(__file__).with_name("keeper.py")
+        script = Path(__file__).with_name("process_reaper.py")
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(script), str(directory)],
             stdin=subprocess.PIPE,
@@ -48,27 +48,27 @@ class Keeper:
         self._pipe: IO[str] = pipe
 
     def watch(self, pid: int) -> None:
-        """End this process if we cannot."""
+        """Adds a process that is to be ended."""
         print(f"+{pid}", file=self._pipe, flush=True)
 
     def forget(self, pid: int) -> None:
-        """This process has ended: its number may belong to somebody else soon."""
+        """Removes a process that has ended: the kernel may reuse its pid."""
         print(f"-{pid}", file=self._pipe, flush=True)
 
     def close(self) -> None:
-        """Let it do its last work, and wait for that."""
+        """Ends the remaining processes, and waits until that is done."""
         self._pipe.close()
         self._process.wait()
 
 
-class Running:
-    """A program that runs."""
+class RunningProgram:
+    """A running program."""
 
-    def __init__(self, program: Program, keeper: Keeper) -> None:
+    def __init__(self, program: Program, reaper: ProcessReaper) -> None:
         self.program = program
-        self._keeper = keeper
+        self._reaper = reaper
         with program.log.open("ab") as log:
-            # A session of its own: Ctrl-C in a terminal must not end etcd before the API server.
+            # A new session: Ctrl-C in a terminal must not end etcd before the API server.
             self._process = subprocess.Popen(
                 program.command,
                 stdin=subprocess.DEVNULL,
@@ -76,33 +76,33 @@ class Running:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        keeper.watch(self._process.pid)
+        reaper.watch(self._process.pid)
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended by itself."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL, and gone when this returns."""
+        """Sends SIGKILL and waits until the process has ended."""
         self._process.kill()
         self._process.wait()
-        self._keeper.forget(self._process.pid)
+        self._reaper.forget(self._process.pid)
 
     def terminate(self, patience_seconds: float) -> None:
-        """SIGTERM, and SIGKILL if that is not heard in time."""
+        """Sends SIGTERM, and SIGKILL if the process has not ended in time."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_seconds)
         self.kill()
 
     def wait_ready(self, context: ssl.SSLContext, seconds: float = READY_SECONDS) -> None:
-        """Poll until it answers that it is ready."""
+        """Polls until the program is ready; raises StartError."""
         deadline = time.monotonic() + seconds
         answer = "no answer"
         while time.monotonic() < deadline:
@@ -115,7 +115,7 @@ class Running:
         raise self._error(f"is not ready after {seconds:g} s ({answer})")
 
     def _error(self, what: str) -> StartError:
-        # Not where the log is: with the control plane, it is gone when anybody reads this.
+        # The log itself, not its path: the file is removed with the control plane.
         name, log = self.program.name, self.program.log
         return StartError(f"{name} {what}; the end of its log:\n{tail(log)}")
 
@@ -128,7 +128,7 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM now (Linux)."""
+    """The resident memory of a process (Linux)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -136,8 +136,8 @@ def resident_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used so far (Linux)."""
-    # The name of the program, in brackets, may hold spaces; what follows does not.
+    """The user and system time of a process so far (Linux)."""
+    # The program name, in brackets, may contain spaces; the later fields do not.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100  # USER_HZ is 100 on every Linux
 

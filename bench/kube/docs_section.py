@@ -1,53 +1,52 @@
-"""The section of docs/benchmarks.md, written from the kept figures: no number is typed by hand."""
+"""Writes the section of docs/benchmarks.md from the figures of kube.json."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 from bench.kube import report
-from bench.kube.contestants import AFFLUX, NULL, PEER
-from bench.kube.figures import (
+from bench.kube.report import Goal
+from bench.kube.results import (
     API_SERVER,
     BACKLOG,
     SCHEDULER,
     STREAM,
     Key,
-    Middle,
+    Median,
     Run,
-    middles,
+    medians,
     share,
 )
-from bench.kube.report import Goal
+from bench.kube.schedulers import AFFLUX, NULL, PEER
 from bench.kube.workloads import TRICKLE
 
 BEGIN = "<!-- Written by `python -m bench.kube --write-docs docs/benchmarks/kube.json`. -->"
 END = "<!-- End of what it writes. -->"
-# What others may take of the machine without a word about it: this benchmark itself takes some.
-QUIET = 0.1
+# Up to this share, CPU time of other processes is not mentioned.
+MAX_UNMENTIONED_SHARE = 0.1
 
 _INTRODUCTION = """\
 ## On a real API server
 
-`make bench-kube`: afflux and kube-scheduler in turn on the [testbed](testbed.md), each as it is \
-shipped, with its own service account or certificate, but with no limit on its requests and \
-longer leases. {machine}; etcd, API server, load generator and scheduler share the cores, so \
-whoever uses less of them is faster. Every run has a fresh control plane; who begins changes from \
-workload to workload. A Go program creates the pods and notes from one watch when each appeared \
-and when it had its node. The null binder binds each pod at once to a machine chosen beforehand, \
-at random among the valid ones, and does nothing else: what the API server can take. null-events \
-also posts the event that every scheduler posts. After every run the API server's view was \
-checked for machines over capacity and pods where they may not be{failed}.{busy} All figures: \
-[benchmarks/kube.json](benchmarks/kube.json).
+`make bench-kube`: afflux and kube-scheduler in turn on the [testbed](testbed.md), each as \
+shipped, with its own service account or certificate, but without a limit on its requests and \
+with longer leases. {machine}; etcd, API server, load generator and scheduler share the cores, so \
+a scheduler that uses less CPU is faster. Every run has a fresh control plane; the first scheduler \
+changes from workload to workload. A Go program creates the pods and notes from one watch when \
+each appeared and when it had its node. The null binder binds each pod at once to a machine chosen \
+beforehand, at random among the valid ones, and does nothing else: this is the maximum rate of the \
+API server. null-events also posts the event that every scheduler posts. After every run the API \
+server's objects were checked for machines over capacity and pods on forbidden machines\
+{failed}.{busy} All figures: [benchmarks/kube.json](benchmarks/kube.json).
 
 - *plain*: pods that are all alike; *mixed*: 25 sizes; *constrained*: node affinity, required and \
-preferred, taints and tolerations; *burst*: machines that are full but for a twentieth, cut so \
+preferred, taints and tolerations; *burst*: machines of which a twentieth is free, cut so \
 that all pods fit if they are packed well; *trickle*: 20 plain pods a second.
-- *stream*: pods are created as fast as the API server takes them while the scheduler works, and \
-time counts from the first creation; *backlog*: all are there when the scheduler begins to lead, \
-and time counts from then. It ends with the last binding; the CPU of events that come later counts.
-- CPU seconds are those of the scheduler's process, and of the API server's, for 1,000 pods \
-placed; memory is the process's peak. Imbalance is the standard deviation, and in brackets the \
-difference of the largest and the smallest, of the requested part of each machine in hundredths: \
-processors, then memory.
+- *stream*: pods are created as fast as the API server accepts them while the scheduler works, and \
+time counts from the first creation; *backlog*: all pods exist when the scheduler becomes leader, \
+and time counts from then. It ends with the last binding; the CPU of later events counts.
+- CPU seconds are those of the scheduler's process and of the API server's, per 1,000 placed \
+pods; memory is the process's peak. Imbalance is the standard deviation, and in brackets the \
+range, of the requested share of each machine in percent: CPU, then memory.
 
 ![Speed and cost beside kube-scheduler](pictures/kube.svg)
 """
@@ -58,7 +57,7 @@ _HEADER = (
 
 
 def rewritten(page: str, machine: str, runs: Sequence[Run]) -> str:
-    """The page with the section of these runs: in its old place, or at the end."""
+    """The page with the section of these runs, in its old place or at the end."""
     text = f"{BEGIN}\n{section(machine, runs)}\n{END}\n"
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}\n", re.DOTALL)
     if pattern.search(page):
@@ -67,25 +66,29 @@ def rewritten(page: str, machine: str, runs: Sequence[Run]) -> str:
 
 
 def section(machine: str, runs: Sequence[Run]) -> str:
-    """The section alone."""
-    found = report.ordered(middles(runs))
+    """The section of these runs."""
+    found = report.ordered(medians(runs))
     wrong = sum(bool(run.complaints) for run in runs)
-    failed = f"; {wrong} of {len(runs)} runs failed" if wrong else ", and all was well"
+    failed = f"; {wrong} of {len(runs)} runs failed" if wrong else ", and none were found"
     stolen = max((run.stolen or 0.0 for run in runs), default=0.0)
-    busy = f" Other processes took up to {stolen:.0%} of the machine." if stolen > QUIET else ""
+    busy = (
+        f" Other processes took up to {stolen:.0%} of the machine."
+        if stolen > MAX_UNMENTIONED_SHARE
+        else ""
+    )
     parts = [_INTRODUCTION.format(machine=machine, failed=failed, busy=busy)]
     for mode in (STREAM, BACKLOG):
         lines = [_line(key, one, found) for key, one in found.items() if key[2] == mode]
         if lines:
             parts.append(f"**{mode.capitalize()}**\n\n{_table(_HEADER, lines)}\n")
     if lines := report.share_rows(found):
-        parts.append(f"**By the null binder's**\n\n{_table(report.SHARES_HEADER, lines)}\n")
+        parts.append(f"**Relative to the null binder**\n\n{_table(report.SHARES_HEADER, lines)}\n")
     if judged := report.goals(found):
         parts.append(_judgement(judged, found))
     return "\n".join(parts)
 
 
-def _line(key: Key, one: Middle, found: Mapping[Key, Middle]) -> list[str]:
+def _line(key: Key, one: Median, found: Mapping[Key, Median]) -> list[str]:
     nodes, workload, mode, scheduler = key
     null, peer = found.get((*key[:3], NULL)), found.get((*key[:3], PEER))
     of_null = share(one.pods_per_second, null.pods_per_second) if null else None
@@ -119,15 +122,15 @@ def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _judgement(judged: Sequence[Goal], found: Mapping[Key, Middle]) -> str:
-    """What was to be reached, and where it was not: in words, from the same figures."""
+def _judgement(judged: Sequence[Goal], found: Mapping[Key, Median]) -> str:
+    """The goals, and the cases in which they were missed, in words."""
     races = [goal for goal in judged if goal.workload != TRICKLE]
     slow = [goal for goal in races if not goal.fast]
     dear = [goal for goal in judged if not goal.cheap]
     lines = [
-        "What we want: at least as many pods per second as kube-scheduler or 90 % of the null "
-        "binder, with less CPU.",
-        f"The speed was reached in {len(races) - len(slow)} of {len(races)} cases"
+        "Goals: at least as many pods per second as kube-scheduler or 90 % of the null binder, "
+        "with less CPU.",
+        f"The speed goal was met in {len(races) - len(slow)} of {len(races)} cases"
         + (f", not in {_cases(slow, 'of_peer', 'of its speed')}." if slow else "."),
         f"Less CPU was used in {len(judged) - len(dear)} of {len(judged)}"
         + (f", not in {_cases(dear, 'cpu_of_peer', 'of its CPU')}." if dear else "."),
@@ -135,7 +138,8 @@ def _judgement(judged: Sequence[Goal], found: Mapping[Key, Middle]) -> str:
     lines += [
         f"At a trickle, on {nodes:,} nodes, afflux took {report.milliseconds(p50)} ms longer than "
         f"the null binder in the median and {report.milliseconds(p99)} ms longer at the 99th "
-        f"percentile; wanted are at most {report.milliseconds(report.IDLE_SECONDS)} in the median."
+        f"percentile; the goal is at most {report.milliseconds(report.IDLE_SECONDS)} ms in the "
+        "median."
         for nodes, p50, p99 in report.idle_delays(found)
     ]
     left = [
@@ -145,7 +149,7 @@ def _judgement(judged: Sequence[Goal], found: Mapping[Key, Middle]) -> str:
         if (one.placed or 0) < one.pods
     ]
     if left:
-        lines.append(f"Pods that found no place: {'; '.join(left)}.")
+        lines.append(f"Pods that were not placed: {'; '.join(left)}.")
     return " ".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The load generator, a process of its own, told what to do line by line."""
+"""Controls the load generator, a separate process that takes one command per line."""
 
 import json
 import subprocess
@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 Progress = Callable[[int, int], None]
-"""Told how many pods have appeared and how many of these have a machine."""
+"""Called with the number of pods that have appeared and the number bound."""
 
 
 class LoadError(Exception):
-    """The load generator could not do what it was told."""
+    """The load generator could not carry out a command."""
 
 
-class Driver:
+class LoadDriver:
     """`load drive` on one API server."""
 
     def __init__(self, program: Path, kubeconfig: Path, plan: Path, log: Path) -> None:
@@ -52,11 +52,11 @@ class Driver:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id of the load generator."""
         return self._process.pid
 
     def tell(self, *words: str, progress: Progress | None = None) -> dict[str, Any]:
-        """Have a command carried out; its answer. `testbed/load/main.go` lists the commands."""
+        """Sends a command and returns its answer. `testbed/load/main.go` lists the commands."""
         print(*words, file=self._stdin, flush=True)
         return self._answer(progress)
 

@@ -1,7 +1,7 @@
-"""One run: a fresh control plane, machines, a scheduler, the work; and the truth read back.
+"""Measures one run: a fresh control plane, machines, a scheduler and the work, then checks it.
 
-Nothing is left of one run when the next begins: no pods, no history in etcd, no heap in the API
-server. What a scheduler sees and what it has to share the processors with is the same for all.
+Every run starts fresh: no pods, no history in etcd, no heap in the API server. All schedulers see
+the same cluster and share the processors with the same processes.
 """
 
 import time
@@ -12,9 +12,9 @@ from pathlib import Path
 from testbed import ControlPlane, build_load, components, verdict
 from testbed.processes import cpu_seconds, tail
 
-from bench.kube.contestants import Contestant, Site
-from bench.kube.driving import Driver, Progress
-from bench.kube.figures import (
+from bench.kube.load_driver import LoadDriver, Progress
+from bench.kube.plans import Plan, as_json, complaints
+from bench.kube.results import (
     API_SERVER,
     BACKLOG,
     ETCD,
@@ -27,20 +27,19 @@ from bench.kube.figures import (
     quantile,
     waits,
 )
-from bench.kube.plans import Plan, as_json, complaints
+from bench.kube.schedulers import BenchScheduler, Site
 
-# What a scheduler needs of the controllers: service accounts. The others would only take
-# processor time from whoever is being measured, differently from run to run.
+# Schedulers need only this controller. Others would use processor time that varies between runs.
 CONTROLLERS = "serviceaccount-controller"
 CREATORS = 16
 WARM_PODS = 64
-# If so long no pod got a machine, the others will not get one either: longer than the pause after
-# which kube-scheduler tries a pod again (10 s).
-QUIET_SECONDS = 12.0
-# Processes that used less than this part of a processor twice in a row have nothing to do.
+# If no pod was bound for this long, the rest will not be: longer than kube-scheduler's backoff of
+# at most 10 s.
+NO_PROGRESS_SECONDS = 12.0
+# Processes that use less than this share of a processor twice in a row are idle.
 IDLE_SHARE = 0.05
 IDLE_SECONDS = 0.4
-MOST_IDLE_WAITS = 50
+MAX_IDLE_WAITS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,54 +51,54 @@ class Usage:
     machine: float
 
     def since(self, before: "Usage") -> dict[str, float]:
-        """What each process has used in between."""
+        """CPU seconds of each process since `before`."""
         return {name: used - before.parts[name] for name, used in self.parts.items()}
 
     def stolen(self, before: "Usage") -> float:
-        """What processes that are not ours have used in between, by what there was."""
+        """The share of the CPU time since `before` that other processes used."""
         ours = sum(self.since(before).values())
         there = (self.at - before.at) * _processors()
         return max(0.0, self.machine - before.machine - ours) / there if there > 0 else 0.0
 
 
 def measure(
-    blank: Run, plan: Plan, contestant: Contestant, progress: Progress | None = None
+    planned: Run, plan: Plan, scheduler: BenchScheduler, progress: Progress | None = None
 ) -> Run:
-    """Fill in a blank run: its nodes, workload, mode and scheduler say what to do."""
+    """Carries out a planned run and returns it with its measurements."""
     load = build_load()
     options = components.Options(audit=False, controllers=CONTROLLERS)
     with ControlPlane(options=options, machines=False) as plane:
         file = plane.directory / "plan.json"
         file.write_text(as_json(plan, WARM_PODS, CREATORS))
-        with Driver(load, plane.kubeconfig, file, plane.log("load")) as driver:
+        with LoadDriver(load, plane.kubeconfig, file, plane.log("load")) as driver:
             driver.tell("nodes")
             if plan.fill:
                 driver.tell("create", "fill")
-            if blank.mode == BACKLOG:
-                driver.tell("hold", contestant.lease)
-            with contextmanager(contestant.running)(Site(plane, file, load)) as pid:
+            if planned.mode == BACKLOG:
+                driver.tell("hold", scheduler.lease)
+            with contextmanager(scheduler.running)(Site(plane, file, load)) as pid:
                 parts = _parts(plane, pid, driver)
-                if blank.mode == STREAM:
-                    _warm_up(driver, plane, contestant)
+                if planned.mode == STREAM:
+                    _warm_up(driver, plane, scheduler)
                 _settle(parts)
-                return _run(blank, plan, plane, driver, parts, progress)
+                return _run(planned, plan, plane, driver, parts, progress)
 
 
 def _run(
-    blank: Run,
+    planned: Run,
     plan: Plan,
     plane: ControlPlane,
-    driver: Driver,
+    driver: LoadDriver,
     parts: dict[str, int],
     progress: Progress | None,
 ) -> Run:
     before = _usage(parts)
     created = driver.tell("create", "pods", progress=progress)
-    # In a stream the scheduler works from the first creation on, in a backlog from when it leads.
+    # A stream begins with the first creation, a backlog when the scheduler becomes leader.
     began: float = created["began"]
-    if blank.mode == BACKLOG:
+    if planned.mode == BACKLOG:
         began = driver.tell("release")["ended"]
-    driver.tell("await", "pods", str(QUIET_SECONDS), progress=progress)
+    driver.tell("await", "pods", str(NO_PROGRESS_SECONDS), progress=progress)
     busy = _usage(parts)
     _settle({SCHEDULER: parts[SCHEDULER]})
     after = _usage(parts)
@@ -108,9 +107,9 @@ def _run(
     plane.api.close()
     where = {pod.name: name for pod, name in zip(plan.pods, seen.nodes, strict=True) if name}
     bound = [when for when in seen.bound if when >= 0]
-    waited = waits(seen, began if blank.mode == BACKLOG else None)
+    waited = waits(seen, began if planned.mode == BACKLOG else None)
     return replace(
-        blank,
+        planned,
         placed=len(bound),
         seconds=max(bound, default=began) - began,
         first_seconds=min(bound, default=began) - began,
@@ -120,56 +119,56 @@ def _run(
         cpu_seconds=after.since(before),
         peak_bytes=_peak_bytes(parts[SCHEDULER]),
         events=_events(plane),
-        settle_seconds=after.at - busy.at if len(bound) == blank.pods else None,
+        settle_seconds=after.at - busy.at if len(bound) == planned.pods else None,
         imbalance=imbalance(plan, where),
         stolen=busy.stolen(before),
-        complaints=[*_ended(blank.scheduler, plane, parts), *_wrong(plan, plane, where)],
+        complaints=[*_ended(planned.scheduler, plane, parts), *_wrong(plan, plane, where)],
     )
 
 
-def _warm_up(driver: Driver, plane: ControlPlane, contestant: Contestant) -> None:
-    """A few pods, so that everybody has connections, caches and its code in memory."""
+def _warm_up(driver: LoadDriver, plane: ControlPlane, scheduler: BenchScheduler) -> None:
+    """Schedules a few pods first, so that all processes have connections and warm caches."""
     driver.tell("create", "warm")
     driver.tell("await", "warm", "60")
     if -1 in driver.tell("report", "warm")["bound"]:
         raise RuntimeError(
-            f"{contestant.name} did not place the pods that warm it up within 60 s; "
-            f"the end of its log:\n{tail(plane.log(contestant.name))}"
+            f"{scheduler.name} did not place the pods that warm it up within 60 s; "
+            f"the end of its log:\n{tail(plane.log(scheduler.name))}"
         )
     driver.tell("delete", "warm")
 
 
 def _ended(name: str, plane: ControlPlane, parts: dict[str, int]) -> list[str]:
-    """Whether the scheduler gave up in the middle; a process that is no more has no memory."""
+    """A complaint if the scheduler ended too early. An ended process uses no memory."""
     if _peak_bytes(parts[SCHEDULER]):
         return []
     return [f"{name} ended before its work was done; the end of its log:\n{tail(plane.log(name))}"]
 
 
 def _wrong(plan: Plan, plane: ControlPlane, where: dict[str, str]) -> list[str]:
-    """Machines over capacity, by the API server's view; pods where they may not be."""
+    """Machines over capacity by the API server's objects, and pods on forbidden machines."""
     pods = plane.pods("default")
-    told = {
+    assigned = {
         name: node
         for pod in pods
         if (node := pod["spec"].get("nodeName")) and (name := pod["metadata"]["name"])
     }
     found = verdict.over_capacity(plane.nodes(), pods)
     found += [
-        f"pod {name} was seen on {node}, the API server says {told.get(name, 'nowhere')}"
+        f"pod {name} was seen on {node}, the API server says {assigned.get(name, 'nowhere')}"
         for name, node in where.items()
-        if told.get(name) != node
+        if assigned.get(name) != node
     ]
     return found + complaints(plan, where)
 
 
 def _events(plane: ControlPlane) -> int:
-    """How many there are, without reading them."""
+    """The number of events, without reading all of them."""
     page = plane.api.get("/apis/events.k8s.io/v1/events", limit=1)
     return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
 
 
-def _parts(plane: ControlPlane, pid: int, driver: Driver) -> dict[str, int]:
+def _parts(plane: ControlPlane, pid: int, driver: LoadDriver) -> dict[str, int]:
     return {
         SCHEDULER: pid,
         API_SERVER: plane.pid(components.API_SERVER),
@@ -180,9 +179,9 @@ def _parts(plane: ControlPlane, pid: int, driver: Driver) -> dict[str, int]:
 
 
 def _settle(parts: dict[str, int]) -> None:
-    """Wait until these processes have nothing to do; not for ever, they may be restless."""
+    """Waits until these processes are idle, at most MAX_IDLE_WAITS times."""
     before, idle = _usage(parts), 0
-    for _ in range(MOST_IDLE_WAITS):
+    for _ in range(MAX_IDLE_WAITS):
         time.sleep(IDLE_SECONDS)
         now = _usage(parts)
         busy = any(used > IDLE_SHARE * IDLE_SECONDS for used in now.since(before).values())
@@ -206,7 +205,7 @@ def _processors() -> int:
 
 
 def _peak_bytes(pid: int) -> int:
-    """The most memory that a process ever had in RAM."""
+    """The peak resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024

@@ -1,7 +1,7 @@
-"""What is put on a cluster: machines, classes of pods, and pods with a machine that would do.
+"""Plans of a cluster and its load: machines, classes of pods, and pods.
 
-Every pod comes with one machine on which it may run while all the others run on theirs. So every
-plan is known to be possible, and the null binder has valid bindings without any thought.
+Each pod has a valid machine, such that all pods together fit on theirs. So every plan is known to
+be possible, and the null binder has valid bindings.
 """
 
 import json
@@ -13,13 +13,13 @@ from random import Random
 from testbed.api import Manifest
 from testbed.nodes import node
 
-# Drawn so often at random before all machines are looked at.
-TRIES = 100
+# Random draws per pod before all machines are tried.
+MAX_DRAWS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node: what it has, and what pods look at."""
+    """A node: capacity, labels and taints."""
 
     name: str
     cpu_milli: int = 32_000
@@ -31,7 +31,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """Pods that differ in nothing but their names; `may_run` says on which machines."""
+    """Equal pods. `may_run` returns whether they may run on a machine."""
 
     cpu_milli: int
     memory_mib: int
@@ -41,7 +41,7 @@ class PodClass:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod, the name of its class, and a machine that would do."""
+    """One pod, the name of its class, and a valid machine."""
 
     name: str
     class_name: str
@@ -50,7 +50,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of it. The pods of `fill` are born on their machines; `rate` is pods per second."""
+    """A plan. The pods of `fill` are created with their machines; `rate` is pods per second."""
 
     machines: Sequence[Machine]
     classes: Mapping[str, PodClass]
@@ -59,18 +59,15 @@ class Plan:
     rate: float = 0.0
 
     def placed(self, where: Mapping[str, str]) -> list[tuple[Pod, str]]:
-        """Every pod that has a machine, with that machine; of the others nothing is known."""
-        born = [(pod, pod.machine) for pod in self.fill]
-        return born + [(pod, where[pod.name]) for pod in self.pods if where.get(pod.name)]
+        """Every bound pod with its machine."""
+        filled = [(pod, pod.machine) for pod in self.fill]
+        return filled + [(pod, where[pod.name]) for pod in self.pods if where.get(pod.name)]
 
 
-def deal(
-    machines: Sequence[Machine],
-    classes: Mapping[str, PodClass],
-    names: Sequence[str],
-    rng: Random,
+def assign_pods(
+    machines: Sequence[Machine], classes: Mapping[str, PodClass], names: Sequence[str], rng: Random
 ) -> list[Pod]:
-    """Pods of these classes, in this order, on random machines that may have them and have room."""
+    """Pods of these classes, in this order, each on a random valid machine with room for it."""
     free = {each.name: [each.cpu_milli, each.memory_mib, each.pods] for each in machines}
     allowed = {
         name: [each for each in machines if one.may_run(each)] for name, one in classes.items()
@@ -79,13 +76,13 @@ def deal(
     for number, class_name in enumerate(names):
         need = (classes[class_name].cpu_milli, classes[class_name].memory_mib, 1)
         candidates = allowed[class_name]
-        drawn = (rng.choice(candidates) for _ in range(TRIES if candidates else 0))
+        drawn = (rng.choice(candidates) for _ in range(MAX_DRAWS if candidates else 0))
         found = next((each for each in drawn if _fits(need, free[each.name])), None) or next(
             (each for each in candidates if _fits(need, free[each.name])), None
         )
         if found is None:
             raise ValueError(
-                f"pod {number} of {len(names)}, of class {class_name}, finds no room on "
+                f"pod {number} of {len(names)}, of class {class_name}, does not fit on "
                 f"{len(machines)} machines; expected fewer pods or more machines"
             )
         left = zip(free[found.name], need, strict=True)
@@ -99,7 +96,7 @@ def _fits(need: Sequence[int], free: Sequence[int]) -> bool:
 
 
 def complaints(plan: Plan, where: Mapping[str, str]) -> list[str]:
-    """What is wrong with the machines that these pods got, by a reading of the plan alone."""
+    """The violations if the pods run on these machines, computed from the plan alone."""
     machines = {each.name: each for each in plan.machines}
     used: Counter[tuple[str, str]] = Counter()
     found: list[str] = []
@@ -122,10 +119,10 @@ def complaints(plan: Plan, where: Mapping[str, str]) -> list[str]:
 
 
 def as_json(plan: Plan, warm: int, workers: int) -> str:
-    """For the load generator, with so many small pods to warm everything up."""
+    """The plan for the load generator, with `warm` small pods for the warm-up."""
     classes = {name: _pod_manifest(one) for name, one in plan.classes.items()}
     classes["warm"] = _pod_manifest(PodClass(10, 16))
-    # The null binder needs a place for them too: there is room for something so small anywhere.
+    # The null binder needs a machine for them too: such small pods fit on any.
     sets: dict[str, Manifest] = {
         "pods": {"pods": _planned(plan.pods), "rate": plan.rate, "workers": workers},
         "fill": {"pods": _planned(plan.fill), "workers": workers, "fixed": True},

@@ -1,12 +1,12 @@
-"""The picture: speed and cost of the contestants side by side, a column for each cluster size."""
+"""Draws speed and CPU of the schedulers side by side, a column for each cluster size."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from afflux.sim.report.svg import Area, coordinate, label, path, rule
-from bench.kube.contestants import AFFLUX, NULL, PEER
-from bench.kube.figures import BACKLOG, SCHEDULER, STREAM, Key, Middle
+from bench.kube.results import BACKLOG, SCHEDULER, STREAM, Key, Median
+from bench.kube.schedulers import AFFLUX, NULL, PEER
 from bench.kube.workloads import TRICKLE
 
 _WIDTH, _HEIGHT, _GAP, _TOP = 460.0, 190.0, 16.0, 34.0
@@ -23,24 +23,24 @@ svg{font-family:system-ui,sans-serif;font-size:12px}
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of panels: a figure of the workloads that were measured in one mode."""
+    """One row of panels: one figure of all workloads in one mode."""
 
     title: str
     mode: str
-    figure: Callable[[Middle], float | None]
+    figure: Callable[[Median], float | None]
     leaves_out: str = ""
 
 
 _ROWS = (
-    # At a trickle everybody is as fast as the pods come.
+    # At a trickle all schedulers are as fast as the pods arrive.
     _Row("pods per second, stream", STREAM, lambda one: one.pods_per_second, TRICKLE),
     _Row("pods per second, backlog", BACKLOG, lambda one: one.pods_per_second),
     _Row("CPU seconds for 1,000 pods, stream", STREAM, lambda one: one.cpu_of(SCHEDULER)),
 )
 
 
-def draw(found: Mapping[Key, Middle]) -> str:
-    """An SVG file; rows of which nothing was measured are left out."""
+def draw(found: Mapping[Key, Median]) -> str:
+    """The SVG text. Rows without measurements are left out."""
     sizes = sorted({nodes for nodes, *_ in found})
     there = [row for row in _ROWS if _workloads(found, row)]
     width = max(1, len(sizes)) * (_WIDTH + _GAP)
@@ -48,7 +48,9 @@ def draw(found: Mapping[Key, Middle]) -> str:
     body = [label(10, 20, title, "t", "start"), *_legend(width)]
     for down, row in enumerate(there):
         # The same scale for all sizes, so that they can be compared.
-        top = nice(max((row.figure(one) or 0.0 for one in _of(found, row).values()), default=0.0))
+        top = round_up(
+            max((row.figure(one) or 0.0 for one in _of(found, row).values()), default=0.0)
+        )
         for across, nodes in enumerate(sizes):
             x, y = across * (_WIDTH + _GAP), _TOP + down * (_HEIGHT + _GAP)
             body.append(f'<g transform="translate({coordinate(x)} {coordinate(y)})">')
@@ -62,15 +64,15 @@ def draw(found: Mapping[Key, Middle]) -> str:
     )
 
 
-def nice(value: float) -> float:
-    """A round number that is not less: 1, 2, 2.5 or 5 times a power of ten."""
+def round_up(value: float) -> float:
+    """The next round number: 1, 2, 2.5 or 5 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value)
 
 
-def _of(found: Mapping[Key, Middle], row: _Row) -> dict[Key, Middle]:
+def _of(found: Mapping[Key, Median], row: _Row) -> dict[Key, Median]:
     drawn = {AFFLUX, PEER, NULL}
     return {
         key: one
@@ -79,7 +81,7 @@ def _of(found: Mapping[Key, Middle], row: _Row) -> dict[Key, Middle]:
     }
 
 
-def _workloads(found: Mapping[Key, Middle], row: _Row) -> list[str]:
+def _workloads(found: Mapping[Key, Median], row: _Row) -> list[str]:
     return list(dict.fromkeys(workload for _, workload, _, _ in _of(found, row)))
 
 
@@ -93,7 +95,7 @@ def _legend(width: float) -> list[str]:
     return parts
 
 
-def _panel(found: Mapping[Key, Middle], row: _Row, nodes: int, top: float) -> list[str]:
+def _panel(found: Mapping[Key, Median], row: _Row, nodes: int, top: float) -> list[str]:
     area = Area(_WIDTH, _HEIGHT, top=30.0, bottom=24.0)
     bottom, right = area.height - area.bottom, area.width - area.right
 
@@ -123,7 +125,7 @@ def _panel(found: Mapping[Key, Middle], row: _Row, nodes: int, top: float) -> li
     return body
 
 
-def _figure(found: Mapping[Key, Middle], row: _Row, key: Key) -> float | None:
+def _figure(found: Mapping[Key, Median], row: _Row, key: Key) -> float | None:
     one = found.get(key)
     return None if one is None else row.figure(one)
 

@@ -1,10 +1,10 @@
-"""The runs as people read them: tables, what was to be reached, what went wrong."""
+"""The report: tables of figures, goals and failures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.kube.contestants import AFFLUX, CONTESTANTS, NULL, PEER
-from bench.kube.figures import API_SERVER, SCHEDULER, Key, Middle, share
+from bench.kube.results import API_SERVER, SCHEDULER, Key, Median, share
+from bench.kube.schedulers import AFFLUX, NULL, PEER, SCHEDULERS
 from bench.kube.workloads import TRICKLE
 
 HEADER = (
@@ -16,53 +16,53 @@ SHARES_HEADER = (
     *("pods/s", "p50", "p99", "CPU", "API CPU", "memory", "cpu dev", "mem dev"),
 )
 EXPLAINED = """\
-stream: pods are created as fast as the API server takes them, while the scheduler works; from the
-first creation to the last binding. backlog: all pods are there when the scheduler begins to lead;
-from then on. p50, p99: from a pod's creation (backlog: from the beginning) to its binding. CPU s:
-of the scheduler's process, and of the API server's, for 1,000 pods placed. MiB: the scheduler's
-peak. dev, range: standard deviation, and most less least, of the requested part of each machine's
-processors and memory, in hundredths. null: random valid bindings without any thought, the ceiling;
+stream: pods are created as fast as the API server accepts them, while the scheduler works; time
+counts from the first creation to the last binding. backlog: all pods exist when the scheduler
+becomes leader, and time counts from then. p50, p99: from a pod's creation (backlog: from the
+beginning) to its binding. CPU s: of the scheduler's process, and of the API server's, per 1,000
+placed pods. MiB: the scheduler's peak. dev, range: standard deviation and range of the requested
+share of each machine's CPU and memory, in percent. null: random valid bindings, the ceiling;
 null-events posts events too, as every scheduler does."""
 
 CEILING = 0.9
-# Placing one pod in a quiet cluster may take so much longer than binding it takes anybody.
+# In a quiet cluster, a pod may wait this much longer than with the null binder.
 IDLE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One workload: whether afflux was fast enough, and cheap enough, beside the peer."""
+    """One workload: whether afflux met the goals for speed and CPU."""
 
     nodes: int
     workload: str
     mode: str
     of_peer: float | None
-    """Pods per second by the peer's."""
+    """Pods per second, relative to kube-scheduler."""
     of_ceiling: float | None
-    """Pods per second by the null binder's."""
+    """Pods per second, relative to the null binder."""
     cpu_of_peer: float | None
-    """CPU seconds of the process by those of the peer's."""
+    """CPU seconds, relative to kube-scheduler."""
 
     @property
     def fast(self) -> bool:
-        """At least as fast as the peer, or 90 % of the ceiling."""
+        """At least as fast as kube-scheduler, or 90 % of the ceiling."""
         return (self.of_peer or 0.0) >= 1.0 or (self.of_ceiling or 0.0) >= CEILING
 
     @property
     def cheap(self) -> bool:
-        """With less CPU than the peer."""
+        """Less CPU than kube-scheduler."""
         return self.cpu_of_peer is not None and self.cpu_of_peer < 1.0
 
 
-def ordered(found: Mapping[Key, Middle]) -> dict[Key, Middle]:
-    """Cases as they came, and in each of them the contestants in one order, whoever began."""
+def ordered(found: Mapping[Key, Median]) -> dict[Key, Median]:
+    """The cases in the order measured, each with the schedulers in a fixed order."""
     cases = list(dict.fromkeys(key[:3] for key in found))
-    names = list(CONTESTANTS)
+    names = list(SCHEDULERS)
     return dict(sorted(found.items(), key=lambda i: (cases.index(i[0][:3]), names.index(i[0][3]))))
 
 
-def rows(found: Mapping[Key, Middle]) -> list[list[str]]:
-    """The table of figures, in the order of their keys."""
+def rows(found: Mapping[Key, Median]) -> list[list[str]]:
+    """The rows of the table of figures."""
     return [[*_names(key), *_figures(one)] for key, one in found.items()]
 
 
@@ -71,7 +71,7 @@ def _names(key: Key) -> list[str]:
     return [f"{nodes:,}", workload, mode, scheduler]
 
 
-def _figures(one: Middle) -> list[str]:
+def _figures(one: Median) -> list[str]:
     return [
         "FAILED" if one.complaints else placed(one),
         number(one.pods_per_second),
@@ -88,8 +88,8 @@ def _figures(one: Middle) -> list[str]:
     ]
 
 
-def shares(found: Mapping[Key, Middle]) -> dict[Key, dict[str, float | None]]:
-    """Every figure by the null binder's: of what the API server can take, and of what it costs."""
+def shares(found: Mapping[Key, Median]) -> dict[Key, dict[str, float | None]]:
+    """Every figure, relative to the null binder's."""
     parts: dict[Key, dict[str, float | None]] = {}
     for key, one in found.items():
         null = found.get((*key[:3], NULL))
@@ -109,16 +109,16 @@ def shares(found: Mapping[Key, Middle]) -> dict[Key, dict[str, float | None]]:
     return parts
 
 
-def share_rows(found: Mapping[Key, Middle]) -> list[list[str]]:
-    """The table of shares."""
+def share_rows(found: Mapping[Key, Median]) -> list[list[str]]:
+    """The rows of the table of shares."""
     return [
         [*_names(key), *(number(part, 2) for part in parts.values())]
         for key, parts in shares(found).items()
     ]
 
 
-def goals(found: Mapping[Key, Middle]) -> list[Goal]:
-    """Of every workload that both afflux and the peer had."""
+def goals(found: Mapping[Key, Median]) -> list[Goal]:
+    """The goals of every workload that both afflux and kube-scheduler ran."""
     judged: list[Goal] = []
     for (nodes, workload, mode, scheduler), ours in found.items():
         peer = found.get((nodes, workload, mode, PEER))
@@ -138,8 +138,11 @@ def goals(found: Mapping[Key, Middle]) -> list[Goal]:
     return judged
 
 
-def idle_delays(found: Mapping[Key, Middle]) -> list[tuple[int, float, float]]:
-    """At a trickle, how many seconds longer than the null binder: nodes, the median, the 99th."""
+def idle_delays(found: Mapping[Key, Median]) -> list[tuple[int, float, float]]:
+    """Nodes, and by how many seconds the median and the 99th percentile exceed the null binder's.
+
+    Only for the trickle.
+    """
     delays: list[tuple[int, float, float]] = []
     for (nodes, workload, mode, scheduler), ours in found.items():
         null = found.get((nodes, workload, mode, NULL))
@@ -156,7 +159,7 @@ GOALS_HEADER = ("nodes", "workload", "mode", "of peer", "of ceiling", "", "CPU o
 
 
 def goal_rows(judged: Sequence[Goal]) -> list[list[str]]:
-    """A line for each workload. At a trickle nobody is fast: there only the CPU counts."""
+    """The rows of the table of goals. At a trickle only the CPU is meaningful."""
     return [
         [
             *(f"{goal.nodes:,}", goal.workload, goal.mode),
@@ -167,8 +170,8 @@ def goal_rows(judged: Sequence[Goal]) -> list[list[str]]:
     ]
 
 
-def wrong(found: Mapping[Key, Middle], most: int = 10) -> list[str]:
-    """What went wrong, where."""
+def wrong(found: Mapping[Key, Median], most: int = 10) -> list[str]:
+    """The complaints of each case, at most `most` per case."""
     lines: list[str] = []
     for key, one in found.items():
         lines += [f"{', '.join(_names(key))}: {each}" for each in one.complaints[:most]]
@@ -177,29 +180,29 @@ def wrong(found: Mapping[Key, Middle], most: int = 10) -> list[str]:
     return lines
 
 
-def placed(one: Middle) -> str:
-    """How many, and of how many if some were left."""
+def placed(one: Median) -> str:
+    """The number of placed pods, and of all pods if some were not placed."""
     there = one.placed or 0
     return f"{there:,.0f}" if there == one.pods else f"{there:,.0f} of {one.pods:,}"
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """A figure, or a dash."""
+    """A number, or a dash if it is unknown."""
     return _shown(value, lambda known: f"{known:,.{digits}f}")
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Of seconds."""
+    """Seconds as milliseconds."""
     return _shown(seconds, lambda known: f"{known * 1000:,.0f}")
 
 
 def mebibytes(size: float | None) -> str:
-    """Of bytes."""
+    """Bytes as MiB."""
     return _shown(size, lambda known: f"{known / 2**20:,.0f}")
 
 
 def percent(value: float | None) -> str:
-    """Of a fraction, to a tenth."""
+    """A fraction as percent, with one decimal."""
     return _shown(value, lambda known: f"{known * 100:.1f}")
 
 

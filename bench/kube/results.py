@@ -1,4 +1,4 @@
-"""What a run showed, and what follows from that: pure arithmetic over plain values."""
+"""The measurements of a run, and medians and ratios of runs."""
 
 import math
 import statistics
@@ -13,13 +13,13 @@ from bench.kube.plans import Plan
 STREAM, BACKLOG = "stream", "backlog"
 MODES = (STREAM, BACKLOG)
 
-# The names under which the CPU time of processes is kept.
+# The names of the processes whose CPU time is measured.
 SCHEDULER, API_SERVER, ETCD, LOAD = "scheduler", "kube-apiserver", "etcd", "load"
 
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """Over all machines, of the part that is requested: standard deviation, and most less least."""
+    """Standard deviation and range, over all machines, of the requested share of a machine."""
 
     cpu_deviation: float
     cpu_range: float
@@ -29,7 +29,7 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One workload, one scheduler, one way of measuring. None: not known, because it failed."""
+    """One run of a workload with a scheduler in a mode. None: unknown, because the run failed."""
 
     nodes: int
     workload: str
@@ -38,42 +38,42 @@ class Run:
     pods: int
     placed: int = 0
     seconds: float | None = None
-    """From the first pod's creation, or from when the scheduler leads, to the last binding."""
+    """From the first creation (backlog: from when the scheduler leads) to the last binding."""
     first_seconds: float | None = None
     """The same, to the first binding."""
     create_seconds: float | None = None
-    """How long the pods took to be created."""
+    """The time to create the pods."""
     p50_seconds: float | None = None
     p99_seconds: float | None = None
-    """From a pod's creation to its binding; in a backlog from when the scheduler leads."""
+    """From a pod's creation (backlog: from when the scheduler leads) to its binding."""
     cpu_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of each process, from before the first creation until the scheduler had nothing to do."""
+    """Of each process, from before the first creation until the scheduler was idle."""
     peak_bytes: int | None = None
-    """The most memory of the scheduler's process, from its start."""
+    """The peak memory of the scheduler's process."""
     events: int | None = None
-    """How many events there are in the end."""
+    """The number of events at the end."""
     settle_seconds: float | None = None
-    """How long after the last binding the scheduler was busy, most likely with events. It takes
-    0.8 s to see that it is not; None if some pods found no place."""
+    """How long the scheduler was busy after the last binding, probably with events. Detecting that
+    it is idle takes 0.8 s of this. None if some pods were not placed."""
     imbalance: Imbalance | None = None
     turn: int = 0
-    """Of those who had this workload in this mode, when this one had it."""
+    """The position of this run among the schedulers on this workload and mode, from 1."""
     stolen: float | None = None
-    """CPU time that others took during the run, by all there was: what spoils the figures."""
+    """The share of the machine's CPU time that other processes used during the run."""
     complaints: Sequence[str] = ()
 
     @property
     def pods_per_second(self) -> float | None:
-        """Placed by seconds."""
+        """Placed pods per second."""
         return self.placed / self.seconds if self.placed and self.seconds else None
 
     @property
     def cpu_per_thousand(self) -> float | None:
-        """CPU seconds of the scheduler for a thousand pods that were placed."""
+        """CPU seconds of the scheduler per 1,000 placed pods."""
         return self.cpu_of(SCHEDULER)
 
     def cpu_of(self, part: str) -> float | None:
-        """CPU seconds of a process for a thousand pods that were placed."""
+        """CPU seconds of a process per 1,000 placed pods."""
         if not self.placed or part not in self.cpu_seconds:
             return None
         return 1000 * self.cpu_seconds[part] / self.placed
@@ -81,7 +81,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the load generator noted of one pod after the other; -1 is never."""
+    """The load generator's report: one entry per pod, -1 for never."""
 
     appeared: Sequence[float]
     bound: Sequence[float]
@@ -89,7 +89,7 @@ class Seen:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that is not less than this share of all; None of none."""
+    """The smallest value that is at least this share of all values; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -97,7 +97,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
 
 
 def waits(seen: Seen, since: float | None) -> list[float]:
-    """How long each pod with a machine waited for it, since a moment or since it appeared."""
+    """The wait of each bound pod, from `since` or from when the pod appeared."""
     return [
         bound - (appeared if since is None else since)
         for appeared, bound in zip(seen.appeared, seen.bound, strict=True)
@@ -106,7 +106,7 @@ def waits(seen: Seen, since: float | None) -> list[float]:
 
 
 def imbalance(plan: Plan, where: Mapping[str, str]) -> Imbalance:
-    """Of the plan's machines, with its pods where they are."""
+    """The imbalance of the plan's machines if its pods are on these machines."""
     cpu = {each.name: 0 for each in plan.machines}
     memory = dict(cpu)
     for pod, name in plan.placed(where):
@@ -123,73 +123,73 @@ def imbalance(plan: Plan, where: Mapping[str, str]) -> Imbalance:
 
 
 @dataclass(frozen=True, slots=True)
-class Middle:
-    """The runs of one scheduler on one workload, of which the median counts."""
+class Median:
+    """The medians over the runs of one scheduler on one workload."""
 
     runs: Sequence[Run]
 
     @property
     def pods(self) -> int:
-        """How many pods there were to place."""
+        """The number of pods to place."""
         return self.runs[0].pods
 
     @property
     def placed(self) -> float | None:
-        """How many found a place."""
+        """The number of placed pods."""
         return middle(run.placed for run in self.runs)
 
     @property
     def pods_per_second(self) -> float | None:
-        """How fast."""
+        """Placed pods per second."""
         return middle(run.pods_per_second for run in self.runs)
 
     @property
     def p50_seconds(self) -> float | None:
-        """The median wait."""
+        """The median of the waits."""
         return middle(run.p50_seconds for run in self.runs)
 
     @property
     def p99_seconds(self) -> float | None:
-        """The wait that one in a hundred exceeds."""
+        """The 99th percentile of the waits."""
         return middle(run.p99_seconds for run in self.runs)
 
     @property
     def peak_bytes(self) -> float | None:
-        """The most memory."""
+        """The peak memory."""
         return middle(run.peak_bytes for run in self.runs)
 
     @property
     def events(self) -> float | None:
-        """How many events were posted."""
+        """The number of posted events."""
         return middle(run.events for run in self.runs)
 
     @property
     def cpu_deviation(self) -> float | None:
-        """Imbalance of processors."""
+        """The standard deviation of requested CPU."""
         return middle(run.imbalance.cpu_deviation for run in self.runs if run.imbalance)
 
     @property
     def cpu_range(self) -> float | None:
-        """Imbalance of processors between the fullest machine and the emptiest."""
+        """The difference of requested CPU between the fullest and the emptiest machine."""
         return middle(run.imbalance.cpu_range for run in self.runs if run.imbalance)
 
     @property
     def memory_deviation(self) -> float | None:
-        """Imbalance of memory."""
+        """The standard deviation of requested memory."""
         return middle(run.imbalance.memory_deviation for run in self.runs if run.imbalance)
 
     @property
     def memory_range(self) -> float | None:
-        """Imbalance of memory between the fullest machine and the emptiest."""
+        """The difference of requested memory between the fullest and the emptiest machine."""
         return middle(run.imbalance.memory_range for run in self.runs if run.imbalance)
 
     @property
     def complaints(self) -> list[str]:
-        """What is wrong with any of them."""
+        """The complaints of all runs."""
         return [complaint for run in self.runs for complaint in run.complaints]
 
     def cpu_of(self, part: str) -> float | None:
-        """CPU seconds of a process for a thousand pods that were placed."""
+        """CPU seconds of a process per 1,000 placed pods."""
         return middle(run.cpu_of(part) for run in self.runs)
 
 
@@ -197,34 +197,34 @@ Key = tuple[int, str, str, str]
 """Nodes, workload, mode, scheduler."""
 
 
-def middles(runs: Iterable[Run]) -> dict[Key, Middle]:
-    """The runs that belong together, in the order in which they first ran."""
+def medians(runs: Iterable[Run]) -> dict[Key, Median]:
+    """The runs by case and scheduler, in the order of their first run."""
     grouped: dict[Key, list[Run]] = {}
     for run in runs:
         grouped.setdefault((run.nodes, run.workload, run.mode, run.scheduler), []).append(run)
-    return {key: Middle(found) for key, found in grouped.items()}
+    return {key: Median(found) for key, found in grouped.items()}
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    """The median of what is known."""
+    """The median of the known values."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
 def share(one: float | None, other: float | None) -> float | None:
-    """One by the other."""
+    """The quotient of two figures; None if one is unknown or the divisor is 0."""
     return None if one is None or not other else one / other
 
 
 def as_dict(run: Run) -> dict[str, object]:
-    """For JSON, with what follows from the figures, rounded to what they are worth."""
+    """A run as JSON values, rounded, with derived figures."""
     kept: dict[str, object] = asdict(run)
     kept |= {"pods_per_second": run.pods_per_second, "cpu_per_thousand": run.cpu_per_thousand}
     return {name: _rounded(value) for name, value in kept.items()}
 
 
 def from_dict(kept: object) -> Run:
-    """The run that was kept."""
+    """The run of such a dictionary."""
     return msgspec.convert(kept, Run)
 
 

@@ -1,42 +1,42 @@
-"""Which runs there are, and in which order.
+"""The runs of the benchmark and their order.
 
-All contestants have a workload one after the other, so that a slow hour of the machine meets all
-of them; who begins changes from one workload to the next.
+All schedulers run a workload one after the other, so that a slow hour of the machine affects all
+of them; the first scheduler changes from one workload to the next.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.kube.contestants import NULL_EVENTS
-from bench.kube.figures import STREAM, Run
+from bench.kube.results import STREAM, Run
+from bench.kube.schedulers import NULL_EVENTS
 from bench.kube.workloads import WORKLOADS
 
-FULL = WORKLOADS["plain"].pods
-FEWEST = 10
+DEFAULT_PODS = WORKLOADS["plain"].pods
+MIN_PODS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What was asked for. `pods` is for the plain workload; the others have their part of it.
+class Selection:
+    """The requested runs. `pods` is for the plain workload; the others scale in proportion.
 
-    Without `modes` each workload has its own.
+    Without `modes` each workload runs in its own modes.
     """
 
     nodes: Sequence[int]
     workloads: Sequence[str]
     schedulers: Sequence[str]
     modes: Sequence[str] | None = None
-    pods: int = FULL
+    pods: int = DEFAULT_PODS
     repeats: int = 1
 
 
 def pods_of(workload: str, pods: int) -> int:
-    """How many pods a workload has when the plain one has so many."""
-    return max(FEWEST, WORKLOADS[workload].pods * pods // FULL)
+    """The number of pods of a workload if the plain workload has `pods`."""
+    return max(MIN_PODS, WORKLOADS[workload].pods * pods // DEFAULT_PODS)
 
 
-def blank_runs(chosen: Chosen) -> list[Run]:
-    """All runs, in order, still to be made."""
+def planned_runs(chosen: Selection) -> list[Run]:
+    """All runs in order, without measurements yet."""
     found: list[Run] = []
     cases = [
         (nodes, workload, mode)
@@ -57,5 +57,5 @@ def blank_runs(chosen: Chosen) -> list[Run]:
 
 
 def _takes_part(scheduler: str, workload: str, mode: str) -> bool:
-    """What events cost the API server is the same with every workload: one shows it."""
+    """The null binder with events runs only one workload: events cost the same with each."""
     return scheduler != NULL_EVENTS or (workload == "plain" and mode == STREAM)

@@ -1,7 +1,7 @@
-"""The contestants, each as it is shipped: own credentials, own rights, no limits on its requests.
+"""The schedulers under comparison, as shipped: own credentials and rights, no request limits.
 
-All elect a leader, as in a cluster. The lease is also how a benchmark keeps them from acting until
-a backlog is there: a replica that stands by knows the cluster and begins the moment it leads.
+All use leader election, as in a cluster. The benchmark holds the lease until the backlog exists: a
+standby replica already knows the cluster and starts when it becomes leader.
 """
 
 import json
@@ -20,23 +20,23 @@ from typing import Any
 import yaml
 from testbed import ControlPlane, Manifest, build_helm
 from testbed.components import SCHEDULER
-from testbed.processes import Keeper, Program, Running, tail
+from testbed.processes import ProcessReaper, Program, RunningProgram, tail
 
 AFFLUX, PEER, NULL, NULL_EVENTS = "afflux", "kube-scheduler", "null", "null-events"
 NULL_LEASE = "kube-system/null"
 CHART = Path(__file__).parents[2] / "charts" / "afflux"
 NAMESPACE = "afflux-system"
 READY_SECONDS = 120.0
-# Longer than the defaults of 15 s and 10 s: all parts share two cores here, and
-# nobody shall end because a renewal was late. The null binder has the same times.
+# Longer than the defaults of 15 s and 10 s: all processes share two cores, and a late renewal must
+# not end a scheduler. The null binder has the same times.
 LEASE = {"leaseDuration": "60s", "renewDeadline": "45s", "retryPeriod": "2s"}
-# Bindings that the null binder has on their way at the same time: as many as afflux.
+# The parallel binds of the null binder: as many as afflux.
 NULL_WORKERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a contestant runs: the control plane, the plan, and the load generator's program."""
+    """The control plane, the plan file, and the program of the load generator."""
 
     plane: ControlPlane
     plan: Path
@@ -44,8 +44,8 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """A scheduler: its lease, as namespace/name, and how it is started; that yields its process."""
+class BenchScheduler:
+    """A scheduler: its lease as namespace/name, and a generator that runs it and yields its pid."""
 
     name: str
     lease: str
@@ -53,16 +53,16 @@ class Contestant:
 
 
 def afflux(site: Site) -> Generator[int]:
-    """With the rights and the configuration of the chart, serving the default scheduler's name."""
+    """afflux with the rights and configuration of the chart, for `default-scheduler`."""
     port = _free_port()
     values = {
         "config": {
             "profiles": [{"schedulerName": "default-scheduler"}],
             "leaderElection": LEASE,
-            # The others keep none either; bench/ledger says what it costs.
+            # The others have no ledger either; bench/ledger measures its cost.
             "ledger": {"enabled": False},
         },
-        # The chart refuses to let afflux wait for itself; its Deployment is left out anyway.
+        # The chart refuses afflux's own schedulerName; its Deployment is left out anyway.
         "schedulerName": "another",
     }
     manifests = _chart(json.dumps(values))
@@ -86,7 +86,7 @@ def afflux(site: Site) -> Generator[int]:
 
 
 def kube_scheduler(site: Site) -> Generator[int]:
-    """With its defaults, but without a limit on its requests."""
+    """kube-scheduler with its defaults, but without a limit on its requests."""
     plane = site.plane
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -122,34 +122,34 @@ def _null(name: str, *flags: str) -> Callable[[Site], Generator[int]]:
     return running
 
 
-CONTESTANTS = {
+SCHEDULERS = {
     each.name: each
     for each in (
-        Contestant(AFFLUX, "kube-system/afflux", afflux),
-        Contestant(PEER, "kube-system/kube-scheduler", kube_scheduler),
-        Contestant(NULL, NULL_LEASE, _null(NULL)),
-        Contestant(NULL_EVENTS, NULL_LEASE, _null(NULL_EVENTS, "--events")),
+        BenchScheduler(AFFLUX, "kube-system/afflux", afflux),
+        BenchScheduler(PEER, "kube-system/kube-scheduler", kube_scheduler),
+        BenchScheduler(NULL, NULL_LEASE, _null(NULL)),
+        BenchScheduler(NULL_EVENTS, NULL_LEASE, _null(NULL_EVENTS, "--events")),
     )
 }
 
 
 @contextmanager
-def _process(plane: ControlPlane, program: Program) -> Generator[Running]:
-    """A process that ends with us, however we end."""
-    own = plane.directory / f"{program.name}-keeper"
+def _process(plane: ControlPlane, program: Program) -> Generator[RunningProgram]:
+    """Runs a program that ends with this process, even if this process is killed."""
+    own = plane.directory / f"{program.name}-reaper"
     own.mkdir()
-    keeper = Keeper(own)
-    running = Running(program, keeper)
+    reaper = ProcessReaper(own)
+    running = RunningProgram(program, reaper)
     try:
         yield running
     finally:
         running.kill()
-        keeper.close()
+        reaper.close()
 
 
 @cache
 def _chart(values: str) -> list[Manifest]:
-    """What the chart installs, but for the Deployment: nobody here could run its pods."""
+    """The manifests of the chart without the Deployment: its pods cannot run here."""
     printed = subprocess.run(
         [
             *(str(build_helm()), "template", "afflux", str(CHART)),

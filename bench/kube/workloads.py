@@ -1,6 +1,6 @@
-"""The workloads: the same plan for every contestant, drawn from a fixed seed.
+"""The workloads: the same plan for every scheduler, drawn from a fixed seed.
 
-At every size of the cluster the pods are the same, but for the burst, which is cut to the free
+The pods are the same for every cluster size, except in the burst, whose pods are scaled to the free
 twentieth of the machines.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bench.kube.figures import MODES, STREAM
-from bench.kube.plans import Machine, Plan, Pod, PodClass, deal
+from bench.kube.plans import Machine, Plan, Pod, PodClass, assign_pods
+from bench.kube.results import MODES, STREAM
 
 ZONE = "topology.kubernetes.io/zone"
 DISK = "example.com/disk"
@@ -19,44 +19,44 @@ OLD = "example.com/old"
 
 TRICKLE = "trickle"
 
-# How much of a nearly full cluster is free, and how much of that more than the burst needs.
+# The free share of a nearly full cluster, and the share of it that exceeds the burst.
 FREE = 0.05
 SLACK = 0.05
 BURST_UNITS = (1, 2, 4, 8)
 BURST_WEIGHTS = (4, 3, 2, 1)
-# Pods of the burst per machine with room, on average.
+# Pods of the burst per machine with a hole, on average.
 PODS_PER_HOLE = 2
-# No hole is larger than this part of a machine.
-WIDEST_HOLE = 0.75
+# The largest hole, as a share of a machine.
+MAX_HOLE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A name, how many pods it has at full size, and how it is planned for so many machines."""
+    """A workload: its number of pods at full size, and how it is planned."""
 
     name: str
     pods: int
     plan: Callable[[int, int, Random], Plan]
     about: str
     modes: Sequence[str] = (STREAM,)
-    """In which ways it is measured if nothing else is asked for."""
+    """The default modes."""
 
 
 def plain(machines: int, pods: int, rng: Random) -> Plan:
-    """All alike, and small."""
+    """Small equal pods."""
     there = [Machine(_name(index)) for index in range(machines)]
     classes = {"plain": PodClass(100, 256)}
-    return Plan(there, classes, deal(there, classes, ["plain"] * pods, rng))
+    return Plan(there, classes, assign_pods(there, classes, ["plain"] * pods, rng))
 
 
 def trickle(machines: int, pods: int, rng: Random) -> Plan:
-    """The same at a rate that bores every scheduler: what one pod waits for its machine."""
+    """The plain workload at a low rate, to measure how long one pod waits."""
     whole = plain(machines, pods, rng)
     return Plan(whole.machines, whole.classes, whole.pods, rate=20.0)
 
 
 def mixed(machines: int, pods: int, rng: Random) -> Plan:
-    """25 sizes, from a sixty-fourth to a quarter of a machine, processors and memory apart."""
+    """25 sizes; CPU and memory vary independently from a sixty-fourth to a quarter of a machine."""
     there = [Machine(_name(index)) for index in range(machines)]
     sizes = (1, 2, 4, 8, 16)
     weights = (2, 2, 3, 4, 3)
@@ -71,7 +71,7 @@ def mixed(machines: int, pods: int, rng: Random) -> Plan:
             rng.choices(sizes, weights, k=pods), rng.choices(sizes, weights, k=pods), strict=True
         )
     ]
-    return Plan(there, classes, deal(there, classes, names, rng))
+    return Plan(there, classes, assign_pods(there, classes, names, rng))
 
 
 def constrained(machines: int, pods: int, rng: Random) -> Plan:
@@ -96,26 +96,25 @@ def constrained(machines: int, pods: int, rng: Random) -> Plan:
             tolerates=True,
         ),
         "near": _constrained_class(
-            preferred=[(80, _in(ZONE, "zone-1")), (20, _in(DISK, "ssd"))],
-            may_run=lambda _: True,
+            preferred=[(80, _in(ZONE, "zone-1")), (20, _in(DISK, "ssd"))], may_run=lambda _: True
         ),
     }
     names = rng.choices(list(classes), (4, 2, 2, 2), k=pods)
-    return Plan(there, classes, deal(there, classes, names, rng))
+    return Plan(there, classes, assign_pods(there, classes, names, rng))
 
 
 def burst(machines: int, pods: int, rng: Random) -> Plan:
     """A nearly full cluster, and pods that fit into its holes if they are packed well.
 
-    The pods are drawn first and dealt to machines; what is left of these machines is filled, but
-    for a twentieth of each hole. So all can be placed, and only just.
+    The pods are drawn first and assigned to machines. The rest of each machine is filled, except
+    for a twentieth of its hole. So all pods can be placed, with little slack.
     """
     there = [Machine(_name(index)) for index in range(machines)]
     cpu, memory = there[0].cpu_milli, there[0].memory_mib
     units = sum(u * w for u, w in zip(BURST_UNITS, BURST_WEIGHTS, strict=True)) / sum(BURST_WEIGHTS)
     share = FREE * machines / (pods * units * (1 + SLACK))
     cpu_unit, memory_unit = round(cpu * share), round(memory * share)
-    if max(cpu_unit / cpu, memory_unit / memory) * max(BURST_UNITS) > WIDEST_HOLE:
+    if max(cpu_unit / cpu, memory_unit / memory) * max(BURST_UNITS) > MAX_HOLE:
         raise ValueError(
             f"a burst of {pods} pods on {machines} machines would need pods larger than a hole; "
             f"expected at least {machines // 4} pods"
@@ -133,20 +132,20 @@ def burst(machines: int, pods: int, rng: Random) -> Plan:
             strict=True,
         )
     ]
-    widest_cpu, widest_memory = int(cpu * WIDEST_HOLE), int(memory * WIDEST_HOLE)
+    widest_cpu, widest_memory = int(cpu * MAX_HOLE), int(memory * MAX_HOLE)
     open_machines = [
         Machine(each.name, widest_cpu, widest_memory)
         for each in sorted(rng.sample(there, min(machines, pods // PODS_PER_HOLE)), key=_by_name)
     ]
-    dealt = deal(open_machines, classes, names, rng)
-    fill, fillers = _fill(there, classes, dealt)
-    return Plan(there, classes | fillers, dealt, fill)
+    assigned = assign_pods(open_machines, classes, names, rng)
+    fill, fillers = _fill(there, classes, assigned)
+    return Plan(there, classes | fillers, assigned, fill)
 
 
 def _fill(
     machines: Sequence[Machine], classes: Mapping[str, PodClass], pods: Sequence[Pod]
 ) -> tuple[list[Pod], dict[str, PodClass]]:
-    """One pod for each machine that leaves just the hole of those that were dealt to it."""
+    """A pod for each machine that leaves just enough room for the pods assigned to it."""
     holes: dict[str, tuple[int, int]] = {}
     for pod in pods:
         cpu, memory = holes.get(pod.machine, (0, 0))
@@ -164,7 +163,7 @@ def _fill(
 
 
 def _labelled(index: int) -> Machine:
-    """A fifth is dedicated by a taint, a tenth is better avoided; disks and ages differ."""
+    """A fifth is dedicated (NoSchedule), a tenth tainted PreferNoSchedule; labels vary."""
     labels = {
         ZONE: f"zone-{index % 3}",
         DISK: ("ssd", "ssd", "hdd", "none")[index // 3 % 4],

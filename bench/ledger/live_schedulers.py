@@ -1,8 +1,8 @@
-"""Two schedulers on a real API server, one of which keeps a ledger: how soon groups are bound.
+"""Two schedulers on a real API server, one with a ledger: how soon are complete groups bound?
 
-Both run all the time, under names of their own; the work goes to each in turn. All members of ten
-groups but one are there, then the last ones come, all at once: from then until a watch has seen
-everybody bound is a cycle with its binds.
+Both run all the time, under different names, and get work in turn. Of ten groups all pods but one
+exist; then the last pod of each group is created. The time from then until a watch has reported all
+pods as bound is a cycle with its binds.
 """
 
 import json
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from testbed import ControlPlane, Manifest, components
-from testbed.processes import Keeper, Program, Running
+from testbed.processes import ProcessReaper, Program, RunningProgram
 
 KEPT, BARE = "kept", "bare"
 MACHINES = 100
@@ -30,17 +30,17 @@ GROUPS = 10
 SIZE = 10
 ROUNDS = 40
 READY_SECONDS = 60.0
-PATIENCE_SECONDS = 60.0
-# What a scheduler needs of the controllers.
+TIMEOUT_SECONDS = 60.0
+# Schedulers need only this controller.
 CONTROLLERS = "serviceaccount-controller"
 PODS = "/api/v1/namespaces/default/pods"
 
 
 @dataclass(frozen=True)
 class Live:
-    """Seconds, in the median, from when so many groups are complete until all are bound, with a
-    ledger and without; and, with one, of that time what the loop's cycles took without their binds,
-    and how long they waited for the ledger."""
+    """Median seconds from when the groups are complete until all are bound, with a ledger (`kept`)
+    and without (`bare`). With a ledger also: the time of the cycles without binds, and how long
+    they waited for the ledger."""
 
     groups: int
     size: int
@@ -51,35 +51,35 @@ class Live:
 
     @property
     def slower(self) -> float:
-        """By how much of its time it is longer with a ledger."""
+        """The share of the time that the ledger adds."""
         return (self.kept - self.bare) / self.kept
 
 
-class Sightings:
-    """The pods that a watch has shown bound."""
+class BoundPods:
+    """The pods that a watch has reported as bound."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
         self._changed = threading.Condition()
 
     def seen(self, pod: Manifest) -> None:
-        """So it is now; what a watch says of itself is no pod."""
+        """Records a pod; objects without a node are ignored."""
         if pod.get("spec", {}).get("nodeName"):
             with self._changed:
                 self._seen.add(pod["metadata"]["name"])
                 self._changed.notify_all()
 
     def wait(self, names: set[str]) -> float:
-        """When all of these were seen."""
+        """Waits until all these pods are bound, and returns the time."""
         with self._changed:
-            if not self._changed.wait_for(lambda: names <= self._seen, PATIENCE_SECONDS):
+            if not self._changed.wait_for(lambda: names <= self._seen, TIMEOUT_SECONDS):
                 missing = sorted(names - self._seen)
-                raise RuntimeError(f"{len(missing)} pods were not bound, {missing[0]} one of them")
+                raise RuntimeError(f"{len(missing)} pods were not bound, such as {missing[0]}")
             return time.monotonic()
 
 
 def live(rounds: int = ROUNDS) -> Live:
-    """Measure both, in turn; the first round, when everything is new, does not count."""
+    """Measures both in turn. The first round is a warm-up and does not count."""
     options = components.Options(audit=False, controllers=CONTROLLERS)
     with ExitStack() as stack:
         plane = stack.enter_context(ControlPlane(options=options, machines=False))
@@ -89,11 +89,11 @@ def live(rounds: int = ROUNDS) -> Live:
             KEPT: stack.enter_context(_scheduler(plane, KEPT, {"directory": directory})),
             BARE: stack.enter_context(_scheduler(plane, BARE, {"enabled": False})),
         }
-        sightings = stack.enter_context(_watching(plane))
+        bound_pods = stack.enter_context(_watching(plane))
         found: dict[str, list[_Round]] = {KEPT: [], BARE: []}
         for number in range(rounds + 1):
             for name in (KEPT, BARE) if number % 2 else (BARE, KEPT):
-                found[name].append(_bound(plane, sightings, name, ports[name], number))
+                found[name].append(_bound(plane, bound_pods, name, ports[name], number))
     kept, bare = found[KEPT][1:], found[BARE][1:]
     return Live(
         GROUPS,
@@ -113,7 +113,7 @@ class _Round:
 
 
 def _bound(
-    plane: ControlPlane, sightings: Sightings, scheduler: str, port: int, number: int
+    plane: ControlPlane, bound_pods: BoundPods, scheduler: str, port: int, number: int
 ) -> _Round:
     groups = [f"{scheduler}-{number}-{group}" for group in range(GROUPS)]
     plane.create_pods(
@@ -125,7 +125,7 @@ def _bound(
     began = time.monotonic()
     plane.create_pods(last)
     names = {f"{group}-{member}" for group in groups for member in range(SIZE)}
-    seconds = sightings.wait(names) - began
+    seconds = bound_pods.wait(names) - began
     waits, cycles = _phases(port)
     plane.api.delete(PODS, gracePeriodSeconds=0)
     time.sleep(0.3)
@@ -146,7 +146,7 @@ def _pod(scheduler: str, group: str, member: int) -> Manifest:
 
 @contextmanager
 def _scheduler(plane: ControlPlane, name: str, ledger: Manifest) -> Generator[int]:
-    """A scheduler of this name; the port of its pages."""
+    """Runs a scheduler with this name and yields the port of its HTTP server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -162,22 +162,22 @@ def _scheduler(plane: ControlPlane, name: str, ledger: Manifest) -> Generator[in
     file.write_text(json.dumps(settings))
     command = [sys.executable, "-m", "afflux.cli", "run"]
     command += ["--kubeconfig", str(plane.kubeconfig), "--config", str(file)]
-    own = plane.directory / f"{name}-keeper"
+    own = plane.directory / f"{name}-reaper"
     own.mkdir()
-    keeper = Keeper(own)
+    reaper = ProcessReaper(own)
     program = Program(name, command, f"http://127.0.0.1:{port}/readyz", plane.log(name))
-    running = Running(program, keeper)
+    running = RunningProgram(program, reaper)
     try:
         running.wait_ready(ssl.create_default_context(), READY_SECONDS)
         yield port
     finally:
-        # Gently: whoever has started a database stops it.
-        running.terminate(PATIENCE_SECONDS)
-        keeper.close()
+        # SIGTERM, so that the scheduler stops its database.
+        running.terminate(TIMEOUT_SECONDS)
+        reaper.close()
 
 
 def _phases(port: int) -> tuple[float, float]:
-    """How long a scheduler has waited for its ledger so far, and how long its cycles took."""
+    """Seconds so far that a scheduler has waited for its ledger, and that its cycles took."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         page: str = answer.read().decode()
 
@@ -191,33 +191,33 @@ def _phases(port: int) -> tuple[float, float]:
 
 
 @contextmanager
-def _watching(plane: ControlPlane) -> Generator[Sightings]:
-    """A watch of its own, so that nothing else delays what it sees."""
-    sightings, over = Sightings(), threading.Event()
+def _watching(plane: ControlPlane) -> Generator[BoundPods]:
+    """Watches pods in a separate thread, so that nothing delays it."""
+    bound_pods, over = BoundPods(), threading.Event()
 
     def read() -> None:
-        # API servers end watches that they take to be slow: the next one begins with a list.
+        # The API server closes slow watches; the next one begins with a list.
         while not over.is_set():
             known = plane.api.get(PODS)
             for pod in known["items"]:
-                sightings.seen(pod)
+                bound_pods.seen(pod)
             try:
-                _watch(plane, known["metadata"]["resourceVersion"], sightings, over)
+                _watch(plane, known["metadata"]["resourceVersion"], bound_pods, over)
             except (OSError, HTTPException):
                 continue
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
-        yield sightings
+        yield bound_pods
     finally:
         over.set()
-        # Whatever happens next wakes it up.
-        plane.create_pods([_pod("nobody", "last", 0)])
-        reader.join(PATIENCE_SECONDS)
+        # Any event wakes the thread up.
+        plane.create_pods([_pod("none", "last", 0)])
+        reader.join(TIMEOUT_SECONDS)
 
 
-def _watch(plane: ControlPlane, version: str, sightings: Sightings, over: threading.Event) -> None:
+def _watch(plane: ControlPlane, version: str, bound_pods: BoundPods, over: threading.Event) -> None:
     context = ssl.create_default_context(cafile=str(plane.authority))
     admin = plane.components.admin
     context.load_cert_chain(admin.certificate, admin.key)
@@ -227,6 +227,6 @@ def _watch(plane: ControlPlane, version: str, sightings: Sightings, over: thread
         connection.request("GET", f"{PODS}?watch=true&resourceVersion={version}")
         answer = connection.getresponse()
         while (line := answer.readline()) and not over.is_set():
-            sightings.seen(json.loads(line)["object"])
+            bound_pods.seen(json.loads(line)["object"])
     finally:
         connection.close()

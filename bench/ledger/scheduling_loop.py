@@ -1,4 +1,4 @@
-"""Pods as a watch would bring them, and the door between them and a ledger."""
+"""A scheduling loop without an API server: pods and nodes as from a watch, cycles, a ledger."""
 
 import asyncio
 import json
@@ -10,17 +10,17 @@ from time import perf_counter
 import msgspec
 import numpy as np
 
-from afflux.app import scheduler
+from afflux.app import make_scheduler
 from afflux.cluster.state import State
-from afflux.config import parse_spec
+from afflux.config import parse_scheduler_spec
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
-from afflux.kube.decoding import KUBERNETES_SCHEDULER
-from afflux.kube.live.keeping import Keeping
-from afflux.kube.live.mirror import Mirror
-from afflux.ledger.embedded import Embedded
+from afflux.kube.api.client_config import ClientConfig
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.ledger_writer import LedgerWriter
+from afflux.kube.pods import DEFAULT_SCHEDULER
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.ledger.postgres import PostgresLedger
 
 SPEC = "cpu-memory@flow"
@@ -28,9 +28,9 @@ SHAPES = 50
 
 
 def pods(groups: int, size: int, first: int = 0) -> list[objects.Pod]:
-    """So many groups of so many pods, of fifty different shapes.
+    """The pods of `groups` groups of `size`, in 50 shapes; the first group has number `first`.
 
-    10,000 of them take nine tenths of the CPU of 1,000 machines, as in bench/cold_cycle.
+    10,000 of them take nine tenths of the CPU of 1,000 machines, as in `bench.cold_cycle`.
     """
     rng = np.random.default_rng(1)
     cpu, memory = rng.lognormal(0.0, 0.7, (2, SHAPES))
@@ -79,36 +79,38 @@ def nodes(count: int) -> list[objects.Node]:
     return found
 
 
-class Door:
-    """The parts of the live door that a ledger has to do with, if there is one."""
+class SchedulingLoop:
+    """The parts of the live scheduler that work with the ledger, with or without one."""
 
-    def __init__(self, mirror: Mirror, cycle: Cycle, keeping: Keeping | None) -> None:
-        self.mirror = mirror
-        self._keeping = keeping
-        # What the ledger has taken of the loop's time, waiting for it included.
+    def __init__(
+        self, reader: ClusterReader, cycle: Cycle, ledger_writer: LedgerWriter | None
+    ) -> None:
+        self.reader = reader
+        self._ledger_writer = ledger_writer
+        # The time in which the loop worked or waited for the ledger.
         self.ledger_seconds = 0.0
         self._cycle = cycle
         self._thread = ThreadPoolExecutor(1)
 
     async def cycle(self, now_seconds: float) -> Outcome:
-        """As the loop does it."""
-        events = self.mirror.drain()
-        held = self.mirror.gathering.take_held_back()
+        """Runs one cycle like the live scheduler."""
+        events = self.reader.take_events()
+        held = self.reader.live_groups.take_held_back()
         loop = asyncio.get_running_loop()
         deciding = loop.run_in_executor(self._thread, self._cycle.run, events, now_seconds)
-        if self._keeping is not None:
+        if self._ledger_writer is not None:
             with self._counted():
-                self._keeping.observe(events, held)
+                self._ledger_writer.observe(events, held)
         outcome = await deciding
-        self.mirror.assume(outcome.placements)
-        if self._keeping is not None:
+        self.reader.assume(outcome.placements)
+        if self._ledger_writer is not None:
             with self._counted():
-                await self._keeping.decided(outcome)
+                await self._ledger_writer.write_decision(outcome)
         if outcome.round is not None:
             reasons = self._cycle.explain() if len(self._cycle.queue) else {}
-            if self._keeping is not None:
+            if self._ledger_writer is not None:
                 with self._counted():
-                    self._keeping.explained(reasons, outcome)
+                    self._ledger_writer.set_reasons(reasons, outcome)
         return outcome
 
     @contextmanager
@@ -118,61 +120,63 @@ class Door:
         self.ledger_seconds += perf_counter() - began
 
     def bound(self, outcome: Outcome) -> None:
-        """Every bind succeeds, and the watch says so."""
-        if self._keeping is not None:
+        """Lets every bind succeed, and the watch report it."""
+        if self._ledger_writer is not None:
             with self._counted():
                 for placement in outcome.placements:
-                    self._keeping.settled(placement, "bound")
+                    self._ledger_writer.settled(placement, "bound")
         for placement in outcome.placements:
-            pod = self.mirror.pods.get(placement.task.name)
+            pod = self.reader.pods.get(placement.task.name)
             assert pod is not None
             metadata = msgspec.structs.replace(pod.metadata, resource_version="2")
             spec = msgspec.structs.replace(pod.spec, node_name=placement.machine)
-            self.mirror.pods.changed(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
+            self.reader.pods.changed(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
 
     def ended(self, outcome: Outcome) -> None:
-        """All of them have run, and the watch says so."""
+        """Lets all these pods end, and the watch report it."""
         for placement in outcome.placements:
-            pod = self.mirror.pods.get(placement.task.name)
+            pod = self.reader.pods.get(placement.task.name)
             assert pod is not None
             metadata = msgspec.structs.replace(pod.metadata, resource_version="3")
             status = objects.PodStatus(phase="Succeeded")
-            self.mirror.pods.deleted(msgspec.structs.replace(pod, metadata=metadata, status=status))
+            self.reader.pods.deleted(msgspec.structs.replace(pod, metadata=metadata, status=status))
 
     async def queued(self) -> None:
-        """Until everybody who has come stands in the queue, with nothing decided."""
-        assert self._keeping is not None
-        self._keeping.observe(self.mirror.drain(), self.mirror.gathering.take_held_back())
-        await self._keeping.decided(Outcome())
+        """Waits until all arrived groups are in the queue's table, without a decision."""
+        assert self._ledger_writer is not None
+        self._ledger_writer.observe(
+            self.reader.take_events(), self.reader.live_groups.take_held_back()
+        )
+        await self._ledger_writer.write_decision(Outcome())
         await self.written()
 
     async def written(self) -> None:
-        """Until the ledger has everything."""
-        if self._keeping is not None:
-            await self._keeping.written()
+        """Waits until the ledger has written everything."""
+        if self._ledger_writer is not None:
+            await self._ledger_writer.wait_written()
 
 
 @asynccontextmanager
-async def door(
+async def scheduling_loop(
     machines: Sequence[objects.Node], directory: str | None = None
-) -> AsyncGenerator[Door]:
-    """A door over these machines; a ledger in this directory, if one is named."""
-    mirror = Mirror([KUBERNETES_SCHEDULER])
-    mirror.nodes.replaced(machines)
+) -> AsyncGenerator[SchedulingLoop]:
+    """A scheduling loop over these machines, with a ledger if `directory` is given."""
+    reader = ClusterReader([DEFAULT_SCHEDULER])
+    reader.nodes.replaced(machines)
     state = State()
-    cycle = Cycle(state, scheduler(parse_spec(SPEC), state))
+    cycle = Cycle(state, make_scheduler(parse_scheduler_spec(SPEC), state))
     if directory is None:
-        yield Door(mirror, cycle, None)
+        yield SchedulingLoop(reader, cycle, None)
         return
-    server = Embedded(directory)
+    server = EmbeddedPostgres(directory)
     ledger = PostgresLedger(server.address)
-    async with Api(Connection("http://127.0.0.1:9", "nobody")) as api:
-        keeping = Keeping(ledger, mirror, api, scheduler_names=[KUBERNETES_SCHEDULER])
+    async with Api(ClientConfig("http://127.0.0.1:9", "no-server")) as api:
+        ledger_writer = LedgerWriter(ledger, reader, api, scheduler_names=[DEFAULT_SCHEDULER])
         try:
-            await keeping.begin(cycle, None, 0.0)
-            writing = asyncio.create_task(keeping.run())
+            await ledger_writer.take_over(cycle, None, 0.0)
+            writing = asyncio.create_task(ledger_writer.run())
             try:
-                yield Door(mirror, cycle, keeping)
+                yield SchedulingLoop(reader, cycle, ledger_writer)
             finally:
                 writing.cancel()
                 await asyncio.wait({writing})

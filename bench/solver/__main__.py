@@ -1,4 +1,4 @@
-"""python -m bench.solver: our solver against OR-Tools, as a table; --json and --plot keep it."""
+"""python -m bench.solver: our solver against OR-Tools; --json and --plot write files."""
 
 import argparse
 import importlib.metadata
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from afflux.cli.tables import table
-from bench.solver.alone import Alone, measure
-from bench.solver.figures import EXPLAINED, HEADER, Figures
+from afflux.cli.text_table import format_table
+from bench.solver.churn_rounds import FORMS, NAMES, Case, Round, Series, run
+from bench.solver.memory_measurement import MemoryRun, measure
 from bench.solver.plot import draw
-from bench.solver.series import FORMS, NAMES, Case, Round, Series, run
+from bench.solver.results import EXPLAINED, HEADER, Figures
 
 MACHINES = (1_000, 1_250, 5_000, 12_500)
 LOADS = (0.5, 0.9, 1.05)
@@ -23,7 +23,7 @@ LARGE = Case("c", "pinned", 1_000_000 / 1_200_000, 100_000)
 
 
 def main() -> None:
-    """Run what was asked for and print it."""
+    """Run the chosen cases and print the table."""
     options = _parser().parse_args()
     about = _machine()
     print(f"{about}\n")
@@ -36,12 +36,15 @@ def main() -> None:
     ]
     series = _run(cases, options)
     figures = Figures(series, {} if options.no_peer else _memory(cases, options.seed))
-    print(table(HEADER, figures.rows()))
+    print(format_table(HEADER, figures.rows()))
     print(f"\n{EXPLAINED}\n")
     goals = figures.goals()
     if goals:
         lines = [[g.what, g.wanted, f"{g.reached:.2f}", _met(g.met), g.where] for g in goals]
-        print(table(["goal", "wanted", "worst", "", "where"], lines, numbers=False), end="\n\n")
+        print(
+            format_table(["goal", "wanted", "worst", "", "where"], lines, right_align=False),
+            end="\n\n",
+        )
     large = _large(options.seed, with_peer=not options.no_peer) if options.large else None
     if options.json:
         head = {
@@ -50,7 +53,7 @@ def main() -> None:
             "goals": [asdict(goal) for goal in goals],
             "large": large,
         }
-        _write(options.json, _as_json(head, figures.kept()))
+        _write(options.json, _as_json(head, figures.as_json()))
     if options.plot:
         _write(options.plot, draw(figures))
 
@@ -64,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--machines", nargs="+", type=int, default=list(MACHINES))
     parser.add_argument("--rounds", type=int, default=20, help="of churn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="keep the figures in a file")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to a file")
     parser.add_argument("--plot", metavar="FILE", help="draw them as SVG")
     parser.add_argument("--large", action="store_true", help="also 100,000 machines of c, pinned")
     parser.add_argument("--no-peer", action="store_true", help="time ours alone, nothing else")
@@ -107,8 +110,8 @@ def _line(case: Case, done: Round) -> str:
     return ", ".join(parts)
 
 
-def _memory(cases: Sequence[Case], seed: int) -> dict[Case, Alone]:
-    """Of the largest size only: a process has pages of its own that small networks drown in."""
+def _memory(cases: Sequence[Case], seed: int) -> dict[Case, MemoryRun]:
+    """For the largest size only: a process's own pages outweigh small networks."""
     largest = [case for case in cases if case.machines == max(c.machines for c in cases)]
     return {
         case: measure(case, seed)
@@ -119,13 +122,13 @@ def _memory(cases: Sequence[Case], seed: int) -> dict[Case, Alone]:
 def _large(seed: int, *, with_peer: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, of_peer in [("ours", False), *([("OR-Tools", True)] if with_peer else [])]:
-        alone = measure(LARGE, seed, of_peer=of_peer)
-        found[name] = asdict(alone)
-        rounds = ", ".join(f"{seconds:.3f}" for seconds in alone.seconds[1:])
+        used = measure(LARGE, seed, of_peer=of_peer)
+        found[name] = asdict(used)
+        rounds = ", ".join(f"{seconds:.3f}" for seconds in used.seconds[1:])
         print(
-            f"{alone.machines:,} machines, {alone.tasks:,} tasks, {alone.arcs:,} arcs, {name}: "
-            f"cold {alone.seconds[0]:.2f} s, {alone.peak_bytes / 2**20:,.0f} MiB, "
-            f"{alone.bytes_per_arc:.0f} bytes per arc" + (f", then {rounds} s" if rounds else "")
+            f"{used.machines:,} machines, {used.tasks:,} tasks, {used.arcs:,} arcs, {name}: "
+            f"cold {used.seconds[0]:.2f} s, {used.peak_bytes / 2**20:,.0f} MiB, "
+            f"{used.bytes_per_arc:.0f} bytes per arc" + (f", then {rounds} s" if rounds else "")
         )
     return found
 

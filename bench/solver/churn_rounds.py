@@ -1,9 +1,9 @@
 """One case: a cold solve, then round after round of churn, by both solvers on the same network.
 
-Ours keeps its network from round to round; what is timed is applying a round's changes and solving.
-OR-Tools starts from nothing each time; what is timed is its solve call alone. It knows no convex
-arcs and gets parallel ones; what ours would take with these is measured beside. Placements are read
-from our flow, which is checked first: bounds, balances, cost, and the cost against OR-Tools'.
+Our solver keeps its network from round to round; applying the changes of a round and solving are
+timed. OR-Tools starts from nothing each time; only its solve call is timed. It has no convex arcs
+and gets parallel ones; our time with parallel arcs is measured too. Placements are read from our
+flow after checking its bounds, balances and cost, also against the cost of OR-Tools.
 """
 
 import statistics
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from afflux._core import Network
-from bench.solver import peer
-from bench.solver.changes import Changes, Follower, apply
-from bench.solver.columns import NONE, Columns, Ints, check_flow
+from bench.solver import ortools_solver
+from bench.solver.column_changes import Changes, ChangeTracker, apply
 from bench.solver.cpu_memory import CpuMemory
 from bench.solver.load_spreading import LoadSpreading
+from bench.solver.network_columns import NONE, Columns, Ints, check_flow
 from bench.solver.quincy import Quincy
-from bench.solver.tasks import CHURN_SHARE, Setting, Shape
+from bench.solver.shapes import CHURN_SHARE, Setting, Shape
 
 SHAPES: dict[str, Callable[[Setting], Shape]] = {"a": LoadSpreading, "b": Quincy, "c": CpuMemory}
 NAMES = {"a": "load spreading", "b": "Quincy", "c": "CPU and memory"}
@@ -39,7 +39,7 @@ class Case:
         return f"shape {self.shape}, {self.form}, load {self.load:g}, {self.machines:,} machines"
 
     def cluster(self, seed: int) -> Shape:
-        """As it stands before the cold solve; the same tasks in both forms."""
+        """The cluster before the cold solve; the same tasks in both forms."""
         return SHAPES[self.shape](Setting(self.machines, self.load, self.form == "pinned", seed))
 
 
@@ -47,9 +47,9 @@ class Case:
 class Round:
     """One network solved: sizes, seconds, and the cost both found.
 
-    Round 0 is the cold solve. Round 1 settles it: all its placements are priced at once, and nobody
-    comes or goes. Churn begins with round 2. Seconds of a peer that was not asked are None,
-    and so are ours with parallel arcs where there are no convex ones.
+    Round 0 is the cold solve. Round 1 settles it: all its placements are priced at once, without
+    arrivals or departures. Churn begins with round 2. Seconds are None for a peer that did not run,
+    and for parallel arcs in a network without convex ones.
     """
 
     number: int
@@ -89,12 +89,7 @@ class Series:
 
 
 def run(
-    case: Case,
-    *,
-    rounds: int,
-    seed: int,
-    with_peer: bool,
-    after_round: Callable[[Round], None],
+    case: Case, *, rounds: int, seed: int, with_peer: bool, after_round: Callable[[Round], None]
 ) -> Series:
     """The case from its cold solve to so many rounds of churn."""
     cluster = case.cluster(seed)
@@ -132,25 +127,25 @@ class Ours:
 
     def __init__(self, columns: Columns, *, convex: bool = True) -> None:
         self._network = Network()
-        self._follower = Follower(columns, convex=convex)
+        self._tracker = ChangeTracker(columns, convex=convex)
 
     def prepare(self) -> Changes:
-        """What the solver has to be told."""
-        return self._follower.changes()
+        """The changes since the last solve."""
+        return self._tracker.changes()
 
     def solve(self, changes: Changes) -> Solved:
-        """Tell it, and solve."""
+        """Apply the changes, and solve."""
         began = time.perf_counter()
         added = apply(self._network, changes)
         applied = time.perf_counter()
         answer = self._network.solve()
         solved = time.perf_counter()
-        self._follower.told(added)
+        self._tracker.applied(added)
         return Solved(answer.cost, applied - began, solved - applied)
 
     def flow(self) -> Ints:
         """Of the last solve, by position."""
-        return self._follower.flow(self._network)
+        return self._tracker.flow(self._network)
 
 
 def _round(
@@ -170,10 +165,10 @@ def _round(
         costs["ours with parallel arcs"] = again.cost
     cold = by_hand = None
     if with_peer:
-        cold = peer.solve_cold(columns)
+        cold = ortools_solver.solve_cold(columns)
         costs["that of OR-Tools"] = cold.cost
     if with_peer and case.form == "pinned":
-        by_hand = peer.solve_cold(columns, by_hand=True)
+        by_hand = ortools_solver.solve_cold(columns, by_hand=True)
         costs["that of OR-Tools by hand"] = by_hand.cost
     if len(set(costs.values())) > 1:
         said = ", ".join(f"{name} is {value}" for name, value in costs.items())

@@ -1,7 +1,6 @@
 """From one round's columns to the next, as bulk calls on our solver.
 
-A round costs at most eight calls, whatever changed. They are prepared ahead and outside the clock;
-`apply` makes them, and is what is timed.
+A round takes at most eight calls. They are prepared before; only `apply` is timed.
 """
 
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from afflux._core import Network
-from bench.solver.columns import NONE, Columns, Flags, Ids, Ints
+from bench.solver.network_columns import NONE, Columns, Flags, Ids, Ints
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,8 @@ class Convex:
     capacity: Ints
     costs: Ints
 
-    def tell(self, network: Network) -> Ids:
-        """Add or set them; what was added has new ids."""
+    def apply(self, network: Network) -> Ids:
+        """Add or set them; returns the ids of added arcs."""
         terms = self.lower, self.capacity, self.costs
         if self.tail.size:
             return network.add_convex_arcs(self.tail, self.head, *terms)
@@ -99,7 +98,7 @@ def apply(network: Network, changes: Changes) -> Added:
         network.set_bounds(changes.bounded, changes.lower, changes.capacity)
     if changes.priced.size:
         network.set_cost(changes.priced, changes.cost)
-    return Added(nodes, arcs, changes.convex.tell(network))
+    return Added(nodes, arcs, changes.convex.apply(network))
 
 
 def _resolve(ends: Ids, nodes: Ids) -> None:
@@ -107,10 +106,10 @@ def _resolve(ends: Ids, nodes: Ids) -> None:
     ends[unknown] = nodes[~ends[unknown]]
 
 
-class Follower:
-    """Knows what the solver was told last, and the ids it gave to nodes and arcs.
+class ChangeTracker:
+    """Remembers the last state sent to the solver, and the solver's ids of nodes and arcs.
 
-    With `convex`, it is told of rising arcs as convex ones, else as parallel ones.
+    With `convex`, rising arcs are sent as convex ones, else as parallel ones.
     """
 
     def __init__(self, columns: Columns, *, convex: bool) -> None:
@@ -118,7 +117,7 @@ class Follower:
         self._rising = columns.rising if convex else NONE
         self._node = np.full(columns.supply.size, -1, np.int32)
         self._arc = np.full(columns.tail.size, -1, np.int32)
-        self._told = {
+        self._last = {
             name: np.zeros_like(getattr(columns, name))
             for name in ("supply", "tail", "head", "lower", "capacity", "cost")
         }
@@ -129,20 +128,20 @@ class Follower:
         self._convex = np.zeros(0, np.int32)
 
     def changes(self) -> Changes:
-        """What differs from what the solver knows."""
-        now, told = self._columns, self._told
+        """The differences from the state of the solver."""
+        now, last = self._columns, self._last
         new_nodes = (self._node < 0) | now.renewed
         gone_nodes = (self._node >= 0) & now.renewed
         present = now.present & self._single
         known = self._arc >= 0
         same = known & present
-        same &= (now.tail == told["tail"]) & (now.head == told["head"])
+        same &= (now.tail == last["tail"]) & (now.head == last["head"])
         same &= ~(now.renewed[now.tail] | now.renewed[now.head])
         new_arcs = present & ~same
-        moved = (now.lower != told["lower"]) | (now.capacity != told["capacity"])
+        moved = (now.lower != last["lower"]) | (now.capacity != last["capacity"])
         bounded = np.flatnonzero(same & moved)
-        priced = np.flatnonzero(same & (now.cost != told["cost"]))
-        supplied = np.flatnonzero(~new_nodes & (now.supply != told["supply"]))
+        priced = np.flatnonzero(same & (now.cost != last["cost"]))
+        supplied = np.flatnonzero(~new_nodes & (now.supply != last["supply"]))
         reference = self._node.copy()
         reference[new_nodes] = ~np.arange(np.count_nonzero(new_nodes), dtype=np.int32)
         self._new_nodes, self._new_arcs = new_nodes, new_arcs
@@ -169,8 +168,8 @@ class Follower:
         return changes
 
     def _convex_changes(self, reference: Ids) -> Convex:
-        """All convex arcs, before the solver knows them; then those that changed in any unit."""
-        now, told = self._columns, self._told
+        """All convex arcs in the first round; later those with a change in any unit."""
+        now, last = self._columns, self._last
         rows = {
             name: getattr(now, name)[self._rising].reshape(-1, now.units)
             for name in ("tail", "head", "lower", "capacity", "cost")
@@ -178,7 +177,7 @@ class Follower:
         is_new = self._convex.size == 0
         changed = np.full(len(rows["cost"]), is_new)
         for name in ("lower", "capacity", "cost"):
-            before = told[name][self._rising].reshape(-1, now.units)
+            before = last[name][self._rising].reshape(-1, now.units)
             changed |= (rows[name] != before).any(axis=1)
         ends = changed if is_new else np.zeros_like(changed)
         return Convex(
@@ -190,12 +189,12 @@ class Follower:
             costs=rows["cost"][changed],
         )
 
-    def told(self, added: Added) -> None:
-        """The changes were applied: keep the new ids, and what the solver knows now."""
+    def applied(self, added: Added) -> None:
+        """Record the new ids and the new state of the solver."""
         self._node[self._new_nodes] = added.nodes
         self._arc[self._new_arcs] = added.arcs
         self._convex = added.convex if added.convex.size else self._convex
-        for name, column in self._told.items():
+        for name, column in self._last.items():
             np.copyto(column, getattr(self._columns, name))
 
     def flow(self, network: Network) -> Ints:

@@ -5,13 +5,13 @@
 
 A class pays for the load of a machine and for CPU and memory being unevenly used once the task is
 there, as the policy of this name does. Units that run there pay less by what a move costs. Waiting
-is dearer for older units, so a class has an arc for each age, and one for units that run.
+costs more for older units, so a class has an arc for each age, and one for units that run.
 """
 
 import numpy as np
 
-from bench.solver.columns import Columns, Flags, Ints, empty_columns, spans
-from bench.solver.tasks import PENDING_SHARE, Setting
+from bench.solver.network_columns import Columns, Flags, Ints, empty_columns, spans
+from bench.solver.shapes import PENDING_SHARE, Setting
 
 CLASSES = 100
 SLOTS = 12
@@ -53,7 +53,7 @@ class CpuMemory:
         self._class, self._machine = np.nonzero(fits)
         self._pair = np.full((CLASSES, machines), -1, np.int64)
         self._pair[fits] = np.arange(self._class.size)
-        self._value = rng.integers(0, 2_000, CLASSES)  # some classes wait less gladly than others
+        self._value = rng.integers(0, 2_000, CLASSES)  # waiting costs differ by class
         self._slope = rng.integers(*SLOT, machines)
 
         self.tasks = tasks = round(setting.load * machines * SLOTS)

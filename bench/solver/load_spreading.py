@@ -1,4 +1,4 @@
-"""Shape (a), load spreading: one aggregator, ten slots a machine, each dearer than the one before.
+"""Shape (a), load spreading: one aggregator, ten slots per machine at rising costs.
 
     task -> cluster -> machine (10 unit arcs) -> sink        task -> unscheduled -> sink
     running task -> its machine
@@ -10,8 +10,8 @@ than a move costs.
 
 import numpy as np
 
-from bench.solver.columns import Ints, empty_columns, spans
-from bench.solver.tasks import Setting, Tasks, hand_out
+from bench.solver.network_columns import Ints, empty_columns, spans
+from bench.solver.shapes import Setting, Tasks, hand_out
 
 SLOTS = 10
 STEP = 100

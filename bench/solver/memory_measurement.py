@@ -1,7 +1,8 @@
-"""One case in a process of its own, by one solver: what it takes in memory.
+"""The memory that one solver uses for one case, measured in a separate process.
 
-`python -m bench.solver.alone '{...}'` is how `measure` calls it. The cluster and the changes of a
-round are there before memory is looked at, so that what grows is the solver.
+`python -m bench.solver.memory_measurement '{...}'` is how `measure` calls it. The cluster and
+the changes of a round exist before memory is measured, so that only the growth of the solver
+counts.
 """
 
 import ctypes
@@ -15,21 +16,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bench.solver import peer
-from bench.solver.series import Case, Ours
-from bench.solver.tasks import CHURN_SHARE
+from bench.solver import ortools_solver
+from bench.solver.churn_rounds import Case, Ours
+from bench.solver.shapes import CHURN_SHARE
 
-ROUNDS = 5  # the cold one, one that settles it, three of churn
+ROUNDS = 5  # the cold solve, the settling round, three rounds of churn
 
 T = TypeVar("T")
 
-# Freed arrays go back to the system at once: growth must not hide in what Python left over.
+# Freed arrays are returned to the system at once, so that growth is not hidden in free memory.
 _ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
 @dataclass(frozen=True)
-class Alone:
-    """Seconds of each round, and the largest memory over all: in all, and by arcs of a round."""
+class MemoryRun:
+    """Seconds of each round, and the peak memory: in total, and per arc of a round."""
 
     machines: int
     tasks: int
@@ -39,25 +40,25 @@ class Alone:
     bytes_per_arc: float
 
 
-def measure(case: Case, seed: int, *, of_peer: bool = False) -> Alone:
+def measure(case: Case, seed: int, *, of_peer: bool = False) -> MemoryRun:
     """Our solver over a few rounds, or OR-Tools on the cold one."""
     question = json.dumps({"case": asdict(case), "seed": seed, "of_peer": of_peer})
     done = subprocess.run(
-        [sys.executable, "-m", "bench.solver.alone", question],
+        [sys.executable, "-m", "bench.solver.memory_measurement", question],
         env={**os.environ, **_ENVIRONMENT},
         stdout=subprocess.PIPE,
         check=True,
         text=True,
     )
-    return Alone(**json.loads(done.stdout))
+    return MemoryRun(**json.loads(done.stdout))
 
 
-def _ours(case: Case, seed: int) -> Alone:
+def _ours(case: Case, seed: int) -> MemoryRun:
     cluster = case.cluster(seed)
     columns = cluster.columns
     ours = Ours(columns)
     seconds: list[float] = []
-    held = peak = 0
+    before = peak = 0
     per_arc = 0.0
     for number in range(ROUNDS):
         if number:
@@ -65,32 +66,32 @@ def _ours(case: Case, seed: int) -> Alone:
             cluster.churn(CHURN_SHARE if number > 1 else 0.0)
         changes = ours.prepare()
         solved, rise, growth = _watch(lambda changes=changes: ours.solve(changes))
-        peak = max(peak, held + rise)
-        per_arc = max(per_arc, (held + rise) / columns.arcs)
-        held += growth
+        peak = max(peak, before + rise)
+        per_arc = max(per_arc, (before + rise) / columns.arcs)
+        before += growth
         seconds.append(solved.apply_seconds + solved.solve_seconds)
-    return Alone(case.machines, cluster.tasks, columns.arcs, tuple(seconds), peak, per_arc)
+    return MemoryRun(case.machines, cluster.tasks, columns.arcs, tuple(seconds), peak, per_arc)
 
 
-def _peer(case: Case, seed: int) -> Alone:
+def _peer(case: Case, seed: int) -> MemoryRun:
     cluster = case.cluster(seed)
     columns = cluster.columns
-    solved, rise, _ = _watch(lambda: peer.solve_cold(columns))
+    solved, rise, _ = _watch(lambda: ortools_solver.solve_cold(columns))
     seconds = (solved.seconds,)
-    return Alone(case.machines, cluster.tasks, columns.arcs, seconds, rise, rise / columns.arcs)
+    return MemoryRun(case.machines, cluster.tasks, columns.arcs, seconds, rise, rise / columns.arcs)
 
 
 def _watch(work: Callable[[], T]) -> tuple[T, int, int]:
-    """What the work found, how far memory rose meanwhile, and by how much it grew for good."""
-    before = _kept()
+    """The result of the work, the rise of memory to its peak, and its growth afterwards."""
+    before = _used_memory()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew here
     found = work()
     peak = _memory("VmHWM")
-    return found, peak - before, _kept() - before
+    return found, peak - before, _used_memory() - before
 
 
-def _kept() -> int:
-    """Memory in use, without what was freed and could be had back."""
+def _used_memory() -> int:
+    """Memory in use, without freed memory that can be returned to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return _memory("VmRSS")

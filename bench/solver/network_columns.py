@@ -2,7 +2,7 @@
 
 Positions are the shape's own numbering. They never move: an arc that is not there for now keeps its
 place and is not `present`. OR-Tools gets these columns as they are; our solver gets, round by
-round, what changed in them (`changes.py`).
+round, what changed in them (`column_changes.py`).
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ NONE = slice(0, 0)
 class Columns:
     """Supply of every node; ends, bounds and cost of every arc.
 
-    A node that is `renewed` has left since the last round, and another has come in its place.
-    `implied` is what an arc carries at least because of pinned tasks upstream; it is not part of
-    the network, but whoever takes pinned tasks out by hand knows it.
+    A `renewed` node has left since the last round, and another has taken its position. `implied`
+    is the flow that an arc carries because of pinned tasks upstream; it is not part of the network,
+    but it is used when pinned tasks are taken out by hand.
 
     `rising` are arcs of one unit each. So many in a row as `units` says are parallel, none is
     cheaper than the one before, and those that have capacity come first: together they are a
@@ -72,7 +72,7 @@ def spans(*sizes: int) -> list[slice]:
 
 
 def check_flow(columns: Columns, flow: Ints) -> int:
-    """What this flow costs; an error if it is none."""
+    """The cost of a flow; an error if it breaks bounds or balances."""
     present = columns.present
     if (flow[~present] != 0).any():
         raise ValueError("flow on an arc that is not there")

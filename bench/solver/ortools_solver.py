@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from ortools.graph.python import min_cost_flow
 
-from bench.solver.columns import Columns, Ints
+from bench.solver.network_columns import Columns, Ints
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from afflux.sim.report.scale import Log
+from afflux.sim.report.scales import LogScale
 from afflux.sim.report.svg import Area, coordinate, dots, label, path, rule
-from bench.solver.figures import Figures, times_faster
-from bench.solver.series import NAMES, Series
+from bench.solver.churn_rounds import NAMES, Series
+from bench.solver.results import Figures, times_faster
 
 _WIDTH, _HEIGHT, _GAP = 300.0, 300.0, 16.0
 _LEVELS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -59,12 +59,12 @@ def _legend(width: float) -> list[str]:
 def _panel(shape: str, series: list[Series], low: float, high: float) -> list[str]:
     """A column for each form and load: a dot per round of churn, a large one for the cold solve."""
     area = Area(_WIDTH, _HEIGHT, top=30.0, bottom=44.0)
-    y = Log(low, high, *area.y_range)
+    y = LogScale(low, high, *area.y_range)
     body = [label(area.left, 16, f"({shape}) {NAMES[shape]}", "s", "start")]
     right = area.width - area.right
     for level in _LEVELS:
         if low <= level <= high:
-            at = y.place(level)
+            at = y.position(level)
             body.append(rule(area.left, at, right, at, "goal" if level in _GOALS else "grid"))
             body.append(label(area.left - 6, at + 4, f"{level:g}", "tick", "end"))
     step = area.inner_width / max(1, len(series))
@@ -74,9 +74,9 @@ def _panel(shape: str, series: list[Series], low: float, high: float) -> list[st
         faster = np.array(times_faster(one.churn))
         # Rounds one after the other, from left to right.
         x = middle + np.linspace(-0.3, 0.3, faster.size) * step
-        body.append(path(dots(x, y.places(faster)), one.case.form))
+        body.append(path(dots(x, y.positions(faster)), one.case.form))
         cold = np.array(times_faster([one.cold]))
-        body.append(path(dots(np.array([middle]), y.places(cold)), "cold"))
+        body.append(path(dots(np.array([middle]), y.positions(cold)), "cold"))
         body.append(label(middle, bottom + 16, f"{one.case.load:g}"))
     for form in dict.fromkeys(s.case.form for s in series):
         places = [place for place, one in enumerate(series) if one.case.form == form]

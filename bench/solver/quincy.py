@@ -3,21 +3,21 @@
     task -> machine (0 to 3 preferred) -> sink               task -> unscheduled -> sink
     task -> cluster -> rack of 40 -> machine                 running task -> its machine
 
-A task pays for the data that is not where it runs, in the worst case all of it, and whoever enters
-a machine pays for its load. A running task that moves pays for a new copy as well.
+A task pays for the data that is not on its machine, in the worst case all of it, and for the load
+of the machine. A running task that moves pays for a new copy as well.
 """
 
 import numpy as np
 
-from bench.solver.columns import Ints, empty_columns, spans
-from bench.solver.tasks import Setting, Tasks, hand_out
+from bench.solver.network_columns import Ints, empty_columns, spans
+from bench.solver.shapes import Setting, Tasks, hand_out
 
 SLOTS = 12
 RACK = 40
 PREFERRED = 3
 STEP = 25
 MOVE = 500
-MOST_DATA = 10_000
+MAX_DATA = 10_000
 WAIT = 30_000  # more than any placement
 OLDEST = 10_000  # what age adds to it
 PREEMPTION = 5_000
@@ -40,7 +40,7 @@ class Quincy:
         self._data = np.zeros(tasks, np.int64)
         self._liked = np.full((PREFERRED, tasks), -1, np.int64)
         self._fetched = np.zeros((PREFERRED, tasks), np.int64)
-        self._draw(np.arange(tasks))
+        self._set_tasks(np.arange(tasks))
         self.touched = machines
 
         first_rack = _FIRST_MACHINE + machines
@@ -98,17 +98,17 @@ class Quincy:
         rows = self._tasks.replace(share, self._rng)
         self.columns.renewed[:] = False
         self.columns.renewed[self._task_nodes[rows]] = True
-        self._draw(rows)
+        self._set_tasks(rows)
         touched = np.flatnonzero(self._tasks.touched)
         self._noise[touched] = self._rng.integers(0, STEP, touched.size)
         self._tasks.touched[:] = False
         self.touched = touched.size
         self._write()
 
-    def _draw(self, rows: Ints) -> None:
+    def _set_tasks(self, rows: Ints) -> None:
         """New tasks: their data, the machines that hold part of it, their age."""
         rng, number = self._rng, rows.size
-        data = np.clip(rng.lognormal(7.0, 1.0, number), 100, MOST_DATA)
+        data = np.clip(rng.lognormal(7.0, 1.0, number), 100, MAX_DATA)
         self._data[rows] = data
         self._wait[rows] = WAIT + rng.integers(0, OLDEST, number)
         preferred = rng.integers(0, PREFERRED + 1, number)

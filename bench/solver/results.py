@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from bench.solver.alone import Alone
-from bench.solver.series import Case, Round, Series
+from bench.solver.churn_rounds import Case, Round, Series
+from bench.solver.memory_measurement import MemoryRun
 
 HEADER = (
     *("shape", "form", "load", "machines", "arcs"),
@@ -39,7 +39,7 @@ class Figures:
     """All series, and the memory of those that were measured alone."""
 
     series: Sequence[Series]
-    memory: dict[Case, Alone]
+    memory: dict[Case, MemoryRun]
 
     def rows(self) -> list[list[str]]:
         """The table."""
@@ -47,7 +47,7 @@ class Figures:
 
     def _row(self, series: Series) -> list[str]:
         case, cold, churn = series.case, series.cold, series.churn
-        alone = self.memory.get(case)
+        used = self.memory.get(case)
         faster = times_faster(churn)
         applying = sum(r.apply_seconds for r in churn) / max(sum(r.seconds for r in churn), 1e-9)
         return [
@@ -68,7 +68,7 @@ class Figures:
             _ratio(_middle(times_faster(churn, by_hand=True))),
             _ratio(_middle(times_faster(churn, parallel=True))),
             *(_ratio(growth) for growth in self.growth(series)),
-            f"{alone.bytes_per_arc:.0f}" if alone else "-",
+            f"{used.bytes_per_arc:.0f}" if used else "-",
         ]
 
     def growth(self, series: Series) -> tuple[float | None, float | None]:
@@ -101,18 +101,18 @@ class Figures:
         ]
         return [goal for goal in found if goal is not None]
 
-    def kept(self) -> list[dict[str, object]]:
+    def as_json(self) -> list[dict[str, object]]:
         """For JSON: a case each, its rounds as columns."""
         found: list[dict[str, object]] = []
         for series in self.series:
-            alone = self.memory.get(series.case)
+            used = self.memory.get(series.case)
             columns = {
                 field.name: [_short(getattr(r, field.name)) for r in series.rounds]
                 for field in fields(Round)
             }
-            memory = alone and {
-                "peak_bytes": alone.peak_bytes,
-                "bytes_per_arc": round(alone.bytes_per_arc, 1),
+            memory = used and {
+                "peak_bytes": used.peak_bytes,
+                "bytes_per_arc": round(used.bytes_per_arc, 1),
             }
             found.append({**asdict(series.case), "memory": memory, "rounds": columns})
         return found
@@ -139,11 +139,7 @@ def _medians(series: Iterable[Series]) -> Iterable[tuple[Series, float | None]]:
 
 
 def _goal(
-    what: str,
-    bound: float,
-    values: Iterable[tuple[Series, float | None]],
-    *,
-    least: bool = False,
+    what: str, bound: float, values: Iterable[tuple[Series, float | None]], *, least: bool = False
 ) -> Goal | None:
     """The worst of these values against the bound; None if there are none."""
     known = [(value, str(s.case)) for s, value in values if value is not None]

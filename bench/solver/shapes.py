@@ -1,11 +1,11 @@
-"""What the shapes share: a setting, and tasks of which each is a node of its own."""
+"""Shared by the shapes: a setting, and tasks that each have a node."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from bench.solver.columns import Columns, Flags, Ints
+from bench.solver.network_columns import Columns, Flags, Ints
 
 PENDING_SHARE = 0.1  # of the tasks, before the cold solve
 CHURN_SHARE = 0.01  # of the tasks leave, and as many arrive, each round
@@ -49,10 +49,10 @@ class Shape(Protocol):
 
 
 class Tasks:
-    """Which machine each task runs on, or -1, and what waiting and moving cost it.
+    """The machine of each task, -1 if it waits.
 
-    Rows are kept: a task that arrives takes the row of one that left. `touched` are the machines
-    that gained or lost a task since they were priced.
+    An arriving task takes the row of one that left. `touched` are the machines that gained or lost
+    a task since they were priced.
     """
 
     def __init__(self, setting: Setting, slots: int, rng: np.random.Generator) -> None:
@@ -83,14 +83,14 @@ class Tasks:
         return ranks
 
     def move(self, machine: Ints) -> None:
-        """From now on tasks run there."""
+        """Move the tasks to these machines."""
         changed = self.machine != machine
         for ends in (self.machine[changed], machine[changed]):
             self.touched[ends[ends >= 0]] = True
         self.machine = machine
 
     def replace(self, share: float, rng: np.random.Generator) -> Ints:
-        """Some leave, others arrive and wait; the rows they took."""
+        """A share of the tasks leaves, others arrive and wait; returns their rows."""
         rows = rng.choice(self.count, round(share * self.count), replace=False)
         machine = self.machine.copy()
         machine[rows] = -1

@@ -1,4 +1,4 @@
-"""The only place where the parts are put together."""
+"""Constructs the parts of afflux and connects them; no other module does."""
 
 import asyncio
 import logging
@@ -18,29 +18,30 @@ from afflux.config import (
     LeaderElection,
     Ledger,
     PolicySettings,
-    Settings,
-    effective,
-    parse_spec,
+    SchedulerSettings,
+    effective_configuration,
+    parse_scheduler_spec,
 )
-from afflux.cycle.inspection import Inspection, InspectionError
+from afflux.cycle.inspection_types import Inspection, InspectionError
+from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
-from afflux.cycle.optimising import Optimising
-from afflux.cycle.ports import Scheduler
+from afflux.cycle.optimiser import Optimiser
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
 from afflux.queue.rules import QueueRules
 from afflux.sim.pod_by_pod import PodByPod
-from afflux.sim.replay import Contestant
+from afflux.sim.replay import SimulatedScheduler
 
 if TYPE_CHECKING:
-    from afflux.kube.api.connection import Connection
-    from afflux.kube.live.running import Options
-    from afflux.ledger.connecting import Address
+    from afflux.kube.api.client_config import ClientConfig
+    from afflux.kube.live.process import Options
+    from afflux.ledger.connection import AddressSource
+    from afflux.ledger.embedded_postgres import StartTiming
 
 POD_BY_POD = "pod-by-pod"
-# What to type where nothing is found by itself.
-ADDRESSES = (
+# The hint if no inspection service and no ledger is found.
+ADDRESS_HINT = (
     "expected the address of the inspection service, such as https://127.0.0.1:10251 while"
     " `kubectl --namespace afflux-system port-forward service/afflux-inspection 10251:443` runs, or"
     " --database with that of the ledger"
@@ -51,81 +52,82 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def scheduler(settings: Settings, state: State) -> Scheduler:
-    """A scheduler with these settings over this cluster; promises come without their witness."""
-    return Optimising(state, _queues(settings), constraints(), _policies(settings), witnesses=False)
+def make_scheduler(settings: SchedulerSettings, state: State) -> Scheduler:
+    """A scheduler with these settings for this cluster; its reservations name no machines."""
+    policies = _policies(settings)
+    return Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
 
 
-def _queues(settings: Settings) -> list[tuple[QueueRules, Strategy]]:
-    return [
-        (rules, find_strategy(rules.strategy, settings.origin)) for rules in settings.queue_rules()
-    ]
+def _queues(settings: SchedulerSettings) -> list[tuple[QueueRules, Strategy]]:
+    rules = settings.queue_rules()
+    return [(each, find_strategy(each.strategy, settings.origin)) for each in rules]
 
 
 def run_in_kubernetes(
     configuration: Configuration, kubeconfig: str | None, context: str | None
 ) -> str | None:
-    """Schedule a live cluster until stopped; why it had to end, None if it was told to."""
-    # Not needed by simulations, which should start quickly.
-    from afflux.cycle.ports import DeposedError
+    """Schedules a live cluster until stopped. Returns why it lost leadership, None if stopped."""
+    # Imported here because simulations do not need them and should start quickly.
+    from afflux.cycle.interfaces import DeposedError
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
-    from afflux.kube.live.leasing import LostLeaseError
-    from afflux.kube.live.running import run
+    from afflux.kube.live.leader_election import LostLeaseError
+    from afflux.kube.live.process import run
 
     settings = configuration.settings
     state = State()
-    optimising = Optimising(
-        state,
-        _queues(settings),
-        constraints(),
-        {each.scheduler_name: _policies(each.settings) for each in configuration.profiles},
-    )
+    profiles = {each.scheduler_name: _policies(each.settings) for each in configuration.profiles}
+    optimiser = Optimiser(state, _queues(settings), constraints(), profiles)
     path = kubeconfig or configuration.client_connection.kubeconfig or None
-    connection = in_cluster() if path is None and context is None else None
-    if connection is None:
-        connection = read_kubeconfig(path, context)
-    cycle = Cycle(state, optimising, spares_others=True, tolerance_seconds=1.0)
-    options = _door_options(configuration)
+    client_config = in_cluster() if path is None and context is None else None
+    if client_config is None:
+        client_config = read_kubeconfig(path, context)
+    cycle = Cycle(state, optimiser, isolates_faults=True, tolerance_seconds=1.0)
+    options = _options(configuration)
 
-    async def door(address: "Address | None") -> None:
+    async def run_adapter(address: "AddressSource | None") -> None:
         if address is None:
-            await run(connection, cycle, options)
+            await run(client_config, cycle, options)
             return
-        from afflux.ledger.inspecting import LedgerInspection
         from afflux.ledger.postgres import PostgresLedger
+        from afflux.ledger.queries import LedgerInspection
+        from afflux.ledger.retention import Retention
 
-        # Whoever looks does so over connections of their own.
+        # Inspection uses its own database connections.
         async with LedgerInspection(address) as inspection:
-            kept = PostgresLedger(address, configuration.ledger.history_days)
-            await run(connection, cycle, options, kept, inspection)
+            ledger_store = PostgresLedger(address, Retention(configuration.ledger.history_days))
+            await run(client_config, cycle, options, ledger_store, inspection)
 
-    ledger = _somewhere(configuration.ledger, connection, configuration.leader_election)
+    election = configuration.leader_election
+    ledger = _with_default_directory(configuration.ledger, client_config, election)
     lost: BaseException | None = None
     try:
-        with opened(ledger) as address, asyncio.Runner() as runner:
-            runner.run(door(address))
+        with open_ledger(ledger) as address, asyncio.Runner() as runner:
+            runner.run(run_adapter(address))
     except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]
     return str(lost) if lost else None
 
 
-def _somewhere(fields: Ledger, connection: "Connection", election: LeaderElection) -> Ledger:
-    """The same with a directory, if there is to be a ledger and nobody says where."""
+def _with_default_directory(
+    fields: Ledger, client_config: "ClientConfig", election: LeaderElection
+) -> Ledger:
+    """The fields with the default directory if the ledger is enabled without URL and directory."""
     if not fields.enabled or fields.url or fields.directory:
         return fields
-    from afflux.ledger.places import usual_directory
+    from afflux.ledger.directories import default_directory
 
     lease = f"{election.resource_namespace}/{election.resource_name}"
-    return replace(fields, directory=usual_directory(connection.server, lease))
+    return replace(fields, directory=default_directory(client_config.server, lease))
 
 
 @contextmanager
-def opened(fields: Ledger) -> "Generator[Address | None]":
-    """The address of the ledger that is configured, if there is one; a server of our own runs for
-    as long."""
+def open_ledger(
+    fields: Ledger, timing: "StartTiming | None" = None
+) -> "Generator[AddressSource | None]":
+    """The address of the configured ledger, None without one; runs an embedded server for it."""
     if fields.url:
-        from afflux.ledger.connecting import check_url
+        from afflux.ledger.connection import check_url
 
         check_url(fields.url)
 
@@ -137,9 +139,9 @@ def opened(fields: Ledger) -> "Generator[Address | None]":
     if not fields.directory:
         yield None
         return
-    from afflux.ledger.embedded import Embedded
+    from afflux.ledger.embedded_postgres import DEFAULT_START_TIMING, EmbeddedPostgres
 
-    server = Embedded(fields.directory)
+    server = EmbeddedPostgres(fields.directory, timing=timing or DEFAULT_START_TIMING)
     try:
         server.start()
         _log.info("the ledger is in %s", fields.directory)
@@ -148,23 +150,23 @@ def opened(fields: Ledger) -> "Generator[Address | None]":
         server.stop()
 
 
-def _door_options(configuration: Configuration) -> "Options":
-    from afflux.kube.live.running import Election, Options, Served
+def _options(configuration: Configuration) -> "Options":
+    from afflux.kube.live.process import LeaderElectionOptions, Options, ServingOptions
 
     election, serving = configuration.leader_election, configuration.serving
     half_bound_after = configuration.cleanup.half_bound_after
     return Options(
         scheduler_names=tuple(each.scheduler_name for each in configuration.profiles),
-        election=Election(
+        election=LeaderElectionOptions(
             namespace=election.resource_namespace,
             name=election.resource_name,
-            lease_seconds=election.lease_duration.seconds,
-            renew_seconds=election.renew_deadline.seconds,
-            retry_seconds=election.retry_period.seconds,
+            lease_duration_seconds=election.lease_duration.seconds,
+            renew_deadline_seconds=election.renew_deadline.seconds,
+            retry_period_seconds=election.retry_period.seconds,
         )
         if election.leader_elect
         else None,
-        served=Served(
+        serving=ServingOptions(
             address=serving.bind_address,
             port=serving.port,
             cert_file=serving.cert_file,
@@ -174,17 +176,17 @@ def _door_options(configuration: Configuration) -> "Options":
         qps=configuration.client_connection.qps,
         burst=configuration.client_connection.burst,
         parallelism=configuration.binding.parallelism,
-        bind_seconds=configuration.binding.timeout.seconds,
-        volume_seconds=float(configuration.volumes.bind_timeout_seconds),
+        bind_timeout_seconds=configuration.binding.timeout.seconds,
+        volume_timeout_seconds=float(configuration.volumes.bind_timeout_seconds),
         rules={rules.name: rules for rules in configuration.settings.queue_rules()},
         cleanup=configuration.cleanup.enabled,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
-        configuration=effective(configuration),
+        configuration=effective_configuration(configuration),
     )
 
 
-def _policies(settings: Settings) -> list[Weighted]:
+def _policies(settings: SchedulerSettings) -> list[Weighted]:
     if any(policy.name == POD_BY_POD for policy in settings.policies):
         raise InputError(
             f"{settings.origin}: {POD_BY_POD} is not a policy; expected it alone, without a"
@@ -196,37 +198,39 @@ def _policies(settings: Settings) -> list[Weighted]:
     ]
 
 
-def contestant(settings: Settings, name: str | None = None) -> Contestant:
-    """A scheduler to simulate; a wrong setting is found here, not in the middle of a simulation."""
+def simulated_scheduler(settings: SchedulerSettings, name: str | None = None) -> SimulatedScheduler:
+    """A scheduler to simulate; wrong settings are refused here, before the simulation."""
     if settings.policies == (PolicySettings(POD_BY_POD),) and settings.strategy == DEFAULT_STRATEGY:
-        return Contestant(POD_BY_POD, lambda _: PodByPod(), whole_groups=False)
-    scheduler(settings, State())
+        return SimulatedScheduler(POD_BY_POD, lambda _: PodByPod(), whole_groups=False)
+    make_scheduler(settings, State())
     if name is None:
         policies = "+".join(policy.name for policy in settings.policies)
         name = f"{policies}@{settings.strategy}"
-    return Contestant(name, lambda state: scheduler(settings, state))
+    return SimulatedScheduler(name, lambda state: make_scheduler(settings, state))
 
 
-def contestants(specs: Sequence[str], strategy: str | None = None) -> list[Contestant]:
-    """The schedulers that were named on the command line.
+def simulated_schedulers(
+    specs: Sequence[str], strategy: str | None = None
+) -> list[SimulatedScheduler]:
+    """The schedulers named on the command line.
 
-    `strategy` is for those that name none of their own; then it becomes part of their name.
+    `strategy` is appended to the names without a strategy.
     """
-    found: list[Contestant] = []
+    found: list[SimulatedScheduler] = []
     for spec in specs:
         bare = spec == POD_BY_POD or "@" in spec or strategy is None
         name = spec if bare else f"{spec}@{strategy}"
-        found.append(contestant(parse_spec(name), name))
+        found.append(simulated_scheduler(parse_scheduler_spec(name), name))
         if any(other.name == name for other in found[:-1]):
             raise InputError(f"--compare: {name!r:.80} is named twice; expected different names")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where groups are looked at: the service at this address, as the user of a kubeconfig, or the
-    ledger itself, by the address of its database or the directory of an embedded one; neither, the
-    directory that `afflux run` takes for the kubeconfig's cluster if nothing is configured."""
+class InspectionSource:
+    """The source for inspection: the inspection service at an address, with the credentials of a
+    kubeconfig; or the ledger, by the address of its database or its directory. If both are empty,
+    the default directory of `afflux run` for the kubeconfig's cluster."""
 
     service: str = ""
     database: str = ""
@@ -237,15 +241,15 @@ class Source:
     timeout_seconds: float = 30.0
 
 
-def inspect(source: Source, ask: Callable[[Inspection, str], Awaitable[T]]) -> T:
-    """The answer to a question, which is told the usual namespace; an InspectionError if there is
-    none."""
+def inspect(source: InspectionSource, ask: Callable[[Inspection, str], Awaitable[T]]) -> T:
+    """The answer to `ask`, which gets the inspection and the default namespace; an InspectionError
+    if there is none."""
 
-    async def asked() -> T:
+    async def answer() -> T:
         try:
             async with (
                 asyncio.timeout(source.timeout_seconds),
-                _opened(source) as (inspection, namespace),
+                _open_inspection(source) as (inspection, namespace),
             ):
                 return await ask(inspection, namespace)
         except TimeoutError:
@@ -253,35 +257,35 @@ def inspect(source: Source, ask: Callable[[Inspection, str], Awaitable[T]]) -> T
                 f"not answered within {source.timeout_seconds:g} s (--request-timeout)"
             ) from None
 
-    return asyncio.run(asked())
+    return asyncio.run(answer())
 
 
 @asynccontextmanager
-async def _opened(source: Source) -> AsyncGenerator[tuple[Inspection, str]]:
+async def _open_inspection(source: InspectionSource) -> AsyncGenerator[tuple[Inspection, str]]:
     if source.service:
-        from afflux.kube.asking import ServiceInspection, service_connection
+        from afflux.kube.inspection_client import ServiceInspection, service_connection
 
-        user = _connection(source)
-        connection = service_connection(
+        user = _client_config(source)
+        client_config = service_connection(
             user, source.service, source.certificate_authority, source.tls_server_name
         )
-        async with ServiceInspection(connection, source.timeout_seconds) as service:
+        async with ServiceInspection(client_config, source.timeout_seconds) as service:
             yield service, user.namespace
         return
-    from afflux.ledger.inspecting import LedgerInspection
+    from afflux.ledger.queries import LedgerInspection
 
     if source.database:
-        fields, namespace = _ledger(source.database), "default"
+        fields, namespace = _ledger_at(source.database), "default"
     else:
-        fields, namespace = _ledger_here(source)
-    with opened(fields) as address:
+        fields, namespace = _default_ledger(source)
+    with open_ledger(fields) as address:
         if address is not None:
             async with LedgerInspection(address) as ledger:
                 yield ledger, namespace
 
 
-def _connection(source: Source) -> "Connection":
-    """The user of the kubeconfig, or of the pod in which we are."""
+def _client_config(source: InspectionSource) -> "ClientConfig":
+    """The client configuration of the kubeconfig, or of the pod this process runs in."""
     from afflux.kube.api.in_cluster import in_cluster
     from afflux.kube.api.kubeconfig import read_kubeconfig
 
@@ -289,30 +293,30 @@ def _connection(source: Source) -> "Connection":
     return (None if named else in_cluster()) or read_kubeconfig(source.kubeconfig, source.context)
 
 
-def _ledger_here(source: Source) -> tuple[Ledger, str]:
-    """That of an `afflux run` on this machine of which nothing is configured, and whose namespace
-    is usual."""
+def _default_ledger(source: InspectionSource) -> tuple[Ledger, str]:
+    """The ledger of an `afflux run` on this machine with the default configuration, and the default
+    namespace."""
     try:
-        connection = _connection(source)
+        client_config = _client_config(source)
     except InputError as error:
         raise InputError(
             f"--service: missing, and for which cluster a ledger would be kept here is not known"
-            f" ({error}); {ADDRESSES}"
+            f" ({error}); {ADDRESS_HINT}"
         ) from None
-    fields = _somewhere(Ledger(), connection, LeaderElection())
-    if not _has_begun(fields.directory):
+    fields = _with_default_directory(Ledger(), client_config, LeaderElection())
+    if not _holds_ledger(fields.directory):
         raise InputError(
             f"--service: missing, and in {fields.directory} no ledger is kept for"
-            f" {connection.server}; {ADDRESSES}"
+            f" {client_config.server}; {ADDRESS_HINT}"
         )
-    return fields, connection.namespace
+    return fields, client_config.namespace
 
 
-def _ledger(database: str) -> Ledger:
-    """What stands behind --database, as the configuration would say it."""
+def _ledger_at(database: str) -> Ledger:
+    """The ledger that --database names, as fields of the configuration."""
     if "://" in database or "=" in database:
         return Ledger(url=database)
-    if not _has_begun(database):
+    if not _holds_ledger(database):
         raise InputError(
             f"--database: {database!r:.200}, expected postgresql://user@host:port/name, or the"
             " directory of an embedded ledger"
@@ -320,6 +324,6 @@ def _ledger(database: str) -> Ledger:
     return Ledger(directory=database)
 
 
-def _has_begun(directory: str) -> bool:
-    """Whether there has ever been a ledger in it."""
+def _holds_ledger(directory: str) -> bool:
+    """Whether a ledger was ever started in this directory."""
     return (Path(directory).expanduser() / "begun").is_file()

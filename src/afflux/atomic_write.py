@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Writes files atomically: a file appears complete or not at all."""
 
 import os
 import secrets
@@ -10,15 +10,15 @@ from typing import TextIO
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Generator[TextIO]:
-    """A text file that takes the place of `path` once all of it has been written.
+def atomic_write(path: str | os.PathLike[str]) -> Generator[TextIO]:
+    """Opens a text file for writing that replaces `path` once it is complete.
 
-    It is written beside the target and moved there at the end. On any exception, Ctrl-C included,
-    it is removed and whatever stood at `path` stays. What is not a regular file (`/dev/stdout`, a
-    pipe) cannot be replaced and is written to directly. Lines end as they are written.
+    A temporary file in the same directory is written and renamed at the end. On any exception,
+    Ctrl-C included, it is removed and `path` stays as it was. Anything but a regular file
+    (`/dev/stdout`, a pipe) cannot be replaced and is written directly. Line ends stay as written.
     """
     target = Path(os.path.realpath(path))
-    # A link such as /dev/stdout may lead to a pipe, which has no name of its own to resolve to.
+    # A link such as /dev/stdout may lead to a pipe, which has no path to resolve to.
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "w", encoding="utf-8", newline="", errors="backslashreplace") as file:
             yield file

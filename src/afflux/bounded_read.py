@@ -1,20 +1,34 @@
-"""Reading files with a bound: an endless one must not take the machine with it."""
+"""Reads files up to a maximum size, so that an endless file cannot exhaust the memory."""
 
 from typing import BinaryIO
 
 from afflux.model.errors import InputError
 
-LARGEST_FILE = 1 << 30
-_PIECE = 1 << 20
+MAX_FILE_BYTES = 1 << 30
+_CHUNK_BYTES = 1 << 20
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file; an InputError if it cannot be read or is too large."""
+    try:
+        with open(path, "rb") as file:
+            return read_all(file, path)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: not a possible file name
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"{path!r:.200}: {why}; expected a file that can be read") from None
 
 
 def read_all(file: BinaryIO, name: str) -> bytes:
-    """All of a file; an InputError if it is larger than anything that could be meant."""
-    pieces: list[bytes] = []
+    """The content of a file; an InputError if it is larger than MAX_FILE_BYTES."""
+    chunks: list[bytes] = []
     size = 0
-    while piece := file.read(_PIECE):
-        size += len(piece)
-        if size > LARGEST_FILE:
-            raise InputError(f"{name}: more than {LARGEST_FILE >> 20} MiB; expected a smaller file")
-        pieces.append(piece)
-    return b"".join(pieces)
+    while chunk := file.read(_CHUNK_BYTES):
+        size += len(chunk)
+        if size > MAX_FILE_BYTES:
+            raise InputError(
+                f"{name}: more than {MAX_FILE_BYTES >> 20} MiB; expected a smaller file"
+            )
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -40,7 +40,7 @@ func createPods(
 	})
 }
 
-// deletePods deletes pods without grace: no kubelet is there to be waited for.
+// deletePods deletes pods with grace period 0: there is no kubelet.
 func deletePods(
 	ctx context.Context, client kubernetes.Interface, seen *observer, set *podSet,
 ) error {
@@ -55,7 +55,7 @@ func deletePods(
 	return seen.awaitGone(ctx, set)
 }
 
-// each calls work for 0 to count-1 in order, some at a time; the first error ends it.
+// each calls work for 0 to count-1 in order, `workers` at a time, until the first error.
 func each(
 	ctx context.Context, workers, count int, work func(context.Context, int) error,
 ) error {

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	nobody = "load: not yet"
-	// Longer than any run: whoever waits for the lease to expire waits in vain.
+	placeholder = "load: not yet"
+	// Longer than any run, so that the lease does not expire.
 	holdSeconds = 7200
 )
 
-// held is a Lease that keeps a scheduler from acting. Its replica stands by, knows the cluster, and
-// begins the moment it leads: seen from outside, and in the same way for every scheduler.
-type held struct {
+// heldLease is a Lease that keeps a scheduler from acting: its replica watches the cluster, and
+// begins to schedule when it becomes leader. This works in the same way for every scheduler.
+type heldLease struct {
 	client kubernetes.Interface
 	lease  *coordinationv1.Lease
 }
 
-func hold(ctx context.Context, client kubernetes.Interface, name string) (*held, error) {
+func hold(ctx context.Context, client kubernetes.Interface, name string) (*heldLease, error) {
 	space, name, found := strings.Cut(name, "/")
 	if !found {
 		return nil, fmt.Errorf("lease is %q, want namespace/name", space)
 	}
-	holder, seconds, now := nobody, int32(holdSeconds), metav1.NowMicro()
+	holder, seconds, now := placeholder, int32(holdSeconds), metav1.NowMicro()
 	lease, err := client.CoordinationV1().Leases(space).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: coordinationv1.LeaseSpec{
@@ -39,11 +39,11 @@ func hold(ctx context.Context, client kubernetes.Interface, name string) (*held,
 			AcquireTime: &now, RenewTime: &now,
 		},
 	}, metav1.CreateOptions{})
-	return &held{client, lease}, err
+	return &heldLease{client, lease}, err
 }
 
-// release lets go of the lease and waits until somebody has it.
-func (h *held) release(ctx context.Context) (any, error) {
+// release frees the lease and waits until a scheduler has acquired it.
+func (h *heldLease) release(ctx context.Context) (any, error) {
 	leases := h.client.CoordinationV1().Leases(h.lease.Namespace)
 	events, err := leases.Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector("metadata.name", h.lease.Name).String(),
@@ -54,17 +54,17 @@ func (h *held) release(ctx context.Context) (any, error) {
 	}
 	defer events.Stop()
 	freed := h.lease.DeepCopy()
-	nobodyAtAll, second := "", int32(1)
-	freed.Spec.HolderIdentity, freed.Spec.LeaseDurationSeconds = &nobodyAtAll, &second
+	noHolder, second := "", int32(1)
+	freed.Spec.HolderIdentity, freed.Spec.LeaseDurationSeconds = &noHolder, &second
 	began := sinceStart()
 	if _, err := leases.Update(ctx, freed, metav1.UpdateOptions{}); err != nil {
 		return nil, err
 	}
-	patience := time.After(60 * time.Second)
+	timeout := time.After(60 * time.Second)
 	for {
 		select {
-		case <-patience:
-			return nil, errors.New("nobody took the lease within 60 s")
+		case <-timeout:
+			return nil, errors.New("no scheduler acquired the lease within 60 s")
 		case event, ok := <-events.ResultChan():
 			if !ok {
 				return nil, errors.New("the watch of the lease has ended")
@@ -73,7 +73,7 @@ func (h *held) release(ctx context.Context) (any, error) {
 			if !ok || lease.Spec.HolderIdentity == nil {
 				continue
 			}
-			if holder := *lease.Spec.HolderIdentity; holder != "" && holder != nobody {
+			if holder := *lease.Spec.HolderIdentity; holder != "" && holder != placeholder {
 				return map[string]any{
 					"began": began, "ended": sinceStart(), "holder": holder,
 				}, nil

@@ -1,12 +1,12 @@
-// Command load puts work on the testbed's API server and watches what becomes of it.
+// Command load creates nodes and pods on the testbed's API server and measures when pods are bound.
 //
-// `load drive` creates machines and pods as a plan describes them, as fast as they are taken or at
-// a given rate, and notes from one watch when each pod appeared and when it had its node: the same
-// observer for every scheduler. It is told what to do by lines on its standard input and answers
-// each with a line of JSON. `load bind` is a scheduler that does not schedule: it binds each pod at
-// once to the machine that the plan names, which shows what the API server can take at most.
+// `load drive` creates the machines and pods of a plan, as fast as possible or at a given rate, and
+// notes from one watch when each pod appeared and when it had its node, in the same way for every
+// scheduler. It reads commands from its standard input, one per line, and answers each with a line
+// of JSON. `load bind` is the null binder: it binds each pod at once to the machine that the plan
+// names, which shows the maximum rate of the API server.
 //
-// It is a program in Go, not in Python, because whatever it costs is taken from those it measures.
+// It is written in Go, because it shares the processors with the schedulers that it measures.
 package main
 
 import (
@@ -28,10 +28,10 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "how to reach the API server")
-	planned := flag.String("plan", "", "file with machines, classes and sets of pods")
-	lease := flag.String("lease", "", "bind: lead by this Lease, namespace/name, first")
-	workers := flag.Int("workers", 32, "bind: bindings on their way at the same time")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the API server")
+	planned := flag.String("plan", "", "plan file: machines, classes and sets of pods")
+	lease := flag.String("lease", "", "bind: first acquire this Lease, namespace/name")
+	workers := flag.Int("workers", 32, "bind: parallel binding requests")
 	events := flag.Bool("events", false, "bind: post an event for every pod, as schedulers do")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: load [flags] drive|bind")
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// connect makes a client as kube-scheduler's is, without limits of its own.
+// connect makes a client like that of kube-scheduler, but without rate limits.
 func connect(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -76,7 +76,7 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// drive carries out commands, one per line, until there are no more.
+// drive carries out commands, one per line, until the input ends.
 func drive(
 	ctx context.Context, client kubernetes.Interface, plan *plan, in io.Reader, out io.Writer,
 ) error {
@@ -97,7 +97,7 @@ func drive(
 		}
 		answer, err := driver.obey(ctx, words[0], words[1:], answers)
 		if err != nil {
-			// Told to whoever asked, who knows what it means.
+			// The program that sent the command reads the error.
 			answer = map[string]any{"error": fmt.Sprintf("%s: %v", lines.Text(), err)}
 		}
 		if err := answers.Encode(answer); err != nil {
@@ -111,7 +111,7 @@ type driver struct {
 	client kubernetes.Interface
 	plan   *plan
 	seen   *observer
-	held   *held
+	held   *heldLease
 }
 
 func (d *driver) obey(
@@ -126,14 +126,14 @@ func (d *driver) obey(
 	switch command {
 	case "nodes": // create all machines
 		return timed(func() error { return createNodes(ctx, d.client, d.plan) })
-	case "create": // SET: create its pods; those with a fixed machine are born there
+	case "create": // SET: create its pods; pods of a fixed set are created with their node
 		pods, err := set()
 		if err != nil {
 			return nil, err
 		}
 		defer d.seen.tell(ctx, pods, progress)()
 		return timed(func() error { return createPods(ctx, d.client, d.plan, pods) })
-	case "await": // SET SECONDS: until all have a node, or none got one for so long
+	case "await": // SET SECONDS: until all are bound, or none was bound for so long
 		pods, err := set()
 		if err != nil {
 			return nil, err
@@ -147,26 +147,26 @@ func (d *driver) obey(
 		}
 		defer d.seen.tell(ctx, pods, progress)()
 		return timed(func() error { return d.seen.await(ctx, pods, seconds) })
-	case "delete": // SET: and wait until they are gone
+	case "delete": // SET: delete its pods and wait until they are gone
 		pods, err := set()
 		if err != nil {
 			return nil, err
 		}
 		return timed(func() error { return deletePods(ctx, d.client, d.seen, pods) })
-	case "report": // SET: when each pod appeared and had its node, and which
+	case "report": // SET: when each pod appeared and was bound, and to which node
 		pods, err := set()
 		if err != nil {
 			return nil, err
 		}
 		return d.seen.report(pods), nil
-	case "hold": // NAMESPACE/NAME: nobody shall lead by this Lease
+	case "hold": // NAMESPACE/NAME: hold this Lease, so that no scheduler leads
 		if len(words) == 0 {
 			return nil, fmt.Errorf("which lease?")
 		}
 		var err error
 		d.held, err = hold(ctx, d.client, words[0])
 		return map[string]any{"held": words[0]}, err
-	case "release": // and wait until somebody leads: when that was
+	case "release": // free the Lease; answers when a scheduler became leader
 		if d.held == nil {
 			return nil, fmt.Errorf("nothing is held")
 		}
@@ -176,7 +176,7 @@ func (d *driver) obey(
 	}
 }
 
-// timed says when something began and ended, in seconds since the program started.
+// timed returns when the work began and ended, in seconds since the program started.
 func timed(work func() error) (any, error) {
 	began := sinceStart()
 	err := work()
@@ -185,5 +185,5 @@ func timed(work func() error) (any, error) {
 
 var started = time.Now()
 
-// sinceStart is the clock of everything that is reported here: monotonic, in seconds.
+// sinceStart is the clock of all reports: monotonic, in seconds.
 func sinceStart() float64 { return time.Since(started).Seconds() }

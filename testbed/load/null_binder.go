@@ -19,19 +19,19 @@ import (
 
 const (
 	controller = "testbed-load"
-	// More pods than any plan has: the watch must never wait for a worker.
-	mostWaiting = 1 << 17
+	// More pods than any plan has, so that the watch never waits for a worker.
+	maxWaiting = 1 << 17
 )
 
-// binding says how the null binder binds.
+// binding has the settings of the null binder.
 type binding struct {
 	lease   string
 	workers int
 	events  bool
 }
 
-// bindAll binds every pod without a node to the machine that the plan has for it, and does nothing
-// else: no queue, no machines, no thought.
+// bindAll binds every pod without a node to the machine that the plan has for it. It makes no
+// decisions and has no queue.
 func bindAll(ctx context.Context, client kubernetes.Interface, plan *plan, how binding) error {
 	nodes := map[string]string{}
 	for _, set := range plan.Sets {
@@ -39,9 +39,9 @@ func bindAll(ctx context.Context, client kubernetes.Interface, plan *plan, how b
 			nodes[pod.Name] = pod.Node
 		}
 	}
-	waiting, bound := make(chan *v1.Pod, mostWaiting), make(chan *v1.Pod, mostWaiting)
+	waiting, bound := make(chan *v1.Pod, maxWaiting), make(chan *v1.Pod, maxWaiting)
 	failed := make(chan error, 1)
-	// In the order in which they appear.
+	// Pods are bound in the order in which they appear.
 	err := watchPods(ctx, client, "spec.nodeName=", func(kind watch.EventType, pod *v1.Pod) {
 		if kind == watch.Added {
 			waiting <- pod
@@ -93,7 +93,7 @@ func bindSome(
 	}
 }
 
-// postSome posts for every bound pod the event that a scheduler posts, if that is wanted.
+// postSome posts for every bound pod the event that schedulers post, if `wanted` is set.
 func postSome(
 	ctx context.Context, client kubernetes.Interface, nodes map[string]string,
 	bound <-chan *v1.Pod, wanted bool,
@@ -131,7 +131,8 @@ func postSome(
 	}
 }
 
-// lead waits for the lease. It is kept for long: a busy machine must not end the work half-way.
+// lead waits for the lease and then works. Its times are long, so that a busy machine does not lose
+// the lease.
 func lead(
 	ctx context.Context, client kubernetes.Interface, name string, work func(context.Context),
 ) {

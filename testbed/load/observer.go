@@ -17,7 +17,7 @@ const (
 	progressEach = 500 * time.Millisecond
 )
 
-// sighting is what the watch said about one pod, in seconds since the program started.
+// sighting has the times of one pod in the watch, in seconds since the program started.
 type sighting struct {
 	appeared float64
 	bound    float64
@@ -25,10 +25,10 @@ type sighting struct {
 	gone     bool
 }
 
-// observer notes what one watch of all pods says. Whoever wants to know asks it.
+// observer records when the pods of a plan appear, are bound and are gone, from one watch.
 type observer struct {
 	mutex sync.Mutex
-	// Of every pod in the plan, by name, and of every set, in its order.
+	// All pods of the plan by name, and the pods of each set in their order.
 	pods   map[string]*sighting
 	sets   map[string][]*sighting
 	failed error
@@ -71,7 +71,8 @@ func (o *observer) fail(err error) {
 	}
 }
 
-// counts is how many pods of a set have appeared, have a node and are gone, and the last binding.
+// counts returns how many pods of a set have appeared, are bound and are gone, and the time of the
+// last binding.
 func (o *observer) counts(set *podSet) (appeared, bound, gone int, last float64, err error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -91,7 +92,7 @@ func (o *observer) counts(set *podSet) (appeared, bound, gone int, last float64,
 	return appeared, bound, gone, last, o.failed
 }
 
-// await returns when every pod of the set has a node, or when none got one for so many seconds.
+// await returns when every pod of the set is bound, or when none was bound for quietSeconds.
 func (o *observer) await(ctx context.Context, set *podSet, quietSeconds float64) error {
 	began := sinceStart()
 	return poll(ctx, func() (bool, error) {
@@ -108,7 +109,7 @@ func (o *observer) awaitGone(ctx context.Context, set *podSet) error {
 	})
 }
 
-// tell prints now and then how far a set has come, until the function it returns is called.
+// tell prints the progress of a set at intervals, until the returned function is called.
 func (o *observer) tell(ctx context.Context, set *podSet, progress *json.Encoder) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -129,7 +130,7 @@ func (o *observer) tell(ctx context.Context, set *podSet, progress *json.Encoder
 	return func() { cancel(); <-done }
 }
 
-// report is everything that was noted about a set, as columns in the order of the plan.
+// report returns the times and nodes of a set, as columns in the order of the plan.
 func (o *observer) report(set *podSet) any {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()

@@ -8,29 +8,29 @@ import (
 	"k8s.io/api/core/v1"
 )
 
-// plan says what is created: read from a file, so that the same work is put on every scheduler.
+// plan describes the machines and pods to create. It is the same for every scheduler.
 type plan struct {
 	// Manifests of machines.
 	Nodes []v1.Node `json:"nodes"`
-	// Manifests of pods without a name, by the name of their class.
+	// Manifests of pods without a name, by class.
 	Classes map[string]v1.Pod `json:"classes"`
 	Sets    map[string]podSet `json:"sets"`
 }
 
-// podSet is a number of pods that are created, awaited and reported together.
+// podSet is a set of pods that are created, awaited and reported together.
 type podSet struct {
 	Pods []plannedPod `json:"pods"`
-	// Pods per second; 0 is as fast as the API server takes them.
+	// Pods per second; 0: as fast as possible.
 	Rate float64 `json:"rate"`
-	// Requests on their way at the same time.
+	// Parallel requests.
 	Workers int `json:"workers"`
-	// Whether the pods are born on their machine, no scheduler having a say.
+	// Whether the pods are created with their node, without a scheduler.
 	Fixed bool `json:"fixed"`
 
 	name string
 }
 
-// plannedPod is one pod, and a machine on which it may run; other pods leave room for it there.
+// plannedPod is one pod and a machine that has room for it when all pods run on theirs.
 type plannedPod struct {
 	Name  string `json:"name"`
 	Class string `json:"class"`
@@ -70,7 +70,7 @@ func (p *plan) set(name string) (*podSet, error) {
 	return &found, nil
 }
 
-// manifest is a pod of the plan as it is sent.
+// manifest returns the manifest of a pod of the plan.
 func (p *plan) manifest(pod plannedPod, fixed bool) *v1.Pod {
 	template := p.Classes[pod.Class]
 	made := template.DeepCopy()

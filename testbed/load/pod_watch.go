@@ -13,17 +13,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The API server hangs up on a watch that is behind, as it does in a busy cluster. A moment later
-// the watch goes on from where it was, and nothing is missed.
-const rewatchAfter = 10 * time.Millisecond
+// The API server closes a watch that is too slow. The watch is opened again at its last resource
+// version, so that no event is missed.
+const rewatchDelay = 10 * time.Millisecond
 
-// watchPods calls note for every event of every pod that the selector chooses, in order. It returns
-// when the first watch is open; `failed` is told when it cannot go on.
+// watchPods calls note for every event of the selected pods, in order. It returns when the first
+// watch is open, and calls failed when the watch cannot continue.
 func watchPods(
 	ctx context.Context, client kubernetes.Interface, selector string,
 	note func(watch.EventType, *v1.Pod), failed func(error),
 ) error {
-	// Nobody can know what comes after "nothing has been seen yet": the list says where to begin.
+	// The list has the resource version at which the watch begins.
 	list, err := client.CoreV1().Pods(namespace).List(
 		ctx, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
@@ -58,8 +58,8 @@ func watchPods(
 			if ctx.Err() != nil {
 				return
 			}
-			log.Printf("the watch of pods was cut at version %s (%d times before)", version, again)
-			time.Sleep(rewatchAfter)
+			log.Printf("the watch of pods was closed at version %s (%d times before)", version, again)
+			time.Sleep(rewatchDelay)
 			if events, err = open(); err != nil {
 				failed(fmt.Errorf("watching pods: %w", err))
 				return

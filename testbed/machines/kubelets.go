@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// runSeconds says how long a pod's containers run before they end well.
+	// runSeconds is the annotation with the run time of a pod, after which it succeeds.
 	runSeconds = "testbed.afflux.dev/run-seconds"
 	byNode     = "node"
-	// A volume that is not there yet is looked for again after this time.
-	volumePatience = 200 * time.Millisecond
+	// The interval at which a missing volume is looked up again.
+	volumeInterval = 200 * time.Millisecond
 )
 
-// kubelets moves the pods of all nodes: one queue of pods, keyed, so that a pod is in one hand.
+// kubelets updates the pods of all nodes. Its work queue gives a pod to one worker at a time.
 type kubelets struct {
 	client kubernetes.Interface
 	pods   cache.SharedIndexInformer
 	nodes  corelisters.NodeLister
 	claims corelisters.PersistentVolumeClaimLister
 	queue  workqueue.TypedRateLimitingInterface[string]
-	// When a pod began to run, by uid: its status says so too, but only in whole seconds.
+	// When a pod began to run, by uid. Its status has this time only in whole seconds.
 	began sync.Map
 }
 
@@ -67,7 +67,7 @@ func newKubelets(
 	if err != nil {
 		return nil, err
 	}
-	// A pod can be bound to a node that comes (back) later: it starts then.
+	// A pod that is bound to a missing node starts when the node is created.
 	_, err = others.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			waiting, _ := machines.pods.GetIndexer().ByIndex(byNode, object.(*v1.Node).Name)
@@ -109,7 +109,7 @@ func (k *kubelets) work(ctx context.Context) {
 	}
 }
 
-// move takes a pod one step further, and says after what time it wants to be looked at again.
+// move updates a pod by one step, and returns after what time it is to be called again (0: never).
 func (k *kubelets) move(ctx context.Context, key string) (time.Duration, error) {
 	object, exists, err := k.pods.GetStore().GetByKey(key)
 	if err != nil || !exists {
@@ -118,7 +118,7 @@ func (k *kubelets) move(ctx context.Context, key string) (time.Duration, error) 
 	pod := object.(*v1.Pod)
 	node, err := k.nodes.Get(pod.Spec.NodeName)
 	if err != nil {
-		return 0, nil // no machine, no kubelet: the pod waits, or its garbage is collected
+		return 0, nil // without a machine the pod waits, or is garbage-collected
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -126,18 +126,18 @@ func (k *kubelets) move(ctx context.Context, key string) (time.Duration, error) 
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		return 0, nil
 	case pod.Status.Phase == v1.PodRunning:
-		return k.watchOver(ctx, pod)
+		return k.endWhenDue(ctx, pod)
 	case !k.mounted(pod):
-		return volumePatience, nil
+		return volumeInterval, nil
 	default:
 		return k.start(ctx, pod, node)
 	}
 }
 
-// remove finishes a deletion as a kubelet does whose containers obey at once.
+// remove completes a deletion, like a kubelet whose containers end at once.
 func (k *kubelets) remove(ctx context.Context, pod *v1.Pod) error {
 	if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
-		return nil // already done; what is left are finalizers
+		return nil // already done; only finalizers are left
 	}
 	now := int64(0)
 	return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
@@ -146,7 +146,7 @@ func (k *kubelets) remove(ctx context.Context, pod *v1.Pod) error {
 	})
 }
 
-// mounted says whether every claim of the pod has its volume.
+// mounted returns whether every claim of the pod has its volume.
 func (k *kubelets) mounted(pod *v1.Pod) bool {
 	for _, volume := range pod.Spec.Volumes {
 		name := ""
@@ -181,8 +181,8 @@ func (k *kubelets) start(
 	return time.Until(due), nil
 }
 
-// watchOver ends a pod whose time is up.
-func (k *kubelets) watchOver(ctx context.Context, pod *v1.Pod) (time.Duration, error) {
+// endWhenDue ends a pod whose run time or deadline is over.
+func (k *kubelets) endWhenDue(ctx context.Context, pod *v1.Pod) (time.Duration, error) {
 	began := pod.CreationTimestamp.Time
 	if stored, ok := k.began.Load(pod.UID); ok {
 		began = stored.(time.Time)
@@ -199,7 +199,7 @@ func (k *kubelets) watchOver(ctx context.Context, pod *v1.Pod) (time.Duration, e
 	return 0, k.patch(ctx, pod, ended(pod, metav1.Now(), late))
 }
 
-// due says when a pod ends, and whether its deadline is what ends it.
+// due returns when a pod ends, and whether its deadline ends it.
 func (k *kubelets) due(pod *v1.Pod, began time.Time) (due time.Time, late, limited bool) {
 	if text, ok := pod.Annotations[runSeconds]; ok {
 		seconds, err := strconv.ParseFloat(text, 64)

@@ -1,8 +1,7 @@
-// Command machines plays every kubelet of the testbed, and on request a provisioner of disks.
+// Command machines plays all kubelets of the testbed, and optionally a volume provisioner.
 //
-// It runs no container. Pods that are bound to an existing node become Running, then Succeeded or
-// Failed when their time is up, and vanish when they are deleted: what a scheduler and the API
-// server see of a machine, and nothing else.
+// It runs no containers. Pods that are bound to an existing node become Running, then Succeeded or
+// Failed after their run time, and are removed when they are deleted.
 package main
 
 import (
@@ -28,10 +27,10 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "how to reach the API server")
-	listen := flag.String("listen", "127.0.0.1:0", "where /readyz answers once everything is watched")
-	workers := flag.Int("workers", 32, "pods that are moved at the same time")
-	provision := flag.Bool("provision", false, "make volumes for storage classes of "+provisionerName)
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the API server")
+	listen := flag.String("listen", "127.0.0.1:0", "address of /readyz, which is OK once the caches are synced")
+	workers := flag.Int("workers", 32, "pods that are updated in parallel")
+	provision := flag.Bool("provision", false, "provision volumes for storage classes of "+provisionerName)
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,7 +45,7 @@ func run(ctx context.Context, kubeconfig, listen string, workers int, provision 
 	if err != nil {
 		return err
 	}
-	// One client stands for thousands of kubelets, each of which has limits of its own.
+	// One client acts for thousands of kubelets, so it has no rate limit.
 	config.QPS, config.Burst = -1, -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.UserAgent = "testbed-machines"
@@ -55,7 +54,7 @@ func run(ctx context.Context, kubeconfig, listen string, workers int, provision 
 		return err
 	}
 
-	// Pods that wait for a scheduler are no business of a machine: they are not even watched.
+	// Only bound pods are watched.
 	bound := internalinterfaces.TweakListOptionsFunc(func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 	})

@@ -46,7 +46,7 @@ func running(pod *v1.Pod, node *v1.Node, now metav1.Time) v1.PodStatus {
 	return status
 }
 
-// ended is the status of a pod whose work is done, or that was stopped at its deadline.
+// ended is the status of a pod that has completed, or was stopped at its deadline.
 func ended(pod *v1.Pod, now metav1.Time, late bool) v1.PodStatus {
 	phase, reason := v1.PodSucceeded, "PodCompleted"
 	status := v1.PodStatus{}
@@ -114,7 +114,7 @@ func containerStatus(
 	}
 }
 
-// addressOf gives a pod an address of its own in 10.128.0.0/9, the same after a restart.
+// addressOf returns the address of a pod in 10.128.0.0/9, computed from its uid.
 func addressOf(pod *v1.Pod) string {
 	sum := fnv.New32a()
 	sum.Write([]byte(pod.UID))

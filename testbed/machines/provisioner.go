@@ -19,20 +19,20 @@ import (
 
 const (
 	provisionerName = "testbed.afflux.dev/disk"
-	driverName      = "disk.testbed.afflux.dev" // a driver's name is a domain, without a path
+	driverName      = "disk.testbed.afflux.dev" // a driver name is a domain without a path
 	selectedNode    = "volume.kubernetes.io/selected-node"
-	asksForVolume   = "volume.kubernetes.io/storage-provisioner"
+	requestedFrom   = "volume.kubernetes.io/storage-provisioner"
 	provisionedBy   = "pv.kubernetes.io/provisioned-by"
 )
 
-// provisioner makes a volume for a claim when its node is chosen, on that node and no other.
+// provisioner creates a volume for a claim when its node is chosen, reachable from that node only.
 type provisioner struct {
 	client  kubernetes.Interface
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	nodes   corelisters.NodeLister
 	classes storagelisters.StorageClassLister
-	// "namespace/name" of a claim that asks, or the bare name of a volume that was released.
+	// "namespace/name" of a claim, or the name of a volume.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
@@ -89,14 +89,14 @@ func (p *provisioner) work(ctx context.Context) {
 	}
 }
 
-// provide makes the volume of a claim whose turn it is.
+// provide creates the volume of a claim, unless it has one or waits for its node.
 func (p *provisioner) provide(ctx context.Context, namespace, name string) error {
 	claim, err := p.claims.PersistentVolumeClaims(namespace).Get(name)
 	if err != nil {
 		return err
 	}
 	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil ||
-		claim.Annotations[asksForVolume] != provisionerName || claim.Spec.StorageClassName == nil {
+		claim.Annotations[requestedFrom] != provisionerName || claim.Spec.StorageClassName == nil {
 		return nil
 	}
 	class, err := p.classes.Get(*claim.Spec.StorageClassName)
@@ -121,7 +121,7 @@ func (p *provisioner) provide(ctx context.Context, namespace, name string) error
 	return err
 }
 
-// reachableFrom ties a volume to one machine; a claim that named none gets a volume for all.
+// reachableFrom returns a node affinity to this machine, or none without a machine.
 func (p *provisioner) reachableFrom(node string) (*v1.VolumeNodeAffinity, error) {
 	if node == "" {
 		return nil, nil
@@ -175,7 +175,7 @@ func volumeFor(
 	}
 }
 
-// reclaim deletes a volume of ours whose claim is gone.
+// reclaim deletes a volume of this provisioner whose claim is gone.
 func (p *provisioner) reclaim(ctx context.Context, name string) error {
 	volume, err := p.volumes.Get(name)
 	if err != nil {

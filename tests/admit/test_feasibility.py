@@ -1,40 +1,40 @@
-"""Who can never start is said of all who wait, at a price that does not grow with their kinds."""
+"""Infeasible groups are reported for the whole queue, with bounded effort per report."""
 
 from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
 
-from afflux.admit import satisfying
-from afflux.admit.satisfying import Satisfying
+from afflux.admit import feasibility
+from afflux.admit.feasibility import Feasibility
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.network.pricing import Pricing
 from afflux.policies.registry import constraints
-from oracles.building import group, machine, shape
+from oracles.builders import group, machine, shape
 
 
 class Reports:
-    """How many kinds each report finds out about, and of whom it complains."""
+    """Reports with the number of new answers and the names of the infeasible groups."""
 
     def __init__(self) -> None:
         self.state = State([machine("m", cpu=4)])
-        self._satisfying = Satisfying(self.state, Pricing(self.state, constraints(), []))
+        self._feasibility = Feasibility(self.state, Pricing(self.state, constraints(), []))
 
     def of(self, waiting: Sequence[Group]) -> tuple[int, set[str]]:
-        find_out = Satisfying._find_out
-        with patch.object(Satisfying, "_find_out", autospec=True, side_effect=find_out) as asked:
-            found = self._satisfying.complaints(waiting)
+        find_out = Feasibility._compute
+        with patch.object(Feasibility, "_compute", autospec=True, side_effect=find_out) as asked:
+            found = self._feasibility.infeasible_reasons(waiting)
         return asked.call_count, set(found)
 
 
 @pytest.fixture
-def two_kinds_at_once(monkeypatch):
-    monkeypatch.setattr(satisfying, "MOST_EFFORT", 2 * satisfying.OF_EACH_CLASS)
+def two_answers_per_report(monkeypatch):
+    monkeypatch.setattr(feasibility, "MAX_EFFORT", 2 * feasibility.EFFORT_PER_CLASS)
 
 
 def too_large(*numbers: int) -> list[Group]:
-    """As many kinds of them."""
+    """Infeasible groups, each of another kind."""
     return [group(f"g{number}", shape(cpu=10 + number)) for number in numbers]
 
 
@@ -42,14 +42,14 @@ def names(*numbers: int) -> set[str]:
     return {f"g{number}" for number in numbers}
 
 
-def test_who_asks_for_the_same_is_asked_about_once_and_then_no_more():
+def test_groups_that_ask_for_the_same_share_one_answer():
     reports = Reports()
     waiting = [group(f"g{number}", shape(cpu=9)) for number in range(50)]
     assert reports.of(waiting) == (1, names(*range(50)))
     assert reports.of([*waiting, group("more", shape(cpu=9))]) == (0, {*names(*range(50)), "more"})
 
 
-def test_an_answer_holds_until_a_machine_changes():
+def test_an_answer_is_cached_until_a_machine_changes():
     reports = Reports()
     waiting = [group("g", shape(cpu=9))]
     assert reports.of(waiting) == (1, {"g"})
@@ -59,8 +59,8 @@ def test_an_answer_holds_until_a_machine_changes():
     assert reports.of(waiting) == (1, {"g"})
 
 
-@pytest.mark.usefixtures("two_kinds_at_once")
-def test_a_report_finds_out_about_so_many_kinds_and_the_next_ones_about_the_others():
+@pytest.mark.usefixtures("two_answers_per_report")
+def test_a_report_computes_a_bounded_number_of_answers_and_later_ones_the_rest():
     reports, waiting = Reports(), too_large(*range(5))
     assert reports.of(waiting) == (2, names(0, 1))
     assert reports.of(waiting) == (2, names(0, 1, 2, 3))
@@ -68,13 +68,13 @@ def test_a_report_finds_out_about_so_many_kinds_and_the_next_ones_about_the_othe
     assert reports.of(waiting) == (0, names(*range(5)))
 
 
-@pytest.mark.usefixtures("two_kinds_at_once")
-def test_nobody_is_forgotten_whenever_a_machine_changes_and_everybodys_turn_comes():
+@pytest.mark.usefixtures("two_answers_per_report")
+def test_old_answers_are_kept_and_renewed_oldest_first_after_changes():
     reports, waiting = Reports(), too_large(*range(5))
     for _ in range(3):
         reports.of(waiting)
     still = [names(*range(5))]
-    # All of them would have room now; each report finds out about the two with the oldest answers.
+    # All groups have room now; each report renews the two oldest answers.
     for number in range(3):
         reports.state.set_machine(machine("n", cpu=20, labels={"changed": str(number)}))
         kinds, never = reports.of(waiting)
@@ -82,6 +82,6 @@ def test_nobody_is_forgotten_whenever_a_machine_changes_and_everybodys_turn_come
         assert never < still[-1]
         still.append(never)
     assert [len(each) for each in still] == [5, 3, 1, 0]
-    # Who is new goes before all of them.
+    # New groups come before old answers.
     reports.state.set_machine(machine("n", cpu=4))
     assert reports.of([*waiting, *too_large(5)])[1] > names(5)

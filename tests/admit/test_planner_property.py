@@ -1,4 +1,4 @@
-"""Random clusters with every kind of constraint, over time: plans are kept, promises are real."""
+"""Random clusters with every kind of constraint, over time: all reservations have room."""
 
 import heapq
 import math
@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from afflux.admit.strategies import OURS
+from afflux.admit.strategies import BUILT_IN
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, TaskEnded
 from afflux.cycle.loop import Cycle
-from afflux.cycle.optimising import Optimising
-from afflux.cycle.promises import Cause
+from afflux.cycle.optimiser import Optimiser
+from afflux.cycle.reservations import DelayCause
 from afflux.model.group import Group
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
@@ -24,8 +24,8 @@ from oracles.random_clusters import Generator
 pytestmark = pytest.mark.slow
 
 
-class Story:
-    """Groups arrive and end; every promise of every cycle is held against the machines."""
+class RandomRun:
+    """Groups arrive and end; the reservations of every cycle are checked against the machines."""
 
     def __init__(self, seed: str, strategy: str, **kind: bool) -> None:
         self.rng = rng = Random(seed)
@@ -46,15 +46,15 @@ class Story:
             )
         self.groups = {group.name: group for group in self.arrivals}
         state = State(machines)
-        queues = [(QueueRules(), OURS[strategy])]
+        queues = [(QueueRules(), BUILT_IN[strategy])]
         policies = [Weighted(CpuMemory())]
-        self.cycle = Cycle(state, Optimising(state, queues, constraints(), policies))
-        # Who runs where: task -> (shape, machine, expected end).
+        self.cycle = Cycle(state, Optimiser(state, queues, constraints(), policies))
+        # Running tasks: task -> (shape, machine, expected end).
         self.running: dict[str, tuple] = {}
         self.ends: list[tuple[float, str]] = []
         self.started: set[str] = set()
-        self.broken: list[Cause] = []
-        self.promised = 0
+        self.broken: list[DelayCause] = []
+        self.reservations = 0
         self.latest: dict[str, float] = {}
         self.moved_later = 0
         self.priorities = priorities
@@ -76,7 +76,7 @@ class Story:
                 self.unsatisfiable = outcome.unsatisfiable
             self.broken += [broken.cause for broken in outcome.broken]
             self._start(outcome.placements, now)
-            self._check(outcome.promises, now)
+            self._check(outcome.reservations, now)
 
     def _start(self, placements, now: float) -> None:
         where = {p.task.id: p.machine for p in placements}
@@ -93,62 +93,66 @@ class Story:
                 early = self.rng.choice((1.0, 1.0, 0.5, 0.1))
                 heapq.heappush(self.ends, (now + run * early, group.name))
 
-    def _check(self, promises, now: float) -> None:
-        """Nobody has more than there is on any machine, at any time, if all goes as expected."""
-        known = [promise for promise in promises if promise.start_seconds is not None]
-        self.promised += len(known)
-        for promise in known:
-            before = self.latest.get(promise.group, math.inf)
-            self.moved_later += promise.start_seconds > before
-        self.latest = {promise.group: promise.start_seconds for promise in known}
+    def _check(self, reservations, now: float) -> None:
+        """No machine is overfilled at any time, if all goes as expected."""
+        known = [
+            reservation for reservation in reservations if reservation.start_seconds is not None
+        ]
+        self.reservations += len(known)
+        for reservation in known:
+            before = self.latest.get(reservation.group, math.inf)
+            self.moved_later += reservation.start_seconds > before
+        self.latest = {reservation.group: reservation.start_seconds for reservation in known}
         use = [(shape, machine, now, until) for shape, machine, until in self.running.values()]
-        for promise in known:
-            group = self.groups[promise.group]
-            where = dict(promise.machines)
+        for reservation in known:
+            group = self.groups[reservation.group]
+            where = dict(reservation.machines)
             assert where.keys() == {task.id for task in group.tasks}
-            assert promise.start_seconds >= now
+            assert reservation.start_seconds >= now
             run = math.inf if group.run_seconds is None else group.run_seconds
-            begin = promise.start_seconds
+            begin = reservation.start_seconds
             use += [(task.shape, where[task.id], begin, begin + run) for task in group.tasks]
         for at in {begin for _, _, begin, _ in use}:
             held: dict[str, Counter] = {}
             for shape, machine, begin, until in use:
-                # What ends now makes room for what is promised now.
+                # A task that ends now makes room for a reservation that begins now.
                 if begin <= at < until or (begin == at == now and until > now):
                     held.setdefault(machine, Counter()).update(dict(shape.requests))
             for machine, amounts in held.items():
                 stated = self.capacity[machine]
                 over = {n: a for n, a in amounts.items() if n in stated and a > stated[n]}
-                assert not over, (promises, machine, over)
+                assert not over, (reservations, machine, over)
 
 
-@pytest.mark.parametrize("strategy", sorted(OURS))
+@pytest.mark.parametrize("strategy", sorted(BUILT_IN))
 @pytest.mark.parametrize("seed", range(25))
-def test_promises_are_real_and_kept(strategy: str, seed: int):
-    story = Story(f"story {seed}", strategy, gangs_only=seed % 2 == 0)
-    story.run()
+def test_reservations_have_room_and_are_kept(strategy: str, seed: int):
+    one = RandomRun(f"story {seed}", strategy, gangs_only=seed % 2 == 0)
+    one.run()
     if strategy in ("easy", "conservative", "conservative-compress"):
-        assert Cause.STRATEGY not in story.broken
-        assert story.priorities or not story.moved_later
+        assert DelayCause.STRATEGY not in one.broken
+        assert one.priorities or not one.moved_later
 
 
-def test_promises_of_one_class_stay_where_others_count_on_them():
-    story = Story("wide 1047", "conservative-compress", gangs_only=False)
-    story.run()
-    assert Cause.STRATEGY not in story.broken
+def test_reservations_of_one_class_keep_their_machines():
+    one = RandomRun("wide 1047", "conservative-compress", gangs_only=False)
+    one.run()
+    assert DelayCause.STRATEGY not in one.broken
 
 
-def test_these_stories_have_promises_in_them():
-    stories = [Story(f"story {seed}", "easy", gangs_only=seed % 2 == 0) for seed in range(25)]
-    for story in stories:
-        story.run()
-    assert sum(story.promised > 0 for story in stories) > 12
+def test_the_runs_contain_reservations():
+    random_runs = [
+        RandomRun(f"story {seed}", "easy", gangs_only=seed % 2 == 0) for seed in range(25)
+    ]
+    for one in random_runs:
+        one.run()
+    assert sum(one.reservations > 0 for one in random_runs) > 12
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whoever_can_ever_start_does_in_the_end(seed: int):
-    story = Story(f"patience {seed}", "easy", gangs_only=True)
-    story.arrivals = [replace(g, run_seconds=g.run_seconds or 7) for g in story.arrivals]
-    story.groups = {group.name: group for group in story.arrivals}
-    story.run()
-    assert {group.name for group in story.cycle.queue} == story.unsatisfiable.keys()
+def test_every_feasible_group_starts_in_the_end(seed: int):
+    one = RandomRun(f"patience {seed}", "easy", gangs_only=True)
+    one.arrivals = [replace(g, run_seconds=g.run_seconds or 7) for g in one.arrivals]
+    one.groups = {group.name: group for group in one.arrivals}
+    one.run()
+    assert {group.name for group in one.cycle.queue} == one.unsatisfiable.keys()

@@ -1,8 +1,8 @@
-"""Whatever happens: promises are real, they are kept, and whoever breaks one is named.
+"""Reservations have room, they are kept, and the cause of every broken one has happened.
 
-Sequences of everything that can happen to a cluster drive the real cycle; a record of our own says
-what is true. With durations that hold, and nothing else that is against them, `easy` and
-`conservative-compress` break no promise.
+Random sequences of everything that can happen to a cluster drive the real cycle; an independent
+record checks it. With honest durations and no disturbances, `easy` and `conservative-compress`
+break no reservation.
 """
 
 import math
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from afflux.admit import searching
-from afflux.cycle import optimising
-from afflux.cycle.promises import Cause
+from afflux.admit import multi_class_pass
+from afflux.cycle import optimiser
+from afflux.cycle.reservations import DelayCause
 from afflux.queue.rules import QueueRules
-from oracles.promise_checks import KEEP_PROMISES
-from oracles.promised_world import World
+from oracles.reservation_checks import KEEP_RESERVATIONS
+from oracles.reservation_world import World
 
 pytestmark = pytest.mark.slow
 
@@ -34,20 +34,20 @@ members = st.one_of(
     st.lists(numbers, min_size=1, max_size=3).map(tuple),
 )
 arrivals = st.tuples(st.just("arrive"), members, runs, st.just(0), numbers)
-passing = st.tuples(st.just("passes"), seconds)
-# As honest as can be: nobody runs longer than it said, and nobody is more important.
+time_passes = st.tuples(st.just("wait"), seconds)
+# Honest durations: no group runs longer than it said, and all priorities are equal.
 HONEST = st.one_of(
     arrivals,
     arrivals,
     st.tuples(st.just("arrive"), members, runs, st.just(0), numbers, seconds),
-    passing,
-    passing,
+    time_passes,
+    time_passes,
     st.tuples(st.just("end_early"), numbers),
     st.tuples(st.just("withdraw"), numbers),
     st.tuples(st.just("join")),
     st.tuples(st.just("restart")),
 )
-# And everything else.
+# Disturbances as well.
 ANYTHING = st.one_of(
     HONEST,
     HONEST,
@@ -73,8 +73,8 @@ def queues(draw, first: str, *, several: bool):
             QueueRules(
                 f"q{number}",
                 depth=draw(st.sampled_from((None, None, 1, 3))),
-                reservations=draw(st.sampled_from((None, None, 1, 3))),
-                holds_for_endless=draw(st.booleans()),
+                max_reservations=draw(st.sampled_from((None, None, 1, 3))),
+                hold_for_endless=draw(st.booleans()),
             ),
             name,
         )
@@ -82,93 +82,92 @@ def queues(draw, first: str, *, several: bool):
     ]
 
 
-def live(world: World, steps: list) -> World:
+def play(world: World, steps: list) -> World:
     for name, *given_with in steps:
         getattr(world, name)(*given_with)
-    world.passes(1000.0)
+    world.wait(1000.0)
     return world
 
 
-def thorough(examples: int):
+def examples(count: int):
     return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        max_examples=count, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
     )
 
 
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
-@thorough(120)
+@examples(120)
 @given(data=st.data(), machines=st.integers(1, 4))
-def test_with_honest_durations_no_promise_is_broken(strategy: str, data, machines: int):
+def test_with_honest_durations_no_reservation_is_broken(strategy: str, data, machines: int):
     world = World(machines, data.draw(queues(strategy, several=False)))
-    live(world, data.draw(st.lists(HONEST, min_size=5, max_size=25)))
+    play(world, data.draw(st.lists(HONEST, min_size=5, max_size=25)))
     assert world.record.broken == []
     assert world.record.moved_later == []
 
 
 @contextmanager
-def little_to_spend() -> Generator[None]:
-    """More waits than can be looked at in one pass."""
+def bounded_passes() -> Generator[None]:
+    """Passes that cannot examine all groups."""
     with (
-        patch.object(searching, "MOST_EFFORT", 3 * searching.OF_EACH_TRY),
-        patch.object(optimising, "CELLS", 0),
-        patch.object(optimising, "FEWEST_CLASSES", 2),
+        patch.object(multi_class_pass, "MAX_EFFORT", 3 * multi_class_pass.EFFORT_PER_TRY),
+        patch.object(optimiser, "MAX_CELLS_PER_ROUND", 0),
+        patch.object(optimiser, "MIN_CLASSES_PER_ROUND", 2),
     ):
         yield
 
 
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
-@thorough(60)
+@examples(60)
 @given(data=st.data(), machines=st.integers(1, 4))
-def test_nor_if_there_is_more_than_can_be_looked_at(strategy: str, data, machines: int):
-    with little_to_spend():
+def test_with_honest_durations_no_reservation_is_broken_if_passes_are_bounded(
+    strategy: str, data, machines: int
+):
+    with bounded_passes():
         world = World(machines, data.draw(queues(strategy, several=False)))
-        live(world, data.draw(st.lists(HONEST, min_size=5, max_size=25)))
+        play(world, data.draw(st.lists(HONEST, min_size=5, max_size=25)))
     assert world.record.broken == []
     assert world.record.moved_later == []
 
 
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
-@thorough(60)
+@examples(60)
 @given(data=st.data(), machines=st.integers(1, 4))
-def test_nor_is_anybody_forgotten_then_whatever_goes_wrong(strategy: str, data, machines: int):
-    with little_to_spend():
+def test_no_reservation_is_lost_if_passes_are_bounded(strategy: str, data, machines: int):
+    with bounded_passes():
         world = World(machines, data.draw(queues(strategy, several=False)))
-        live(world, data.draw(st.lists(ANYTHING, min_size=5, max_size=30)))
+        play(world, data.draw(st.lists(ANYTHING, min_size=5, max_size=30)))
 
 
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
-@thorough(80)
+@examples(80)
 @given(data=st.data(), machines=st.integers(1, 4))
-def test_with_several_queues_only_one_that_is_served_first_breaks_promises(
+def test_with_several_queues_only_those_served_first_break_reservations(
     strategy: str, data, machines: int
 ):
     world = World(machines, data.draw(queues(strategy, several=True)))
-    live(world, data.draw(st.lists(HONEST, min_size=5, max_size=25)))
-    kept = [cause for of, cause in world.record.broken if of in KEEP_PROMISES]
-    assert set(kept) <= {Cause.QUEUE}
+    play(world, data.draw(st.lists(HONEST, min_size=5, max_size=25)))
+    causes = [cause for of, cause in world.record.broken if of in KEEP_RESERVATIONS]
+    assert set(causes) <= {DelayCause.QUEUE}
 
 
 @pytest.mark.parametrize(
     "strategy", ["easy", "conservative-compress", "hybrid", "conservative-rebuild"]
 )
-@thorough(120)
+@examples(120)
 @given(data=st.data(), machines=st.integers(1, 4))
-def test_whatever_breaks_a_promise_has_happened_and_is_named(strategy: str, data, machines: int):
+def test_the_named_cause_has_happened(strategy: str, data, machines: int):
     world = World(machines, data.draw(queues(strategy, several=data.draw(st.booleans()))))
-    live(world, data.draw(st.lists(ANYTHING, min_size=5, max_size=30)))
+    play(world, data.draw(st.lists(ANYTHING, min_size=5, max_size=30)))
 
 
-# --- Long stories: hypothesis likes short ones, in which there is room for all.
+# --- Long histories: hypothesis prefers short ones, in which there is room for all groups.
 
 RUNS = (5.0, 10.0, 20.0, 40.0, 40.0, None)
 SECONDS = (1.0, 2.0, 5.0, 10.0)
 
 
-def crowded(rng: Random, *, honest: bool) -> list[tuple]:
-    """Sixty things that happen, most of them arrivals for which there is no room."""
+def crowded_history(rng: Random, *, honest: bool) -> list[tuple]:
+    """Sixty steps, most of them arrivals for which there is no room."""
     others = [
         lambda: ("overrun", rng.randrange(8), rng.choice(SECONDS)),
         lambda: ("extend", rng.randrange(8), rng.choice(SECONDS)),
@@ -185,7 +184,7 @@ def crowded(rng: Random, *, honest: bool) -> list[tuple]:
         lambda: ("join",),
         lambda: ("restart",),
     ]
-    # Of all that can go wrong only some do in one story, or nobody could tell what did.
+    # One history has only some kinds of disturbances, so that the causes differ.
     wrong = [] if honest else rng.sample(others, rng.randint(1, 2))
     priorities = (0,) if honest or rng.random() < 0.5 else (0, 0, 1, 2)
     kinds = rng.sample(range(8), rng.randint(1, 4))
@@ -202,7 +201,7 @@ def crowded(rng: Random, *, honest: bool) -> list[tuple]:
                 rng.choice((0.0, 0.0, 0.0, 20.0)),
             )
         if chance < 0.75:
-            return ("passes", rng.choice(SECONDS))
+            return ("wait", rng.choice(SECONDS))
         return rng.choice(mild)() if chance < 0.85 or not wrong else rng.choice(wrong)()
 
     return [step() for _ in range(60)]
@@ -216,8 +215,8 @@ def random_queues(rng: Random, first: str, *, several: bool) -> list[tuple[Queue
             QueueRules(
                 f"q{number}",
                 depth=rng.choice((None, None, 2, 5)),
-                reservations=rng.choice((None, None, 2)),
-                holds_for_endless=rng.random() < 0.2,
+                max_reservations=rng.choice((None, None, 2)),
+                hold_for_endless=rng.random() < 0.2,
             ),
             name,
         )
@@ -227,36 +226,36 @@ def random_queues(rng: Random, first: str, *, several: bool) -> list[tuple[Queue
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
-def test_long_and_honest_stories(strategy: str, seed: int):
+def test_long_histories_with_honest_durations(strategy: str, seed: int):
     rng = Random(f"honest {strategy} {seed}")
     world = World(rng.randint(1, 3), random_queues(rng, strategy, several=False))
-    live(world, crowded(rng, honest=True))
+    play(world, crowded_history(rng, honest=True))
     assert world.record.broken == []
     assert world.record.moved_later == []
 
 
-def troubled(strategy: str, seed: int) -> World:
+def disturbed(strategy: str, seed: int) -> World:
     rng = Random(f"wrong {strategy} {seed}")
     queues = random_queues(rng, strategy, several=rng.random() < 0.3)
-    return live(World(rng.randint(1, 3), queues), crowded(rng, honest=False))
+    return play(World(rng.randint(1, 3), queues), crowded_history(rng, honest=False))
 
 
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("strategy", ALL[:4])
-def test_long_stories_in_which_things_go_wrong(strategy: str, seed: int):
-    troubled(strategy, seed)
+def test_long_histories_with_disturbances(strategy: str, seed: int):
+    disturbed(strategy, seed)
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
-def test_long_stories_in_which_more_waits_than_can_be_looked_at(strategy: str, seed: int):
-    with little_to_spend():
-        troubled(strategy, seed)
+def test_long_histories_with_bounded_passes(strategy: str, seed: int):
+    with bounded_passes():
+        disturbed(strategy, seed)
 
 
-def test_in_these_stories_promises_are_made_and_broken_by_everything_there_is():
-    worlds = [troubled(strategy, seed) for strategy in ALL[:4] for seed in range(10)]
-    assert sum(world.record.promised > 0 for world in worlds) > 35
-    # A restart takes no time here, in which little can change; and nobody makes an error.
-    seldom = {Cause.RESTART, Cause.ERROR}
-    assert {cause for world in worlds for _, cause in world.record.broken} >= {*Cause} - seldom
+def test_the_histories_contain_broken_reservations_of_every_cause():
+    worlds = [disturbed(strategy, seed) for strategy in ALL[:4] for seed in range(10)]
+    assert sum(world.record.reservations > 0 for world in worlds) > 35
+    # A restart takes no time here, so little can change in it; and no policy fails.
+    seldom = {DelayCause.RESTART, DelayCause.ERROR}
+    assert {cause for world in worlds for _, cause in world.record.broken} >= {*DelayCause} - seldom

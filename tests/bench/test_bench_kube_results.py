@@ -10,8 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is not part of the package
 
-from bench.kube import page, report
-from bench.kube.figures import (
+from bench.kube import docs_section, report
+from bench.kube.plans import Machine, Plan, Pod, PodClass
+from bench.kube.plot import draw, round_up
+from bench.kube.results import (
     API_SERVER,
     BACKLOG,
     SCHEDULER,
@@ -22,12 +24,10 @@ from bench.kube.figures import (
     as_dict,
     from_dict,
     imbalance,
-    middles,
+    medians,
     quantile,
     waits,
 )
-from bench.kube.plans import Machine, Plan, Pod, PodClass
-from bench.kube.plot import draw, nice
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -100,20 +100,20 @@ def test_a_run_survives_being_kept():
     assert as_dict(RUNS[0])["seconds"] == 4.44444
 
 
-def test_figures_are_shown_in_one_order_whoever_began():
+def test_figures_are_shown_in_a_fixed_order_of_schedulers():
     turned = [RUNS[2], RUNS[0], RUNS[1], *RUNS[3:]]
-    assert list(report.ordered(middles(turned))) == list(middles(RUNS))
+    assert list(report.ordered(medians(turned))) == list(medians(RUNS))
 
 
 def test_the_median_of_several_runs_counts():
-    found = middles([a_run("null", 100, 1.0), a_run("null", 900, 3.0), a_run("null", 300, 8.0)])
+    found = medians([a_run("null", 100, 1.0), a_run("null", 900, 3.0), a_run("null", 300, 8.0)])
     (one,) = found.values()
     assert one.pods_per_second == pytest.approx(300)
     assert one.cpu_of(SCHEDULER) == pytest.approx(3.0)
 
 
 def test_goals_are_judged_beside_the_peer_and_below_the_ceiling():
-    plain, burst, backlog = report.goals(middles(RUNS))
+    plain, burst, backlog = report.goals(medians(RUNS))
     assert plain.fast
     assert plain.cheap
     assert plain.of_ceiling == pytest.approx(0.75)
@@ -129,15 +129,15 @@ def test_the_delay_of_one_pod_is_what_the_null_binder_did_not_need():
         a_run("afflux", 20, 1.0, workload="trickle", p50_seconds=0.030, p99_seconds=0.09),
         a_run("null", 20, 0.1, workload="trickle", p50_seconds=0.010, p99_seconds=0.02),
     ]
-    ((nodes, p50, p99),) = report.idle_delays(middles([*RUNS, *trickle]))
+    ((nodes, p50, p99),) = report.idle_delays(medians([*RUNS, *trickle]))
     assert (nodes, p50, p99) == (1000, pytest.approx(0.02), pytest.approx(0.07))
-    text = page.section("a machine", [*trickle, *RUNS])
+    text = docs_section.section("a machine", [*trickle, *RUNS])
     assert "afflux took 20 ms longer than the null binder in the median and 70 ms longer" in text
 
 
 def test_tables_have_a_cell_for_every_column():
     failed = Run(1000, "mixed", STREAM, "afflux", 100, complaints=["machine x is over capacity"])
-    found = middles([*RUNS, failed])
+    found = medians([*RUNS, failed])
     assert {len(row) for row in report.rows(found)} == {len(report.HEADER)}
     assert {len(row) for row in report.share_rows(found)} == {len(report.SHARES_HEADER)}
     assert {len(row) for row in report.goal_rows(report.goals(found))} == {len(report.GOALS_HEADER)}
@@ -147,20 +147,20 @@ def test_tables_have_a_cell_for_every_column():
 
 
 def test_shares_are_by_the_null_binder():
-    first = report.share_rows(middles(RUNS))[0]
+    first = report.share_rows(medians(RUNS))[0]
     assert first == ["1,000", "plain", "stream", "afflux", "0.75", "1.00", "1.00", "5.00", "1.00", "1.00", "1.00", "1.00"]  # noqa: E501  # fmt: skip
 
 
 def test_the_page_is_written_once_and_renewed_in_its_place():
     before = "# Benchmarks\n\nWords.\n"
-    once = page.rewritten(before, "a machine", RUNS)
+    once = docs_section.rewritten(before, "a machine", RUNS)
     assert once.startswith(before)
     assert "| 1,000 | plain | afflux | 2,000 | 450 | 0.75 | 12 | 200 | 0.50 | 0.33 |" in once
     assert "burst stream at 1,000 (0.32 of its speed)" in once
     assert "afflux 100 of 2,000 (1,000 nodes, burst, stream)" in once
     after = f"{once}\n## More\n\nOther words.\n"
-    again = page.rewritten(after, "a machine", [a_run("afflux", 777, 0.5)])
-    assert again.count(page.BEGIN) == again.count(page.END) == 1
+    again = docs_section.rewritten(after, "a machine", [a_run("afflux", 777, 0.5)])
+    assert again.count(docs_section.BEGIN) == again.count(docs_section.END) == 1
     assert "777" in again
     assert "| 450 |" not in again
     assert again.endswith("\n## More\n\nOther words.\n")
@@ -169,13 +169,13 @@ def test_the_page_is_written_once_and_renewed_in_its_place():
 
 def test_a_failed_run_is_not_hidden_on_the_page():
     failed = replace(RUNS[0], complaints=["machine x is over its capacity"])
-    text = page.section("a machine", [failed, *RUNS[1:]])
+    text = docs_section.section("a machine", [failed, *RUNS[1:]])
     assert "1 of 9 runs failed" in text
     assert "| failed |" in text
 
 
 def test_the_picture_has_a_panel_for_each_size_and_figure():
-    root = ElementTree.fromstring(draw(middles(RUNS)))  # noqa: S314 - our own
+    root = ElementTree.fromstring(draw(medians(RUNS)))  # noqa: S314 - our own
     words = [each.text or "" for each in root.iter(f"{SVG}text")]
     assert sum(word.startswith("1,000 nodes") for word in words) == 3
     assert sum(word.startswith("5,000 nodes") for word in words) == 3
@@ -186,4 +186,4 @@ def test_the_picture_has_a_panel_for_each_size_and_figure():
 
 @pytest.mark.parametrize(("value", "above"), [(0, 1), (1, 1), (1.2, 2), (420, 500), (0.3, 0.5)])
 def test_scales_end_at_round_numbers(value: float, above: float):
-    assert nice(value) == pytest.approx(above)
+    assert round_up(value) == pytest.approx(above)

@@ -1,4 +1,4 @@
-"""bench.kube: workloads that can be placed, the same for every contestant."""
+"""bench.kube: workloads that can be placed, the same for every scheduler."""
 
 import json
 import sys
@@ -11,10 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is not part of the package
 
-from bench.kube.cases import Chosen, blank_runs, pods_of
-from bench.kube.contestants import CONTESTANTS, NULL_EVENTS
-from bench.kube.figures import BACKLOG, STREAM, imbalance
-from bench.kube.plans import Machine, Plan, Pod, PodClass, as_json, complaints, deal
+from bench.kube.plans import Machine, Plan, Pod, PodClass, as_json, assign_pods, complaints
+from bench.kube.results import BACKLOG, STREAM, imbalance
+from bench.kube.run_order import Selection, planned_runs, pods_of
+from bench.kube.schedulers import NULL_EVENTS, SCHEDULERS
 from bench.kube.workloads import FREE, SLACK, WORKLOADS
 
 SIZES = [(name, nodes) for name in WORKLOADS for nodes in (60, 200)]
@@ -111,7 +111,7 @@ def test_a_burst_just_fits_into_a_nearly_full_cluster(nodes: int):
 
 
 def test_work_that_does_not_fit_is_refused_before_anything_runs():
-    with pytest.raises(ValueError, match="finds no room on 2 machines"):
+    with pytest.raises(ValueError, match="does not fit on 2 machines"):
         WORKLOADS["mixed"].plan(2, 500, Random(1))
     with pytest.raises(ValueError, match="expected at least 250 pods"):
         WORKLOADS["burst"].plan(1000, 20, Random(1))
@@ -120,7 +120,7 @@ def test_work_that_does_not_fit_is_refused_before_anything_runs():
 def test_a_pod_that_no_machine_admits_is_refused():
     nowhere = {"lost": PodClass(1, 1, may_run=lambda _: False)}
     with pytest.raises(ValueError, match="of class lost"):
-        deal([Machine("one")], nowhere, ["lost"], Random(1))
+        assign_pods([Machine("one")], nowhere, ["lost"], Random(1))
 
 
 def test_what_is_wrong_with_a_placement_is_said():
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_a_placement_is_said():
     ]
 
 
-def test_the_load_generator_is_told_everything():
+def test_the_load_generator_gets_the_whole_plan():
     plan = plan_of("burst", 60)
     sent = json.loads(as_json(plan, 5, 7))
     assert len(sent["nodes"]) == 60
@@ -157,16 +157,16 @@ def test_the_load_generator_is_told_everything():
     assert as_json(plan_of("trickle", 60), 5, 7).count('"rate": 20.0') == 1
 
 
-def test_every_contestant_has_every_workload_and_beginners_change():
-    runs = blank_runs(Chosen((10, 20), list(WORKLOADS), list(CONTESTANTS)))
+def test_every_scheduler_runs_every_workload_and_the_first_one_rotates():
+    runs = planned_runs(Selection((10, 20), list(WORKLOADS), list(SCHEDULERS)))
     cases = list(dict.fromkeys((run.nodes, run.workload, run.mode) for run in runs))
     for case in cases:
         there = [run for run in runs if (run.nodes, run.workload, run.mode) == case]
         left_out = set() if case[1:] == ("plain", STREAM) else {NULL_EVENTS}
-        assert {run.scheduler for run in there} == set(CONTESTANTS) - left_out
+        assert {run.scheduler for run in there} == set(SCHEDULERS) - left_out
         assert [run.turn for run in there] == list(range(1, len(there) + 1))
     first = Counter(run.scheduler for run in runs if run.turn == 1)
-    assert set(first) >= set(CONTESTANTS) - {NULL_EVENTS}
+    assert set(first) >= set(SCHEDULERS) - {NULL_EVENTS}
     assert (10, "plain", BACKLOG) in cases
     assert (10, "trickle", BACKLOG) not in cases
 
@@ -175,8 +175,8 @@ def test_fewer_pods_are_fewer_of_every_workload():
     assert pods_of("plain", 1000) == 1000
     assert pods_of("burst", 1000) == 200
     assert pods_of("trickle", 10) == 10
-    chosen = Chosen((10,), ("mixed",), ("null",), (STREAM, BACKLOG), pods=1000, repeats=2)
-    assert [(run.mode, run.pods) for run in blank_runs(chosen)] == [
+    chosen = Selection((10,), ("mixed",), ("null",), (STREAM, BACKLOG), pods=1000, repeats=2)
+    assert [(run.mode, run.pods) for run in planned_runs(chosen)] == [
         (STREAM, 500),
         (BACKLOG, 500),
     ] * 2

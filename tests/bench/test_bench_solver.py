@@ -10,12 +10,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is not part of the package
 
-from bench.solver import peer
-from bench.solver.alone import ROUNDS, measure
-from bench.solver.columns import check_flow
-from bench.solver.figures import HEADER, Figures
+from bench.solver import ortools_solver
+from bench.solver.churn_rounds import FORMS, SHAPES, Case, Ours, Series, run
+from bench.solver.memory_measurement import ROUNDS, measure
+from bench.solver.network_columns import check_flow
 from bench.solver.plot import draw
-from bench.solver.series import FORMS, SHAPES, Case, Ours, Series, run
+from bench.solver.results import HEADER, Figures
 
 EVERY = [Case(*each, 25) for each in product(SHAPES, FORMS, (0.5, 0.9, 1.05))]
 SOME = [Case(*each, 0.9, 50) for each in product(SHAPES, FORMS)]
@@ -51,7 +51,7 @@ def test_large_crowded_networks_are_solved_as_well(shape: str, form: str):
 
 
 def test_costs_that_differ_stop_the_run_and_say_where(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(peer, "solve_cold", lambda *_, **__: peer.Peer(0.1, -1))
+    monkeypatch.setattr(ortools_solver, "solve_cold", lambda *_, **__: ortools_solver.Peer(0.1, -1))
     with pytest.raises(RuntimeError, match=r"shape a, free, load 0.9, 50 machines, round 0: .*-1"):
         few_rounds(SOME[0])
 
@@ -73,7 +73,7 @@ def test_a_tenth_of_the_tasks_waits_at_first_and_pinned_ones_are_fixed(case: Cas
 
 
 @pytest.mark.parametrize("case", SOME, ids=str)
-def test_where_nobody_comes_or_goes_nothing_is_priced(case: Case):
+def test_without_churn_no_machine_is_priced_again(case: Case):
     cluster = case.cluster(1)
     ours = Ours(cluster.columns)
     for _ in range(30):  # moves that pay may lead to others
@@ -96,7 +96,7 @@ def test_churn_prices_the_machines_that_changed(case: Case):
 
 
 @pytest.mark.parametrize("case", SOME, ids=str)
-def test_a_flow_that_is_none_is_noticed(case: Case):
+def test_an_infeasible_flow_is_an_error(case: Case):
     columns = case.cluster(1).columns
     ours = Ours(columns)
     cost = ours.solve(ours.prepare()).cost
@@ -126,6 +126,6 @@ def test_the_report_has_a_row_per_case_and_a_picture():
 @pytest.mark.parametrize("of_peer", [False, True])
 def test_memory_is_measured_in_a_process_of_its_own(of_peer: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(Path(__file__).parents[2])
-    alone = measure(Case("b", "pinned", 0.9, 250), 1, of_peer=of_peer)
-    assert len(alone.seconds) == (1 if of_peer else ROUNDS)
-    assert alone.peak_bytes > 0
+    used = measure(Case("b", "pinned", 0.9, 250), 1, of_peer=of_peer)
+    assert len(used.seconds) == (1 if of_peer else ROUNDS)
+    assert used.peak_bytes > 0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from console import Afflux, Answer
+from run_afflux import Afflux, Answer
 
 from afflux.cli import main
 

@@ -1,20 +1,20 @@
 """A few groups at a fixed time, and an inspection that knows them."""
 
-from afflux.cycle.inspection import (
-    Asked,
-    Finished,
+from afflux.cycle.inspection_types import (
     GroupDetails,
     GroupEvent,
     GroupMeta,
+    HistoryLine,
     HistoryList,
     ListMeta,
+    ListQuery,
     Member,
     QueueLine,
     QueueList,
-    Reservation,
+    ReservationLine,
     ReservationList,
     Witness,
-    at,
+    to_datetime,
 )
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -30,7 +30,7 @@ def line(name: str, **more: object) -> QueueLine:
         "present": 4,
         "priority": 0,
         "state": "waiting",
-        "waiting_since": at(NOW - 312),
+        "waiting_since": to_datetime(NOW - 312),
         "run_seconds": 3600.0,
         "promised": False,
         "expected_start": None,
@@ -43,10 +43,17 @@ LINES = (
     line(
         "train",
         promised=True,
-        expected_start=at(NOW + 312),
+        expected_start=to_datetime(NOW + 312),
         reason="0/5 nodes are available: 5 Insufficient cpu.",
     ),
-    line("sweep", position=2, size=16, present=16, promised=True, expected_start=at(NOW - 30)),
+    line(
+        "sweep",
+        position=2,
+        size=16,
+        present=16,
+        promised=True,
+        expected_start=to_datetime(NOW - 30),
+    ),
     line(
         "serve",
         position=3,
@@ -64,7 +71,7 @@ LINES = (
         present=100,
         priority=-5,
         state="unsatisfiable",
-        waiting_since=at(NOW - 200_000),
+        waiting_since=to_datetime(NOW - 200_000),
         reason="group wide needs 800 cpu, and all 5 machines together have 160, which is less than"
         " it needs",
     ),
@@ -73,33 +80,33 @@ LINES = (
         position=None,
         present=3,
         state="provisional",
-        waiting_since=at(NOW - 95),
+        waiting_since=to_datetime(NOW - 95),
         reason="group half has 3 of 4 members",
     ),
     line("\x1b[31mevil", namespace="team-b", queue="night", size=1, present=1, reason="a\nb"),
 )
 RESERVATIONS = (
-    Reservation(
+    ReservationLine(
         namespace="team-a",
         name="sweep",
         queue="default",
         size=16,
         priority=0,
-        start=at(NOW - 30),
-        end=at(NOW + 570),
+        start=to_datetime(NOW - 30),
+        end=to_datetime(NOW + 570),
         witness=tuple(Witness(member=f"sweep-{n}", machine=f"node-{n % 4}") for n in range(16)),
     ),
-    Reservation(
+    ReservationLine(
         namespace="team-a",
         name="train",
         queue="default",
         size=4,
         priority=10,
-        start=at(NOW + 312),
+        start=to_datetime(NOW + 312),
         end=None,
         witness=tuple(Witness(member=f"train-{n}", machine=f"node-{n // 2}") for n in range(4)),
     ),
-    Reservation(
+    ReservationLine(
         namespace="team-b",
         name="serve",
         queue="default",
@@ -111,51 +118,51 @@ RESERVATIONS = (
     ),
 )
 HISTORY = (
-    Finished(
+    HistoryLine(
         namespace="team-a",
         name="prep",
         queue="default",
         size=4,
         priority=0,
-        created=at(NOW - 10_100),
-        ready=at(NOW - 10_000),
-        started=at(NOW - 9_700),
-        ended=at(NOW - 40),
+        created=to_datetime(NOW - 10_100),
+        ready=to_datetime(NOW - 10_000),
+        started=to_datetime(NOW - 9_700),
+        ended=to_datetime(NOW - 40),
         how="finished",
         machine_count=2,
         machines=("node-0", "node-1"),
     ),
-    Finished(
+    HistoryLine(
         namespace="team-b",
         name="runaway",
         queue="night",
         size=500,
         priority=-10,
-        created=at(NOW - 100_000),
-        ready=at(NOW - 100_000),
-        started=at(NOW - 90_000),
-        ended=at(NOW - 3_600),
+        created=to_datetime(NOW - 100_000),
+        ready=to_datetime(NOW - 100_000),
+        started=to_datetime(NOW - 90_000),
+        ended=to_datetime(NOW - 3_600),
         how="deadline",
         machine_count=250,
         machines=tuple(f"node-{n:03d}" for n in range(100)),
     ),
-    Finished(
+    HistoryLine(
         namespace="team-a",
         name="mistake",
         queue="default",
         size=2,
         priority=0,
-        created=at(NOW - 5_000),
+        created=to_datetime(NOW - 5_000),
         ready=None,
         started=None,
-        ended=at(NOW - 4_990),
+        ended=to_datetime(NOW - 4_990),
         how="deleted",
         machine_count=0,
         machines=(),
     ),
 )
 GROUP = GroupDetails(
-    metadata=GroupMeta(time=at(NOW), members=4, events=7),
+    metadata=GroupMeta(time=to_datetime(NOW), members=4, events=7),
     namespace="team-a",
     name="train",
     queue="default",
@@ -164,15 +171,15 @@ GROUP = GroupDetails(
     priority=10,
     state="waiting",
     reason="0/5 nodes are available: 5 Insufficient cpu.",
-    created=at(NOW - 400),
-    ready=at(NOW - 312),
+    created=to_datetime(NOW - 400),
+    ready=to_datetime(NOW - 312),
     started=None,
     until=None,
     ended=None,
     how=None,
     run_seconds=3600.0,
     promised=True,
-    expected_start=at(NOW + 312),
+    expected_start=to_datetime(NOW + 312),
     witness=RESERVATIONS[1].witness,
     members=tuple(
         Member(
@@ -185,12 +192,12 @@ GROUP = GroupDetails(
         for n in range(4)
     ),
     events=(
-        GroupEvent(time=at(NOW - 312), kind="Ready", message="4 of 4 members"),
-        GroupEvent(time=at(NOW - 300), kind="Promised", message="starts at 08:05:12"),
+        GroupEvent(time=to_datetime(NOW - 312), kind="Ready", message="4 of 4 members"),
+        GroupEvent(time=to_datetime(NOW - 300), kind="Promised", message="starts at 08:05:12"),
     ),
 )
 ENDED = GroupDetails(
-    metadata=GroupMeta(time=at(NOW), members=1, events=0),
+    metadata=GroupMeta(time=to_datetime(NOW), members=1, events=0),
     namespace="team-a",
     name="prep",
     queue="default",
@@ -199,11 +206,11 @@ ENDED = GroupDetails(
     priority=0,
     state="finished",
     reason="",
-    created=at(NOW - 10_100),
-    ready=at(NOW - 10_000),
-    started=at(NOW - 9_700),
-    until=at(NOW + 100),
-    ended=at(NOW - 40),
+    created=to_datetime(NOW - 10_100),
+    ready=to_datetime(NOW - 10_000),
+    started=to_datetime(NOW - 9_700),
+    until=to_datetime(NOW + 100),
+    ended=to_datetime(NOW - 40),
     how="deadline",
     run_seconds=None,
     promised=False,
@@ -215,7 +222,7 @@ ENDED = GroupDetails(
 
 
 def queue(*lines: QueueLine) -> QueueList:
-    return QueueList(metadata=ListMeta(time=at(NOW)), items=lines)
+    return QueueList(metadata=ListMeta(time=to_datetime(NOW)), items=lines)
 
 
 class Known:
@@ -223,17 +230,17 @@ class Known:
 
     def __init__(self, page: int = 1_000) -> None:
         self.page = page
-        self.asked: list[Asked] = []
+        self.asked: list[ListQuery] = []
 
-    async def queue(self, asked: Asked) -> QueueList:
+    async def queue(self, asked: ListQuery) -> QueueList:
         meta, items = self._page(asked, LINES)
         return QueueList(metadata=meta, items=items)
 
-    async def reservations(self, asked: Asked) -> ReservationList:
+    async def reservations(self, asked: ListQuery) -> ReservationList:
         meta, items = self._page(asked, RESERVATIONS)
         return ReservationList(metadata=meta, items=items)
 
-    async def history(self, asked: Asked) -> HistoryList:
+    async def history(self, asked: ListQuery) -> HistoryList:
         meta, items = self._page(asked, HISTORY)
         return HistoryList(metadata=meta, items=items)
 
@@ -241,11 +248,15 @@ class Known:
         known = {(each.namespace, each.name): each for each in (GROUP, ENDED)}
         return known.get((namespace, name))
 
-    def _page(self, asked: Asked, lines):
+    def _page(self, asked: ListQuery, lines):
         self.asked.append(asked)
         ours = [each for each in lines if asked.namespace in (None, each.namespace)]
-        start = int(asked.resume or 0)
+        start = int(asked.continue_token or 0)
         end = start + min(asked.limit, self.page)
         left = max(0, len(ours) - end)
-        meta = ListMeta(time=at(NOW), resume=str(end) if left else "", remaining_item_count=left)
+        meta = ListMeta(
+            time=to_datetime(NOW),
+            continue_token=str(end) if left else "",
+            remaining_item_count=left,
+        )
         return meta, tuple(ours[start:end])

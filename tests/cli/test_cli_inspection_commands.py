@@ -11,20 +11,20 @@ from tempfile import TemporaryDirectory
 import pytest
 import trustme
 import yaml
-from console import Afflux, Answer
-from inspected import HISTORY, LINES, Known
+from inspection_values import HISTORY, LINES, Known
+from run_afflux import Afflux, Answer
 
 from afflux.cli import kubectl_main, main
-from afflux.cli.inspect_arguments import INSPECTIONS
-from afflux.cycle.entries import GroupEntry, Turn
-from afflux.ledger import places
-from afflux.ledger.embedded import Embedded
-from afflux.ledger.places import usual_directory
+from afflux.cli.inspection_arguments import INSPECTIONS
+from afflux.cycle.ledger_entries import GroupEntry, LedgerBatch
+from afflux.ledger import directories
+from afflux.ledger.directories import default_directory
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.ledger.postgres import PostgresLedger
-from afflux.web.authenticating import Access, Gate, User
-from afflux.web.inspecting import Inspecting
-from afflux.web.metrics import Metrics
-from afflux.web.serving import Pages
+from afflux.web.authentication import Access, Authenticator, User
+from afflux.web.inspection_pages import InspectionPages
+from afflux.web.pages import Pages
+from afflux.web.scheduler_metrics import Metrics
 
 pytestmark = pytest.mark.slow
 
@@ -35,10 +35,10 @@ GOOD = {"token": "good"}
 class Everybody:
     """Whoever has the token `good` may look at team-a, and `great` at everything."""
 
-    async def user_of(self, token: str) -> User | None:
+    async def review_token(self, token: str) -> User | None:
         return User(token) if token in {"good", "great"} else None
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def review_access(self, user: User, access: Access) -> bool:
         return user.name == "great" or access.namespace == "team-a"
 
 
@@ -85,9 +85,9 @@ def service(known: Known, tmp_path: Path) -> Iterator[Service]:
     listening, done = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        inspecting = Inspecting(known, Gate(Everybody()))
+        inspecting = InspectionPages(known, Authenticator(Everybody()))
         pages = Pages(
-            Metrics().registry, live={}, ready={}, configuration={}, inspecting=inspecting
+            Metrics().registry, live={}, ready={}, configuration={}, inspection=inspecting
         )
         async with pages:
             await pages.start("127.0.0.1", 0, str(cert), str(key))
@@ -125,7 +125,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def _keep_states_in(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", directory)
     # Which root does not follow.
-    monkeypatch.setattr(places, "OF_ROOT", directory)
+    monkeypatch.setattr(directories, "ROOT_STATE_HOME", directory)
 
 
 # --- Answers
@@ -162,8 +162,7 @@ def test_json_is_what_the_service_says(ask: Callable[..., Answer]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "kind"),
-    [("reservations", "ReservationList"), ("history", "HistoryList")],
+    ("command", "kind"), [("reservations", "ReservationList"), ("history", "HistoryList")]
 )
 def test_the_other_lists(ask: Callable[..., Answer], command: str, kind: str) -> None:
     assert ask(command, "-o", "json").json["kind"] == kind
@@ -182,7 +181,7 @@ def test_many_pages_are_one_list(ask: Callable[..., Answer], known: Known) -> No
     known.page = 2
     listed = ask("queue", "-A", "-o", "json", who="great").json
     assert [item["name"] for item in listed["items"]] == [line.name for line in LINES]
-    assert [asked.resume for asked in known.asked] == ["", "2", "4"]
+    assert [asked.continue_token for asked in known.asked] == ["", "2", "4"]
 
 
 def test_a_limit_says_that_there_is_more(ask: Callable[..., Answer], known: Known) -> None:
@@ -204,16 +203,16 @@ def test_nothing_there_is_an_answer(ask: Callable[..., Answer]) -> None:
 def test_the_ledger_itself(afflux: Afflux) -> None:
     """Without a service, without a kubeconfig: by its address, or by its directory."""
 
-    async def write(embedded: Embedded) -> None:
+    async def write(embedded: EmbeddedPostgres) -> None:
         ledger = PostgresLedger(embedded.address)
         await ledger.take_over(None)
         groups = tuple(GroupEntry(f"{place}/g", ready_seconds=1.8e9) for place in ("a", "default"))
-        await ledger.commit(Turn(groups=groups))
+        await ledger.commit(LedgerBatch(groups=groups))
         await ledger.close()
 
     # Short, as paths of sockets have to be.
     with TemporaryDirectory(prefix="ledger-") as directory:
-        embedded = Embedded(directory)
+        embedded = EmbeddedPostgres(directory)
         address = embedded.start()
         try:
             asyncio.run(write(embedded))
@@ -241,16 +240,16 @@ def test_without_a_word_it_is_the_ledger_of_an_afflux_on_this_machine(
 ) -> None:
     """The one that `afflux run` keeps for the kubeconfig's cluster if nothing is configured."""
 
-    async def write(embedded: Embedded) -> None:
+    async def write(embedded: EmbeddedPostgres) -> None:
         ledger = PostgresLedger(embedded.address)
         await ledger.take_over(None)
-        await ledger.commit(Turn(groups=(GroupEntry("team-a/here", ready_seconds=1.8e9),)))
+        await ledger.commit(LedgerBatch(groups=(GroupEntry("team-a/here", ready_seconds=1.8e9),)))
         await ledger.close()
 
     kubeconfig = service.kubeconfig(GOOD)
     with TemporaryDirectory(prefix="ledger-") as states:
         _keep_states_in(states, monkeypatch)
-        embedded = Embedded(usual_directory("https://127.0.0.1:1", "kube-system/afflux"))
+        embedded = EmbeddedPostgres(default_directory("https://127.0.0.1:1", "kube-system/afflux"))
         embedded.start()
         try:
             asyncio.run(write(embedded))

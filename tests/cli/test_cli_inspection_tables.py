@@ -1,17 +1,17 @@
-"""What people see of the queue, of promises, of history and of one group: golden tables."""
+"""The tables of the queue, of reservations, of history and of one group: golden tables."""
 
 from textwrap import dedent
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inspected import ENDED, GROUP, HISTORY, LINES, NOW, RESERVATIONS, queue
+from inspection_values import ENDED, GROUP, HISTORY, LINES, NOW, RESERVATIONS, queue
 
-from afflux.cli.ages import ago, exact, expected, span
-from afflux.cli.inspect_tables import group_text, list_table
-from afflux.cycle.inspection import HistoryList, ListMeta, ReservationList, at
+from afflux.cli.inspection_tables import group_text, list_table
+from afflux.cli.time_format import ago, exact, expected, span
+from afflux.cycle.inspection_types import HistoryList, ListMeta, ReservationList, to_datetime
 
-META = ListMeta(time=at(NOW))
+META = ListMeta(time=to_datetime(NOW))
 
 
 def shown(text: str) -> str:
@@ -55,15 +55,15 @@ def test_a_span_is_short_and_has_at_most_two_units(seconds: float) -> None:
 
 
 def test_times() -> None:
-    assert ago(None, at(NOW)) == "-"
+    assert ago(None, to_datetime(NOW)) == "-"
     assert exact(None) == "-"
-    assert exact(at(NOW + 0.9)) == "2027-01-15T08:00:00Z"
-    assert expected(False, None, at(NOW)) == "-"
-    assert expected(True, None, at(NOW)) == "unknown"
-    assert expected(True, at(NOW + 312), at(NOW)) == "in 5m12s"
-    assert expected(True, at(NOW + 0.5), at(NOW)) == "now"
-    assert expected(True, at(NOW - 0.5), at(NOW)) == "now"
-    assert expected(True, at(NOW - 1), at(NOW)) == "overdue"
+    assert exact(to_datetime(NOW + 0.9)) == "2027-01-15T08:00:00Z"
+    assert expected(False, None, to_datetime(NOW)) == "-"
+    assert expected(True, None, to_datetime(NOW)) == "unknown"
+    assert expected(True, to_datetime(NOW + 312), to_datetime(NOW)) == "in 5m12s"
+    assert expected(True, to_datetime(NOW + 0.5), to_datetime(NOW)) == "now"
+    assert expected(True, to_datetime(NOW - 0.5), to_datetime(NOW)) == "now"
+    assert expected(True, to_datetime(NOW - 1), to_datetime(NOW)) == "overdue"
 
 
 # --- Lists

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import Manifest, gang, listed, node, pod, write
-from console import Afflux, Answer
+from cluster_manifests import Manifest, gang, listed, node, pod, write
+from run_afflux import Afflux, Answer
 
 GPU = "example.com/gpu"
 NO_SCHEDULE = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
@@ -131,7 +131,7 @@ def test_the_summary_counts_reasons_and_sorts_them_as_text(place: Callable[..., 
 # --- What counts
 
 
-def test_running_pods_take_up_room_whoever_placed_them(place: Callable[..., Any]) -> None:
+def test_running_pods_of_any_scheduler_take_up_capacity(place: Callable[..., Any]) -> None:
     other = pod("other", cpu="3", on="n1", schedulerName="somebody-else")
     assert why(place(node("n1"), other, pod("p", cpu="2"))) == {
         "shop/p": "0/1 nodes are available: 1 Insufficient cpu."
@@ -173,7 +173,7 @@ def test_higher_priority_goes_first(place: Callable[..., Any]) -> None:
     assert where(answer) == {"shop/high": "n1"}
 
 
-def test_tolerations_selectors_and_affinity_open_the_way(place: Callable[..., Any]) -> None:
+def test_tolerations_selectors_and_affinity_are_honoured(place: Callable[..., Any]) -> None:
     tolerated = [{"key": "dedicated", "operator": "Exists"}]
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -254,7 +254,7 @@ def test_a_limit_beside_a_request_does_not_matter(place: Callable[..., Any]) -> 
         ),
     ],
 )
-def test_what_only_some_nodes_can_run_or_nobody_can_match_waits(
+def test_unsupported_or_unmatched_constraints_make_a_pod_wait(
     place: Callable[..., Any], spec: dict[str, Any], field: str
 ) -> None:
     assert field in why(place(node("n1"), pod("web", **spec)))["shop/web"]
@@ -267,7 +267,7 @@ def test_a_constraint_that_is_not_enforced_fits_no_node(place: Callable[..., Any
     assert "schedulingGates" in verdict["reasons"][0]
 
 
-def test_without_nodes_everybody_waits(place: Callable[..., Any]) -> None:
+def test_without_nodes_all_pods_wait(place: Callable[..., Any]) -> None:
     answer = place(pod("p"), flags=("--explain",))
     assert why(answer) == {"shop/p": "no nodes available to schedule pods"}
     assert answer["verdicts"] == {"shop/p": {}}
@@ -278,7 +278,7 @@ def test_without_pods_there_is_nothing_to_do(place: Callable[..., Any], afflux: 
     assert (answer["placements"], answer["waiting"]) == ([], [])
 
 
-def test_nothing_said_twice_gives_two_answers(place: Callable[..., Any]) -> None:
+def test_the_same_input_gives_the_same_answer(place: Callable[..., Any]) -> None:
     cluster = [*(node(f"n{i}") for i in range(5)), *(pod(f"p{i}") for i in range(30))]
     assert place(*cluster) == place(*cluster)
 
@@ -327,13 +327,11 @@ def test_several_files_are_one_cluster(
     assert where(afflux("place", nodes, "-", "-o", "json").json) == {"shop/a": "n1"}
 
 
-def test_objects_without_a_part_in_this_are_left_aside_with_a_note(
-    afflux: Afflux, tmp_path: Path
-) -> None:
+def test_objects_of_other_kinds_are_ignored_with_a_note(afflux: Afflux, tmp_path: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     answer = afflux("place", write(tmp_path / "c.json", node("n1"), secret, pod("a")), "-ojson")
     assert where(answer.json) == {"shop/a": "n1"}
-    assert answer.err == "afflux place: note: ignored objects without a part in this: 1 Secret\n"
+    assert answer.err == "afflux place: note: ignored objects that do not matter here: 1 Secret\n"
 
 
 # --- For people
@@ -345,7 +343,7 @@ def table_of(afflux: Afflux, path: Path, *flags: str) -> Answer:
     return answer
 
 
-def test_people_get_a_table(afflux: Afflux, tmp_path: Path) -> None:
+def test_the_default_output_is_a_table(afflux: Afflux, tmp_path: Path) -> None:
     cluster = write(tmp_path / "c.json", node("n1"), pod("web"), pod("database", cpu="64"))
     assert table_of(afflux, cluster).out == (
         "POD       NODE\n"
@@ -381,7 +379,7 @@ def test_explain_adds_a_table_per_pod(afflux: Afflux, tmp_path: Path) -> None:
     )
 
 
-def test_people_are_told_when_there_is_nothing_to_do(afflux: Afflux, tmp_path: Path) -> None:
+def test_the_table_says_when_no_pods_are_pending(afflux: Afflux, tmp_path: Path) -> None:
     assert table_of(afflux, write(tmp_path / "c.json", node("n1"))).out == "No pending pods.\n"
 
 
@@ -394,7 +392,7 @@ def test_policies_and_strategy_can_be_chosen(place: Callable[..., Any]) -> None:
     assert sorted(where(answer).values()) == ["n1", "n1", "n2", "n2"]
 
 
-def test_fcfs_lets_nobody_pass_the_first_who_does_not_fit(place: Callable[..., Any]) -> None:
+def test_under_fcfs_no_pod_passes_the_first_that_does_not_fit(place: Callable[..., Any]) -> None:
     created = [pod("never", cpu="64"), pod("first", cpu="4"), pod("second")]
     for minute, manifest in enumerate(created):
         manifest["metadata"]["creationTimestamp"] = f"2026-01-01T00:0{minute}:00Z"
@@ -403,7 +401,7 @@ def test_fcfs_lets_nobody_pass_the_first_who_does_not_fit(place: Callable[..., A
     assert where(place(node("n1"), busy, *created, flags=("--strategy", "fcfs"))) == {}
 
 
-def test_who_waits_only_for_those_ahead_is_told_so(place: Callable[..., Any]) -> None:
+def test_a_pod_that_waits_only_for_those_ahead_says_so(place: Callable[..., Any]) -> None:
     answer = place(
         node("n1"),
         pod("busy", nodeName="n1"),
@@ -424,10 +422,10 @@ def test_a_configuration_file_chooses_too(place: Callable[..., Any], tmp_path: P
     assert where(answer) == {"shop/p": "n1"}
 
 
-# --- Promises
+# --- Reservations
 
 
-def test_who_is_promised_a_start_says_when_and_who_waits_without_end_that_it_is_unknown(
+def test_the_expected_start_is_shown_or_unknown_behind_work_without_end(
     place: Callable[..., Any], afflux: Afflux, tmp_path: Path
 ) -> None:
     running = pod("up", cpu="4", on="n1", activeDeadlineSeconds=600)
@@ -458,7 +456,7 @@ def test_who_is_promised_a_start_says_when_and_who_waits_without_end_that_it_is_
     header = next(line for line in lines if line.startswith("WAITING"))
     assert "EXPECTED START" in header
     assert any(line.startswith("shop/both-0") and " unknown " in line for line in lines)
-    # Where nobody is promised anything there is no column for it.
+    # Without reservations there is no column for them.
     assert "EXPECTED START" not in afflux("place", file).out
 
 

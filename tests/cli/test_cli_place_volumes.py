@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import Manifest, gang, node, pod, write
-from console import Afflux
+from cluster_manifests import Manifest, gang, node, pod, write
+from run_afflux import Afflux
 
 NO_VOLUMES = "node(s) didn't find available persistent volumes to bind"
 PORTS = "node(s) didn't have free ports for the requested pod ports"

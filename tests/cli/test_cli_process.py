@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from clusters import listed, node, pod, write
-from console import AFFLUX, process, shell, swf
+from cluster_manifests import listed, node, pod, write
+from run_afflux import AFFLUX, process, shell, swf
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def test_starts_can_be_piped_on() -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_whoever_reads_the_output_may_stop(cluster: Path, unbuffered: str) -> None:
+def test_a_closed_pipe_is_no_error(cluster: Path, unbuffered: str) -> None:
     line = f"export PYTHONUNBUFFERED={unbuffered}; "
     answer = shell(line + '"$@" --explain | head -1', "place", cluster)
     assert (answer.code, answer.err) == (0, "")
@@ -153,7 +153,7 @@ def test_interrupted_it_leaves_no_half_written_file(tmp_path: Path) -> None:
 def test_interrupted_while_writing_it_leaves_no_half_written_file(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
-        "import afflux.sim.starts as starts\n"
+        "import afflux.sim.starts_csv as starts\n"
         "number = starts._number\n"
         "def interrupting(value):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
@@ -194,7 +194,7 @@ def test_there_is_a_progress_bar_on_a_terminal_and_none_in_a_pipe() -> None:
     assert process(*arguments).err == ""
 
 
-def test_complaints_on_a_terminal_are_plain(tmp_path: Path) -> None:
+def test_errors_on_a_terminal_are_escaped(tmp_path: Path) -> None:
     code, out, shown = on_terminal("place", tmp_path / "no\x1b[31m\nfile")
     assert (code, out) == (2, b"")
     assert shown.count(b"\n") == 1

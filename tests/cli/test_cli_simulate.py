@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console import Afflux, swf
+from run_afflux import Afflux, swf
 
 from afflux.sim.replay import replay
 
@@ -89,7 +89,7 @@ def test_synthetic_workloads_need_no_data(afflux: Afflux) -> None:
 # --- Metrics for programs
 
 
-def test_json_is_one_object_per_scheduler_with_the_promised_figures(afflux: Afflux) -> None:
+def test_json_is_one_object_per_scheduler_with_the_documented_figures(afflux: Afflux) -> None:
     answer = afflux("simulate", SMALL, "--compare", *SCHEDULERS, "--json").json
     assert [metrics["scheduler"] for metrics in answer] == SCHEDULERS
     for metrics in answer:
@@ -225,7 +225,7 @@ def test_starts_replace_what_was_there(afflux: Afflux, log: Path, tmp_path: Path
 # --- For people
 
 
-def test_people_get_a_table_with_a_column_per_scheduler(afflux: Afflux, log: Path) -> None:
+def test_the_table_has_a_column_per_scheduler(afflux: Afflux, log: Path) -> None:
     answer = afflux("simulate", log, "--compare", "cpu-memory", "pod-by-pod")
     title, blank, header, *rows = answer.out.splitlines()
     assert (title, blank) == ("log: 4 tasks, 2 machines", "")
@@ -237,7 +237,7 @@ def test_people_get_a_table_with_a_column_per_scheduler(afflux: Afflux, log: Pat
     assert answer.err == "", "no progress bar in a pipe"
 
 
-def test_the_table_says_who_was_backfilled_and_by_what_promises_were_broken(
+def test_the_table_has_backfilled_groups_and_the_causes_of_broken_reservations(
     afflux: Afflux,
 ) -> None:
     log = Path(__file__).parents[2] / "docs" / "examples" / "eight-jobs.swf"

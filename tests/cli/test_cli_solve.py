@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from console import Afflux
+from run_afflux import Afflux
 
 # Two units from node 1 to node 4: the way through node 2 is cheaper but narrow, and node 3 must
 # see one unit in any case.

@@ -1,4 +1,4 @@
-"""The mirror of the world, against a list of facts."""
+"""The cluster state, against a plain list of machines and tasks."""
 
 from random import Random
 
@@ -7,13 +7,13 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.model.task import Task
-from oracles.building import machine, shape, task
+from oracles.builders import machine, shape, task
+from oracles.naive_model import World, unstated
 from oracles.random_clusters import Generator
-from oracles.scalar import World, unstated
 
 
-def agrees(state: State, world: World, gone: set[str]) -> None:
-    """Every figure of the state follows from the facts."""
+def check_agreement(state: State, world: World, gone: set[str]) -> None:
+    """Every column of the state follows from the list."""
     rooms = world.rooms()
     assert {name: state.machine(row) for name, row in state.rows.items()} == world.machines
     assert dict(state.machines()) == {state.rows[n]: m for n, m in world.machines.items()}
@@ -41,12 +41,12 @@ def agrees(state: State, world: World, gone: set[str]) -> None:
     assert not (state.used < 0).any()
     assert not (state.running < 0).any()
     for task_id, (_, name, _) in world.running.items():
-        assert state.where(task_id) == name
-    assert all(state.where(task_id) is None for task_id in gone - set(world.running))
+        assert state.machine_of(task_id) == name
+    assert all(state.machine_of(task_id) is None for task_id in gone - set(world.running))
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_sequence_of_changes(seed: int):
+def test_columns_are_right_after_any_changes(seed: int):
     rng = Random(f"state {seed}")
     generator = Generator(rng)
     generator.with_devices = True
@@ -84,34 +84,34 @@ def test_any_sequence_of_changes(seed: int):
             task_id = rng.choice(sorted(known))
             state.remove(task_id)
             world.end(task_id)
-        agrees(state, world, known)
+        check_agreement(state, world, known)
         assert state.version >= before
         assert int(state.changed[: len(state)].max()) == state.version
 
 
-def test_what_runs_on_a_machine_outlives_a_change_of_the_machine():
+def test_tasks_stay_when_their_machine_changes():
     state = State([machine("m", cpu=10)])
     state.place(task("t", shape(cpu=4)), "m")
     state.set_machine(machine("m", cpu=3))
     assert state.view().free[0, 0] == -1
-    assert state.where("t") == "m"
+    assert state.machine_of("t") == "m"
 
 
-def test_a_row_is_used_again_for_the_next_machine_and_carries_nothing_over():
+def test_a_reused_row_has_nothing_of_the_removed_machine():
     state = State([machine("m", cpu=10, devices=2), machine("n", cpu=1)])
     state.place(task("t", shape(cpu=4, count=1)), "m")
     assert [t.id for t in state.remove_machine("m")] == ["t"]
-    assert state.where("t") is None
+    assert state.machine_of("t") is None
     row = state.set_machine(machine("o", cpu=7))
     assert row == 0
     assert state.view().free[0, 0] == 7
     assert state.free_devices[0] == ()
-    state.remove("t")  # the news that it ended comes late
+    state.remove("t")  # the event that it ended arrives late
     assert state.view().free[0, 0] == 7
     assert state.running[0] == 0
 
 
-def test_the_name_of_a_row_without_a_machine_is_an_error():
+def test_name_of_a_row_without_a_machine_is_an_error():
     state = State([machine("m")])
     state.remove_machine("m")
     with pytest.raises(LookupError, match="row 0"):
@@ -127,7 +127,7 @@ def test_a_task_that_is_reported_again_keeps_its_devices():
     assert state.free_devices[0] == (1000, 500)
 
 
-def test_a_task_takes_the_tightest_devices_or_none_where_there_are_too_few():
+def test_a_task_takes_the_fullest_devices_that_fit_or_none():
     state = State([machine("m", devices=2)])
     state.place(task("a", shape(count=1, milli=700)), "m", (1,))
     state.place(task("b", shape(count=1, milli=300)), "m")
@@ -138,7 +138,7 @@ def test_a_task_takes_the_tightest_devices_or_none_where_there_are_too_few():
     assert state.free_devices[0] == (1000, 0)
 
 
-def test_devices_that_shrink_away_are_not_given_back():
+def test_devices_of_a_machine_that_lost_them_are_not_freed_later():
     state = State([machine("m", devices=3)])
     state.place(task("t", shape(count=2, milli=600)), "m", (0, 2))
     state.set_machine(machine("m", devices=1))
@@ -149,7 +149,7 @@ def test_devices_that_shrink_away_are_not_given_back():
     assert state.free_devices[0] == (1000, 1000, 1000)
 
 
-def test_a_request_for_a_resource_nobody_named_becomes_a_column():
+def test_a_request_for_a_new_resource_adds_a_column():
     state = State([machine("m", cpu=1)])
     state.place(task("t", shape(**{"example.com/x": 3})), "m")
     assert state.view().used("example.com/x").tolist() == [3]
@@ -159,14 +159,14 @@ def test_a_request_for_a_resource_nobody_named_becomes_a_column():
     assert state.view().used("example.com/x").tolist() == [0]
 
 
-def test_an_unknown_task_ends_without_consequence():
+def test_removing_an_unknown_task_changes_nothing():
     state = State([machine("m")])
     version = state.version
-    state.remove("nobody")
+    state.remove("unknown")
     assert state.version == version
 
 
-def test_more_machines_than_were_reserved_for():
+def test_rows_grow_beyond_the_first_allocation():
     state = State([machine(f"m{i}", cpu=i) for i in range(300)])
     assert len(state) == 300
     assert state.view().capacity("cpu").tolist() == list(range(300))

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from afflux import config
-from afflux.config import PolicySettings, Settings, parse_spec, read_settings
+from afflux.config import PolicySettings, SchedulerSettings, parse_scheduler_spec, read_settings
 from afflux.model.errors import InputError
 
 HEADER = "apiVersion: afflux.dev/v1alpha1\nkind: AffluxConfiguration\n"
 
 
-def read(tmp_path: Path, content: str | bytes) -> Settings:
+def read(tmp_path: Path, content: str | bytes) -> SchedulerSettings:
     path = tmp_path / "afflux.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read_settings(str(path))
 
 
-def policies(settings: Settings) -> list[tuple[str, int, dict[str, object]]]:
+def policies(settings: SchedulerSettings) -> list[tuple[str, int, dict[str, object]]]:
     return [(policy.name, policy.weight, policy.args) for policy in settings.policies]
 
 
@@ -33,7 +33,7 @@ def test_the_example_in_the_documentation_is_valid(tmp_path: Path) -> None:
     assert settings.strategy == "flow"
 
 
-def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
+def test_missing_fields_have_defaults(tmp_path: Path) -> None:
     settings = read(tmp_path, HEADER)
     assert policies(settings) == [("cpu-memory", 1, {})]
     assert settings.strategy == "flow"
@@ -44,7 +44,7 @@ def test_policies_keep_their_order(tmp_path: Path) -> None:
     assert policies(read(tmp_path, HEADER + content)) == [("b", 0, {}), ("a", 10_000, {})]
 
 
-def test_where_it_was_read_is_remembered_for_messages(tmp_path: Path) -> None:
+def test_messages_name_the_file(tmp_path: Path) -> None:
     assert read(tmp_path, HEADER).origin == str(tmp_path / "afflux.yaml")
 
 
@@ -58,7 +58,7 @@ def test_where_it_was_read_is_remembered_for_messages(tmp_path: Path) -> None:
     ],
     ids=["JSON", "comment and empty document", "byte order mark", "CRLF"],
 )
-def test_there_are_many_ways_to_write_it(tmp_path: Path, content: str) -> None:
+def test_equivalent_spellings_are_accepted(tmp_path: Path, content: str) -> None:
     assert read(tmp_path, content).strategy == "fcfs"
 
 
@@ -100,7 +100,7 @@ def test_a_policy_cannot_be_changed_by_another_one(tmp_path: Path) -> None:
         (b"\xff\xfe\xfd", "byte 0 is not UTF-8 text"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(
+def test_wrong_values_are_refused_with_their_field(
     tmp_path: Path, content: str | bytes, complaint: str
 ) -> None:
     with pytest.raises(InputError) as refused:
@@ -136,7 +136,7 @@ def test_files_that_cannot_be_read_are_refused(path: str) -> None:
 def test_a_scheduler_is_named_by_policies_and_strategy(
     text: str, names: list[str], strategy: str
 ) -> None:
-    settings = parse_spec(text)
+    settings = parse_scheduler_spec(text)
     assert policies(settings) == [(name, 1, {}) for name in names]
     assert settings.strategy == strategy
     assert repr(text) in settings.origin
@@ -144,4 +144,4 @@ def test_a_scheduler_is_named_by_policies_and_strategy(
 
 def test_a_policy_is_named_once() -> None:
     with pytest.raises(InputError, match=r"scheduler 'a\+b\+a': policy 'a' is named twice"):
-        parse_spec("a+b+a")
+        parse_scheduler_spec("a+b+a")

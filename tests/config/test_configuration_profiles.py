@@ -9,7 +9,7 @@ import pytest
 from afflux.config import (
     Configuration,
     default_configuration,
-    effective,
+    effective_configuration,
     read_configuration,
     read_settings,
 )
@@ -40,8 +40,10 @@ def test_without_a_file_there_is_one_profile_with_our_name() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "profiles: [{}]", "profiles:\n", "leaderElection:\n"])
-def test_an_empty_file_says_the_same(tmp_path: Path, content: str) -> None:
-    assert effective(read(tmp_path, content)) == effective(default_configuration())
+def test_an_empty_file_equals_the_defaults(tmp_path: Path, content: str) -> None:
+    assert effective_configuration(read(tmp_path, content)) == effective_configuration(
+        default_configuration()
+    )
 
 
 def test_a_profile_without_policies_has_those_of_the_top(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_a_profile_without_policies_has_those_of_the_top(tmp_path: Path) -> None
     assert {profile.settings.strategy for profile in configuration.profiles} == {"fcfs"}
 
 
-def test_doors_without_profiles_look_at_the_top(tmp_path: Path) -> None:
+def test_commands_without_profiles_use_the_top_level_settings(tmp_path: Path) -> None:
     content = "policies: [{name: a}]\nprofiles: [{schedulerName: x, policies: [{name: b}]}]"
     configuration = read(tmp_path, content)
     assert configuration.settings == read_settings(str(tmp_path / "afflux.yaml"))
@@ -63,7 +65,7 @@ def test_doors_without_profiles_look_at_the_top(tmp_path: Path) -> None:
 
 
 def test_a_message_about_a_policy_can_say_of_which_profile(tmp_path: Path) -> None:
-    content = "profiles: [{schedulerName: x}, {schedulerName: y, policies: [{name: b}]}]"
+    content = "profiles: [{schedulerName: x}, {schedulerName: z, policies: [{name: b}]}]"
     first, second = read(tmp_path, content).profiles
     assert first.settings.origin == str(tmp_path / "afflux.yaml")
     assert second.settings.origin == f"{tmp_path / 'afflux.yaml'}: profiles[1]"
@@ -107,18 +109,18 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
     assert configuration.ledger.history_days == 30
 
 
-def test_the_numbers_of_a_lease_do_not_matter_to_one_that_takes_none(tmp_path: Path) -> None:
+def test_lease_durations_are_not_checked_without_leader_election(tmp_path: Path) -> None:
     content = "leaderElection: {leaderElect: false, leaseDuration: 0s, resourceName: ''}"
     assert not read(tmp_path, content).leader_election.leader_elect
 
 
-def test_what_is_shown_is_a_configuration_file_that_says_the_same(tmp_path: Path) -> None:
+def test_the_effective_configuration_is_an_equivalent_file(tmp_path: Path) -> None:
     configuration = read(
         tmp_path,
         "policies: [{name: a, args: {omega: 3, deep: {x: null}}}]\n"
         "leaderElection: {leaseDuration: 90s}\n",
     )
-    shown = effective(configuration)
+    shown = effective_configuration(configuration)
     assert shown["leaderElection"] == {
         "leaderElect": True,
         "leaseDuration": "1m30s",
@@ -129,7 +131,7 @@ def test_what_is_shown_is_a_configuration_file_that_says_the_same(tmp_path: Path
     }
     path = tmp_path / "again.json"
     path.write_text(json.dumps(shown))
-    assert effective(read_configuration(str(path))) == shown
+    assert effective_configuration(read_configuration(str(path))) == shown
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_what_is_shown_is_a_configuration_file_that_says_the_same(tmp_path: Path
 def test_a_password_is_never_shown(tmp_path: Path, url: str, shown: str) -> None:
     configuration = read(tmp_path, f"ledger: {{url: '{url}'}}")
     assert configuration.ledger.url == url
-    assert effective(configuration)["ledger"] == {
+    assert effective_configuration(configuration)["ledger"] == {
         "enabled": True,
         "url": shown,
         "directory": "",
@@ -270,7 +272,7 @@ NAMES = "expected at most 63 letters, digits"
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(
+def test_wrong_values_are_refused_with_their_field(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
     with pytest.raises(InputError) as refused:

@@ -10,8 +10,8 @@ import pytest
 
 from afflux.config import read_configuration
 from afflux.config.durations import Duration
-from afflux.config.fields import Fields, File
-from afflux.config.spelling import field_types, mapping_in
+from afflux.config.fields import ConfigurationFile, Fields
+from afflux.config.unknown_fields import field_types, mapping_in
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROW = re.compile(r"\| `(?P<field>[^`]+)` \| (?P<type>[^|]+?) \| (?P<default>[^|]*?) ?\| .+ \|")
@@ -94,7 +94,7 @@ def test_the_page_lists_every_field_with_its_type_and_default() -> None:
         for line in PAGE.read_text().splitlines()
         if (row := ROW.fullmatch(line))
     ]
-    assert listed == list(fields(File))
+    assert listed == list(fields(ConfigurationFile))
 
 
 def test_the_example_on_the_page_can_be_read(tmp_path: Path) -> None:
@@ -104,6 +104,16 @@ def test_the_example_on_the_page_can_be_read(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.yaml"
         path.write_text(block)
         assert read_configuration(str(path)).profiles
+
+
+def test_the_example_on_the_page_about_groups_has_two_profiles(tmp_path: Path) -> None:
+    (block,) = re.findall(
+        r"```yaml\n(apiVersion: afflux.*?)```", PAGE.with_name("groups.md").read_text(), re.DOTALL
+    )
+    path = tmp_path / "afflux.yaml"
+    path.write_text(block)
+    profiles = read_configuration(str(path)).profiles
+    assert [each.scheduler_name for each in profiles] == ["afflux", "fluxnetes"]
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", PAGE.read_text()))

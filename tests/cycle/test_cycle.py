@@ -1,4 +1,4 @@
-"""The cycle: what happened goes in, placements come out, what failed waits again."""
+"""The scheduling cycle: events go in, placements come out, failed placements wait again."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from afflux.cluster.state import State
-from afflux.cycle import optimising
+from afflux.cycle import optimiser
 from afflux.cycle.events import (
     Event,
     GroupReady,
@@ -20,13 +20,13 @@ from afflux.cycle.loop import Cycle
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.plan.check import PlanError
-from afflux.plan.rounds import Round
+from afflux.plan.round import Round
 from afflux.policies.policy import Policy
-from oracles.building import by_machine, group, machine, scheduler, shape, task
+from oracles.builders import by_machine, group, machine, scheduler, shape, task
 
 
-class Stubborn:
-    """A scheduler that always answers the same."""
+class FixedAnswer:
+    """A scheduler that always gives the same answer."""
 
     policies: Sequence[Policy] = ()
 
@@ -46,33 +46,33 @@ def ready(*groups: Group) -> list[GroupReady]:
     return [GroupReady(waiting) for waiting in groups]
 
 
-def test_a_task_is_placed_once_and_holds_its_place_until_it_ends():
+def test_a_placed_task_takes_room_until_it_ends():
     cycle = cycle_of(machine("m", cpu=1))
     outcome = cycle.run(ready(group("a", shape(cpu=1)), group("b", shape(cpu=1))))
     assert by_machine(outcome.placements) == {"m": ["a.0"]}
-    assert cycle.state.where("a.0") == "m"
+    assert cycle.state.machine_of("a.0") == "m"
     assert cycle.run([]).placements == ()
     assert by_machine(cycle.run([TaskEnded("a.0")]).placements) == {"m": ["b.0"]}
     assert len(cycle.queue) == 0
 
 
-def test_machines_come_change_and_go():
+def test_machines_can_join_change_and_leave():
     cycle = cycle_of()
     assert cycle.run(ready(group("a", shape(cpu=2)))).placements == ()
     assert cycle.run([MachineSet(machine("m", cpu=1))]).placements == ()
     assert by_machine(cycle.run([MachineSet(machine("m", cpu=2))]).placements) == {"m": ["a.0"]}
     cycle.run([MachineGone("m")])
-    assert cycle.state.where("a.0") is None
+    assert cycle.state.machine_of("a.0") is None
     assert cycle.run(ready(group("b", shape(cpu=1)))).placements == ()
 
 
-def test_what_others_run_takes_room():
+def test_tasks_of_other_schedulers_take_room():
     cycle = cycle_of(machine("m", cpu=2))
     foreign = task("foreign", shape(cpu=2))
     assert cycle.run([TaskRuns(foreign, "m"), *ready(group("a", shape(cpu=1)))]).placements == ()
 
 
-def test_reports_about_machines_that_are_not_there_are_no_matter():
+def test_events_about_unknown_machines_are_ignored():
     cycle = cycle_of(machine("m", cpu=1))
     gone = [MachineGone("n"), TaskRuns(task("t", shape(cpu=1)), "n"), TaskEnded("t")]
     assert by_machine(cycle.run([*gone, *ready(group("a", shape(cpu=1)))]).placements) == {
@@ -86,7 +86,7 @@ def test_a_withdrawn_group_is_not_placed():
     assert len(cycle.queue) == 0
 
 
-def test_several_reports_of_one_group_count_once():
+def test_the_last_report_of_a_group_replaces_earlier_ones():
     cycle = cycle_of(machine("m", cpu=9))
     outcome = cycle.run(ready(group("a", shape(cpu=1)), group("a", shape(cpu=2))))
     assert [dict(p.task.shape.requests)["cpu"] for p in outcome.placements] == [2]
@@ -101,7 +101,7 @@ def test_a_confirmed_placement_keeps_its_devices():
     assert cycle.state.free_devices[0] == before
 
 
-def test_what_fails_to_bind_waits_again():
+def test_a_group_whose_binding_failed_is_placed_again():
     cycle = cycle_of(machine("m", cpu=1, devices=1))
     waiting = group("a", shape(cpu=1, count=1, milli=300))
     cycle.run(ready(waiting))
@@ -111,7 +111,7 @@ def test_what_fails_to_bind_waits_again():
     assert cycle.state.free_devices[0] == (700,)
 
 
-def test_the_rest_of_a_half_bound_gang_is_placed_beside_the_others():
+def test_the_rest_of_a_half_bound_gang_is_placed():
     cycle = cycle_of(*(machine(f"m{i}", cpu=1) for i in range(3)))
     gang = group("gang", *[shape(cpu=1)] * 3)
     other = group("other", shape(cpu=1))
@@ -119,7 +119,7 @@ def test_the_rest_of_a_half_bound_gang_is_placed_beside_the_others():
     rest = replace(gang, tasks=gang.tasks[1:])
     outcome = cycle.run([TaskEnded("gang.1"), TaskEnded("gang.2"), GroupReady(rest)])
     assert len(outcome.placements) == 2
-    assert cycle.state.where("gang.0") is not None
+    assert cycle.state.machine_of("gang.0") is not None
 
 
 def test_a_running_task_that_shrinks_makes_room():
@@ -130,7 +130,7 @@ def test_a_running_task_that_shrinks_makes_room():
     assert by_machine(outcome.placements) == {"m": ["a.0"]}
 
 
-def test_one_that_grows_is_no_news():
+def test_a_running_task_that_grows_causes_no_decision():
     cycle = cycle_of(machine("m", cpu=4))
     cycle.run([TaskRuns(task("t", shape(cpu=3)), "m"), *ready(group("a", shape(cpu=2)))])
     assert cycle.run([TaskRuns(task("t", shape(cpu=4)), "m")]).round is None
@@ -139,7 +139,7 @@ def test_one_that_grows_is_no_news():
 @pytest.mark.parametrize(
     ("event", "decides"),
     [
-        (TaskEnded("nobody"), False),
+        (TaskEnded("unknown"), False),
         (TaskRuns(task("foreign", shape(cpu=1)), "m"), False),
         (MachineGone("m"), False),
         (MachineSet(machine("m", cpu=1)), False),
@@ -150,33 +150,33 @@ def test_one_that_grows_is_no_news():
     ],
     ids=str,
 )
-def test_only_what_may_help_somebody_is_decided_about(event: Event, decides: bool):
+def test_only_unblocking_events_cause_a_decision(event: Event, decides: bool):
     cycle = cycle_of(machine("m", cpu=1))
     assert cycle.run(ready(group("big", shape(cpu=5)))).round is not None
     assert cycle.run([]).round is None
     assert (cycle.run([event]).round is not None) == decides
 
 
-def test_a_plan_that_does_not_pass_is_not_carried_out():
+def test_a_plan_that_fails_the_check_is_not_carried_out():
     state = State([machine("m", cpu=1)])
     waiting = group("a", shape(cpu=2))
     answer = Round((Placement(waiting.tasks[0], "m"),), (waiting,), 0, 0, 0)
-    cycle = Cycle(state, Stubborn(answer))
+    cycle = Cycle(state, FixedAnswer(answer))
     with pytest.raises(PlanError, match="Insufficient cpu"):
         cycle.run(ready(waiting))
-    assert state.where("a.0") is None
+    assert state.machine_of("a.0") is None
     assert [w.name for w in cycle.queue] == ["a"]
 
 
-def test_a_group_that_is_said_to_be_placed_without_a_placement_is_not_lost():
+def test_a_group_reported_as_placed_without_a_placement_stays_in_the_queue():
     waiting = group("a", shape(cpu=1))
-    cycle = Cycle(State([machine("m", cpu=1)]), Stubborn(Round((), (waiting,), 0, 0, 0)))
+    cycle = Cycle(State([machine("m", cpu=1)]), FixedAnswer(Round((), (waiting,), 0, 0, 0)))
     with pytest.raises(PlanError, match="group a"):
         cycle.run(ready(waiting))
     assert [w.name for w in cycle.queue] == ["a"]
 
 
-def test_everyone_who_waits_has_a_reason():
+def test_every_waiting_task_has_a_reason():
     cycle = cycle_of(machine("m", cpu=1), machine("n", cpu=3, pods=0))
     blocked = Group("held", (task("held.0", shape(), "spec.volumes: not supported yet"),))
     cycle.run(
@@ -195,7 +195,7 @@ def test_everyone_who_waits_has_a_reason():
     }
 
 
-def test_a_blocked_group_waits_until_it_is_reported_without_what_held_it():
+def test_a_blocked_group_waits_until_it_is_reported_unblocked():
     cycle = cycle_of(machine("m", cpu=1))
     held = Group("g", (task("g.0", shape(cpu=1), "spec.x: not supported"),))
     assert cycle.run([GroupReady(held)]).placements == ()
@@ -207,8 +207,8 @@ def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
     groups = [group(f"g{i:03}", shape(cpu=1, memory=i)) for i in range(60)]
     groups += [group("gang", *(shape(cpu=1, memory=i) for i in range(70, 90)))]
     at_once = cycle_of(*machines).run(ready(*groups))
-    monkeypatch.setattr(optimising, "CELLS", 0)
-    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 7)
+    monkeypatch.setattr(optimiser, "MAX_CELLS_PER_ROUND", 0)
+    monkeypatch.setattr(optimiser, "MIN_CLASSES_PER_ROUND", 7)
     cycle = cycle_of(*machines)
     in_parts = cycle.run(ready(*groups))
     assert len(in_parts.placements) == len(at_once.placements) == 80
@@ -218,8 +218,8 @@ def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
 
 
 def test_rounds_in_parts_keep_the_order_of_the_queue(monkeypatch):
-    monkeypatch.setattr(optimising, "CELLS", 0)
-    monkeypatch.setattr(optimising, "FEWEST_CLASSES", 1)
+    monkeypatch.setattr(optimiser, "MAX_CELLS_PER_ROUND", 0)
+    monkeypatch.setattr(optimiser, "MIN_CLASSES_PER_ROUND", 1)
     cycle = cycle_of(machine("m", cpu=3, memory=99))
     outcome = cycle.run(ready(*(group(f"g{i}", shape(cpu=1, memory=i)) for i in range(9))))
     assert sorted(p.task.name for p in outcome.placements) == ["g0.0", "g1.0", "g2.0"]

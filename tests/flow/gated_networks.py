@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
-from flow_live import ints
-from flow_networks import Network as Columns
+from mirrored_network import ints
 from numpy.random import Generator
+from random_networks import Network as Columns
 
 from afflux._core import Gate, InfeasibleError, Network, solve
 from afflux.network.certificate import violation

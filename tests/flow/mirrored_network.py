@@ -4,9 +4,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
-from flow_networks import Network as Columns
-from flow_networks import network as columns_of
 from numpy.random import Generator
+from random_networks import Network as Columns
+from random_networks import network as columns_of
 
 from afflux._core import InfeasibleError, LevelsAnswer, Network
 from afflux.network.certificate import violation
@@ -172,7 +172,7 @@ class Twin:
         """The columns, with what all levels but the last keep as lower bounds."""
         columns = self.columns()
         position = {arc: number for number, arc in enumerate(self.arcs)}
-        for arcs, kept in zip(levels[:-1], answer.kept, strict=False):
+        for arcs, kept in zip(levels[:-1], answer.guaranteed, strict=False):
             columns.lower[[position[arc] for arc in arcs.tolist()]] = kept
         return columns
 

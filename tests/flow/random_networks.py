@@ -98,7 +98,7 @@ def long_ways(random: Generator) -> Network:
 
 
 def assignment(random: Generator) -> Network:
-    """Everybody to somebody, at unit capacity."""
+    """An assignment problem with unit capacities."""
     size = int(random.integers(1, 16))
     tail, head = (part.ravel() for part in np.mgrid[0:size, size : 2 * size])
     cost = random.integers(0, random.choice([3, 1000]), size * size)

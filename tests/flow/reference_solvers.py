@@ -8,10 +8,10 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
-from flow_networks import Network, total_cost
 from ortools.graph.python import min_cost_flow
+from random_networks import Network, total_cost
 
-WORKER = Path(__file__).with_name("flow_highs_worker.py")
+WORKER = Path(__file__).with_name("reference_highs_worker.py")
 
 
 def by_highs(networks: list[Network]) -> list[int | None]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from flow_networks import KINDS, Network, anything, drawn, network
+from random_networks import KINDS, Network, anything, drawn, network
 
 from afflux._core import InfeasibleError, solve
 from afflux.network.certificate import violation

@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from flow_live import Twin, ids, ints, twin
-from flow_peers import by_highs, by_ortools
+from mirrored_network import Twin, ids, ints, twin
+from reference_solvers import by_highs, by_ortools
 
 from afflux._core import Gate, InfeasibleError, Network
 
@@ -81,7 +81,7 @@ class TestLevels:
                 assert answer.cost == answer.bound == by_ortools(keeping)
                 flows = [of.network.flow(arcs) for arcs in levels]
                 assert answer.units == [flow.sum() for flow in flows]
-                assert all((a >= b).all() for a, b in zip(flows, answer.kept, strict=True))
+                assert all((a >= b).all() for a, b in zip(flows, answer.guaranteed, strict=True))
                 # The caller's own bounds hold again.
                 assert of.proven_cost() == by_ortools(of.columns())
                 solved += 1
@@ -99,7 +99,7 @@ class TestLevels:
         )
         answer = network.solve_levels([arcs[:1], arcs[1:2]])
         assert answer.units == [2, 1]
-        assert [kept.tolist() for kept in answer.kept] == [[2], [1]]
+        assert [kept.tolist() for kept in answer.guaranteed] == [[2], [1]]
         assert answer.cost == 2_000_003
         assert network.flow(arcs).tolist() == [2, 1, 0, 2, 3]
         assert network.solve().cost == 3 + 4

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from flow_live import ids, ints
+from mirrored_network import ids, ints
 
 from afflux._core import Cancel, Columns, FlowError, Gate, Network
-from afflux.gates.solving import solve_gated
+from afflux.gates.gated_solve import solve_gated
 
 CONVEX = 2**30  # the first id of a convex arc
 
@@ -135,7 +135,7 @@ REFUSALS = {
     ),
     "rows for fewer arcs": (
         lambda n: n.set_convex(ids(CONVEX, CONVEX + 1), ints(0, 0), ints(1, 1), rows([1, 2, 3])),
-        "costs has 1 rows, but arcs has 2 values: as many are expected",
+        "costs has 1 rows, but arcs has 2 values: expected the same number",
     ),
     "a change of an arc that is not convex": (
         lambda n: n.set_convex(ids(0), ints(0), ints(1), rows([1])),
@@ -268,7 +268,7 @@ def test_a_long_one_is_solved_like_many_short_ones() -> None:
     assert network.solve().cost == sum(range(1200)) + 300 * 1200
 
 
-def test_highs_is_told_of_every_unit() -> None:
+def test_highs_gets_every_unit_of_a_convex_arc() -> None:
     network = Network()
     machine, sink = network.add_nodes(ints(0, -7))
     network.add_convex_arcs(ids(machine), ids(sink), ints(0), ints(5), rows([1, 2, 4, 8, 16]))
@@ -282,4 +282,4 @@ def test_highs_is_told_of_every_unit() -> None:
     own = network.solve_gated(gates)
     assert (own.cost, own.open.tolist()) == (1 + 2 + 4 + 8 + 20, [True, False])
     asked = solve_gated(network, gates, flows=0)
-    assert (asked.cost, asked.bound, asked.no_help) == (own.cost, own.cost, None)
+    assert (asked.cost, asked.bound, asked.fallback_note) == (own.cost, own.cost, None)

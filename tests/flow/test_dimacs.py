@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from flow_networks import KINDS, Network, drawn, network
 from hypothesis import given
 from hypothesis import strategies as st
+from random_networks import KINDS, Network, drawn, network
 
 from afflux.model.errors import InputError
 from afflux.network.dimacs import read_dimacs

@@ -1,4 +1,4 @@
-"""Gates with the help of HiGHS, and without it when something is wrong with it."""
+"""Gates with HiGHS as a fallback, and without it if HiGHS fails."""
 
 import json
 import os
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flow_live import ids, ints
 from gated_networks import built, gangs, least_cost, odd, wrong
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mirrored_network import ids, ints
 
 from afflux._core import Cancel, Columns, Gate, InfeasibleError, Network
-from afflux.gates import asking
-from afflux.gates.program import Program, draw
-from afflux.gates.solving import GatedChoice, rounded, solve_gated
+from afflux.gates import highs_process
+from afflux.gates.gated_solve import GatedChoice, safe_bound, solve_gated
+from afflux.gates.integer_program import IntegerProgram, build_integer_program
 
 
 def same(one: Columns, other: Columns) -> bool:
@@ -34,7 +34,7 @@ def checked(network: Network, gates: list[Gate], **effort) -> GatedChoice:
     return answer
 
 
-class TestHighsCloses:
+class TestHighsClosesTheGap:
     @pytest.mark.parametrize("seed", range(4))
     def test_the_gap_that_the_search_leaves(self, seed: int) -> None:
         network, gates = gangs(seed, gangs=8)
@@ -46,7 +46,7 @@ class TestHighsCloses:
         assert answer.is_optimal
         assert answer.bound_by == "highs"
         assert answer.choice_by == ("highs" if answer.cost < own.cost else "search")
-        assert answer.no_help is None
+        assert answer.fallback_note is None
         assert answer.flows > own.flows
 
     def test_larger_gaps(self) -> None:
@@ -56,18 +56,18 @@ class TestHighsCloses:
         assert known.is_optimal
         network, gates = gangs(1, machines=60, gangs=60, admitted=6)
         answer = checked(network, gates, flows=1)
-        assert len(draw(network, gates, answer.open).to_bytes()) > 2**16
+        assert len(build_integer_program(network, gates, answer.open).to_bytes()) > 2**16
         assert (answer.cost, answer.bound_by) == (known.cost, "highs")
         assert answer.is_optimal
 
     def test_and_stops_within_the_gap_that_is_allowed(self) -> None:
         network, gates = gangs(2, machines=60, gangs=60, admitted=6)
         answer = checked(network, gates, flows=0, gap_ppm=20_000)
-        assert answer.no_help is None
+        assert answer.fallback_note is None
         assert answer.gap * 1_000_000 <= 20_000 * answer.cost + 1_000_000
 
     @pytest.mark.slow
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(seed=st.integers(0, 2**32), flows=st.integers(0, 2))
     def test_never_worse_than_the_search(self, seed: int, flows: int) -> None:
         network, gates = odd(np.random.default_rng(seed))
@@ -78,7 +78,7 @@ class TestHighsCloses:
         network, gates = odd(np.random.default_rng(seed))
         answer = checked(network, gates, flows=flows)
         assert own.bound <= answer.bound <= least_cost(network, gates) <= answer.cost <= own.cost
-        assert answer.no_help is None
+        assert answer.fallback_note is None
         assert answer.is_optimal
 
     def test_whatever_files_are_in_the_current_folder(
@@ -95,25 +95,29 @@ class TestHighsCloses:
 
 class TestHighsIsNotAsked:
     @pytest.fixture(autouse=True)
-    def _nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(asking, "COMMAND", ("/nowhere/python",))
+    def _no_highs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(highs_process, "COMMAND", ("/nowhere/python",))
 
     def test_when_the_search_has_the_proof(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates)
         assert answer.is_optimal
-        assert (answer.choice_by, answer.bound_by, answer.no_help) == ("search", "search", None)
+        assert (answer.choice_by, answer.bound_by, answer.fallback_note) == (
+            "search",
+            "search",
+            None,
+        )
 
     def test_when_the_gap_is_small_enough(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0, gap_ppm=1_000_000)
         assert answer.gap > 0
-        assert answer.no_help is None
+        assert answer.fallback_note is None
 
     def test_without_time(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0, fallback_seconds=0)
-        assert answer.no_help == "HiGHS was not asked: it was given no time"
+        assert answer.fallback_note == "HiGHS was not asked: it was given no time"
 
     @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
     def test_with_a_time_that_is_none(self, seconds: float) -> None:
@@ -127,26 +131,26 @@ class TestHighsIsNotAsked:
         answer = checked(network, gates, flows=0)
         assert answer.gap > 0
         expected = "capacity: 9007199254740993 is not exact in floating point, expected at most"
-        assert answer.no_help == f"{expected} 2**53"
+        assert answer.fallback_note == f"{expected} 2**53"
 
     def test_when_waiting_costs_are_too_large(self) -> None:
         network, gates = gangs(0)
         gates = [Gate(gate.members, gate.counts, 2**60) for gate in gates]
         answer = checked(network, gates, flows=0)
         assert answer.gap > 0
-        assert answer.no_help == f"cost: {answer.cost} is not exact in floating point"
+        assert answer.fallback_note == f"cost: {answer.cost} is not exact in floating point"
 
     def test_and_could_not_be_started(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0)
-        assert answer.no_help is not None
-        assert answer.no_help.startswith("HiGHS could not be started: ")
+        assert answer.fallback_note is not None
+        assert answer.fallback_note.startswith("HiGHS could not be started: ")
 
     def test_when_it_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "highspy", None)
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0)
-        assert answer.no_help == "HiGHS is not installed: expected the package highspy"
+        assert answer.fallback_note == "HiGHS is not installed: expected the package highspy"
 
 
 def says(text: str) -> str:
@@ -174,12 +178,12 @@ WRONG = {
 }
 
 
-class TestTheOwnAnswerStays:
+class TestTheSearchAnswerStays:
     @pytest.mark.parametrize(("code", "reason"), WRONG.values(), ids=WRONG)
     def test_whatever_highs_does(
         self, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "COMMAND", (sys.executable, "-S", "-c", code))
+        monkeypatch.setattr(highs_process, "COMMAND", (sys.executable, "-S", "-c", code))
         network, gates = gangs(3)
         own = network.solve_gated(gates, flows=1)
         network, gates = gangs(3)
@@ -187,8 +191,8 @@ class TestTheOwnAnswerStays:
         assert (answer.cost, answer.bound) == (own.cost, own.bound)
         assert answer.open.tolist() == own.open.tolist()
         assert (answer.choice_by, answer.bound_by) == ("search", "search")
-        assert answer.no_help is not None
-        assert answer.no_help.startswith(reason)
+        assert answer.fallback_note is not None
+        assert answer.fallback_note.startswith(reason)
 
     def test_when_the_package_is_broken(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -199,33 +203,33 @@ class TestTheOwnAnswerStays:
         answer = checked(network, gates, flows=1)
         assert answer.choice_by == "search"
         expected = "HiGHS failed with exit status 1: ImportError: libhighs is missing"
-        assert answer.no_help == expected
+        assert answer.fallback_note == expected
 
     def test_when_it_takes_too_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sleep = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
-        monkeypatch.setattr(asking, "COMMAND", sleep)
+        monkeypatch.setattr(highs_process, "COMMAND", sleep)
         network, gates = gangs(3)
         answer = checked(network, gates, flows=1, fallback_seconds=0.2)
-        assert answer.no_help == "HiGHS gave no answer in time and was stopped"
+        assert answer.fallback_note == "HiGHS gave no answer in time and was stopped"
 
     def test_when_it_is_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sleep = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
-        monkeypatch.setattr(asking, "COMMAND", sleep)
+        monkeypatch.setattr(highs_process, "COMMAND", sleep)
         network, gates = gangs(3)
         cancel = Cancel()
         timer = threading.Timer(1.0, cancel.cancel)
         timer.start()
         answer = checked(network, gates, flows=1, cancel=cancel)
         timer.join()
-        assert answer.no_help == "cancelled while HiGHS was at work"
+        assert answer.fallback_note == "cancelled while HiGHS was at work"
 
     def test_when_there_is_no_flow_for_its_choice(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(asking, "COMMAND", (sys.executable, "-S", "-c", advice(2)))
+        monkeypatch.setattr(highs_process, "COMMAND", (sys.executable, "-S", "-c", advice(2)))
         arcs = [(0, 1, 0, 2, 1), (0, 1, 0, 3, 5), (0, 1, 0, 3, 50)]
         network, gates = built([3, -3], arcs, [({0: 2}, 7), ({1: 3}, 7)])
         answer = checked(network, gates, flows=0)
         assert answer.choice_by == "search"
-        assert answer.no_help == "HiGHS knew nothing better: Optimal"
+        assert answer.fallback_note == "HiGHS knew nothing better: Optimal"
 
     def test_when_the_check_is_interrupted(self) -> None:
         class Interrupted:
@@ -244,14 +248,14 @@ class TestTheOwnAnswerStays:
         assert same(network.columns(), before)
 
 
-def test_bounds_are_rounded_to_the_safe_side() -> None:
-    assert rounded(42.0000001, 0) == 42
-    assert rounded(41.9999, 0) == 42
-    assert rounded(41.5, 0) == 42
-    assert rounded(42.02, 0) == 43
-    assert rounded(42.02, 100_000) == 42
-    assert rounded(-41.5, 0) == -41
-    assert rounded(2.0**52, 0) < 2**52
+def test_bounds_are_rounded_so_that_they_stay_valid() -> None:
+    assert safe_bound(42.0000001, 0) == 42
+    assert safe_bound(41.9999, 0) == 42
+    assert safe_bound(41.5, 0) == 42
+    assert safe_bound(42.02, 0) == 43
+    assert safe_bound(42.02, 100_000) == 42
+    assert safe_bound(-41.5, 0) == -41
+    assert safe_bound(2.0**52, 0) < 2**52
 
 
 def test_a_program_is_read_back() -> None:
@@ -259,7 +263,9 @@ def test_a_program_is_read_back() -> None:
     arcs = [(0, 1, 0, 2, 3), (0, 1, 0, 4, 5), (1, 0, 0, 4, 1), (1, 1, 1, 6, -2), (0, 1, 0, 9, 7)]
     network, gates = built([6, -6], arcs, [({0: 2, 1: 4}, 50), ({2: 4}, 0)])
     network.solve_gated(gates)
-    program = Program.from_bytes(draw(network, gates, np.array([True, False])).to_bytes())
+    program = IntegerProgram.from_bytes(
+        build_integer_program(network, gates, np.array([True, False])).to_bytes()
+    )
     assert program.offset.tolist() == [50 - 12]
     assert program.cost.tolist() == [6 + 20 - 50, 4, 7]
     assert program.start.tolist() == [0, 2, 4, 6]

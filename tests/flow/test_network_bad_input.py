@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from flow_live import ids, ints
+from mirrored_network import ids, ints
 
 from afflux._core import Cancel, FlowError, Gate, InfeasibleError, Network
 
@@ -56,12 +56,12 @@ REFUSALS = {
     ),
     "add columns of different lengths": (
         lambda n: n.add_arcs(*ARC[:4], ints(1, 2)),
-        "cost has 2 values, but tail has 1: as many are expected",
+        "cost has 2 values, but tail has 1: expected the same number",
     ),
     "set the supply of a node that is gone": (lambda n: n.set_supply(ids(2), ints(1)), GONE_NODE),
     "set fewer supplies than nodes": (
         lambda n: n.set_supply(ids(0, 1), ints(1)),
-        "supply has 1 values, but nodes has 2: as many are expected",
+        "supply has 1 values, but nodes has 2: expected the same number",
     ),
     "bound an arc that is gone": (lambda n: n.set_bounds(ids(1), ints(0), ints(1)), GONE_ARC),
     "bound an arc by contradiction": (
@@ -102,7 +102,7 @@ REFUSALS = {
     ),
     "gate without counts": (
         lambda _: Gate(ids(0), ints(), 1),
-        "counts has 0 values, but members has 1: as many are expected",
+        "counts has 0 values, but members has 1: expected the same number",
     ),
     "gain without a gain": (
         lambda n: n.add_gain(ids(0), ids(1), ints(0), ints(1), ints(1), 0, 0),

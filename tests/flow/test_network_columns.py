@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from flow_live import Twin, ids, ints, twin, units
+from mirrored_network import Twin, ids, ints, twin, units
 
 from afflux._core import Columns, Network
 

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from flow_networks import Network, cycle, network
+from random_networks import Network, cycle, network
 
 from afflux._core import FlowError, InfeasibleError, Solution, solve
 
@@ -53,7 +53,7 @@ def test_a_cost_may_exceed_64_bits() -> None:
         ),
         (
             PLAIN._replace(cost=np.zeros(2, np.int64)),
-            "cost has 2 values, but tail has 1: one per arc is expected in each",
+            "cost has 2 values, but tail has 1: expected one per arc in both",
         ),
     ],
 )

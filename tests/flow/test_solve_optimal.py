@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from flow_networks import KINDS, Network, cycle, drawn, total_cost
-from flow_peers import by_highs, by_networkx, by_ortools
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_networks import KINDS, Network, cycle, drawn, total_cost
+from reference_solvers import by_highs, by_networkx, by_ortools
 
 from afflux._core import InfeasibleError, solve
 from afflux.network.certificate import violation
@@ -67,13 +67,13 @@ def networks(draw: st.DrawFn) -> Network:
     return Network(supply, *ends, lower // 2, lower // 2 + width, cost)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(networks())
 def test_any_network_costs_what_or_tools_says(of: Network) -> None:
     assert proven_cost(of) == by_ortools(of)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(networks(), st.randoms(use_true_random=False), st.integers(1, 1000))
 def test_the_cost_follows_the_problem(of: Network, random, factor: int) -> None:
     """Prices added to costs, arcs in another order, costs in other units: the same flow."""

@@ -1,47 +1,58 @@
-"""A solve leaves the interpreter alone, and stops when it is told to."""
+"""A solve does not block other threads of Python, and stops when it is cancelled or out of time."""
 
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from flow_live import ids, ints, long_solve, twin
+from mirrored_network import ids, ints, long_solve, twin
 
 from afflux._core import Cancel, ExpiredError, Network
 
 pytestmark = pytest.mark.slow
 
-# Stopping takes a look at the clock, and then a flow that is any flow: far less than a solve, but
-# this machine may have other things to do.
-SOON_SECONDS = 20.0
+
+def wait_until_solving(network: Network) -> None:
+    """Return while another thread solves the network: until then it can be used."""
+    with suppress(RuntimeError):
+        while network.nodes:
+            time.sleep(0.001)
 
 
 @contextmanager
-def later(seconds: float, action) -> Iterator[None]:
-    timer = threading.Timer(seconds, action)
-    timer.start()
+def during_the_solve(network: Network, action: Callable[[], None]) -> Iterator[None]:
+    """Calls the action from another thread as soon as the network is being solved."""
+
+    def act() -> None:
+        wait_until_solving(network)
+        action()
+
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
     yield
-    timer.join()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_heartbeat_keeps_ticking_through_a_long_solve() -> None:
+    """The times are processor time of this process, of which other processes take nothing."""
     network = long_solve()
     ticks, done = [], threading.Event()
 
     def beat() -> None:
         while not done.wait(0.01):
-            ticks.append(time.monotonic())
+            ticks.append(time.process_time())
 
     heart = threading.Thread(target=beat)
     heart.start()
-    began = time.monotonic()
+    began = time.process_time()
     assert network.solve().is_optimal
-    ended = time.monotonic()
+    ended = time.process_time()
     done.set()
     heart.join()
     beats = [began, *(tick for tick in ticks if began < tick < ended), ended]
@@ -52,13 +63,11 @@ def test_a_heartbeat_keeps_ticking_through_a_long_solve() -> None:
 
 def test_another_thread_can_cancel() -> None:
     network, cancel = long_solve(classes=600, machines=6000), Cancel()
-    began = time.monotonic()
-    with later(0.3, cancel.cancel):
+    with during_the_solve(network, cancel.cancel):
         answer = network.solve(cancel=cancel)
     assert cancel.is_cancelled
     assert not answer.is_optimal
     assert 0 < answer.gap == answer.cost - answer.bound
-    assert time.monotonic() - began < SOON_SECONDS
 
 
 def test_what_is_cancelled_can_be_solved_later() -> None:
@@ -73,15 +82,14 @@ def test_what_is_cancelled_can_be_solved_later() -> None:
 
 @pytest.mark.parametrize("budget", [0, 0.05, 0.2])
 def test_a_budget_is_kept_with_a_flow_and_a_bound(budget: float) -> None:
-    network = long_solve(classes=300, machines=3000)
-    began = time.monotonic()
+    network = long_solve(classes=600, machines=6000)
     answer = network.solve(budget_seconds=budget)
-    assert time.monotonic() - began < budget + SOON_SECONDS
-    assert answer.bound <= answer.cost
-    assert answer.gap >= 0
+    # The optimum takes several times as long as the longest budget.
+    assert not answer.is_optimal
+    assert 0 < answer.gap == answer.cost - answer.bound
     # All arrives, whatever it costs.
-    to_sink = ids(*range(300 * 3000, network.arcs))
-    assert network.flow(to_sink).sum() == 3000 * 10
+    to_sink = ids(*range(600 * 6000, network.arcs))
+    assert network.flow(to_sink).sum() == 6000 * 10
 
 
 def test_a_small_network_is_solved_whatever_the_budget() -> None:
@@ -103,7 +111,7 @@ def test_levels_share_a_budget() -> None:
     arcs = network.add_arcs(*ends, np.zeros(4, np.int64), np.ones(4, np.int64), ints(1, 9, 1, 9))
     answer = network.solve_levels([arcs[:1], arcs[2:3]], budget_seconds=0)
     assert answer.units == [1, 0]
-    assert [kept.tolist() for kept in answer.kept] == [[1]]
+    assert [kept.tolist() for kept in answer.guaranteed] == [[1]]
     assert answer.cost == 10
     assert answer.bound <= 2
     assert not answer.is_optimal
@@ -116,7 +124,9 @@ def test_gates_without_time_are_an_answer_or_an_error() -> None:
     network.add_arcs(ids(0), ids(1), ints(0), ints(1), ints(1))
     cancel = Cancel()
     cancel.cancel()
-    with pytest.raises(ExpiredError, match="no flow was found before the time was up"):
+    with pytest.raises(
+        ExpiredError, match="no feasible flow was found before the solve was stopped"
+    ):
         network.solve_gated([], cancel=cancel)
     assert network.solve_gated([]).cost == 1
 
@@ -142,8 +152,7 @@ def test_a_network_that_is_being_solved_cannot_be_used() -> None:
     solving.join()
     assert refused
     assert set(refused) == {
-        "the network is being solved: another thread, or a signal handler, can use it once that "
-        "call has returned, or a network of its own"
+        "the network is being solved: use it after that call has returned, or use another network"
     }
     assert network.nodes == 6601
 
@@ -165,11 +174,12 @@ def test_networks_are_solved_side_by_side() -> None:
 
 
 CTRL_C = """
-from flow_live import long_solve
+from mirrored_network import long_solve
+from test_solve_stopping import during_the_solve
 network = long_solve(classes=800, machines=8000)
-print("solving", flush=True)
 try:
-    network.solve()
+    with during_the_solve(network, lambda: print("solving", flush=True)):
+        network.solve()
 except KeyboardInterrupt:
     print("interrupted", network.nodes, flush=True)
 else:
@@ -186,9 +196,6 @@ def test_ctrl_c_ends_a_solve() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "solving\n"
-        time.sleep(0.3)
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted 8801\n"
-        assert time.monotonic() - began < SOON_SECONDS
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0

@@ -1,4 +1,4 @@
-"""An API server's nodes and pods in few words, and a mirror and a cycle that hear of them."""
+"""A fake API server with nodes and pods, which feeds a `ClusterReader` and a `Cycle`."""
 
 import json
 
@@ -7,16 +7,16 @@ import msgspec
 from afflux.cluster.state import State
 from afflux.cycle.loop import Cycle
 from afflux.kube import objects
-from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
-from afflux.plan.rounds import Round
+from afflux.plan.round import Round
 
 OURS = "afflux"
 DEADLINE = {"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 5}
 
 
 class Idle:
-    """A scheduler that never places anybody."""
+    """A scheduler that never places a pod."""
 
     def policies_of(self, shape):
         return ()
@@ -56,19 +56,19 @@ def decoded(manifest):
     return msgspec.json.decode(json.dumps(manifest), type=kind)
 
 
-class Server:
-    """An API server's contents, and a mirror that is told of some changes one by one and of others
-    by a list, as a watch that was cut would."""
+class FakeApiServer:
+    """The objects of an API server. The reader gets each change as a watch event or, while the
+    watch is cut, all of them with the next list."""
 
     def __init__(self):
-        self.mirror = Mirror([OURS])
+        self.reader = ClusterReader([OURS])
         self.cycle = Cycle(State(), Idle())
         self.items = {"Node": {}, "Pod": {}}
         self.cut = {"Node": False, "Pod": False}
         self._version = 0
 
-    def shelf(self, kind):
-        return self.mirror.nodes if kind == "Node" else self.mirror.pods
+    def store(self, kind):
+        return self.reader.nodes if kind == "Node" else self.reader.pods
 
     def put(self, manifest):
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -76,48 +76,48 @@ class Server:
         manifest["metadata"]["resourceVersion"] = str(self._version)
         self.items[kind][name] = json.loads(json.dumps(manifest))
         if not self.cut[kind]:
-            self.shelf(kind).changed(decoded(manifest))
+            self.store(kind).changed(decoded(manifest))
 
     def delete(self, kind, name):
         manifest = self.items[kind].pop(name)
         if not self.cut[kind]:
-            self.shelf(kind).deleted(decoded(manifest))
+            self.store(kind).deleted(decoded(manifest))
 
     def relist(self, kind):
         self.cut[kind] = False
-        self.shelf(kind).replaced([decoded(m) for m in self.items[kind].values()])
+        self.store(kind).replaced([decoded(m) for m in self.items[kind].values()])
 
     def catch_up(self):
         for kind in self.items:
             self.relist(kind)
-        return self.drain()
+        return self.take_events()
 
-    def drain(self):
-        events = self.mirror.drain()
+    def take_events(self):
+        events = self.reader.take_events()
         self.cycle.run(events)
         return events
 
 
-def kinds(events):
+def event_types(events):
     return [type(event) for event in events]
 
 
 def placement(server, name, machine):
-    return Placement(server.mirror._tracked[f"default/{name}"].task, machine)
+    return Placement(server.reader._tracked[f"default/{name}"].task, machine)
 
 
-def assumed():
-    server = Server()
+def server_with_assumed_pod():
+    server = FakeApiServer()
     server.put(node("n"))
     server.put(pod("p", "u"))
-    server.drain()
+    server.take_events()
     placed = placement(server, "p", "n")
-    server.mirror.assume([placed])
+    server.reader.assume([placed])
     server.cycle.state.place(placed.task, "n")
     return server, placed
 
 
-def started(name, uid, start="1970-01-01T00:16:40Z", scheduler=OURS, **more):
+def running_pod(name, uid, start="1970-01-01T00:16:40Z", scheduler=OURS, **more):
     """A pod that runs since second 1,000."""
     found = pod(name, uid, scheduler=scheduler, nodeName="n", **more)
     found["status"] = {"phase": "Running", "startTime": start}

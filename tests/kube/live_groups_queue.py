@@ -1,4 +1,4 @@
-"""Pods in few words, and a queue that hears of their groups."""
+"""Members of groups, and a queue that applies the events of `LiveGroups`."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from manifests import pod
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
 from afflux.kube import objects
-from afflux.kube.decoding import created_seconds, task
-from afflux.kube.grouping import Member
-from afflux.kube.live.gathering import Gathering
+from afflux.kube.group_claims import Member
+from afflux.kube.live.live_groups import LiveGroups
+from afflux.kube.pods import created_seconds, task
 from afflux.model.group import Group
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
 
 RULES = {
-    "default": QueueRules(largest_group=3),
-    "narrow": QueueRules("narrow", most_groups=2, default_run_seconds=60.0),
+    "default": QueueRules(max_group_size=3),
+    "narrow": QueueRules("narrow", max_groups=2, default_run_seconds=60.0),
 }
 
 
@@ -42,14 +42,14 @@ def member(
 
 
 class Queue:
-    """What the cycle was told."""
+    """The groups that wait, according to the events that the cycle receives."""
 
-    def __init__(self, gathering: Gathering) -> None:
-        self.gathering = gathering
+    def __init__(self, live_groups: LiveGroups) -> None:
+        self.live_groups = live_groups
         self.waiting: dict[str, Group] = {}
 
-    def drain(self) -> list[Event]:
-        events = self.gathering.drain()
+    def take_events(self) -> list[Event]:
+        events = self.live_groups.take_events()
         for event in events:
             match event:
                 case GroupReady(group):
@@ -64,9 +64,9 @@ class Queue:
         return {n: [t.name for t in g.tasks] for n, g in self.waiting.items()}
 
 
-def gathered(*members: Member, rules: dict[str, QueueRules] | None = None) -> Queue:
-    queue = Queue(Gathering(rules or ONE_QUEUE))
+def queue_with(*members: Member, rules: dict[str, QueueRules] | None = None) -> Queue:
+    queue = Queue(LiveGroups(rules or ONE_QUEUE))
     for each in members:
-        queue.gathering.set(each)
-    queue.drain()
+        queue.live_groups.set(each)
+    queue.take_events()
     return queue

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from afflux.kube.inventory import Inventory, load
+from afflux.kube.cluster_snapshot import ClusterSnapshot, load
 from afflux.model.task import Task
 
 Manifest = dict[str, Any]
@@ -56,13 +56,13 @@ def as_list(*items: Any) -> bytes:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}).encode()
 
 
-def inventory(*items: Any) -> Inventory:
-    """What is loaded from one JSON list of these objects."""
+def inventory(*items: Any) -> ClusterSnapshot:
+    """The snapshot of one JSON list of these objects."""
     return load([("cluster.json", as_list(*items))])
 
 
 def only_task(*items: Any) -> Task:
-    """The one pending task among these objects, whether it may start or waits."""
+    """The only pending task among these objects, ready or waiting."""
     loaded = inventory(*items)
     tasks = [task for group in loaded.groups for task in group.tasks]
     tasks += [task for task, _ in loaded.waiting]
@@ -71,5 +71,5 @@ def only_task(*items: Any) -> Task:
 
 
 def reasons(*items: Any) -> dict[str, str]:
-    """Why each waiting task waits, by name."""
+    """The reason of each waiting task, by name."""
     return {task.name: reason for task, reason in inventory(*items).waiting}

@@ -7,10 +7,10 @@ import msgspec
 from manifests import Manifest, pod
 
 from afflux.kube import objects
-from afflux.kube.decoding import Surroundings, task
-from afflux.kube.reading import KINDS
-from afflux.kube.volumes.needs import Blocked, VolumeNeeds
+from afflux.kube.object_files import KINDS
+from afflux.kube.pods import PodContext, task
 from afflux.kube.volumes.storage import Storage
+from afflux.kube.volumes.volume_needs import Blocked, VolumeNeeds
 from afflux.model.task import Task
 
 BOUND = "pv.kubernetes.io/bind-completed"
@@ -41,7 +41,7 @@ def claim(name: str, *, volume: str = "", node: str = "", gib: int = 1, **fields
 
 
 def volume(name: str, *, on: Any = None, gib: int = 1, **fields: Any) -> Manifest:
-    """A volume to be had; `on` is where it can be reached from, as terms of labels."""
+    """A free volume; `on` is its node affinity, as terms of labels."""
     status = fields.pop("status", {"phase": "Available"})
     labels = fields.pop("labels", {})
     metadata = {"labels": labels, **fields.pop("metadata", {})}
@@ -127,11 +127,11 @@ def storage(*manifests: Manifest) -> Storage:
 
 
 def needs(manifest: Manifest, *others: Manifest) -> VolumeNeeds | Blocked:
-    """What the pod's volumes mean among these objects."""
+    """The volume needs of the pod among these objects."""
     return storage(*others, manifest).needs(typed(manifest))
 
 
 def decoded(manifest: Manifest, *others: Manifest) -> Task:
-    around = Surroundings(storage=storage(*others, manifest))
+    context = PodContext(storage=storage(*others, manifest))
     found: objects.Pod = typed(manifest)
-    return task(found, around)
+    return task(found, context)

@@ -1,21 +1,21 @@
-"""As many as possible get what they could have, whatever the order in which they come."""
+"""The matching is maximum, whatever the order of requesters."""
 
 from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.kube.volumes.matching import match
+from afflux.kube.volumes.bipartite_matching import match
 
 NAMES = "abcdef"
 candidates = st.lists(st.lists(st.sampled_from(NAMES), unique=True, max_size=4), max_size=4)
 
 
-def most(wants: list[int], could_have: list[list[str]]) -> int:
-    """By trying everything."""
+def most(wants: list[int], allowed: list[list[str]]) -> int:
+    """The size of a maximum matching, by brute force."""
     units = [number for number, count in enumerate(wants) for _ in range(count)]
     best = 0
-    for chosen in product(*([None, *could_have[unit]] for unit in units)):
+    for chosen in product(*([None, *allowed[unit]] for unit in units)):
         taken = [name for name in chosen if name is not None]
         if len(taken) == len(set(taken)):
             best = max(best, len(taken))
@@ -23,42 +23,44 @@ def most(wants: list[int], could_have: list[list[str]]) -> int:
 
 
 @given(st.data(), candidates)
-def test_nobody_could_do_better(data, could_have: list[list[str]]) -> None:
-    wants = [data.draw(st.integers(0, 2)) for _ in could_have]
-    found = match(enumerate(wants), dict(enumerate(could_have)))
-    for number, names in found.given.items():
-        assert set(names) <= set(could_have[number])
-        missing = found.short[number].missing if number in found.short else 0
+def test_the_matching_is_maximum(data, allowed: list[list[str]]) -> None:
+    wants = [data.draw(st.integers(0, 2)) for _ in allowed]
+    found = match(enumerate(wants), dict(enumerate(allowed)))
+    for number, names in found.assigned.items():
+        assert set(names) <= set(allowed[number])
+        missing = found.shortfalls[number].missing if number in found.shortfalls else 0
         assert len(names) == wants[number] - missing
-    taken = [name for names in found.given.values() for name in names]
-    assert len(taken) == len(set(taken)) == most(wants, could_have)
+    taken = [name for names in found.assigned.values() for name in names]
+    assert len(taken) == len(set(taken)) == most(wants, allowed)
 
 
 @given(st.data(), candidates)
-def test_who_goes_without_is_shown_that_it_cannot_be_helped(
-    data, could_have: list[list[str]]
+def test_a_shortfall_names_competitors_that_hold_all_their_candidates(
+    data, allowed: list[list[str]]
 ) -> None:
-    wants = [data.draw(st.integers(0, 3)) for _ in could_have]
-    found = match(enumerate(wants), dict(enumerate(could_have)))
-    for number, shortage in found.short.items():
-        assert number in shortage.rivals
-        # The rivals have everything that any of them could have.
-        assert shortage.taken == {name for rival in shortage.rivals for name in could_have[rival]}
-        held = {name for rival in shortage.rivals for name in found.given[rival]}
-        assert held == shortage.taken
+    wants = [data.draw(st.integers(0, 3)) for _ in allowed]
+    found = match(enumerate(wants), dict(enumerate(allowed)))
+    for number, shortfall in found.shortfalls.items():
+        assert number in shortfall.competitors
+        # The competitors hold all candidates of each of them.
+        assert shortfall.taken == {
+            name for rival in shortfall.competitors for name in allowed[rival]
+        }
+        held = {name for rival in shortfall.competitors for name in found.assigned[rival]}
+        assert held == shortfall.taken
 
 
-def test_the_first_candidate_is_taken_if_nobody_has_to_move() -> None:
+def test_requesters_take_their_first_candidate_unless_another_has_no_other() -> None:
     found = match([("x", 2), ("y", 1)], {"x": "abc", "y": "bcd"})
-    assert found.given == {"x": ["a", "b"], "y": ["c"]}
-    # Who chose first moves for whoever has no choice.
+    assert found.assigned == {"x": ["a", "b"], "y": ["c"]}
+    # Earlier requesters move for one without an alternative.
     found = match([("x", 1), ("y", 1), ("z", 1)], {"x": "abc", "y": "a", "z": "ab"})
-    assert found.given == {"x": ["c"], "y": ["a"], "z": ["b"]}
+    assert found.assigned == {"x": ["c"], "y": ["a"], "z": ["b"]}
 
 
-def test_thousands_of_equal_ones_take_no_time() -> None:
+def test_thousands_of_equal_candidates() -> None:
     names = [str(number) for number in range(20_000)]
     found = match([("x", 30_000), ("y", 10)], {"x": names, "y": names})
-    assert len(found.given["x"]) == 20_000
-    assert found.short["x"].missing == 10_000
-    assert found.short["y"].missing == 10
+    assert len(found.assigned["x"]) == 20_000
+    assert found.shortfalls["x"].missing == 10_000
+    assert found.shortfalls["y"].missing == 10

@@ -1,131 +1,131 @@
-"""The mirror: what fails about one object is about no other, and nothing is forgotten."""
+"""ClusterReader: an error in one object does not affect others, and no change is lost."""
 
 import pytest
-from mirrored_server import Server, assumed, kinds, node, pod
+from fake_api_server import FakeApiServer, event_types, node, pod, server_with_assumed_pod
 
+from afflux.cycle.event_intake import ResyncRequest
 from afflux.cycle.events import GroupReady, MachineSet, TaskEnded, TaskRuns
-from afflux.cycle.observing import Unheard
 from afflux.kube import objects
-from afflux.kube.live import gathering, mirror
+from afflux.kube.live import cluster_reader, live_groups
 
 
-def test_a_placement_given_back_before_anybody_looked_waits_again():
-    server, placed = assumed()
-    server.mirror.unplaced(placed)
-    assert kinds(server.drain()) == [TaskEnded, GroupReady]
+def test_a_placement_forgotten_before_events_are_taken_is_queued_again():
+    server, placed = server_with_assumed_pod()
+    server.reader.forget_assumed(placed)
+    assert event_types(server.take_events()) == [TaskEnded, GroupReady]
 
 
-def test_of_a_machine_that_the_cycle_forgot_it_hears_everything_again():
-    server = Server()
+def test_a_resync_of_a_machine_repeats_the_events_of_the_machine_and_its_pods():
+    server = FakeApiServer()
     server.put(node("n"))
     server.put(pod("p", "u", nodeName="n"))
-    server.drain()
+    server.take_events()
     server.cycle.state.remove_machine("n")
-    server.mirror.tell_again([Unheard("machine", "n", OverflowError())])
+    server.reader.resync([ResyncRequest("machine", "n", OverflowError())])
     server.put(node("n", cpu="5"))
-    assert kinds(server.drain()) == [MachineSet, TaskRuns]
-    assert server.cycle.state.where("u") == "n"
+    assert event_types(server.take_events()) == [MachineSet, TaskRuns]
+    assert server.cycle.state.machine_of("u") == "n"
 
 
-def test_of_a_group_that_the_cycle_forgot_it_hears_again():
-    server = Server()
+def test_a_resync_of_a_group_repeats_its_event():
+    server = FakeApiServer()
     server.put(pod("p", "u"))
-    server.drain()
-    server.mirror.tell_again([Unheard("group", "default/p", OverflowError())])
-    assert kinds(server.drain()) == [GroupReady]
-    assert kinds(server.drain()) == []
+    server.take_events()
+    server.reader.resync([ResyncRequest("group", "default/p", OverflowError())])
+    assert event_types(server.take_events()) == [GroupReady]
+    assert event_types(server.take_events()) == []
 
 
-def test_nothing_is_forgotten_if_looking_fails(monkeypatch):
-    server = Server()
+def test_no_events_are_lost_if_take_events_fails(monkeypatch):
+    server = FakeApiServer()
     server.put(node("n"))
     server.put(pod("p", "u"))
     with monkeypatch.context() as patched:
-        patched.setattr(server.mirror.disks, "take_touched_nodes", lambda: 1 / 0)
+        patched.setattr(server.reader.live_storage, "take_changed_nodes", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            server.mirror.drain()
-    assert {MachineSet, GroupReady} <= set(kinds(server.drain()))
+            server.reader.take_events()
+    assert {MachineSet, GroupReady} <= set(event_types(server.take_events()))
 
 
 @pytest.mark.parametrize("where", [{}, {"nodeName": "n"}])
-def test_a_defect_about_one_pod_is_about_no_other(monkeypatch, where):
-    right = mirror.task
+def test_an_internal_error_in_one_pod_does_not_affect_other_pods(monkeypatch, where):
+    right = cluster_reader.task
 
-    def wrong(pod, around):
+    def wrong(pod, context):
         if pod.metadata.name == "odd":
             raise IndexError("inside")
-        return right(pod, around)
+        return right(pod, context)
 
-    monkeypatch.setattr(mirror, "task", wrong)
-    server = Server()
+    monkeypatch.setattr(cluster_reader, "task", wrong)
+    server = FakeApiServer()
     server.put(node("n"))
     server.put(node("m"))
     server.put(pod("odd", "o", **where))
     server.put(pod("p", "u"))
-    server.drain()
+    server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/p"]
-    held = server.mirror.gathering.take_held_back()
+    held = server.reader.live_groups.take_held_back()
     if where:
-        # Nobody knows how much is left beside it.
+        # The free resources of the node are unknown, so the pod takes all of them.
         row = server.cycle.state.rows["n"]
-        assert dict(next(server.cycle.state.held_on(row)).task.shape.requests)["pods"] > 10
+        assert dict(next(server.cycle.state.placed_on(row)).task.shape.requests)["pods"] > 10
     else:
         assert ["an error of the scheduler (IndexError)" in why for _, why in held] == [True]
 
 
-def test_a_defect_about_one_group_is_about_no_other(monkeypatch):
-    right = gathering.groups
+def test_an_internal_error_in_one_group_does_not_affect_other_groups(monkeypatch):
+    right = live_groups.groups
 
     def wrong(members, *more):
         if any(each.task.name == "default/odd" for each in members):
             raise IndexError("inside")
         return right(members, *more)
 
-    monkeypatch.setattr(gathering, "groups", wrong)
-    server = Server()
+    monkeypatch.setattr(live_groups, "groups", wrong)
+    server = FakeApiServer()
     server.put(pod("odd", "o"))
     server.put(pod("p", "u"))
-    server.drain()
+    server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/p"]
-    held = server.mirror.gathering.take_held_back()
+    held = server.reader.live_groups.take_held_back()
     assert ["IndexError" in why for _, why in held] == [True]
 
 
-def test_so_is_one_that_is_found_when_its_place_in_the_queue_is(monkeypatch):
-    right = gathering._heirs
+def test_an_internal_error_in_the_position_of_one_group_does_not_affect_other_groups(monkeypatch):
+    right = live_groups._inheriting
 
     def wrong(ready, lacking):
         if any(group.name == "default/odd" for group in ready):
             raise IndexError("inside")
         return right(ready, lacking)
 
-    server = Server()
+    server = FakeApiServer()
     server.put(pod("odd", "o"))
-    server.drain()
+    server.take_events()
     (before,) = server.cycle.queue
     with monkeypatch.context() as patched:
-        patched.setattr(gathering, "_heirs", wrong)
+        patched.setattr(live_groups, "_inheriting", wrong)
         server.put(pod("odd", "o", cpu="2"))
         server.put(pod("p", "u"))
-        server.drain()
+        server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/p"]
-    held = server.mirror.gathering.take_held_back()
+    held = server.reader.live_groups.take_held_back()
     assert ["IndexError" in why for _, why in held] == [True]
     server.put(pod("odd", "o"))
-    server.drain()
+    server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/odd", "default/p"]
     assert before in list(server.cycle.queue)
 
 
 @pytest.mark.parametrize(("uid", "stays"), [("u", True), ("other", False)])
-def test_a_running_pod_that_cannot_be_read_any_more_holds_its_place(uid, stays):
-    server = Server()
+def test_a_running_pod_that_becomes_unreadable_keeps_its_resources(uid, stays):
+    server = FakeApiServer()
     server.put(node("n"))
     server.put(pod("p", "u", nodeName="n"))
-    server.drain()
-    server.mirror.pods.replaced([], [objects.Metadata("p", "default", uid)])
-    server.drain()
-    assert (server.cycle.state.where("u") == "n") == stays
-    server.mirror.pods.replaced([])
-    server.drain()
-    assert server.cycle.state.where("u") is None
+    server.take_events()
+    server.reader.pods.replaced([], [objects.Metadata("p", "default", uid)])
+    server.take_events()
+    assert (server.cycle.state.machine_of("u") == "n") == stays
+    server.reader.pods.replaced([])
+    server.take_events()
+    assert server.cycle.state.machine_of("u") is None

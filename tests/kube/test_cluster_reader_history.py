@@ -1,16 +1,16 @@
-"""The mirror: however objects come, change and go, the cycle ends up knowing what is there."""
+"""ClusterReader: after random changes the cycle knows exactly the objects that exist."""
 
 import json
 from random import Random
 
 import pytest
-from mirrored_server import OURS, Server, node, pod
+from fake_api_server import OURS, FakeApiServer, node, pod
 
-from afflux.kube.inventory import load
+from afflux.kube.cluster_snapshot import load
 
 
-class Wandering(Server):
-    """Anything may happen to what is there, and the watch may miss some of it."""
+class RandomChanges(FakeApiServer):
+    """Random changes of the objects; the watch may miss some of them."""
 
     def __init__(self, seed=0):
         super().__init__()
@@ -45,7 +45,7 @@ class Wandering(Server):
         else:
             self._change_pod(self.items["Pod"][rng.choice(names)])
         if rng.random() < 0.4:
-            self.drain()
+            self.take_events()
 
     def _random_pod(self):
         rng = self.rng
@@ -100,7 +100,7 @@ class Wandering(Server):
         self.put(manifest)
 
     def expected(self):
-        """The same objects, read all at once from a file."""
+        """The same objects, loaded at once from a file."""
         pods = [
             p
             for p in self.items["Pod"].values()
@@ -114,22 +114,23 @@ class Wandering(Server):
         return load([("objects", json.dumps(listed).encode())])
 
 
-def known(server):
-    """What the cycle knows, in words that can be compared."""
+def cycle_knowledge(server):
+    """Pods per machine, used CPU, waiting groups and held-back pods, as the cycle has them."""
     state = server.cycle.state
     used = {
         machine.name: sorted(
-            name for name, held in server.mirror._tracked.items() if held.node == machine.name
+            name for name, held in server.reader._tracked.items() if held.node == machine.name
         )
         for _, machine in state.machines()
     }
     amounts = {m.name: state.view().used("cpu")[row] for row, m in state.machines()}
     groups = sorted(sorted(task.name for task in g.tasks) for g in server.cycle.queue)
-    held = {task.name: why for task, why in server.mirror.gathering.held_back.values()}
+    held = {task.name: why for task, why in server.reader.live_groups.held_back.values()}
     return used, amounts, groups, held
 
 
-def wanted(inventory):
+def expected_knowledge(inventory):
+    """The same of a loaded inventory."""
     used = {machine.name: [] for machine in inventory.machines}
     amounts = dict.fromkeys(used, 0)
     for task, machine in inventory.running:
@@ -141,21 +142,21 @@ def wanted(inventory):
 
 
 @pytest.mark.parametrize("batch", range(60))
-def test_any_history_ends_in_what_is_there(batch):
+def test_after_any_history_the_cycle_knows_the_objects_that_exist(batch):
     for seed in range(batch * 10, batch * 10 + 10):
-        server = Wandering(seed)
+        server = RandomChanges(seed)
         for _ in range(60):
             server.random_step()
         server.catch_up()
-        if any(most > 1 for most in server.mirror.gathering._most_bound.values()):
-            # That a group has run is known to those who saw it, and to nobody who comes later.
-            assert known(server)[:2] == wanted(server.expected())[:2], seed
-            restarted = Wandering()
+        if any(most > 1 for most in server.reader.live_groups._max_bound.values()):
+            # That a group was fully bound is not known after a restart: compare a restarted reader.
+            assert cycle_knowledge(server)[:2] == expected_knowledge(server.expected())[:2], seed
+            restarted = RandomChanges()
             restarted.items = server.items
             restarted.catch_up()
             server = restarted
-        found, right = known(server), wanted(server.expected())
+        found, right = cycle_knowledge(server), expected_knowledge(server.expected())
         assert found[:3] == right[:3], seed
-        # Which running pod keeps one away, or which of two is named first, is a matter of order.
+        # The reasons may name another pod, as they depend on the order of events.
         assert set(found[3]) == set(right[3]), seed
-        assert server.drain() == []
+        assert server.take_events() == []

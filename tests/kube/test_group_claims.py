@@ -1,4 +1,4 @@
-"""Groups start together, wait for their members, and say for whom."""
+"""Groups from labels and PodGroups: quorum, queue, priority, run time and reasons."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import pytest
 from manifests import as_list, inventory, native_group, node, pod, pod_group, reasons
 
 from afflux.kube import objects
-from afflux.kube.decoding import task
-from afflux.kube.grouping import Member
-from afflux.kube.inventory import load
-from afflux.kube.live.gathering import Gathering
+from afflux.kube.cluster_snapshot import load
+from afflux.kube.group_claims import Member
+from afflux.kube.live.live_groups import LiveGroups
+from afflux.kube.pods import task
 from afflux.model.errors import InputError
 from afflux.queue.rules import QueueRules
 
@@ -35,10 +35,7 @@ def ready(*items: Any) -> dict[str, list[str]]:
 
 
 def test_a_pod_without_a_group_is_a_group_of_one() -> None:
-    assert ready(pod("a"), pod("b")) == {
-        "default/a": ["default/a"],
-        "default/b": ["default/b"],
-    }
+    assert ready(pod("a"), pod("b")) == {"default/a": ["default/a"], "default/b": ["default/b"]}
 
 
 @pytest.mark.parametrize("labels", [AFFLUX, FLUXNETES])
@@ -88,13 +85,13 @@ def test_running_members_count_towards_the_quorum() -> None:
     assert ready(node(), *running, *pending) == {"default/g": ["default/p0", "default/p1"]}
 
 
-def test_once_the_quorum_runs_newcomers_start_on_their_own() -> None:
+def test_once_the_quorum_runs_late_members_start_one_by_one() -> None:
     running = [labelled(f"r{i}", "g", 2, nodeName="n1") for i in range(2)]
     pending = [labelled(f"p{i}", "g", 2) for i in range(2)]
     assert list(ready(node(), *running, *pending)) == ["default/p0", "default/p1"]
 
 
-def test_members_that_are_leaving_or_done_do_not_count() -> None:
+def test_members_that_are_deleted_or_done_do_not_count() -> None:
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     labels = dict(zip(AFFLUX, ("g", "2"), strict=True))
     members = [
@@ -105,7 +102,7 @@ def test_members_that_are_leaving_or_done_do_not_count() -> None:
     assert reasons(node(), *members) == {"default/left": "group default/g has 1 of 2 members"}
 
 
-def test_one_blocked_member_holds_the_whole_group() -> None:
+def test_one_blocked_member_holds_back_the_whole_group() -> None:
     gated = labelled("b", "g", 2, schedulingGates=[{"name": "x"}])
     reason = "spec.schedulingGates: waiting for gate 'x' to be removed"
     assert reasons(labelled("a", "g", 2), gated, pod("c")) == {
@@ -115,7 +112,7 @@ def test_one_blocked_member_holds_the_whole_group() -> None:
 
 
 @pytest.mark.parametrize("size", ["many", "0", "-3", "", "2.5", "9" * 30, "٣"])
-def test_a_wrong_size_holds_that_pod_and_nobody_else(size: str) -> None:
+def test_a_wrong_size_holds_back_that_pod_only(size: str) -> None:
     wrong = labelled("wrong", "g", size)
     others = [labelled(f"p{i}", "g", 2) for i in range(2)]
     assert reasons(wrong, *others, pod("solo")) == {
@@ -140,11 +137,11 @@ def test_a_wrong_size_holds_that_pod_and_nobody_else(size: str) -> None:
         ),
     ],
 )
-def test_labels_that_make_no_sense_hold_the_pod(labels: dict[str, str], reason: str) -> None:
+def test_inconsistent_labels_hold_back_the_pod(labels: dict[str, str], reason: str) -> None:
     assert reasons(pod(labels=labels)) == {"default/web": reason}
 
 
-def test_of_members_that_contradict_each_other_the_minority_is_refused() -> None:
+def test_members_that_contradict_the_majority_are_refused() -> None:
     found = reasons(labelled("a", "g", 2), labelled("b", "g", 3), labelled("c", "h", 1))
     assert found == {
         "default/a": "group default/g has 1 of 2 members; 1 refused",
@@ -161,14 +158,14 @@ def test_a_size_larger_than_allowed_is_refused(size: int) -> None:
     assert reasons(labelled("a", "g", size), pod("solo")) == {"default/a": reason}
 
 
-def test_the_same_pod_however_often_it_is_seen_counts_once() -> None:
-    # What the prototype got wrong: one pod enqueued three times satisfied a group of three.
-    gathering = Gathering()
+def test_a_pod_that_is_seen_several_times_counts_once() -> None:
+    # In the prototype one pod that was enqueued three times satisfied a group of three.
+    live_groups = LiveGroups()
     for version in range(3):
         member = _member(labelled("a", "g", 3, metadata={"annotations": {"seen": str(version)}}))
-        gathering.set(member)
-        gathering.drain()
-    assert [why for _, why in gathering.held_back.values()] == [
+        live_groups.set(member)
+        live_groups.take_events()
+    assert [why for _, why in live_groups.held_back.values()] == [
         "group default/g has 1 of 3 members"
     ]
 
@@ -176,7 +173,7 @@ def test_the_same_pod_however_often_it_is_seen_counts_once() -> None:
 # --- Queues
 
 
-def test_the_queue_of_a_group_is_on_its_pods() -> None:
+def test_the_queue_of_a_group_comes_from_its_pods() -> None:
     rules = {name: QueueRules(name) for name in ("default", "night")}
     queued = pod("a", labels={"afflux.dev/queue": "night"})
     loaded = load([("cluster.json", as_list(queued, pod("b")))], rules)
@@ -186,7 +183,7 @@ def test_the_queue_of_a_group_is_on_its_pods() -> None:
     }
 
 
-def test_a_queue_that_is_not_known_is_refused_with_those_that_are() -> None:
+def test_the_reason_for_an_unknown_queue_lists_the_known_ones() -> None:
     queued = pod("a", labels={"afflux.dev/queue": "night"})
     assert reasons(queued, pod("b")) == {
         "default/a": "queue 'night' is not known, expected one of: default"
@@ -215,14 +212,14 @@ def test_a_queue_that_is_not_known_is_refused_with_those_that_are() -> None:
         ),
     ],
 )
-def test_a_pod_group_that_cannot_be_followed_holds_its_pods(
+def test_an_invalid_or_unsupported_pod_group_holds_back_its_pods(
     spec: dict[str, Any], reason: str
 ) -> None:
     member = pod(schedulingGroup={"podGroupName": "g"})
     assert reasons(native_group("g", **spec), member) == {"default/web": reason}
 
 
-def test_a_group_and_a_pod_of_the_same_name_are_told_apart() -> None:
+def test_a_group_and_a_pod_of_the_same_name_get_different_names() -> None:
     items = [pod("g"), labelled("a", "g", 2), labelled("b", "g", 2)]
     assert sorted(ready(*items)) == ["default/g", "default/g (group)"]
 
@@ -245,7 +242,9 @@ def priority_class(name: str, value: int, **fields: Any) -> dict[str, Any]:
         ({}, 5),
     ],
 )
-def test_priority_is_the_pods_own_or_its_class_s(spec: dict[str, Any], priority: int) -> None:
+def test_priority_comes_from_the_pod_or_its_priority_class(
+    spec: dict[str, Any], priority: int
+) -> None:
     classes = priority_class("high", 1000), priority_class("usual", 5, globalDefault=True)
     assert inventory(*classes, pod(**spec)).groups[0].priority == priority
 
@@ -263,7 +262,7 @@ def run_seconds(*items: Any) -> float | None:
     return group.run_seconds
 
 
-def test_a_group_runs_as_long_as_its_longest_member_if_all_end() -> None:
+def test_the_run_time_of_a_group_is_that_of_its_longest_member_if_all_are_bounded() -> None:
     bounded = labelled("a", "g", 2, activeDeadlineSeconds=60, terminationGracePeriodSeconds=5)
     longer = labelled("b", "g", 2, activeDeadlineSeconds=50, terminationGracePeriodSeconds=20)
     endless = labelled("b", "g", 2)
@@ -271,7 +270,7 @@ def test_a_group_runs_as_long_as_its_longest_member_if_all_end() -> None:
     assert run_seconds(bounded, endless) is None
 
 
-def test_the_grace_period_is_part_of_it_and_lasts_30_s_if_nothing_else_is_said() -> None:
+def test_the_run_time_includes_the_grace_period_of_30_s_by_default() -> None:
     assert run_seconds(pod(activeDeadlineSeconds=60)) == 90.0
     assert run_seconds(pod(activeDeadlineSeconds=60, terminationGracePeriodSeconds=0)) == 60.0
 
@@ -285,7 +284,7 @@ def test_the_grace_period_is_part_of_it_and_lasts_30_s_if_nothing_else_is_said()
         ({"activeDeadlineSeconds": 10, "terminationGracePeriodSeconds": 5}, 15.0),
     ],
 )
-def test_what_is_expected_is_planned_unless_the_deadline_is_before(
+def test_the_run_time_is_the_expectation_or_an_earlier_deadline(
     where: str, spec: dict[str, Any], seconds: float
 ) -> None:
     item = pod(metadata={where: {"afflux.dev/expected-seconds": "40"}}, **spec)
@@ -293,7 +292,7 @@ def test_what_is_expected_is_planned_unless_the_deadline_is_before(
 
 
 @pytest.mark.parametrize("written", ["soon", "0", "-5", "1e3", "", "inf", "nan", "٣"])
-def test_an_expectation_that_makes_no_sense_is_refused(written: str) -> None:
+def test_an_invalid_expectation_is_refused(written: str) -> None:
     item = pod(metadata={"annotations": {"afflux.dev/expected-seconds": written}})
     assert reasons(item, pod("other")) == {
         "default/web": f"annotation afflux.dev/expected-seconds: {written!r}, "
@@ -314,12 +313,12 @@ def test_two_expectations_that_differ_are_refused() -> None:
     [
         ({"schedulerName": "afflux"}, 1300.0),
         ({"schedulerName": "afflux", "activeDeadlineSeconds": 60}, 1090.0),
-        # Nobody has put it in a queue of ours, whatever it says: it has no end.
+        # A pod of another scheduler is in no queue of afflux, whatever its labels say: no end.
         ({"schedulerName": "another"}, None),
         ({}, None),
     ],
 )
-def test_what_runs_and_says_nothing_ends_as_its_queue_says_if_it_is_ours(
+def test_running_pods_of_ours_without_a_run_time_get_the_default_of_their_queue(
     spec: dict[str, Any], end: float | None
 ) -> None:
     rules = {"default": QueueRules(), "night": QueueRules("night", default_run_seconds=300.0)}
@@ -330,7 +329,7 @@ def test_what_runs_and_says_nothing_ends_as_its_queue_says_if_it_is_ours(
 
 
 @pytest.mark.parametrize("spec", [{}, {"activeDeadlineSeconds": 60}])
-def test_what_is_being_deleted_ends_when_its_grace_period_does(spec: dict[str, Any]) -> None:
+def test_a_pod_being_deleted_ends_with_its_grace_period(spec: dict[str, Any]) -> None:
     up = {"phase": "Running", "startTime": "1970-01-01T00:16:40Z"}
     deleted = {"deletionTimestamp": "1970-01-01T00:20:00Z"}
     item = pod(nodeName="n1", metadata=deleted, status=up, **spec)

@@ -1,4 +1,4 @@
-"""Deadlines: when a group's time is over, whoever is stopped and replaced meanwhile."""
+"""When a group is past its deadline, also if its pods are stopped and replaced meanwhile."""
 
 from time import process_time
 from typing import Any
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from manifests import pod
 
 from afflux.kube import objects
-from afflux.kube.lasting import over_seconds
-from afflux.kube.live.deadlines import FEW_ENTRIES, Deadlines, Over
+from afflux.kube.live.group_deadlines import MIN_STALE_ENTRIES, GroupDeadlines, OverdueGroup
+from afflux.kube.run_time import deadline_ends_seconds
 
 
 def running(
@@ -38,105 +38,105 @@ def running(
     return msgspec.convert(manifest, objects.Pod)
 
 
-def uids(over: list[Over]) -> list[set[str]]:
-    return [set(each.pods) for each in over]
+def uids(overdue: list[OverdueGroup]) -> list[set[str]]:
+    return [set(each.pods) for each in overdue]
 
 
-def test_a_deadline_counts_from_the_start() -> None:
+def test_a_deadline_counts_from_the_start_of_the_pod() -> None:
     manifest = pod(activeDeadlineSeconds=60, status={"startTime": "1970-01-01T00:01:40Z"})
-    assert over_seconds(msgspec.convert(manifest, objects.Pod)) == 160.0
+    assert deadline_ends_seconds(msgspec.convert(manifest, objects.Pod)) == 160.0
     waiting = pod(activeDeadlineSeconds=60)
-    assert over_seconds(msgspec.convert(waiting, objects.Pod)) is None
+    assert deadline_ends_seconds(msgspec.convert(waiting, objects.Pod)) is None
 
 
-def test_a_pod_by_itself_is_over_at_its_deadline_and_is_reported_once() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", job="j"), 60.0, 0.0)
+def test_a_single_pod_is_overdue_at_its_deadline_and_is_reported_once() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", job="j"), 60.0, 0.0)
     assert deadlines.next_seconds() == 60.0
     assert deadlines.take(59.9) == []
-    (over,) = deadlines.take(60.0)
-    assert (over.name, over.group, over.pods) == ("default/a", None, {"uid-a"})
-    assert over.namespace == "default"
-    assert [ref.name for ref in over.controllers] == ["j"]
-    deadlines.runs(running("a", job="j"), 60.0, 61.0)
+    (overdue,) = deadlines.take(60.0)
+    assert (overdue.name, overdue.group, overdue.pods) == ("default/a", None, {"uid-a"})
+    assert overdue.namespace == "default"
+    assert [ref.name for ref in overdue.controllers] == ["j"]
+    deadlines.set(running("a", job="j"), 60.0, 61.0)
     assert deadlines.next_seconds() is None
 
 
-def test_what_has_no_end_is_never_over() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", "g"), 60.0, 0.0)
-    deadlines.runs(running("b", "g"), None, 0.0)
-    deadlines.runs(running("c"), None, 0.0)
+def test_groups_with_an_endless_pod_are_never_overdue() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", "g"), 60.0, 0.0)
+    deadlines.set(running("b", "g"), None, 0.0)
+    deadlines.set(running("c"), None, 0.0)
     assert deadlines.next_seconds() is None
 
 
-def test_a_group_is_over_with_its_last_member() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", "g"), 60.0, 0.0)
-    deadlines.runs(running("b", "g"), 90.0, 0.0)
+def test_a_group_is_overdue_at_the_deadline_of_its_last_member() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", "g"), 60.0, 0.0)
+    deadlines.set(running("b", "g"), 90.0, 0.0)
     assert deadlines.next_seconds() == 90.0
     assert uids(deadlines.take(90.0)) == [{"uid-a", "uid-b"}]
 
 
-def test_a_late_member_has_its_time() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", "g"), 60.0, 0.0)
-    deadlines.runs(running("late", "g"), 110.0, 50.0)
+def test_a_late_member_extends_the_deadline_of_the_group() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", "g"), 60.0, 0.0)
+    deadlines.set(running("late", "g"), 110.0, 50.0)
     assert deadlines.next_seconds() == 110.0
 
 
-def test_a_group_that_ends_early_is_not_over_at_all() -> None:
-    deadlines = Deadlines()
+def test_a_group_that_ends_early_is_not_reported() -> None:
+    deadlines = GroupDeadlines()
     for name in ("a", "b"):
-        deadlines.runs(running(name, "g"), 60.0, 0.0)
+        deadlines.set(running(name, "g"), 60.0, 0.0)
     for name in ("a", "b"):
-        deadlines.left(f"uid-{name}", 59.0)
+        deadlines.remove(f"uid-{name}", 59.0)
     assert deadlines.next_seconds() is None
-    # Its name is used again.
-    deadlines.runs(running("c", "g"), 120.0, 60.0)
+    # The next group of the same name.
+    deadlines.set(running("c", "g"), 120.0, 60.0)
     assert uids(deadlines.take(120.0)) == [{"uid-c"}]
 
 
-def test_a_deadline_that_is_brought_forward_counts() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a"), 60.0, 0.0)
-    deadlines.runs(running("a"), 30.0, 1.0)
+def test_a_deadline_can_be_brought_forward() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a"), 60.0, 0.0)
+    deadlines.set(running("a"), 30.0, 1.0)
     assert deadlines.next_seconds() == 30.0
 
 
-def test_replacements_of_what_was_stopped_do_not_keep_a_group_alive() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", "g", "j"), 60.0, 0.0)
-    deadlines.runs(running("b", "g", "j"), 65.0, 5.0)
-    deadlines.left("uid-a", 60.2)
-    deadlines.runs(running("a-again", "g", "j"), 121.0, 61.0)
+def test_replacements_of_stopped_pods_do_not_extend_the_deadline() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", "g", "j"), 60.0, 0.0)
+    deadlines.set(running("b", "g", "j"), 65.0, 5.0)
+    deadlines.remove("uid-a", 60.2)
+    deadlines.set(running("a-again", "g", "j"), 121.0, 61.0)
     assert deadlines.next_seconds() == 65.0
-    (over,) = deadlines.take(65.0)
-    assert over.pods == {"uid-a", "uid-b", "uid-a-again"}
+    (overdue,) = deadlines.take(65.0)
+    assert overdue.pods == {"uid-a", "uid-b", "uid-a-again"}
 
 
-def test_nor_does_who_joins_while_one_takes_its_grace_period() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", "g"), 60.0, 0.0)
-    deadlines.runs(running("b", "g"), 65.0, 5.0)
-    deadlines.runs(running("late", "g"), 122.0, 62.0)
+def test_pods_that_join_after_the_first_deadline_do_not_extend_the_deadline() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", "g"), 60.0, 0.0)
+    deadlines.set(running("b", "g"), 65.0, 5.0)
+    deadlines.set(running("late", "g"), 122.0, 62.0)
     assert deadlines.next_seconds() == 65.0
 
 
-def test_who_is_stopped_before_we_look_is_still_reported_with_its_controller() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a", "g", "j"), 60.0, 0.0)
-    deadlines.left("uid-a", 60.3)
-    (over,) = deadlines.take(60.3)
-    assert [ref.uid for ref in over.controllers] == ["uid-j"]
+def test_a_pod_stopped_before_take_is_still_reported_with_its_controller() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a", "g", "j"), 60.0, 0.0)
+    deadlines.remove("uid-a", 60.3)
+    (overdue,) = deadlines.take(60.3)
+    assert [ref.uid for ref in overdue.controllers] == ["uid-j"]
 
 
-def test_a_change_of_the_next_deadline_wakes_whoever_waits_for_it() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("a"), 60.0, 0.0)
+def test_the_changed_event_is_set_only_if_the_next_deadline_changes() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("a"), 60.0, 0.0)
     assert deadlines.changed.is_set()
     deadlines.changed.clear()
-    deadlines.runs(running("a"), 60.0, 1.0)
+    deadlines.set(running("a"), 60.0, 1.0)
     assert not deadlines.changed.is_set()
 
 
@@ -152,62 +152,62 @@ steps = st.lists(
 )
 
 
-def test_who_has_ended_early_is_not_remembered_until_his_deadline() -> None:
-    deadlines = Deadlines()
-    deadlines.runs(running("stays", "g"), 1e9, 0.0)
-    for number in range(5 * FEW_ENTRIES):
+def test_stale_entries_of_pods_that_ended_early_are_bounded() -> None:
+    deadlines = GroupDeadlines()
+    deadlines.set(running("stays", "g"), 1e9, 0.0)
+    for number in range(5 * MIN_STALE_ENTRIES):
         for group in (None, "g"):
             one = running(f"{group}-{number}", group)
-            deadlines.runs(one, 1e9 + number, 0.0)
-            deadlines.left(one.metadata.uid or "", 1.0)
+            deadlines.set(one, 1e9 + number, 0.0)
+            deadlines.remove(one.metadata.uid or "", 1.0)
     assert deadlines.next_seconds() == 1e9
-    # Each one and each group at most twice.
-    assert sum(len(each.first) for each in deadlines._groups.values()) <= FEW_ENTRIES + 4
-    assert len(deadlines._due) <= FEW_ENTRIES + 4
+    # Every live pod and group has at most two entries.
+    assert sum(len(each.earliest) for each in deadlines._groups.values()) <= MIN_STALE_ENTRIES + 4
+    assert len(deadlines._due) <= MIN_STALE_ENTRIES + 4
 
 
 def test_a_large_group_costs_no_more_than_many_small_ones() -> None:
     def seconds(groups: int, size: int) -> float:
         pods = [running(f"p{g}-{n}", f"g{g}") for g in range(groups) for n in range(size)]
-        deadlines = Deadlines()
+        deadlines = GroupDeadlines()
         began = process_time()
         for number, each in enumerate(pods):
-            deadlines.runs(each, 1e6 + number, 0.0)
+            deadlines.set(each, 1e6 + number, 0.0)
         for each in pods:
-            deadlines.left(each.metadata.uid or "", 1.0)
+            deadlines.remove(each.metadata.uid or "", 1.0)
         return process_time() - began
 
-    # If every pod looked at all the others, a hundred times as much.
+    # A cost quadratic in the size of the group would make the ratio about a hundred.
     assert seconds(1, 4000) < 10 * seconds(1000, 4)
 
 
 @given(steps)
-def test_in_any_history_nobody_is_reported_early_or_twice(steps: list[Any]) -> None:
-    deadlines, now = Deadlines(), 0.0
+def test_in_any_history_no_pod_is_reported_early_or_twice(steps: list[Any]) -> None:
+    deadlines, now = GroupDeadlines(), 0.0
     group_of: dict[int, str | None] = {}
     ends: dict[str, float | None] = {}
     reported: set[str] = set()
     for number, named, what, seconds, pause in steps:
         now += pause
-        for over in deadlines.take(now):
-            assert over.at_seconds <= now
-            alive = over.pods & ends.keys()
+        for overdue in deadlines.take(now):
+            assert overdue.at_seconds <= now
+            alive = overdue.pods & ends.keys()
             assert not alive & reported
             reported |= alive
         name = f"p{number}"
         group = group_of.setdefault(number, named)
         uid = f"uid-{name}"
         if what == "left":
-            deadlines.left(uid, now)
+            deadlines.remove(uid, now)
             ends.pop(uid, None)
             reported.discard(uid)
         elif uid not in ends:
-            # An end that is known is not given up: None stays None, and a time stays a time.
+            # The end of a pod does not change here: None stays None, a time stays a time.
             ends[uid] = None if seconds is None else now + seconds
-            deadlines.runs(running(name, group), ends[uid], now)
-    # Who is left has no end, or shares a group with somebody who has none.
-    for over in deadlines.take(10_000.0):
-        reported |= over.pods & ends.keys()
+            deadlines.set(running(name, group), ends[uid], now)
+    # Pods that remain have no end, or share a group with a pod that has none.
+    for overdue in deadlines.take(10_000.0):
+        reported |= overdue.pods & ends.keys()
     assert deadlines.next_seconds() is None
     bounded = {
         uid for uid, end in ends.items() if end is not None and group_of[int(uid[5:])] is None

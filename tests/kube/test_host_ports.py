@@ -8,20 +8,20 @@ import pytest
 from manifests import inventory, only_task, pod
 
 from afflux.kube import objects
-from afflux.kube.decoding import task
-from afflux.model.implied import HostPort, port_requests
+from afflux.kube.pods import task
+from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.task import Task
 
 
 def asked(**spec: Any) -> dict[str, int]:
-    """What the pod asks for in ports."""
+    """The port requests of the pod."""
     found = only_task(pod(**spec))
     assert found.blocked is None
     return {name: n for name, n in found.shape.requests if name.startswith("port/")}
 
 
 def running(**spec: Any) -> Task:
-    """A pod that has its node."""
+    """A pod with a node."""
     found = json.dumps(pod(nodeName="n", **spec))
     return task(msgspec.json.decode(found, type=objects.Pod))
 
@@ -48,10 +48,7 @@ EVERY_ADDRESS = ".".join(4 * ["0"])
             {"containers": ports({"hostPort": 53, "hostIP": "10.0.0.1", "protocol": "UDP"})},
             [HostPort("UDP", 53, "10.0.0.1")],
         ),
-        (
-            {"containers": ports({"containerPort": 80}), "hostNetwork": True},
-            [HostPort("TCP", 80)],
-        ),
+        ({"containers": ports({"containerPort": 80}), "hostNetwork": True}, [HostPort("TCP", 80)]),
         (
             {"containers": ports({"containerPort": 80, "hostPort": 81}), "hostNetwork": True},
             [HostPort("TCP", 81)],
@@ -67,7 +64,7 @@ EVERY_ADDRESS = ".".join(4 * ["0"])
         ),
     ],
 )
-def test_the_ports_a_pod_takes(spec: dict[str, Any], expected: list[HostPort]) -> None:
+def test_host_ports_of_a_pod(spec: dict[str, Any], expected: list[HostPort]) -> None:
     assert asked(**spec) == port_requests(expected)
 
 
@@ -79,7 +76,7 @@ def test_running_pods_keep_their_ports() -> None:
     assert dict(task.shape.requests).items() >= TCP80.items()
 
 
-def test_a_pod_that_names_more_ports_than_anybody_needs_waits() -> None:
+def test_a_pending_pod_with_too_many_ports_waits() -> None:
     many = [{"hostPort": number} for number in range(1, 5001)]
     found = only_task(pod(containers=ports(*many)))
     assert found.blocked == "spec.containers[*].ports: 5000 host ports, expected at most 128"
@@ -88,13 +85,13 @@ def test_a_pod_that_names_more_ports_than_anybody_needs_waits() -> None:
     assert len(asked(containers=ports(*many[:128], *many[:128]))) == 128
 
 
-def test_of_a_running_pod_as_many_ports_count_as_are_allowed() -> None:
+def test_only_the_allowed_number_of_ports_of_a_running_pod_counts() -> None:
     many = [{"hostPort": number} for number in range(1, 5001)]
     found = running(containers=ports(*many)).shape.requests
     assert sum(name.startswith("port/") for name, _ in found) == 128
 
 
-def test_a_pod_that_names_more_resources_than_anybody_needs_waits() -> None:
+def test_a_pending_pod_with_too_many_resources_waits() -> None:
     many = {f"example.com/r{number}": "1" for number in range(300)} | {"cpu": "2"}
     found = only_task(pod(containers=[{"name": "c", "resources": {"requests": many}}]))
     assert found.blocked == (

@@ -1,64 +1,64 @@
-"""Gathering: who belongs to a group, who is refused, and who finds a queue full."""
+"""LiveGroups: which pods form a group, which are refused, and when a queue is full."""
 
-from gathered_queue import RULES, Queue, gathered, member
+from live_groups_queue import RULES, Queue, member, queue_with
 
-from afflux.kube.live.gathering import Gathering
+from afflux.kube.live.live_groups import LiveGroups
 
 
-def test_a_pod_that_is_deleted_before_the_quorum_leaves() -> None:
-    queue = gathered(member("a", "g", 3), member("b", "g", 3))
-    queue.gathering.remove("uid-a")
-    queue.gathering.set(member("c", "g", 3))
-    queue.drain()
+def test_a_group_below_its_quorum_waits_again_when_a_pod_is_deleted() -> None:
+    queue = queue_with(member("a", "g", 3), member("b", "g", 3))
+    queue.live_groups.remove("uid-a")
+    queue.live_groups.set(member("c", "g", 3))
+    queue.take_events()
     assert not queue.waiting
-    assert {why for _, why in queue.gathering.held_back.values()} == {
+    assert {why for _, why in queue.live_groups.held_back.values()} == {
         "group default/g has 2 of 3 members"
     }
 
 
-def test_a_late_pod_joins_the_placed_group_in_its_place_if_the_group_lacks_one() -> None:
-    queue = gathered(member("a", "g", second=1), member("b", "g", second=2))
+def test_a_late_pod_gets_the_position_of_the_placed_group_if_it_replaces_a_member() -> None:
+    queue = queue_with(member("a", "g", second=1), member("b", "g", second=2))
     before = queue.waiting["default/g"].ready_seconds
     for name in ("a", "b"):
-        queue.gathering.set(member(name, "g", running=True, nodeName="n"))
-    queue.drain()
-    queue.gathering.remove("uid-b")
-    queue.gathering.set(member("late", "g", second=30))
-    queue.drain()
+        queue.live_groups.set(member(name, "g", running=True, nodeName="n"))
+    queue.take_events()
+    queue.live_groups.remove("uid-b")
+    queue.live_groups.set(member("late", "g", second=30))
+    queue.take_events()
     assert queue.names() == {"default/late": ["default/late"]}
     assert queue.waiting["default/late"].ready_seconds == before
 
 
-def test_the_rest_of_a_group_that_was_placed_goes_first() -> None:
-    queue = gathered(*(member(name, "g", 3) for name in "abc"))
+def test_the_unbound_rest_of_a_placed_group_is_marked_as_begun() -> None:
+    queue = queue_with(*(member(name, "g", 3) for name in "abc"))
     assert not queue.waiting["default/g"].begun
     for name in "abc":
-        queue.gathering.set(member(name, "g", 3, running=True))
-    queue.drain()
+        queue.live_groups.set(member(name, "g", 3, running=True))
+    queue.take_events()
     # Two of the bindings have failed.
     for name in "bc":
-        queue.gathering.set(member(name, "g", 3))
-    queue.drain()
+        queue.live_groups.set(member(name, "g", 3))
+    queue.take_events()
     assert queue.names() == {"default/g": ["default/b", "default/c"]}
     assert queue.waiting["default/g"].begun
-    # Whoever comes after a restart finds it so.
-    again = gathered(member("a", "g", 3, running=True), member("b", "g", 3), member("c", "g", 3))
+    # The same holds after a restart.
+    again = queue_with(member("a", "g", 3, running=True), member("b", "g", 3), member("c", "g", 3))
     assert again.waiting["default/g"].begun
 
 
-def test_nobody_goes_first_by_naming_a_group_of_which_a_pod_happens_to_run() -> None:
-    queue = gathered(member("small"), member("single", "h", 1))
-    queue.gathering.set(member("single", "h", 1, running=True, nodeName="n"))
-    queue.gathering.remove("uid-small")
-    queue.drain()
-    # One that ran by itself, one that its user has put on a machine: both now say they are of g.
-    queue.gathering.set(member("small", "g", 3, running=True, nodeName="n"))
-    queue.gathering.set(member("put", "g", 3, running=True, nodeName="n"))
-    queue.gathering.set(member("a", "g", 3))
+def test_a_running_pod_that_was_not_scheduled_with_the_group_does_not_mark_it_as_begun() -> None:
+    queue = queue_with(member("small"), member("single", "h", 1))
+    queue.live_groups.set(member("single", "h", 1, running=True, nodeName="n"))
+    queue.live_groups.remove("uid-small")
+    queue.take_events()
+    # A pod that ran alone and a pod that its user bound: both now have the label of group g.
+    queue.live_groups.set(member("small", "g", 3, running=True, nodeName="n"))
+    queue.live_groups.set(member("put", "g", 3, running=True, nodeName="n"))
+    queue.live_groups.set(member("a", "g", 3))
     # A group of one grows.
     for name in "bcd":
-        queue.gathering.set(member(name, "h", 3))
-    queue.drain()
+        queue.live_groups.set(member(name, "h", 3))
+    queue.take_events()
     assert queue.names() == {
         "default/g": ["default/a"],
         "default/h": ["default/b", "default/c", "default/d"],
@@ -66,53 +66,53 @@ def test_nobody_goes_first_by_naming_a_group_of_which_a_pod_happens_to_run() -> 
     assert not any(group.begun for group in queue.waiting.values())
 
 
-def test_it_joins_even_if_others_have_ended_meanwhile() -> None:
-    queue = gathered(*(member(name, "g", 3, running=True, nodeName="n") for name in "abc"))
+def test_a_late_pod_is_scheduled_alone_even_if_other_members_have_ended() -> None:
+    queue = queue_with(*(member(name, "g", 3, running=True, nodeName="n") for name in "abc"))
     for name in "ab":
-        queue.gathering.remove(f"uid-{name}")
-    queue.gathering.set(member("again", "g", 3))
-    queue.drain()
+        queue.live_groups.remove(f"uid-{name}")
+    queue.live_groups.set(member("again", "g", 3))
+    queue.take_events()
     assert queue.names() == {"default/again": ["default/again"]}
 
 
-def test_a_group_of_which_only_some_were_bound_waits_for_the_rest_together() -> None:
-    queue = gathered(*(member(name, "g", 3) for name in "abc"))
+def test_the_unbound_members_of_a_half_bound_group_wait_as_one_group() -> None:
+    queue = queue_with(*(member(name, "g", 3) for name in "abc"))
     for name in "abc":
-        queue.gathering.set(member(name, "g", 3, running=True))
-    queue.drain()
-    queue.gathering.set(member("a", "g", 3, running=True, nodeName="n"))
+        queue.live_groups.set(member(name, "g", 3, running=True))
+    queue.take_events()
+    queue.live_groups.set(member("a", "g", 3, running=True, nodeName="n"))
     for name in "bc":
-        queue.gathering.set(member(name, "g", 3))
-    queue.drain()
+        queue.live_groups.set(member(name, "g", 3))
+    queue.take_events()
     assert queue.names() == {"default/g": ["default/b", "default/c"]}
 
 
-def test_that_it_ran_before_a_restart_can_be_told() -> None:
-    gathering = Gathering()
-    gathering.restore_begun("default/g", 3)
-    queue = Queue(gathering)
-    gathering.set(member("a", "g", 3, running=True, nodeName="n"))
-    gathering.set(member("again", "g", 3))
-    queue.drain()
+def test_a_restored_bound_count_lets_late_members_start_alone() -> None:
+    live_groups = LiveGroups()
+    live_groups.restore_bound_count("default/g", 3)
+    queue = Queue(live_groups)
+    live_groups.set(member("a", "g", 3, running=True, nodeName="n"))
+    live_groups.set(member("again", "g", 3))
+    queue.take_events()
     assert queue.names() == {"default/again": ["default/again"]}
 
 
-def test_a_name_is_free_when_all_its_pods_are_gone() -> None:
-    queue = gathered(member("a", "g", second=1), member("b", "g", second=1))
+def test_a_group_name_can_be_reused_when_all_its_pods_are_gone() -> None:
+    queue = queue_with(member("a", "g", second=1), member("b", "g", second=1))
     first = queue.waiting["default/g"]
     for name in ("a", "b"):
-        queue.gathering.remove(f"uid-{name}")
+        queue.live_groups.remove(f"uid-{name}")
     for name in ("c", "d"):
-        queue.gathering.set(member(name, "g", second=50))
-    queue.drain()
+        queue.live_groups.set(member(name, "g", second=50))
+    queue.take_events()
     second = queue.waiting["default/g"]
     assert [t.name for t in second.tasks] == ["default/c", "default/d"]
     assert second.ready_seconds > first.ready_seconds + 40
 
 
 def test_members_may_differ_in_size_and_constraints() -> None:
-    # What the prototype got wrong: heterogeneous groups were not possible.
-    queue = gathered(
+    # The prototype did not allow heterogeneous groups.
+    queue = queue_with(
         member("leader", "g", requests={"cpu": "4"}),
         member("worker", "g", requests={"cpu": "1"}, nodeSelector={"disk": "fast"}),
     )
@@ -120,91 +120,93 @@ def test_members_may_differ_in_size_and_constraints() -> None:
     assert len(group.shapes) == 2
 
 
-def test_durations_are_those_of_the_pods() -> None:
-    # What the prototype got wrong: every job was sent with a duration of 3,600 s.
-    queue = gathered(
+def test_the_run_time_of_a_group_comes_from_its_pods() -> None:
+    # The prototype gave every job a duration of 3,600 s.
+    queue = queue_with(
         member("a", "g", activeDeadlineSeconds=60, terminationGracePeriodSeconds=0),
         member("b", "g", activeDeadlineSeconds=7200, terminationGracePeriodSeconds=0),
     )
     assert queue.waiting["default/g"].run_seconds == 7200.0
 
 
-def test_a_pod_and_a_group_of_one_name_are_told_apart() -> None:
-    queue = gathered(member("g"), member("a", "g"), member("b", "g"))
+def test_a_pod_and_a_group_of_the_same_name_get_different_names() -> None:
+    queue = queue_with(member("g"), member("a", "g"), member("b", "g"))
     assert sorted(queue.waiting) == ["default/g", "default/g (group)"]
-    queue = gathered(member("g", "g", 1, second=2), member("a", "g", 1, second=1))
+    queue = queue_with(member("g", "g", 1, second=2), member("a", "g", 1, second=1))
     assert queue.names() == {"default/g (group)": ["default/a"], "default/g": ["default/g"]}
 
 
 # --- Refusals
 
 
-def test_one_that_is_refused_stops_nobody_else() -> None:
-    # What the prototype got wrong: the first cancelled group stopped all binding.
-    queue = gathered(member("bad", "g", "many"), member("solo"), member("c", "h"), member("d", "h"))
+def test_a_refused_pod_does_not_affect_other_pods() -> None:
+    # In the prototype the first cancelled group stopped all binding.
+    queue = queue_with(
+        member("bad", "g", "many"), member("solo"), member("c", "h"), member("d", "h")
+    )
     assert sorted(queue.waiting) == ["default/h", "default/solo"]
-    assert queue.gathering.refused == {"uid-bad"}
+    assert queue.live_groups.refused == {"uid-bad"}
 
 
-def test_a_label_that_is_corrected_makes_it_good() -> None:
-    queue = gathered(member("a", "g"), member("b", "g", "two"))
-    assert queue.gathering.refused == {"uid-b"}
-    queue.gathering.set(member("b", "g", 2))
-    queue.drain()
+def test_a_refused_pod_is_accepted_when_its_label_is_corrected() -> None:
+    queue = queue_with(member("a", "g"), member("b", "g", "two"))
+    assert queue.live_groups.refused == {"uid-b"}
+    queue.live_groups.set(member("b", "g", 2))
+    queue.take_events()
     assert list(queue.waiting) == ["default/g"]
-    assert not queue.gathering.refused
-    assert not queue.gathering.held_back
+    assert not queue.live_groups.refused
+    assert not queue.live_groups.held_back
 
 
-def test_who_waits_is_not_refused() -> None:
-    queue = gathered(member("a", "g"), member("gated", schedulingGates=[{"name": "x"}]))
-    assert set(queue.gathering.held_back) == {"uid-a", "uid-gated"}
-    assert not queue.gathering.refused
+def test_pods_that_wait_for_members_or_gates_are_not_refused() -> None:
+    queue = queue_with(member("a", "g"), member("gated", schedulingGates=[{"name": "x"}]))
+    assert set(queue.live_groups.held_back) == {"uid-a", "uid-gated"}
+    assert not queue.live_groups.refused
 
 
-def test_a_queue_takes_so_many_groups_and_then_the_next_who_became_ready() -> None:
-    queue = gathered(*(member(f"p{n}", queue="narrow") for n in range(5)), rules=RULES)
+def test_a_full_queue_takes_the_next_group_in_order_of_readiness() -> None:
+    queue = queue_with(*(member(f"p{n}", queue="narrow") for n in range(5)), rules=RULES)
     assert sorted(queue.waiting) == ["default/p0", "default/p1"]
-    assert queue.gathering.refused == {"uid-p2", "uid-p3", "uid-p4"}
-    assert queue.gathering.held_back["uid-p2"][1] == "queue narrow is full: 2 groups wait in it"
-    # Its turn comes before that of somebody who has only just arrived.
-    queue.gathering.set(member("p0", queue="narrow", running=True))
-    queue.gathering.set(member("late", queue="narrow"))
-    queue.drain()
+    assert queue.live_groups.refused == {"uid-p2", "uid-p3", "uid-p4"}
+    assert queue.live_groups.held_back["uid-p2"][1] == "queue narrow is full: 2 groups wait in it"
+    # The groups that were turned away come before a pod that has just arrived.
+    queue.live_groups.set(member("p0", queue="narrow", running=True))
+    queue.live_groups.set(member("late", queue="narrow"))
+    queue.take_events()
     assert sorted(queue.waiting) == ["default/p1", "default/p2"]
-    queue.gathering.remove("uid-p3")
-    queue.gathering.remove("uid-p1")
-    queue.drain()
+    queue.live_groups.remove("uid-p3")
+    queue.live_groups.remove("uid-p1")
+    queue.take_events()
     assert sorted(queue.waiting) == ["default/p2", "default/p4"]
 
 
-def test_who_can_never_start_takes_nobodys_place_in_a_full_queue() -> None:
-    queue = gathered(*(member(f"p{n}", queue="narrow") for n in range(5)), rules=RULES)
-    gathering = queue.gathering
-    assert gathering.pass_over({"default/p0", "default/gone"})
-    queue.drain()
+def test_unsatisfiable_groups_do_not_count_against_the_limit_of_a_queue() -> None:
+    queue = queue_with(*(member(f"p{n}", queue="narrow") for n in range(5)), rules=RULES)
+    live_groups = queue.live_groups
+    assert live_groups.set_unsatisfiable({"default/p0", "default/gone"})
+    queue.take_events()
     assert sorted(queue.waiting) == ["default/p0", "default/p1", "default/p2"]
-    # As long as that is so, and nobody else can never start, nobody else comes.
-    assert not gathering.pass_over({"default/p0"})
-    assert queue.drain() == []
-    # If it may start after all it keeps its place, and so do the others.
-    assert not gathering.pass_over(set())
-    queue.drain()
+    # No more groups are accepted until the set of unsatisfiable groups grows.
+    assert not live_groups.set_unsatisfiable({"default/p0"})
+    assert queue.take_events() == []
+    # p0 can start again: it stays in the queue, and so do the others.
+    assert not live_groups.set_unsatisfiable(set())
+    queue.take_events()
     assert sorted(queue.waiting) == ["default/p0", "default/p1", "default/p2"]
     for name in ("p1", "p2"):
-        gathering.set(member(name, queue="narrow", running=True))
-    queue.drain()
+        live_groups.set(member(name, queue="narrow", running=True))
+    queue.take_events()
     assert sorted(queue.waiting) == ["default/p0", "default/p3"]
 
 
-def test_the_rest_of_a_group_that_runs_finds_room_in_a_full_queue() -> None:
-    queue = gathered(
+def test_the_rest_of_a_running_group_is_accepted_by_a_full_queue() -> None:
+    queue = queue_with(
         member("a", "g", queue="narrow", running=True),
         member("b", "h", 1, queue="narrow"),
         member("c", "i", 1, queue="narrow"),
         rules=RULES,
     )
     assert sorted(queue.waiting) == ["default/h", "default/i"]
-    queue.gathering.set(member("d", "g", queue="narrow"))
-    queue.drain()
+    queue.live_groups.set(member("d", "g", queue="narrow"))
+    queue.take_events()
     assert sorted(queue.waiting) == ["default/g", "default/h", "default/i"]

@@ -1,4 +1,4 @@
-"""What a machine has for claims of one kind: counted as it comes and goes, never too little."""
+"""The number of local volumes on each machine for claims of a kind, after any updates."""
 
 from random import Random
 from typing import Any
@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from storage_objects import claim, claiming, decoded, needs, storage, storage_class, typed, volume
 
-from afflux.kube.decoding import machine
-from afflux.kube.volumes import stock
-from afflux.kube.volumes.needs import VolumeNeeds
-from afflux.model.implied import is_volume
+from afflux.kube.nodes import machine
+from afflux.kube.volumes.claims import read_claim
+from afflux.kube.volumes.local_volumes import LocalVolumes
+from afflux.kube.volumes.volume import read_volume
+from afflux.kube.volumes.volume_needs import VolumeNeeds
+from afflux.model.implied_resources import is_volume
 from afflux.model.resources import Resources
 
 HOST = "kubernetes.io/hostname"
@@ -33,7 +35,7 @@ def offered(host: str, *manifests: Any) -> list[int]:
     return list(storage(*manifests).volumes_on({HOST: host}).values())
 
 
-def test_a_machine_has_as_many_as_could_be_had_there() -> None:
+def test_only_free_volumes_that_fit_the_claim_are_counted() -> None:
     wanted = claim("c", gib=2, selector={"matchLabels": {"tier": "fast"}})
     fitting: dict[str, Any] = {"gib": 2, "labels": {"tier": "fast"}, "on": on("n1")}
     good = [volume("v1", **fitting), volume("v2", **(fitting | {"gib": 9}))]
@@ -52,7 +54,7 @@ def test_a_machine_has_as_many_as_could_be_had_there() -> None:
     assert taken(claiming("p", "c"), LATER, wanted, *good, *bad) == [1]
 
 
-def test_claims_that_ask_for_the_same_draw_on_the_same() -> None:
+def test_equal_claims_share_a_resource() -> None:
     disks = [volume(f"v{n}", gib=5, on=on("n1")) for n in range(3)]
     alike, different = [claim("c"), claim("d")], claim("e", gib=2)
     found = storage(LATER, *alike, different, *disks)
@@ -61,7 +63,7 @@ def test_claims_that_ask_for_the_same_draw_on_the_same() -> None:
     assert taken(claiming("p", "c", "d", "e"), LATER, *alike, different, *disks) == [2, 1]
 
 
-def test_what_others_could_use_too_is_not_the_machines_own() -> None:
+def test_kinds_with_volumes_of_several_nodes_are_not_counted() -> None:
     pod, wanted, local = claiming("p", "c"), claim("c"), volume("v", on=on("n1"))
     assert taken(pod, LATER, wanted, local) == [1]
     for shared in (
@@ -71,25 +73,25 @@ def test_what_others_could_use_too_is_not_the_machines_own() -> None:
         volume("w", on=[{HOST: ["n1", "n2"]}]),
     ):
         assert taken(pod, LATER, wanted, local, shared) == []
-    # What nobody can use changes nothing.
+    # A volume that no node reaches changes nothing.
     assert taken(pod, LATER, wanted, local, volume("w", on=[])) == [1]
 
 
-def test_where_volumes_are_made_there_is_no_end_to_them() -> None:
+def test_claims_with_a_provisioner_are_not_counted() -> None:
     dynamic = storage_class(provisioner="disk.example.com")
     local = volume("v", on=on("n1"))
     assert taken(claiming("p", "c"), dynamic, claim("c"), local) == []
     assert offered("n1", dynamic, claim("c"), local) == []
 
 
-def test_a_volume_of_its_own_is_not_out_of_the_stock() -> None:
+def test_claims_with_a_volume_are_not_counted() -> None:
     own = volume("mine", on=on("n1"), claimRef={"namespace": "default", "name": "c"})
     assert taken(claiming("p", "c"), LATER, claim("c"), own, volume("v", on=on("n1"))) == []
     bound = claim("c", volume="v")
     assert taken(claiming("p", "c"), LATER, bound, volume("v", on=on("n1"))) == []
 
 
-def test_pods_that_share_a_claim_take_one_volume_and_neither_counts_it() -> None:
+def test_a_shared_claim_is_not_counted() -> None:
     others = [LATER, claim("c"), volume("v", on=on("n1"))]
     first, second = claiming("p", "c"), claiming("q", "c")
     assert taken(first, *others) == [1]
@@ -99,22 +101,21 @@ def test_pods_that_share_a_claim_take_one_volume_and_neither_counts_it() -> None
     assert found.remove(typed(second)) == {"uid-p"}
 
 
-def test_there_are_only_so_many_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stock, "MOST_KINDS", 2)
-    claims = [claim(f"c{n}", gib=n) for n in (1, 2, 3)]
-    found = storage(LATER, *claims, volume("v", gib=9, on=on("n1")))
-    assert len(found.volumes_on({HOST: "n1"})) == 2
-    third = typed(claiming("p", "c3"))
-    assert isinstance(asked := found.needs(third), VolumeNeeds)
-    assert asked.taken == ()
-    # When one has gone there is room for another.
-    found.remove(typed(claims[0]))
-    found.set(typed(claim("c3", gib=3)))
-    assert isinstance(asked := found.needs(third), VolumeNeeds)
-    assert len(asked.taken) == 1
+def test_the_number_of_kinds_is_bounded() -> None:
+    claims = [read_claim(typed(claim(f"c{n}", gib=n))) for n in (1, 2, 3)]
+    found = LocalVolumes(max_kinds=2)
+    found.add_volume(read_volume(typed(volume("v", gib=9, on=on("n1")))))
+    for each in claims:
+        found.add_claim(each)
+    assert list(found.counts_on("n1").values()) == [1, 1]
+    assert found.resource("default/c3") is None
+    # When a kind is gone, there is room for another.
+    found.remove_claim("default/c1")
+    found.add_claim(claims[2])
+    assert found.counts_on("n1")[found.resource("default/c3") or ""] == 1
 
 
-def test_a_machine_states_them_beside_the_rest_and_keeps_a_limit_of_nothing() -> None:
+def test_the_capacity_of_a_machine_includes_volumes_and_limits_of_zero() -> None:
     limits: Resources = (("attach/csi/x", 0),)
     node = typed(
         {
@@ -137,13 +138,13 @@ def test_a_machine_states_them_beside_the_rest_and_keeps_a_limit_of_nothing() ->
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_counting_as_things_come_and_go_is_counting_from_the_start(seed: int) -> None:
+def test_incremental_counts_equal_counts_from_scratch(seed: int) -> None:
     rng = Random(f"stock {seed}")
     found = storage()
     there: dict[str, Any] = {}
     assumed: dict[str, Any] = {}
     before: dict[str, dict[str, int]] = {"n1": {}, "n2": {}}
-    touched: set[str] = set()
+    changed: set[str] = set()
     for _ in range(60):
         name = rng.choice(("v", "w", "x", "c", "d", "e", "class"))
         if name in there and rng.random() < 0.3:
@@ -165,27 +166,29 @@ def test_counting_as_things_come_and_go_is_counting_from_the_start(seed: int) ->
             found.set(typed(there[name]))
             if bound:
                 assumed.pop(name, None)
-        touched |= found.supply.stock.take_touched()
+        changed |= found.cache.local_volumes.take_changed_hosts()
         fresh = storage(*there.values())
-        for each, given in assumed.items():
-            fresh.supply.assume(f"default/{each}", given, "n1")
+        for each, assigned in assumed.items():
+            fresh.cache.assume(f"default/{each}", assigned, "n1")
         for host in ("n1", "n2"):
             now = found.volumes_on({HOST: host})
             assert now == fresh.volumes_on({HOST: host})
-            assert now == before[host] or host in touched
+            assert now == before[host] or host in changed
             before[host] = now
-        touched = set()
+        changed = set()
         for each in "cde":
             key = f"default/{each}"
-            assert found.supply.stock.resource(key) == fresh.supply.stock.resource(key)
+            assert found.cache.local_volumes.resource(key) == fresh.cache.local_volumes.resource(
+                key
+            )
         free = [n for n in "vwx" if n in there and "claimRef" not in there[n]["spec"]]
         free = [n for n in free if n not in assumed.values()]
         open_claims = [n for n in "cde" if n in there and not there[n]["spec"].get("volumeName")]
         if free and open_claims and rng.random() < 0.3:
-            chosen, given = rng.choice(open_claims), rng.choice(free)
-            found.supply.assume(f"default/{chosen}", given, "n1")
-            assumed[chosen] = given
+            chosen, assigned = rng.choice(open_claims), rng.choice(free)
+            found.cache.assume(f"default/{chosen}", assigned, "n1")
+            assumed[chosen] = assigned
         elif assumed and rng.random() < 0.3:
             chosen = rng.choice(list(assumed))
-            found.supply.forget(f"default/{chosen}")
+            found.cache.forget(f"default/{chosen}")
             del assumed[chosen]

@@ -1,4 +1,4 @@
-"""Whatever kubectl prints can be read, and what cannot be read is named in one line."""
+"""Output of kubectl can be read; errors name file, object and field on one line."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import yaml
 from manifests import Manifest, as_list, inventory, node, pod
 
-from afflux.kube.inventory import load
+from afflux.kube.cluster_snapshot import load
 from afflux.model.errors import InputError
 
 
@@ -19,7 +19,7 @@ def names(content: str | bytes, file: str = "cluster.json") -> list[str]:
     return [machine.name for machine in loaded.machines] + tasks
 
 
-def complaint(content: str | bytes, file: str = "x") -> str:
+def error_text(content: str | bytes, file: str = "x") -> str:
     data = content if isinstance(content, bytes) else content.encode()
     with pytest.raises(InputError) as caught:
         load([(file, data)])
@@ -59,7 +59,7 @@ def test_a_typed_list_whose_items_leave_out_their_kind() -> None:
     assert names(json.dumps(nodes)) + names(json.dumps(pods)) == BOTH
 
 
-def test_an_array_and_several_texts_in_a_row() -> None:
+def test_an_array_and_several_json_texts_in_a_row() -> None:
     assert names(json.dumps([node(), pod()])) == BOTH
     assert names(f"{json.dumps(node())}\n{json.dumps(pod(), indent=1)}\n") == BOTH
 
@@ -69,7 +69,7 @@ def test_yaml_documents() -> None:
     assert names("---\n" + "---\n".join(documents)) == BOTH
 
 
-def test_yaml_in_braces_if_the_name_says_yaml() -> None:
+def test_a_yaml_flow_mapping_in_a_yaml_file() -> None:
     text = "{apiVersion: v1, kind: Node, metadata: {name: n1}}"
     assert names(text, "node.yaml") == ["n1"]
 
@@ -84,7 +84,7 @@ def test_several_files() -> None:
     assert (len(loaded.machines), len(loaded.groups)) == (1, 1)
 
 
-def test_other_kinds_are_counted_and_left_alone() -> None:
+def test_other_kinds_are_counted_and_ignored() -> None:
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "items": 5}
     foreign = {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": 5}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
@@ -101,12 +101,12 @@ def test_null_means_absent() -> None:
 # --- Which pods are which
 
 
-def test_a_task_is_known_by_its_uid_or_its_name() -> None:
+def test_the_id_of_a_task_is_its_uid_or_its_name() -> None:
     loaded = inventory(pod("a", metadata={"uid": "123"}), pod("b"))
     assert [group.tasks[0].id for group in loaded.groups] == ["123", "default/b"]
 
 
-def test_finished_pods_are_gone_and_bound_pods_run_on_their_node() -> None:
+def test_finished_pods_are_left_out_and_bound_pods_run() -> None:
     done = pod("done", nodeName="n1", status={"phase": "Succeeded"})
     failed = pod("failed", status={"phase": "Failed"})
     loaded = inventory(node("n1"), done, failed, pod("up", nodeName="n1"))
@@ -114,7 +114,7 @@ def test_finished_pods_are_gone_and_bound_pods_run_on_their_node() -> None:
     assert not loaded.groups
 
 
-def test_pods_on_unknown_nodes_and_pods_that_leave_are_mentioned() -> None:
+def test_pods_on_unknown_nodes_and_deleted_pods_are_noted() -> None:
     leaving = pod("old", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     elsewhere = [pod(f"p{i}", nodeName="n9") for i in range(5)]
     loaded = inventory(node("n1"), leaving, *elsewhere)
@@ -178,13 +178,13 @@ EMPTY = "x: empty, expected Kubernetes objects in JSON or YAML"
             'x: Pod default/a: spec.containers: {"name":"c"}, expected a list',
         ),
         (
-            "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nspec: {taints: [{key: a}]}",
-            "x: Node n: spec.taints[0].effect: missing, expected a value",
+            "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {taints: [{key: a}]}",
+            "x: Node a: spec.taints[0].effect: missing, expected a value",
         ),
     ],
 )
-def test_unusable_input_is_named_in_one_line(content: str | bytes, expected: str) -> None:
-    assert complaint(content) == expected
+def test_errors_name_object_and_field_on_one_line(content: str | bytes, expected: str) -> None:
+    assert error_text(content) == expected
 
 
 @pytest.mark.parametrize("again", [node("n1"), pod("web")])
@@ -200,25 +200,25 @@ def test_two_pods_with_one_uid_are_an_error() -> None:
         inventory(pod("a", metadata={"uid": "u"}), pod("b", metadata={"uid": "u"}))
 
 
-def test_the_place_of_a_wrong_object_is_named() -> None:
+def test_an_error_names_document_and_list_index() -> None:
     broken = pod("web", priority="high")
     nested = kind_list("List", node("n2"), kind_list("List", broken))
     documents = f"{yaml.safe_dump(node())}---\n{yaml.safe_dump(nested)}"
-    assert complaint(documents, "all.yaml") == (
+    assert error_text(documents, "all.yaml") == (
         "all.yaml: document 2: items[1].items[0]: Pod default/web: spec.priority: 'high', "
         "expected a whole number"
     )
 
 
-def test_lists_may_not_be_nested_without_end() -> None:
+def test_the_nesting_of_lists_is_bounded() -> None:
     manifest = node()
     for _ in range(20):
         manifest = kind_list("List", manifest)
-    assert complaint(json.dumps(manifest)).endswith("lists nested more than 8 deep")
+    assert error_text(json.dumps(manifest)).endswith("lists nested more than 8 deep")
 
 
 @pytest.mark.parametrize(
     "content", ["[" * 10**6, '{"a":' * 10**6, '{"apiVersion":"v1","kind":"Pod","x":' + "[" * 10**6]
 )
-def test_json_without_bottom_is_refused(content: str) -> None:
-    assert complaint(content) == "x: nested too deeply"
+def test_deeply_nested_json_is_refused(content: str) -> None:
+    assert error_text(content) == "x: nested too deeply"

@@ -1,4 +1,4 @@
-"""Constraints arrive in the model, in one spelling, or hold the pod back by name."""
+"""Constraints are converted to a canonical form, or the pod waits with a message."""
 
 import json
 import random
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from manifests import inventory, node, only_task, pod, reasons
 
-from afflux.kube import decoding, objects
+from afflux.kube import objects, pods
 from afflux.model.errors import InputError
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
@@ -52,7 +52,7 @@ def test_a_node_becomes_a_machine_with_labels_taints_and_cordon() -> None:
         ([("Ready", "Unknown")], ["node.kubernetes.io/unreachable"]),
     ],
 )
-def test_a_node_that_is_not_ready_is_tainted_before_anybody_says_so(
+def test_a_node_that_is_not_ready_gets_the_taint_of_the_controller(
     conditions: list[tuple[str, str]], keys: list[str]
 ) -> None:
     stated = [{"type": kind, "status": status} for kind, status in conditions]
@@ -60,7 +60,7 @@ def test_a_node_that_is_not_ready_is_tainted_before_anybody_says_so(
     assert machine.taints == tuple(Taint(key, "NoSchedule") for key in keys)
 
 
-def test_a_taint_that_is_written_already_is_not_added_again() -> None:
+def test_an_existing_taint_is_not_added_again() -> None:
     key = "node.kubernetes.io/not-ready"
     taints = [{"key": key, "effect": effect} for effect in ("NoExecute", "NoSchedule")]
     conditions = [{"type": "Ready", "status": "False"}]
@@ -70,7 +70,7 @@ def test_a_taint_that_is_written_already_is_not_added_again() -> None:
     assert half.taints == (Taint(key, "NoExecute"), Taint(key, "NoSchedule"))
 
 
-def test_node_affinity_arrives_whole() -> None:
+def test_node_affinity_is_converted() -> None:
     term = {
         "matchExpressions": [expression("zone", "In", "b", "a"), expression("cores", "Gt", "8")],
         "matchFields": [expression("metadata.name", "NotIn", "n7")],
@@ -91,7 +91,7 @@ def test_node_affinity_arrives_whole() -> None:
     )
 
 
-def test_an_affinity_with_nothing_but_empty_terms_matches_nowhere() -> None:
+def test_an_affinity_of_empty_terms_matches_no_machine() -> None:
     assert only_task(pod(affinity=node_affinity({}))).shape.affinity.required == ()
 
 
@@ -102,7 +102,7 @@ def test_an_empty_toleration_operator_means_equal() -> None:
     )
 
 
-def test_pods_that_mean_the_same_share_one_shape() -> None:
+def test_equivalent_pods_share_a_shape() -> None:
     def shuffled(seed: int) -> dict[str, Any]:
         rng = random.Random(seed)
 
@@ -187,9 +187,7 @@ def unsupported(field: str) -> str:
         ),
     ],
 )
-def test_a_constraint_that_is_not_enforced_holds_the_pod_back(
-    spec: dict[str, Any], reason: str
-) -> None:
+def test_a_pod_with_an_unsupported_constraint_waits(spec: dict[str, Any], reason: str) -> None:
     assert reasons(pod(**spec)) == {"default/web": reason}
     assert only_task(pod(**spec)).blocked == reason
 
@@ -201,7 +199,7 @@ def test_a_constraint_that_is_not_enforced_holds_the_pod_back(
         "cinder", "vsphereVolume", "portworxVolume", "novelVolume",
     ],
 )  # fmt: skip
-def test_volumes_that_depend_on_the_node_hold_the_pod_back(kind: str) -> None:
+def test_a_pod_with_an_unsupported_volume_waits(kind: str) -> None:
     volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "data", kind: {}}]
     assert reasons(pod(volumes=volumes)) == {
         "default/web": f"spec.volumes[1].{kind} is not supported yet"
@@ -209,26 +207,26 @@ def test_volumes_that_depend_on_the_node_hold_the_pod_back(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["persistentVolumeClaim", "ephemeral"])
-def test_claims_hold_the_pod_back_where_nothing_is_known_of_storage(kind: str) -> None:
+def test_a_pod_with_claims_waits_without_storage(kind: str) -> None:
     manifest = json.dumps(pod(volumes=[{"name": "data", kind: {}}]))
     claiming = msgspec.json.decode(manifest, type=objects.Pod)
-    assert decoding.task(claiming).blocked == f"spec.volumes[0].{kind} is not supported yet"
+    assert pods.task(claiming).blocked == f"spec.volumes[0].{kind} is not supported yet"
 
 
 @pytest.mark.parametrize(
     "kind",
     ["emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "csi"],
 )
-def test_volumes_that_no_node_refuses_do_not(kind: str) -> None:
+def test_volumes_that_no_plugin_checks_do_not_block(kind: str) -> None:
     volumes = [{"name": "data", kind: {}, "persistentVolumeClaim": None}]
     assert not reasons(pod(volumes=volumes))
 
 
-def test_a_port_of_an_init_container_that_ends_does_not() -> None:
+def test_a_port_of_an_init_container_does_not_block() -> None:
     assert not reasons(pod(initContainers=[{"ports": [{"hostPort": 80}]}]))
 
 
-def test_what_runs_already_is_never_held_back() -> None:
+def test_running_pods_are_never_blocked() -> None:
     bound = pod(
         nodeName="n1",
         affinity=anti_affinity({"matchLabels": {"app": "x"}}),
@@ -254,18 +252,20 @@ def there(name: str, **labels: str) -> dict[str, Any]:
 
 
 def open_to(newcomer: dict[str, Any], *others: Any) -> list[str]:
-    """The machines to which the newcomer may go."""
+    """The machines to which the pending pod may go."""
     found = inventory(newcomer, *others)
     (task,) = (task for group in found.groups for task in group.tasks)
     return [
         each.name
         for each in found.machines
-        if all(places.include(each.name, each.labels) for places in task.shape.places)
+        if all(
+            reachability.matches(each.name, each.labels) for reachability in task.shape.reachability
+        )
     ]
 
 
 def kept_away(newcomer: dict[str, Any], affinity: dict[str, Any], *others: Any) -> bool:
-    """Whether the newcomer may not join a running pod default/db with this affinity."""
+    """Whether a running pod default/db with this affinity keeps the pending pod away."""
     running = pod("db", nodeName="n1", affinity=affinity)
     found = open_to(newcomer, there("n1"), there("n2"), running, *others)
     assert "n2" in found
@@ -307,14 +307,16 @@ def test_anti_affinity_of_a_running_pod_keeps_matching_pods_away(
         ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "x"}}}, False),
     ],
 )
-def test_it_reaches_the_namespaces_it_names(term: dict[str, Any], expected: bool) -> None:
+def test_anti_affinity_applies_to_the_namespaces_of_its_term(
+    term: dict[str, Any], expected: bool
+) -> None:
     other = {"name": "other", "labels": {"team": "a"}}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": other}
     newcomer = pod("new", metadata={"namespace": "other"})
     assert kept_away(newcomer, anti_affinity({}, **term), namespace) is expected
 
 
-def test_a_namespace_that_is_not_in_the_input_might_have_the_label() -> None:
+def test_a_namespace_that_is_not_in_the_input_counts_as_matching() -> None:
     newcomer = pod("new", metadata={"namespace": "other"})
     by_team = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
     by_name = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "third"}}}
@@ -322,17 +324,17 @@ def test_a_namespace_that_is_not_in_the_input_might_have_the_label() -> None:
     assert not kept_away(newcomer, anti_affinity({}, **by_name))
 
 
-def test_a_pod_on_a_node_that_is_not_in_the_input_keeps_nobody_away() -> None:
+def test_a_pod_on_an_unknown_node_keeps_no_pod_away() -> None:
     away = pod("db", nodeName="elsewhere", affinity=anti_affinity({}))
     assert not reasons(node("n1"), away, pod("new"))
 
 
-def test_only_the_domain_of_the_running_pod_is_closed() -> None:
+def test_only_the_domain_of_the_running_pod_is_excluded() -> None:
     zones = [there("n1", zone="a"), there("n2", zone="a"), there("n3", zone="b"), there("n4")]
     affinity = anti_affinity({}, namespaceSelector={}, topologyKey="zone")
     db = pod("db", nodeName="n1", affinity=affinity)
     assert open_to(pod("new"), *zones, db) == ["n3", "n4"]
-    # Who runs where there is no such label is in no domain.
+    # A machine without the topology label is in no domain.
     assert open_to(pod("new"), *zones, pod("db", nodeName="n4", affinity=affinity)) == [
         "n1",
         "n2",
@@ -341,7 +343,7 @@ def test_only_the_domain_of_the_running_pod_is_closed() -> None:
     ]
 
 
-def test_several_running_pods_close_all_their_domains() -> None:
+def test_the_domains_of_several_running_pods_are_excluded() -> None:
     zones = [there("n1", zone="a"), there("n2", zone="a"), there("n3", zone="b"), there("n4")]
     by_zone = anti_affinity({}, topologyKey="zone")
     running = [
@@ -358,7 +360,9 @@ def test_several_running_pods_close_all_their_domains() -> None:
     ("space", "said"),
     [("default", "running pod default/db"), ("other", "a running pod of another namespace")],
 )
-def test_without_a_domain_nobody_is_let_in_nor_told_names_of_others(space: str, said: str) -> None:
+def test_an_unknown_domain_blocks_and_the_message_hides_other_namespaces(
+    space: str, said: str
+) -> None:
     affinity = anti_affinity({}, namespaceSelector={}, topologyKey="")
     newcomer = pod("new", metadata={"namespace": space})
     waiting = reasons(there("n1"), pod("db", nodeName="n1", affinity=affinity), newcomer)

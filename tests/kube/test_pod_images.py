@@ -1,4 +1,4 @@
-"""Images arrive in the model where they can tell machines apart, and nowhere else."""
+"""Only images that distinguish machines enter the model."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def running(*images: str, **spec: Any) -> dict[str, Any]:
 CLUSTER = [with_images("n1", app=100, tool=22, base=50), with_images("n2", base=50)]
 
 
-def test_a_machine_has_its_large_images_under_all_their_names() -> None:
+def test_a_machine_has_its_large_images_by_each_name() -> None:
     first, _ = inventory(*CLUSTER).machines
     assert first.images == {
         f"{name}{tag}": size * MIB
@@ -52,7 +52,7 @@ def test_a_machine_has_its_large_images_under_all_their_names() -> None:
             running("other:1", volumes=[{"name": "v", "image": {"reference": "app:1"}}]),
             Images(("app:1",), 2),
         ),
-        # Another tag, too small, on every machine, nowhere: nothing that could decide.
+        # Another tag, too small, on every machine, on no machine: these do not matter.
         (running("app"), None),
         (running("tool:1"), None),
         (running("base:1"), None),
@@ -70,7 +70,7 @@ def test_pods_that_differ_in_unknown_images_share_a_shape() -> None:
     assert len({group.tasks[0].shape for group in loaded.groups}) == 1
 
 
-def test_an_image_volume_of_the_wrong_form_is_named() -> None:
+def test_an_invalid_image_volume_is_an_error() -> None:
     wrong = running("app:1", volumes=[{"name": "v", "image": {"reference": 7}}])
     expected = r"Pod default/web: spec\.volumes\[0\]\.image: reference: 7, expected a string"
     with pytest.raises(InputError, match=expected):
@@ -87,11 +87,11 @@ def test_an_image_volume_of_the_wrong_form_is_named() -> None:
         ("host/app@sha256:0", "host/app@sha256:0"),
     ],
 )
-def test_an_image_without_a_tag_is_the_latest(written: str, meant: str) -> None:
+def test_an_image_without_a_tag_means_latest(written: str, meant: str) -> None:
     assert normalised(written) == meant
 
 
-def test_the_census_follows_machines() -> None:
+def test_the_census_is_updated_with_machines() -> None:
     def machine(name: str, **mebibytes: int) -> Machine:
         return Machine(name, (), images={image: n * MIB for image, n in mebibytes.items()})
 

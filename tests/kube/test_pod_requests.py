@@ -1,4 +1,4 @@
-"""A pod asks for what kube-scheduler would count for it."""
+"""The requests of a pod are those that kube-scheduler counts."""
 
 from typing import Any
 
@@ -21,21 +21,21 @@ def asked(**spec: Any) -> dict[str, int]:
     return dict(only_task(pod(**spec)).shape.requests)
 
 
-def test_containers_add_up_and_the_pod_takes_one_slot() -> None:
+def test_requests_of_containers_are_added_with_one_pod_slot() -> None:
     containers = [container(cpu="250m", memory="64Mi"), container(cpu="0.5")]
     assert asked(containers=containers) == {"cpu": 750, "memory": 64 * MI, "pods": 1}
 
 
-def test_sums_are_rounded_once_not_per_container() -> None:
+def test_the_sum_is_rounded_once() -> None:
     assert asked(containers=[container(memory="0.5"), container(memory="500m")])["memory"] == 1
 
 
-def test_a_limit_without_a_request_is_the_request() -> None:
+def test_a_limit_without_a_request_counts_as_the_request() -> None:
     limited = container(cpu="1", limits={"cpu": "4", "memory": "1Mi"})
     assert asked(containers=[limited]) == {"cpu": 1000, "memory": MI, "pods": 1}
 
 
-def test_an_init_container_counts_only_where_it_needs_more() -> None:
+def test_an_init_container_counts_where_it_needs_more() -> None:
     spec = {
         "initContainers": [container(cpu="4", memory="1Mi"), container(cpu="2")],
         "containers": [container(cpu="1", memory="2Mi"), container(cpu="1")],
@@ -43,7 +43,7 @@ def test_an_init_container_counts_only_where_it_needs_more() -> None:
     assert asked(**spec) == {"cpu": 4000, "memory": 2 * MI, "pods": 1}
 
 
-def test_sidecars_run_beside_the_containers_and_beside_later_init_containers() -> None:
+def test_sidecars_add_to_containers_and_later_init_containers() -> None:
     def sidecar(cpu: str) -> dict[str, Any]:
         return container(cpu=cpu, restartPolicy="Always")
 
@@ -55,7 +55,7 @@ def test_sidecars_run_beside_the_containers_and_beside_later_init_containers() -
     assert asked(initContainers=[sidecar("3"), sidecar("1")], containers=main)["cpu"] == 6000
 
 
-def test_overhead_comes_on_top() -> None:
+def test_overhead_is_added() -> None:
     assert asked(requests={"cpu": "1"}, overhead={"cpu": "250m", "memory": "1Mi"}) == {
         "cpu": 1250,
         "memory": MI,
@@ -63,11 +63,11 @@ def test_overhead_comes_on_top() -> None:
     }
 
 
-def test_resources_stated_for_the_whole_pod_replace_the_sum() -> None:
+def test_pod_level_requests_replace_the_sum() -> None:
     stated = {"requests": {"cpu": "3"}, "limits": {"cpu": "4", "memory": "8Mi"}}
     found = asked(requests={"cpu": "1", "example.com/gpu": "1"}, resources=stated)
     assert found == {"cpu": 3000, "memory": 8 * MI, "example.com/gpu": 1, "pods": 1}
-    # A pod's limit does not replace what its containers ask for.
+    # A pod-level limit does not replace requests of containers.
     assert asked(requests={"cpu": "1"}, resources={"limits": {"cpu": "4"}})["cpu"] == 1000
 
 
@@ -75,9 +75,7 @@ def test_resources_stated_for_the_whole_pod_replace_the_sum() -> None:
     ("condition", "cpu_milli"),
     [([], 3000), ([{"type": "PodResizePending", "reason": "Infeasible"}], 2000)],
 )
-def test_a_running_container_counts_what_it_has_and_what_it_may_get(
-    condition: list[Any], cpu_milli: int
-) -> None:
+def test_a_resized_container_counts_with_its_maximum(condition: list[Any], cpu_milli: int) -> None:
     status = {
         "phase": "Running",
         "conditions": condition,
@@ -94,7 +92,7 @@ def test_a_running_container_counts_what_it_has_and_what_it_may_get(
 
 
 @pytest.mark.parametrize(
-    ("spec", "complaint"),
+    ("spec", "error_text"),
     [
         ({"requests": {"cpu": "lots"}}, "spec.containers[0].resources.requests[cpu]: 'lots'"),
         (
@@ -109,13 +107,13 @@ def test_a_running_container_counts_what_it_has_and_what_it_may_get(
         ),
     ],
 )
-def test_a_wrong_request_names_the_pod_and_the_field(spec: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_request_names_pod_and_field(spec: dict[str, Any], error_text: str) -> None:
     with pytest.raises(InputError) as caught:
         inventory(node(), pod("web", **spec))
-    assert str(caught.value).startswith(f"cluster.json: items[1]: Pod default/web: {complaint}")
+    assert str(caught.value).startswith(f"cluster.json: items[1]: Pod default/web: {error_text}")
 
 
-def test_a_node_offers_its_allocatable_and_falls_back_to_its_capacity() -> None:
+def test_the_capacity_of_a_machine_is_allocatable_or_capacity() -> None:
     offers = node("a", allocatable={"cpu": "3500m", "pods": 10}, capacity={"cpu": "4"})
     falls_back = node("b", allocatable=None, capacity={"cpu": "4", "pods": "5"})
     first, second = inventory(offers, falls_back).machines
@@ -123,7 +121,7 @@ def test_a_node_offers_its_allocatable_and_falls_back_to_its_capacity() -> None:
     assert second.capacity == (("cpu", 4000), ("pods", 5))
 
 
-def test_a_node_that_does_not_say_how_many_pods_it_takes_takes_none() -> None:
+def test_a_node_without_a_number_of_pods_takes_none() -> None:
     loaded = inventory(node("a", allocatable={"cpu": "4"}), node("b"))
     assert amount_of(loaded.machines[0].capacity, "pods") == 0
     assert loaded.notes == ("1 node offers no room for pods (status.allocatable.pods): a",)

@@ -1,16 +1,15 @@
-"""Quantities mean exactly what they mean to Kubernetes."""
+"""Quantities have the values that they have in Kubernetes."""
 
 import math
-import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.kube.quantities import cpu_milli, nano, whole
+from afflux.kube.quantities import QuantityValue, nano, to_amount
 from afflux.model.errors import InputError
-from afflux.model.resources import LARGEST_AMOUNT
+from afflux.model.resources import CPU, MAX_AMOUNT, MEMORY
 
 SUFFIXES = {
     "": Fraction(1),
@@ -18,6 +17,14 @@ SUFFIXES = {
     **{s: Fraction(1000) ** (i + 1) for i, s in enumerate("kMGTPE")},
     **{f"{s}i": Fraction(1024) ** (i + 1) for i, s in enumerate("KMGTPE")},
 }
+
+
+def cpu_milli(written: QuantityValue) -> int:
+    return to_amount(CPU, nano(written))
+
+
+def whole(written: QuantityValue) -> int:
+    return to_amount(MEMORY, nano(written))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +50,7 @@ SUFFIXES = {
         (1e-05, 1),
     ],
 )
-def test_cpu_is_counted_in_thousandths_rounded_up(written: str | float, milli: int) -> None:
+def test_cpu_is_in_milli_cores_rounded_up(written: str | float, milli: int) -> None:
     assert cpu_milli(written) == milli
 
 
@@ -62,7 +69,7 @@ def test_cpu_is_counted_in_thousandths_rounded_up(written: str | float, milli: i
         (4, 4),
     ],
 )
-def test_everything_else_is_counted_in_whole_units(written: str | int, units: int | None) -> None:
+def test_other_resources_are_whole_units(written: str | int, units: int | None) -> None:
     if units is None:
         with pytest.raises(InputError, match="at most"):
             whole(written)
@@ -77,7 +84,7 @@ def test_everything_else_is_counted_in_whole_units(written: str | int, units: in
         "0x10", "1_000", "١", "NaN", "inf", "1e3Ki", "1\n", "1" * 200, float("nan"), float("inf"),
     ],
 )  # fmt: skip
-def test_what_is_no_quantity_is_refused_with_the_value(written: str | float) -> None:
+def test_an_invalid_quantity_is_refused_with_its_value(written: str | float) -> None:
     with pytest.raises(InputError, match=r"expected a quantity such as 500m, 2 or 1\.5Gi"):
         nano(written)
 
@@ -89,20 +96,18 @@ def test_a_negative_quantity_is_refused(written: str | float) -> None:
 
 
 @pytest.mark.parametrize("written", ["1e999999999", "9" * 100, "8193Ti", "1e" + "9" * 120])
-def test_an_absurd_quantity_is_refused_at_once(written: str) -> None:
-    start = time.perf_counter()
-    with pytest.raises(InputError, match=f"at most {LARGEST_AMOUNT}"):
+def test_a_quantity_that_is_too_large_is_refused(written: str) -> None:
+    # A power of ten with as many digits as the exponent says would take hours.
+    with pytest.raises(InputError, match=f"at most {MAX_AMOUNT}"):
         whole(written)
-    assert time.perf_counter() - start < 0.1
 
 
-def test_a_vanishing_quantity_is_still_something() -> None:
+def test_a_tiny_quantity_is_rounded_up() -> None:
     assert nano("1e-999999999") == 1
     assert cpu_milli("1e-999999999") == 1
     assert nano("0e999999999") == 0
 
 
-@settings(deadline=None)
 @given(
     digits=st.from_regex(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", fullmatch=True),
     suffix=st.sampled_from(sorted(SUFFIXES)) | st.integers(-12, 12).map(lambda e: f"e{e}"),
@@ -111,24 +116,23 @@ def test_quantities_agree_with_exact_fractions(digits: str, suffix: str) -> None
     scale = Fraction(10) ** int(suffix[1:]) if suffix[:1] == "e" else SUFFIXES[suffix]
     whole_part, _, fraction = digits.partition(".")
     exact = Fraction(int(f"0{whole_part}{fraction}"), 10 ** len(fraction)) * scale
-    # Kubernetes knows nothing finer than a billionth.
+    # The finest unit of Kubernetes is a billionth.
     exact = Fraction(math.ceil(exact * 10**9), 10**9)
     for count, unit in ((cpu_milli, 1000), (whole, 1)):
-        if exact > LARGEST_AMOUNT or math.ceil(exact * unit) > LARGEST_AMOUNT:
+        if exact > MAX_AMOUNT or math.ceil(exact * unit) > MAX_AMOUNT:
             with pytest.raises(InputError):
                 count(digits + suffix)
         else:
             assert count(digits + suffix) == math.ceil(exact * unit)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30) | st.floats() | st.integers())
-def test_no_text_and_no_number_raises_anything_else(written: str | float) -> None:
+def test_any_text_or_number_is_a_quantity_or_raises_one_line(written: str | float) -> None:
     try:
         found = whole(written)
     except InputError as error:
-        complaint = str(error)
+        error_text = str(error)
     else:
-        complaint = ""
-        assert 0 <= found <= LARGEST_AMOUNT
-    assert "\n" not in complaint
+        error_text = ""
+        assert 0 <= found <= MAX_AMOUNT
+    assert "\n" not in error_text

@@ -1,4 +1,4 @@
-"""A volume that several pods of a node share is counted once, whoever comes and goes."""
+"""A volume that several pods of a node share is counted once, after any updates."""
 
 from random import Random
 
@@ -6,15 +6,15 @@ import pytest
 from manifests import inventory, node
 from storage_objects import claim, claiming, csi_node, decoded, storage, typed, volume
 
-from afflux.kube.volumes.attaching import Attachments
-from afflux.model.implied import attachments, capacity_of
-from afflux.model.places import driver_label
+from afflux.kube.volumes.attachments import Attachments
+from afflux.model.implied_resources import attachment_resource, capacity_of
+from afflux.model.reachability import driver_label
 
-DISK = attachments("disk.example.com")
+DISK = attachment_resource("disk.example.com")
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_pods_count_adds_up_to_the_different_volumes_of_their_node(seed: int) -> None:
+def test_the_counts_of_pods_add_up_to_the_distinct_volumes_of_their_node(seed: int) -> None:
     rng = Random(f"attach {seed}")
     found = Attachments()
     running: dict[str, tuple[str, set[tuple[str, str]]]] = {}
@@ -41,7 +41,7 @@ def test_what_pods_count_adds_up_to_the_different_volumes_of_their_node(seed: in
                     if handle[0] == driver
                 }
                 counted = sum(
-                    dict(counts[name]).get(attachments(driver), 0)
+                    dict(counts[name]).get(attachment_resource(driver), 0)
                     for name, (at, _) in running.items()
                     if at == where
                 )
@@ -50,7 +50,7 @@ def test_what_pods_count_adds_up_to_the_different_volumes_of_their_node(seed: in
         assert counts[name] == ()
 
 
-def test_a_running_pod_counts_what_it_adds_and_takes_over_what_another_leaves() -> None:
+def test_the_next_user_counts_a_volume_when_the_first_is_removed() -> None:
     others = [claim("c", volume="v"), volume("v")]
     first, second = claiming("p", "c", nodeName="n1"), claiming("q", "c", nodeName="n1")
     found = storage(*others, first, second)
@@ -62,12 +62,12 @@ def test_a_running_pod_counts_what_it_adds_and_takes_over_what_another_leaves() 
     assert dict(decoded(waiting, *others, second).shape.requests)[DISK] == 1
 
 
-def test_the_limits_of_a_node_are_its_drivers() -> None:
+def test_attach_limits_come_from_the_csi_node() -> None:
     stated = csi_node("n1", disk_example_com=2, none_example_com=0, any_example_com=None)
     first, second = inventory(node("n1"), node("n2"), stated).machines
     limits = {"disk.example.com": 2, "none.example.com": 0, "any.example.com": 2**31}
     for driver, limit in limits.items():
-        assert capacity_of(first.capacity, attachments(driver)) == limit
-        assert capacity_of(second.capacity, attachments(driver)) == 2**31
+        assert capacity_of(first.capacity, attachment_resource(driver)) == limit
+        assert capacity_of(second.capacity, attachment_resource(driver)) == 2**31
         assert driver_label(driver) in first.labels
         assert driver_label(driver) not in second.labels

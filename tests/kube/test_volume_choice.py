@@ -1,4 +1,4 @@
-"""A pod has its node: which volumes its claims get, what is written, and when it is done."""
+"""The volumes for the claims of a pod on its node, the patches, and their progress."""
 
 from random import Random
 from typing import Any
@@ -19,9 +19,9 @@ from storage_objects import (
     volume,
 )
 
-from afflux.kube.volumes.choosing import Choice, Patch
-from afflux.kube.volumes.needs import Blocked
 from afflux.kube.volumes.storage import Storage
+from afflux.kube.volumes.volume_choice import Choice, claim_patch, volume_patch
+from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model import reason
 
 LATER = storage_class()
@@ -34,7 +34,7 @@ def choose(found: Storage, manifest: Any, node: str = "n1", **labels: str) -> An
     return found.choose(typed(manifest), node, labels)
 
 
-def test_the_smallest_volume_that_fits_is_taken_and_is_then_nobody_elses() -> None:
+def test_the_smallest_volume_that_fits_is_chosen_and_then_unavailable() -> None:
     pods = [claiming(name, f"c-{name}") for name in "pqr"]
     sizes = {"large": 9, "medium": 5, "small": 2}
     found = storage(
@@ -52,7 +52,7 @@ def test_the_smallest_volume_that_fits_is_taken_and_is_then_nobody_elses() -> No
     assert taken == ["small", "medium", "large"]
 
 
-def test_without_a_volume_within_reach_one_is_made_or_the_reason_is_said() -> None:
+def test_without_a_reachable_volume_provisioning_or_the_reason() -> None:
     pod, wanted = claiming("p", "c"), claim("c", gib=2)
     for made, expected in (
         (LATER, Blocked(reason.VOLUME_MISSING)),
@@ -68,7 +68,7 @@ def test_without_a_volume_within_reach_one_is_made_or_the_reason_is_said() -> No
     assert choose(tight, pod, zone="b") == Blocked(reason.VOLUME_SPACE)
 
 
-def test_what_was_chosen_for_another_pod_binds_those_that_share_the_claim() -> None:
+def test_an_assumed_choice_holds_for_other_pods_with_the_claim() -> None:
     pods = claiming("p", "c"), claiming("q", "c")
     fixed = storage(LATER, claim("c"), volume("v", **ON_A), volume("w", on=[{"zone": ["b"]}]))
     fixed.assume(choose(fixed, pods[0], zone="a"))
@@ -80,7 +80,7 @@ def test_what_was_chosen_for_another_pod_binds_those_that_share_the_claim() -> N
     assert choose(made, pods[1], "n1") == (Choice("default/c", None, "n1"),)
 
 
-def test_a_bound_claim_needs_no_choice_and_no_wrong_node() -> None:
+def test_a_bound_claim_needs_no_choice_but_a_node_that_reaches_it() -> None:
     pod = claiming("p", "c")
     found = storage(claim("c", volume="v"), volume("v", **ON_A))
     assert choose(found, pod, zone="a") == ()
@@ -88,10 +88,10 @@ def test_a_bound_claim_needs_no_choice_and_no_wrong_node() -> None:
     assert choose(storage(), pod) == Blocked('persistentvolumeclaim "c" not found')
 
 
-# --- What is written
+# --- Patches
 
 
-def test_the_two_writes() -> None:
+def test_the_patches_of_a_volume_and_of_a_claim() -> None:
     pod = claiming("p", "c", "d")
     versioned = {"metadata": {"resourceVersion": "7", "namespace": "default", "uid": "u"}}
     found = storage(
@@ -100,57 +100,49 @@ def test_the_two_writes() -> None:
         claim("d", gib=5, metadata=versioned["metadata"] | {"name": "d", "annotations": {}}),
         volume("v", gib=1, metadata={"name": "v", "resourceVersion": "9"}),
     )
-    choices = choose(found, pod)
-    assert found.patches(choices) == [
-        Patch(
-            "persistentvolumes",
-            None,
-            "v",
-            {
-                "metadata": {
-                    "resourceVersion": "9",
-                    "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
-                },
-                "spec": {
-                    "claimRef": {
-                        "apiVersion": "v1",
-                        "kind": "PersistentVolumeClaim",
-                        "namespace": "default",
-                        "name": "c",
-                        "uid": "u",
-                        "resourceVersion": "7",
-                    }
-                },
-            },
-        ),
-        Patch(
-            "persistentvolumeclaims",
-            "default",
-            "d",
-            {"metadata": {"resourceVersion": "7", "annotations": {SELECTED: "n1"}}},
-        ),
-    ]
+    volume_choice, claim_choice = choose(found, pod)
+    assert volume_patch(found.cache.volumes["v"], found.cache.claims[volume_choice.claim]) == {
+        "metadata": {
+            "resourceVersion": "9",
+            "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
+        },
+        "spec": {
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": "default",
+                "name": "c",
+                "uid": "u",
+                "resourceVersion": "7",
+            }
+        },
+    }
+    assert (volume_choice.volume, claim_choice.claim) == ("v", "default/d")
+    assert claim_patch(found.cache.claims["default/d"], claim_choice.node) == {
+        "metadata": {"resourceVersion": "7", "annotations": {SELECTED: "n1"}}
+    }
 
 
-def test_what_is_written_already_is_not_written_again() -> None:
-    pod = claiming("p", "c", "d")
+def test_no_patch_for_a_volume_that_is_reserved_already() -> None:
     held = {"namespace": "default", "name": "c", "uid": "uid-c"}
-    found = storage(DYNAMIC, claim("c"), claim("d", node="n1"), volume("v", claimRef=held))
-    assert found.patches(choose(found, pod)) == []
+    found = storage(DYNAMIC, claim("c"), volume("v", claimRef=held))
+    (choice,) = choose(found, claiming("p", "c"))
+    assert volume_patch(found.cache.volumes[choice.volume], found.cache.claims["default/c"]) is None
 
 
-def test_a_volume_that_its_owner_promised_is_not_said_to_be_given_by_a_controller() -> None:
-    promised = volume("v", claimRef={"namespace": "default", "name": "c"})
-    found = storage(LATER, claim("c"), promised)
-    (patch,) = found.patches(choose(found, claiming("p", "c")))
-    assert "annotations" not in patch.body["metadata"]
-    assert patch.body["spec"]["claimRef"]["uid"] == "uid-c"
+def test_a_volume_that_was_reserved_by_hand_gets_no_controller_annotation() -> None:
+    reserved = volume("v", claimRef={"namespace": "default", "name": "c"})
+    found = storage(LATER, claim("c"), reserved)
+    (choice,) = choose(found, claiming("p", "c"))
+    patch: Any = volume_patch(found.cache.volumes[choice.volume], found.cache.claims["default/c"])
+    assert "annotations" not in patch["metadata"]
+    assert patch["spec"]["claimRef"]["uid"] == "uid-c"
 
 
-# --- What becomes of it
+# --- Progress
 
 
-def test_a_given_volume_is_done_when_its_claim_is_bound() -> None:
+def test_an_existing_volume_is_done_when_its_claim_is_bound() -> None:
     found = storage(LATER, claim("c"), volume("v", **ON_A))
     choices = choose(found, claiming("p", "c"), zone="a")
     found.assume(choices)
@@ -165,7 +157,7 @@ def test_a_given_volume_is_done_when_its_claim_is_bound() -> None:
     )
 
 
-def test_a_given_volume_that_is_taken_back_is_no_longer_waited_for() -> None:
+def test_a_reset_claim_ref_ends_the_wait() -> None:
     found = storage(LATER, claim("c"), volume("v"))
     choices = choose(found, claiming("p", "c"))
     found.assume(choices)
@@ -175,7 +167,7 @@ def test_a_given_volume_that_is_taken_back_is_no_longer_waited_for() -> None:
     assert found.progress(choices, {}) == Blocked("ClaimRef got reset for pv 'v'")
 
 
-def test_a_made_volume_is_done_when_it_is_bound_and_failed_when_the_node_is_unset() -> None:
+def test_provisioning_is_done_when_bound_and_failed_when_the_node_is_unset() -> None:
     found = storage(DYNAMIC, claim("c"))
     choices = choose(found, claiming("p", "c"))
     found.assume(choices)
@@ -191,7 +183,7 @@ def test_a_made_volume_is_done_when_it_is_bound_and_failed_when_the_node_is_unse
     assert found.progress(choices, {}) == Blocked("provisioning failed for PVC 'c'")
 
 
-def test_an_assumption_ends_when_it_is_forgotten() -> None:
+def test_a_forgotten_assumption_frees_the_volume() -> None:
     pods = claiming("p", "c"), claiming("q", "d")
     found = storage(LATER, claim("c"), claim("d"), volume("v"), *pods)
     choices = choose(found, pods[0])
@@ -202,9 +194,9 @@ def test_an_assumption_ends_when_it_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("kind", ["claim", "volume"])
-def test_older_news_do_not_undo_what_a_write_returned(kind: str) -> None:
+def test_older_objects_do_not_replace_newer_ones(kind: str) -> None:
     make = {"claim": claim, "volume": volume}[kind]
-    news = {"claim": {"node": "n1"}, "volume": {"status": {"phase": "Released"}}}[kind]
+    newer = {"claim": {"node": "n1"}, "volume": {"status": {"phase": "Released"}}}[kind]
 
     def at(version: str, **fields: Any) -> Any:
         metadata = {"resourceVersion": version}
@@ -213,25 +205,25 @@ def test_older_news_do_not_undo_what_a_write_returned(kind: str) -> None:
         return typed(stated)
 
     found = Storage()
-    found.set(at("12", **news))
+    found.set(at("12", **newer))
     found.set(at("9"))
-    known = found.supply.claims["default/x"] if kind == "claim" else found.supply.volumes["x"]
+    known = found.cache.claims["default/x"] if kind == "claim" else found.cache.volumes["x"]
     assert known.version == "12"
     found.set(at("100"))
-    known = found.supply.claims["default/x"] if kind == "claim" else found.supply.volumes["x"]
+    known = found.cache.claims["default/x"] if kind == "claim" else found.cache.volumes["x"]
     assert known.version == "100"
 
 
-# --- Who has to be looked at again
+# --- Affected pods
 
 
-def test_a_change_names_the_pods_it_may_matter_to() -> None:
+def test_an_update_returns_the_affected_pods() -> None:
     pods = [claiming("p", "c"), claiming("q", "d"), claiming("r", "c", nodeName="n1")]
     found = storage(*pods, claiming("plain"))
     assert found.set(typed(claim("c"))) == {"uid-p", "uid-r"}
     assert found.set(typed(claim("c"))) == set()
     assert found.set(typed(claim("other"))) == set()
-    # Nothing matters to a pod whose claim is not there, nor to one of another class.
+    # Pods whose claim is missing or of another class are not affected.
     assert found.set(typed(LATER)) == {"uid-p"}
     assert found.set(typed(storage_class("another"))) == set()
     assert found.set(typed(volume("v"))) == {"uid-p"}
@@ -248,7 +240,7 @@ def test_a_change_names_the_pods_it_may_matter_to() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whoever_is_not_named_needs_what_it_needed_before(seed: int) -> None:
+def test_pods_that_an_update_does_not_return_have_the_same_needs(seed: int) -> None:
     rng = Random(f"named {seed}")
     found = storage()
     there: dict[str, Any] = {}
@@ -291,18 +283,18 @@ def test_whoever_is_not_named_needs_what_it_needed_before(seed: int) -> None:
             choices = found.choose(pods[uid], "n1", {"zone": "a", HOST: "n1"})
             if isinstance(choices, Blocked):
                 continue
-            concerned = found.assume(choices)
+            affected = found.assume(choices)
             assumed.append(choices)
         elif action < 0.2 and assumed:
-            concerned = found.forget(assumed.pop())
+            affected = found.forget(assumed.pop())
         elif name in there and action < 0.4:
             changed = there.pop(name)
-            concerned = found.remove(typed(changed))
+            affected = found.remove(typed(changed))
         else:
             changed = there[name] = manifest
-            concerned = found.set(typed(changed))
+            affected = found.set(typed(changed))
         for uid, pod in pods.items():
-            if uid not in concerned and uid != pod_uid(changed):
+            if uid not in affected and uid != pod_uid(changed):
                 assert found.needs(pod) == before[uid], (name, uid, action)
 
 
@@ -311,7 +303,7 @@ def pod_uid(manifest: Any) -> str | None:
     return manifest["metadata"]["uid"] if is_pod else None
 
 
-def test_the_next_pod_is_named_when_a_claim_for_one_becomes_free() -> None:
+def test_removing_the_user_of_a_single_pod_claim_affects_the_next_pod() -> None:
     alone = claim("c", volume="v", accessModes=["ReadWriteOncePod"])
     running, waiting = claiming("p", "c", nodeName="n1"), claiming("q", "c")
     found = storage(alone, volume("v"), running, waiting)
@@ -321,7 +313,7 @@ def test_the_next_pod_is_named_when_a_claim_for_one_becomes_free() -> None:
     assert found.needs(typed(waiting)) == storage(alone, volume("v")).needs(typed(waiting))
 
 
-def test_objects_that_are_gone_are_as_if_they_had_never_been() -> None:
+def test_removed_objects_leave_no_trace() -> None:
     pod = claiming("p", "c")
     objects = [LATER, claim("c"), volume("v"), driver(), space("s"), pod]
     found = storage(*objects)

@@ -1,4 +1,4 @@
-"""What a pod's claims mean for placing it, in kube-scheduler's rules and words."""
+"""What the claims of a pod mean for its placement: rules and messages of kube-scheduler."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from storage_objects import (
     volume,
 )
 
-from afflux.kube.volumes.needs import Blocked, VolumeNeeds
+from afflux.kube.volumes.volume_needs import Blocked, VolumeNeeds
 from afflux.model import reason
-from afflux.model.implied import attachments
-from afflux.model.places import driver_label
+from afflux.model.implied_resources import attachment_resource
+from afflux.model.reachability import driver_label
 
 A, B = {"zone": "a"}, {"zone": "b"}
-DISK = attachments("disk.example.com")
+DISK = attachment_resource("disk.example.com")
 LATER = storage_class()
 DYNAMIC = storage_class(provisioner="disk.example.com")
 
@@ -38,9 +38,9 @@ def against(manifest: Any, *others: Any, **nodes: dict[str, str]) -> dict[str, s
     """The reasons against each node, by name."""
     found = needs(manifest, *others)
     assert isinstance(found, VolumeNeeds)
-    assert decoded(manifest, *others).shape.places == found.places
+    assert decoded(manifest, *others).shape.reachability == found.reachability
     return {
-        name: {p.reason for p in found.places if not p.include(name, labels)}
+        name: {p.reason for p in found.reachability if not p.matches(name, labels)}
         for name, labels in nodes.items()
     }
 
@@ -87,11 +87,7 @@ def against(manifest: Any, *others: Any, **nodes: dict[str, str]) -> dict[str, s
             [claim("c", volumeName="promised"), LATER],
             "pod has unbound immediate PersistentVolumeClaims",
         ),
-        (
-            claiming("p", "c"),
-            [claim("c", volume="gone")],
-            'persistentvolume "gone" not found',
-        ),
+        (claiming("p", "c"), [claim("c", volume="gone")], 'persistentvolume "gone" not found'),
         (
             claiming("p", "c"),
             [claim("c", volume="old"), volume("old", csi=None, gcePersistentDisk={"pdName": "x"})],
@@ -99,13 +95,13 @@ def against(manifest: Any, *others: Any, **nodes: dict[str, str]) -> dict[str, s
         ),
     ],
 )
-def test_a_pod_waits_for_claims_that_no_node_can_help(
+def test_problems_of_claims_that_no_node_can_solve(
     manifest: Any, others: list[Any], words: str
 ) -> None:
     assert blocked(manifest, *others) == words
 
 
-def test_an_ephemeral_claim_without_its_volume_has_other_words() -> None:
+def test_an_ephemeral_claim_without_its_volume_has_another_message() -> None:
     owner = {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}]}
     mine = claim("p-tmp", volume="gone", metadata=owner)
     assert blocked(claiming("p", ephemeral=("tmp",)), mine) == (
@@ -113,7 +109,7 @@ def test_an_ephemeral_claim_without_its_volume_has_other_words() -> None:
     )
 
 
-def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
+def test_the_claim_of_an_ephemeral_volume_must_be_owned_by_the_pod() -> None:
     owner = {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}]}
     mine = claim("p-tmp", volume="v", metadata=owner)
     there = volume("v", on=[{"zone": ["a"]}])
@@ -121,7 +117,7 @@ def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
     assert against(pod, mine, there, a=A, b=B) == {"a": set(), "b": {reason.VOLUME_AFFINITY}}
 
 
-def test_a_claim_for_one_pod_has_one_user_at_a_time() -> None:
+def test_a_read_write_once_pod_claim_has_one_user_at_a_time() -> None:
     words = (
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
         "already in-use by another pod"
@@ -142,7 +138,7 @@ def test_a_claim_for_one_pod_has_one_user_at_a_time() -> None:
 # --- Bound volumes
 
 
-def test_a_bound_volume_keeps_the_pod_where_it_can_be_reached() -> None:
+def test_a_bound_volume_restricts_the_pod_to_nodes_that_reach_it() -> None:
     there = volume("v", on=[{"zone": ["a"]}, {"zone": ["c"], "disk": ["ssd"]}])
     found = against(
         claiming("p", "c"),
@@ -157,7 +153,7 @@ def test_a_bound_volume_keeps_the_pod_where_it_can_be_reached() -> None:
     assert found == {"a": set(), "b": away, "c": away, "d": set()}
 
 
-def test_volumes_without_affinity_are_everywhere_and_with_no_terms_nowhere() -> None:
+def test_no_affinity_is_every_node_and_no_terms_are_no_node() -> None:
     pod, bound = claiming("p", "c"), claim("c", volume="v")
     assert against(pod, bound, volume("v"), a=A) == {"a": set()}
     assert against(pod, bound, volume("v", on=[]), a=A) == {"a": {reason.VOLUME_AFFINITY}}
@@ -171,7 +167,7 @@ def test_volumes_without_affinity_are_everywhere_and_with_no_terms_nowhere() -> 
         ({"operator": "Like", "values": ["n1"]}, False),
     ],
 )
-def test_a_volume_never_learns_the_name_of_a_node(field: Any, reachable: bool) -> None:
+def test_volume_affinity_to_a_node_name_matches_no_node(field: Any, reachable: bool) -> None:
     terms = [{"matchFields": [{"key": "metadata.name", **field}]}]
     stated = volume("v", nodeAffinity={"required": {"nodeSelectorTerms": terms}})
     found = against(claiming("p", "c"), claim("c", volume="v"), stated, n1={}, n2={})
@@ -225,7 +221,7 @@ def test_zone_labels_of_a_bound_volume(labels: Any, node: Any, available: bool) 
         {"claimRef": {"namespace": "default", "name": "c", "uid": "of-an-older-one"}},
     ],
 )
-def test_a_volume_has_to_suit_the_claim(change: dict[str, Any]) -> None:
+def test_a_volume_must_fit_the_claim(change: dict[str, Any]) -> None:
     wanted = claim("c", gib=2, selector={"matchLabels": {"tier": "fast"}})
     fitting: dict[str, Any] = {"gib": 2, "labels": {"tier": "fast"}, "on": [{"zone": ["a"]}]}
     pod = claiming("p", "c")
@@ -238,17 +234,17 @@ def test_a_volume_has_to_suit_the_claim(change: dict[str, Any]) -> None:
     }
 
 
-def test_any_suitable_volume_will_do_and_many_make_one_term() -> None:
+def test_volumes_on_many_hosts_make_one_term() -> None:
     disks = [volume(f"v{n}", on=[{"host": [f"n{n}"]}]) for n in range(50)]
     found = needs(claiming("p", "c"), claim("c"), LATER, *disks)
     assert isinstance(found, VolumeNeeds)
-    ((places,)) = found.places
-    assert len(places.terms) == 1
-    assert places.include("n7", {"host": "n7"})
-    assert not places.include("n77", {"host": "n77"})
+    ((reachability,)) = found.reachability
+    assert len(reachability.terms) == 1
+    assert reachability.matches("n7", {"host": "n7"})
+    assert not reachability.matches("n77", {"host": "n77"})
 
 
-def test_a_volume_that_is_promised_to_the_claim_is_the_only_one() -> None:
+def test_a_reserved_volume_is_the_only_candidate() -> None:
     promised = volume(
         "mine", on=[{"zone": ["b"]}], claimRef={"namespace": "default", "name": "c"}, status={}
     )
@@ -257,7 +253,7 @@ def test_a_volume_that_is_promised_to_the_claim_is_the_only_one() -> None:
     assert found == {"a": {reason.VOLUME_MISSING}, "b": set()}
 
 
-def test_a_class_that_provisions_does_so_where_it_may() -> None:
+def test_provisioning_follows_allowed_topologies() -> None:
     pod, wanted = claiming("p", "c"), claim("c")
     assert against(pod, wanted, DYNAMIC, a=A) == {"a": set()}
     limited = storage_class(provisioner="x", allowedTopologies=allowed(zone="a c"))
@@ -267,7 +263,7 @@ def test_a_class_that_provisions_does_so_where_it_may() -> None:
     assert against(pod, wanted, LATER, a=A) == {"a": {reason.VOLUME_MISSING}}
 
 
-def test_space_counts_where_a_driver_reports_it() -> None:
+def test_capacity_counts_where_a_driver_reports_it() -> None:
     pod, wanted = claiming("p", "c"), claim("c", gib=10)
     reports = [
         space("a", nodeTopology={"matchLabels": {"zone": "a"}}, capacity="20Gi"),
@@ -294,7 +290,7 @@ def test_space_counts_where_a_driver_reports_it() -> None:
     assert found["b"] == set()
 
 
-def test_a_chosen_node_pins_the_claim() -> None:
+def test_a_selected_node_pins_the_claim() -> None:
     pod, pinned = claiming("p", "c"), claim("c", node="n1")
     there = volume("v", on=[{"zone": ["b"]}])
     found = against(pod, pinned, DYNAMIC, there, n1=A, n2=B)
@@ -321,7 +317,7 @@ def test_claims_of_one_pod_need_a_volume_each() -> None:
     shared = volume("everywhere", gib=9)
     found = against(pod, *two, LATER, *disks, shared, **nodes)
     assert found == {"a": set(), "b": set(), "c": set(), "d": set()}
-    # What finds no volume of its own is made, where that is possible.
+    # Claims without a volume are provisioned where that is possible.
     limited = storage_class(provisioner="x", allowedTopologies=allowed(zone="b"))
     found = against(pod, *two, limited, *disks, **nodes)
     assert found == {"a": set(), "b": set(), "c": set(), "d": away}
@@ -343,17 +339,17 @@ def test_each_volume_of_a_driver_is_counted_once() -> None:
     ]
     found = needs(claiming("p", "c", "d", "new", "nfs", "c"), *others)
     assert isinstance(found, VolumeNeeds)
-    assert dict(found.attached) == {DISK: 1, attachments("other.example.com"): 1}
+    assert dict(found.attached) == {DISK: 1, attachment_resource("other.example.com"): 1}
 
 
-def test_an_old_provisioner_counts_as_its_successor() -> None:
+def test_an_in_tree_provisioner_counts_as_its_csi_driver() -> None:
     old = storage_class(provisioner="kubernetes.io/aws-ebs")
     found = needs(claiming("p", "c"), claim("c"), old)
     assert isinstance(found, VolumeNeeds)
-    assert dict(found.attached) == {attachments("ebs.csi.aws.com"): 1}
+    assert dict(found.attached) == {attachment_resource("ebs.csi.aws.com"): 1}
 
 
-def test_a_driver_that_insists_on_it_must_be_installed() -> None:
+def test_a_required_driver_must_be_installed() -> None:
     pod, others = claiming("p", "c"), [claim("c", volume="v"), volume("v")]
     assert against(pod, *others, driver(), n={}) == {"n": set()}
     insisting = driver(preventPodSchedulingIfMissing=True)

@@ -1,8 +1,8 @@
-"""Random storage: what is said about every node is what kube-scheduler would find there.
+"""Random storage: the volume needs of a pod agree with kube-scheduler's rules at every node.
 
-The oracle walks claim by claim and volume by volume for one node at a time, from the manifests, as
-kube-scheduler's documentation has it: bound volumes by their node affinity and zone labels, open
-claims by the smallest volume that suits and is within reach, else by provisioning.
+The oracle evaluates the manifests for one node at a time, as kube-scheduler is documented: bound
+volumes by node affinity and zone labels, unbound claims by the smallest reachable volume that fits,
+else by provisioning.
 """
 
 from random import Random
@@ -21,7 +21,7 @@ from storage_objects import (
     volume,
 )
 
-from afflux.kube.volumes.needs import Blocked, VolumeNeeds
+from afflux.kube.volumes.volume_needs import Blocked, VolumeNeeds
 
 ZONE = "topology.kubernetes.io/zone"
 OLD = "failure-domain.beta.kubernetes.io/zone"
@@ -202,7 +202,7 @@ def zone_matches(there: Any, labels: dict[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("batch", range(10))
-def test_every_node_is_judged_as_kube_scheduler_would(batch: int) -> None:
+def test_needs_agree_with_kube_scheduler_at_every_node(batch: int) -> None:
     judged = {True: 0, False: 0}
     for number in range(60):
         cluster = Cluster(Random(f"volumes {batch} {number}"))
@@ -211,10 +211,12 @@ def test_every_node_is_judged_as_kube_scheduler_would(batch: int) -> None:
         needs = found.needs(pod)
         assert isinstance(needs, VolumeNeeds)
         for node, labels in cluster.nodes.items():
-            included = all(places.include(node, labels) for places in needs.places)
+            included = all(
+                reachability.matches(node, labels) for reachability in needs.reachability
+            )
             judged[included] += 1
             assert included == cluster.usable(node), (batch, number, node)
-            # Whoever is let in finds volumes there; zone labels alone are none of theirs.
+            # An included node has volumes for the pod. (The choice ignores zone labels.)
             chosen = found.choose(pod, node, labels)
             if included:
                 assert not isinstance(chosen, Blocked), (batch, number, node)

@@ -1,14 +1,16 @@
-"""YAML means what it means to kubectl, and cannot be used to hurt."""
+"""YAML means what it means to kubectl, and no file can exhaust memory or the stack."""
 
-import time
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.kube.inventory import load
-from afflux.kube.yaml_events import documents
+from afflux.kube.cluster_snapshot import load
+from afflux.kube.yaml_reader import documents
 from afflux.model.errors import InputError
 
 
@@ -17,58 +19,36 @@ def value(text: str) -> Any:
     return found
 
 
-def complaint(text: str) -> str:
+def error_text(text: str) -> str:
     with pytest.raises(InputError) as caught:
         list(documents(text))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("abc", "abc"),
-        ("'1'", "1"),
-        ('"true"', "true"),
-        ("!!str 5", "5"),
-        ("! 5", "5"),
-        ("|\n  1\n", "1\n"),
-        ("1", 1),
-        ("-12", -12),
-        ("0x1F", 31),
-        ("010", 8),
-        ("0o10", 8),
-        ("0b11", 3),
-        ("1_000", 1000),
-        ("1.5", 1.5),
-        ("1e3", 1000.0),
-        (".5", 0.5),
-        ("99999999999999999999", 99999999999999999999),
-        ("9" * 101, "9" * 101),
-        ("1e999", "1e999"),
-        (".inf", ".inf"),
-        (".nan", ".nan"),
-        ("12:30:45", "12:30:45"),
-        ("1.2.3", "1.2.3"),
-        ("500m", "500m"),
-        ("-", None),
-        ("yes", True),
-        ("off", False),
-        ("True", True),
-        ("~", None),
-        ("", None),
-        ("2026-01-31T08:00:00Z", "2026-01-31T08:00:00Z"),
-        ("2026-01-31", "2026-01-31"),
-        ("!!timestamp 2026-01-31", "2026-01-31"),
-    ],
-)
-def test_scalars(written: str, meant: Any) -> None:
-    found = value(f"a: {written}" if written != "-" else "a:")["a"]
-    assert (found, type(found)) == (meant, type(meant))
+with (Path(__file__).parent / "kubectl_scalars.tsv").open(newline="") as table:
+    # What sigs.k8s.io/yaml v1.6.0, which kubectl uses, makes of `a: SCALAR` and of
+    # `? SCALAR` with the value 1; written by a Go program that calls its YAMLToJSON.
+    KUBECTL = [*csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)]
 
 
-def test_keys_become_strings() -> None:
-    assert value("{1: a, true: b, 1.5: c, '2': d}") == {"1": "a", "true": "b", "1.5": "c", "2": "d"}
+@pytest.mark.parametrize("row", KUBECTL, ids=[row["scalar"] for row in KUBECTL])
+def test_scalars_mean_what_they_mean_to_kubectl(row: dict[str, str]) -> None:
+    for text, expected in (
+        (f"a: {row['scalar']}", row["value"]),
+        (f"? {row['scalar']}\n: 1", row["key"]),
+    ):
+        if expected == "error":
+            assert error_text(text)
+        else:
+            # 1, 1.0 and True are equal, their texts are not.
+            assert repr(value(text)) == repr(json.loads(expected))
+
+
+def test_block_text_and_missing_values() -> None:
+    assert value("a: |\n  1\n") == {"a": "1\n"}
+    assert value("a:") == {"a": None}
+    assert value("a: 1" + "0" * 400) == {"a": "1" + "0" * 400}
 
 
 def test_anchors_aliases_and_merges() -> None:
@@ -89,7 +69,7 @@ def test_anchors_aliases_and_merges() -> None:
 
 
 def test_anchors_end_with_their_document() -> None:
-    assert complaint("a: &x 1\n---\nb: *x") == (
+    assert error_text("a: &x 1\n---\nb: *x") == (
         "line 3, column 4: alias '*x' of an anchor that is not defined above"
     )
 
@@ -102,6 +82,18 @@ def test_anchors_end_with_their_document() -> None:
         ("? [a]\n: b", "line 1, column 3: a key that is a mapping or a list, expected a string"),
         ("&a [x]: b", "line 1, column 1: a key that is a mapping or a list, expected a string"),
         ("~: b", "line 1, column 1: a key that is null, expected a string"),
+        ("0E0: a\n0.0: b", "line 2, column 1: key '0' twice in one mapping"),
+        (
+            "9223372036854775808: a",
+            "line 1, column 1: a key that is 9223372036854775808, "
+            "expected at most 9223372036854775807",
+        ),
+        ("a: -.inf", "line 1, column 4: -inf, which JSON does not have; expected a finite number"),
+        (
+            "&a .inf: *a",
+            "line 1, column 10: inf, which JSON does not have; expected a finite number",
+        ),
+        ("a: !!int abc", "line 1, column 4: 'abc' with the tag !!int, expected such a value"),
         ("<<: 1", "line 1, column 5: merge key '<<' with something that is not a mapping"),
         ("a: &a [*a]", "line 1, column 8: alias '*a' inside what it stands for"),
         (
@@ -119,8 +111,8 @@ def test_anchors_end_with_their_document() -> None:
         ),
     ],
 )
-def test_what_is_refused_with_its_place(text: str, expected: str) -> None:
-    assert complaint(text) == expected
+def test_refused_documents_name_line_and_column(text: str, expected: str) -> None:
+    assert error_text(text) == expected
 
 
 def bomb(levels: int, width: int, load_text: str = "x") -> str:
@@ -141,31 +133,29 @@ def bomb(levels: int, width: int, load_text: str = "x") -> str:
         + bomb(9, 9),
     ],
 )  # fmt: skip
-def test_a_bomb_is_defused_before_it_unfolds(text: str) -> None:
-    start = time.perf_counter()
+def test_nested_aliases_are_counted_before_they_are_copied(text: str) -> None:
+    # The reader only refers to what an alias stands for: copies are made of what it yields.
     with pytest.raises(InputError, match="aliases unfold to more than 5000000 values"):
-        load([("bomb.yaml", text.encode())])
-    assert time.perf_counter() - start < 2
+        next(documents(text))
 
 
-def test_a_chain_of_aliases_is_not_a_way_around_the_depth() -> None:
+def test_a_chain_of_aliases_is_bounded_in_depth() -> None:
     chain = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
     with pytest.raises(InputError, match="nested too deeply"):
         load([("chain.yaml", chain.encode())])
 
 
 @pytest.mark.parametrize("text", ["- " * 100_000, "a: [" + "[" * 100_000, "{a: " * 100_000])
-def test_nesting_without_bottom_is_refused(text: str) -> None:
-    assert "nested more than 200 levels deep" in complaint(f"---\n{text}")
+def test_nesting_is_bounded(text: str) -> None:
+    assert "nested more than 200 levels deep" in error_text(f"---\n{text}")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"\\#%@,?~<1.\n\t ", max_size=60))
-def test_no_text_raises_anything_else(text: str) -> None:
+def test_any_text_is_read_or_raises_one_line(text: str) -> None:
     try:
         list(documents(text))
     except InputError as error:
-        complaint = str(error)
+        error_text = str(error)
     else:
-        complaint = ""
-    assert "\n" not in complaint
+        error_text = ""
+    assert "\n" not in error_text

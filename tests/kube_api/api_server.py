@@ -1,8 +1,9 @@
-"""A real server on loopback, with TLS and certificates of its own, that does what a test says."""
+"""HTTPS servers on loopback whose answers a test writes, and clients for them."""
 
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,8 +13,9 @@ import trustme
 from aiohttp import web
 
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
+from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.api.credentials import ANONYMOUS, Credentials
+from movable_clock import run_on_movable_loop
 
 AUTHORITY = trustme.CA()
 AUTHORITY_PEM = AUTHORITY.cert_pem.bytes()
@@ -24,19 +26,19 @@ Speaker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, 
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test to its end; a test that hangs fails."""
+    """Run a test to its end; a test that hangs fails. The test may move the clock by minutes."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             await test()
 
-    asyncio.run(bounded())
+    run_on_movable_loop(bounded())
 
 
 def server_context(
     *names: str, authority: trustme.CA = AUTHORITY, clients: trustme.CA | None = None
 ) -> ssl.SSLContext:
-    """A server's side of TLS, for these names; with `clients` only their certificates enter."""
+    """The TLS context of a server for these names; `clients` makes it require a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*(names or ("127.0.0.1",))).configure_cert(context)
     if clients is not None:
@@ -48,21 +50,21 @@ def server_context(
 @asynccontextmanager
 async def serving(
     handler: Handler, context: ssl.SSLContext | None = None, **fields: Any
-) -> AsyncIterator[Connection]:
-    """An HTTPS server whose every answer comes from the handler, and the connection to it."""
+) -> AsyncIterator[ClientConfig]:
+    """An HTTPS server that answers with the handler; yields the configuration for it."""
     runner = web.ServerRunner(web.Server(handler, access_log=None), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context or server_context())
     await site.start()
     try:
-        yield connection_to(runner.addresses[0][1], **fields)
+        yield config_for(runner.addresses[0][1], **fields)
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def speaking(speaker: Speaker, **fields: Any) -> AsyncIterator[Connection]:
-    """A TLS server that speaks byte by byte, and the connection to it."""
+async def speaking(speaker: Speaker, **fields: Any) -> AsyncIterator[ClientConfig]:
+    """A TLS server that writes raw bytes; yields the configuration for it."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +81,7 @@ async def speaking(speaker: Speaker, **fields: Any) -> AsyncIterator[Connection]
 
     server = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=server_context())
     try:
-        yield connection_to(server.sockets[0].getsockname()[1], **fields)
+        yield config_for(server.sockets[0].getsockname()[1], **fields)
     finally:
         server.close()
         for task in tasks:
@@ -87,8 +89,8 @@ async def speaking(speaker: Speaker, **fields: Any) -> AsyncIterator[Connection]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def connection_to(port: int, **fields: Any) -> Connection:
-    made = Connection(server=f"https://127.0.0.1:{port}", origin="test", ca=AUTHORITY_PEM)
+def config_for(port: int, **fields: Any) -> ClientConfig:
+    made = ClientConfig(server=f"https://127.0.0.1:{port}", origin="test", ca=AUTHORITY_PEM)
     return replace(made, **fields)
 
 
@@ -115,8 +117,8 @@ def answer(body: object, status: int = 200, **headers: str) -> web.Response:
     )
 
 
-def refusal(code: int, reason: str, message: str = "no", **details: object) -> dict[str, Any]:
-    """The body of an API server's refusal."""
+def api_error(code: int, reason: str, message: str = "no", **details: object) -> dict[str, Any]:
+    """The Status object of a failed request."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -130,7 +132,8 @@ def refusal(code: int, reason: str, message: str = "no", **details: object) -> d
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in another task."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
+    """Wait for a condition that another task makes true; tests may move the loop's clock."""
+    fails_at = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < fails_at, "the condition has not become true"
+        await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Requests of which a test wants to know how they fail."""
+"""Requests that are expected to fail."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Version(msgspec.Struct):
 
 
 async def caught(api: Api, method: str = "GET", **options: Any) -> Exception:
-    """What a request fails with."""
+    """The error of a request."""
     try:
         if method == "GET":
             await api.get("/x", Version)

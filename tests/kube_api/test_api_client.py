@@ -1,19 +1,20 @@
-"""A request is answered, or refused with the server's words."""
+"""Requests, responses, error responses and retries of the client."""
 
 import asyncio
 
 import pytest
 from aiohttp import web
-from api_server import answer, client_of, refusal, run
+from api_server import answer, api_error, client_of, run, until
 from caught_requests import Version, caught
 
 from afflux.kube.api.client import MERGE_PATCH
 from afflux.kube.api.errors import ApiError
+from movable_clock import advance
 
 pytestmark = pytest.mark.slow
 
 
-# --- What is sent, what comes back
+# --- Requests and responses
 
 
 def test_an_answer_is_decoded_into_the_callers_struct() -> None:
@@ -43,9 +44,7 @@ def test_an_answer_is_decoded_into_the_callers_struct() -> None:
         (None, b""),
     ],
 )
-def test_bodies_are_bytes_or_anything_that_json_can_be_made_of(
-    body: object, expected: bytes
-) -> None:
+def test_bodies_are_bytes_or_encoded_as_json(body: object, expected: bytes) -> None:
     async def test() -> None:
         got: list[tuple[str, bytes]] = []
 
@@ -62,7 +61,7 @@ def test_bodies_are_bytes_or_anything_that_json_can_be_made_of(
     run(test)
 
 
-def test_one_connection_serves_many_requests() -> None:
+def test_a_connection_is_reused() -> None:
     async def test() -> None:
         peers: set[object] = set()
 
@@ -81,27 +80,42 @@ def test_one_connection_serves_many_requests() -> None:
     run(test)
 
 
-def test_no_more_requests_than_allowed_are_under_way_and_queueing_is_not_timed() -> None:
+def test_requests_in_flight_are_limited_and_queueing_does_not_count_towards_the_timeout() -> None:
     async def test() -> None:
-        now = most = 0
+        in_flight = max_in_flight = 0
+        release = asyncio.Event()
 
         async def handle(request: web.Request) -> web.Response:
-            nonlocal now, most
-            now += 1
-            most = max(most, now)
-            await asyncio.sleep(0.1)
-            now -= 1
+            nonlocal in_flight, max_in_flight
+            in_flight += 1
+            max_in_flight = max(max_in_flight, in_flight)
+            await release.wait()
+            await asyncio.sleep(0.01)
+            in_flight -= 1
             return answer({})
 
-        async with client_of(handle, connections=3, timeout_seconds=2.0) as api:
-            # Thirty one after the other take longer than one of them may.
-            await asyncio.gather(*(api.send("POST", "/x", {}) for _ in range(90)))
-        assert most == 3
+        def send(number: int, timeout_seconds: float) -> list[asyncio.Task[None]]:
+            sending = (
+                api.send("POST", "/x", {}, timeout_seconds=timeout_seconds) for _ in range(number)
+            )
+            return [asyncio.create_task(each) for each in sending]
+
+        async with client_of(handle, connections=3) as api:
+            slow = send(3, timeout_seconds=300)
+            await until(lambda: in_flight == 3)
+            queued = send(30, timeout_seconds=60)
+            await asyncio.sleep(0)
+            # The requests in the queue wait for longer than their timeout.
+            await advance(90)
+            await asyncio.sleep(0.01)
+            release.set()
+            await asyncio.gather(*slow, *queued)
+        assert max_in_flight == 3
 
     run(test)
 
 
-def test_requests_per_second_are_bound_when_asked_for() -> None:
+def test_qps_and_burst_limit_requests() -> None:
     async def test() -> None:
         async def handle(request: web.Request) -> web.Response:
             return answer({})
@@ -114,13 +128,13 @@ def test_requests_per_second_are_bound_when_asked_for() -> None:
     run(test)
 
 
-# --- Refusals
+# --- Error responses
 
 
-def test_a_refusal_has_the_servers_words() -> None:
+def test_an_api_error_has_the_reason_and_message_of_the_server() -> None:
     async def test() -> None:
         async def handle(request: web.Request) -> web.Response:
-            return answer(refusal(409, "AlreadyExists", 'pods "x" already exists'), status=409)
+            return answer(api_error(409, "AlreadyExists", 'pods "x" already exists'), status=409)
 
         async with client_of(handle) as api:
             error = await caught(api, "POST")
@@ -129,7 +143,7 @@ def test_a_refusal_has_the_servers_words() -> None:
             assert error.message == 'pods "x" already exists'
             assert error.retry_after_seconds is None
             assert error.is_conflict
-            others = ("is_missing", "is_gone", "is_refused", "is_busy", "may_have_happened")
+            others = ("is_not_found", "is_gone", "is_refused", "is_busy", "may_have_happened")
             assert not any(getattr(error, other) for other in others)
             assert str(error) == 'POST /x: 409 AlreadyExists: pods "x" already exists'
 
@@ -139,7 +153,7 @@ def test_a_refusal_has_the_servers_words() -> None:
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (404, "is_missing"),
+        (404, "is_not_found"),
         (410, "is_gone"),
         (401, "is_refused"),
         (403, "is_refused"),
@@ -149,10 +163,10 @@ def test_a_refusal_has_the_servers_words() -> None:
         (504, "may_have_happened"),
     ],
 )
-def test_what_a_refusal_means(status: int, says: str) -> None:
+def test_properties_of_an_api_error_by_status(status: int, says: str) -> None:
     async def test() -> None:
         async def handle(request: web.Request) -> web.Response:
-            return answer(refusal(status, "Why"), status=status)
+            return answer(api_error(status, "Why"), status=status)
 
         async with client_of(handle) as api:
             assert getattr(await caught(api, "POST"), says)
@@ -161,7 +175,7 @@ def test_what_a_refusal_means(status: int, says: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad\nGateway</html>", b"", b"[1]", b"\xff\xfe", b"{"])
-def test_a_refusal_by_something_that_is_no_api_server(body: bytes) -> None:
+def test_an_error_response_without_a_status_object(body: bytes) -> None:
     async def test() -> None:
         async def handle(request: web.Request) -> web.Response:
             return web.Response(status=502, body=body)
@@ -193,12 +207,12 @@ def test_redirects_are_not_followed() -> None:
     run(test)
 
 
-def test_a_write_to_a_busy_server_says_when_to_come_back() -> None:
+def test_a_write_to_a_busy_server_raises_with_retry_after() -> None:
     async def test() -> None:
         async def handle(request: web.Request) -> web.Response:
             if request.path == "/x":
-                return answer(refusal(429, "TooManyRequests"), status=429, Retry_After="7")
-            return answer(refusal(500, "ServerTimeout", retryAfterSeconds=3), status=500)
+                return answer(api_error(429, "TooManyRequests"), status=429, Retry_After="7")
+            return answer(api_error(500, "ServerTimeout", retryAfterSeconds=3), status=500)
 
         async with client_of(handle) as api:
             error = await caught(api, "POST")
@@ -214,8 +228,7 @@ def test_a_write_to_a_busy_server_says_when_to_come_back() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_busy_server_is_waited_for(method: str, status: int) -> None:
+def test_a_busy_server_is_retried_after_its_retry_after(status: int) -> None:
     async def test() -> None:
         times: list[float] = []
 
@@ -223,15 +236,12 @@ def test_a_busy_server_is_waited_for(method: str, status: int) -> None:
             times.append(asyncio.get_running_loop().time())
             if len(times) < 3:
                 after = "1" if len(times) == 1 else "0"
-                return answer(refusal(status, "Busy"), status=status, Retry_After=after)
-            assert await request.read() == (b"" if method == "GET" else b'{"a":1}')
+                return answer(api_error(status, "Busy"), status=status, Retry_After=after)
+            assert await request.read() == b""
             return answer({"major": "1", "minor": "37"})
 
         async with client_of(handle) as api:
-            if method == "GET":
-                await api.get("/x", Version)
-            else:
-                await api.send(method, "/x", {"a": 1}, retry=True)
+            await api.get("/x", Version)
         assert len(times) == 3
         assert times[1] - times[0] >= 1.0
         assert times[2] - times[1] >= 0.1
@@ -239,14 +249,14 @@ def test_a_busy_server_is_waited_for(method: str, status: int) -> None:
     run(test)
 
 
-def test_a_server_that_is_down_and_does_not_ask_for_patience_is_not_waited_for() -> None:
+def test_a_503_without_retry_after_is_not_retried() -> None:
     async def test() -> None:
         asked = 0
 
         async def handle(request: web.Request) -> web.Response:
             nonlocal asked
             asked += 1
-            return answer(refusal(503, "ServiceUnavailable"), status=503)
+            return answer(api_error(503, "ServiceUnavailable"), status=503)
 
         async with client_of(handle) as api:
             await caught(api)

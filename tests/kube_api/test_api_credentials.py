@@ -1,4 +1,4 @@
-"""The server has to prove itself to us, and we to it, also when certificates and tokens change."""
+"""TLS verification, client certificates, tokens and passwords, also when files change."""
 
 import asyncio
 from base64 import b64decode
@@ -13,34 +13,33 @@ from api_server import (
     AUTHORITY_PEM,
     OTHER_AUTHORITY,
     answer,
+    api_error,
     client_of,
-    connection_to,
-    refusal,
+    config_for,
     run,
     server_context,
     serving,
 )
 
-from afflux.kube.api import credentials, tls
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
-from afflux.kube.api.credentials import Fixed, TokenFile, basic, bearer
+from afflux.kube.api.client_config import ClientConfig
+from afflux.kube.api.credentials import StaticCredentials, TokenFile, basic, bearer
 from afflux.kube.api.errors import ApiError, CredentialError, UnreachableError
 from afflux.model.errors import InputError
 
 
-async def fine(request: web.Request) -> web.Response:
+async def empty_answer(request: web.Request) -> web.Response:
     return answer({})
 
 
-async def ask(connection: Connection) -> None:
-    async with Api(connection) as api:
+async def ask(config: ClientConfig) -> None:
+    async with Api(config) as api:
         await api.send("POST", "/x", {})
 
 
-async def unreachable(connection: Connection) -> UnreachableError:
+async def unreachable(config: ClientConfig) -> UnreachableError:
     with pytest.raises(UnreachableError) as raised:
-        await ask(connection)
+        await ask(config)
     return raised.value
 
 
@@ -48,10 +47,11 @@ async def unreachable(connection: Connection) -> UnreachableError:
 
 
 @pytest.mark.parametrize("other", [{"ca": OTHER_AUTHORITY.cert_pem.bytes()}, {"ca": None}])
-def test_a_server_of_another_authority_is_not_talked_to(other: dict[str, Any]) -> None:
+def test_a_server_certificate_of_another_authority_is_rejected(other: dict[str, Any]) -> None:
     async def test() -> None:
-        async with serving(fine, credentials=Fixed(bearer("secret")), **other) as connection:
-            error = await unreachable(connection)
+        token = StaticCredentials(bearer("secret"))
+        async with serving(empty_answer, credentials=token, **other) as config:
+            error = await unreachable(config)
             assert not error.sent
             assert "certificate is not accepted" in str(error)
             assert "secret" not in str(error)
@@ -59,10 +59,10 @@ def test_a_server_of_another_authority_is_not_talked_to(other: dict[str, Any]) -
     run(test)
 
 
-def test_a_server_of_another_name_is_not_talked_to() -> None:
+def test_a_server_certificate_for_another_name_is_rejected() -> None:
     async def test() -> None:
-        async with serving(fine, server_context("elsewhere.example")) as connection:
-            error = await unreachable(connection)
+        async with serving(empty_answer, server_context("elsewhere.example")) as config:
+            error = await unreachable(config)
             assert not error.sent
             assert "certificate is not accepted" in str(error)
 
@@ -72,37 +72,37 @@ def test_a_server_of_another_name_is_not_talked_to() -> None:
 @pytest.mark.parametrize(
     "fields", [{"tls_server_name": "elsewhere.example"}, {"insecure": True, "ca": None}]
 )
-def test_unless_that_is_what_was_asked_for(fields: dict[str, Any]) -> None:
+def test_tls_server_name_and_insecure_accept_another_name(fields: dict[str, Any]) -> None:
     async def test() -> None:
-        async with serving(fine, server_context("elsewhere.example"), **fields) as connection:
-            await ask(connection)
+        async with serving(empty_answer, server_context("elsewhere.example"), **fields) as config:
+            await ask(config)
 
     run(test)
 
 
-def test_authorities_may_be_many_with_words_between_them() -> None:
+def test_a_ca_may_have_several_certificates_with_text_between_them() -> None:
     async def test() -> None:
         both = "# für alle\n".encode() + OTHER_AUTHORITY.cert_pem.bytes() + AUTHORITY_PEM
-        async with serving(fine, ca=both) as connection:
-            await ask(connection)
+        async with serving(empty_answer, ca=both) as config:
+            await ask(config)
 
     run(test)
 
 
-def test_an_authority_in_a_file_may_be_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tls, "LOOK_AGAIN_SECONDS", 0.0)
+def test_a_ca_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
 
     async def test() -> None:
         OTHER_AUTHORITY.cert_pem.write_to_path(file)
-        async with serving(fine, ca=file) as connection, Api(connection) as api:
+        async with (
+            serving(empty_answer, ca=file) as config,
+            Api(config, tls_reload_interval_seconds=0.0) as api,
+        ):
             with pytest.raises(UnreachableError):
                 await api.send("POST", "/x", {})
             AUTHORITY.cert_pem.write_to_path(file)
             await api.send("POST", "/x", {})
-            # Half written: what was good is used on.
+            # Half written: the last good content stays in use.
             file.write_text("-----BEGIN CERTI")
             await api.send("POST", "/x", {})
 
@@ -121,28 +121,26 @@ def files(tmp_path: Path, authority: trustme.CA, name: str = "us") -> tuple[Path
 
 
 @pytest.mark.parametrize("as_data", [True, False])
-def test_we_show_our_certificate(tmp_path: Path, as_data: bool) -> None:
+def test_the_client_certificate_is_sent(tmp_path: Path, as_data: bool) -> None:
     async def test() -> None:
         pair = files(tmp_path, OTHER_AUTHORITY)
         certificate, key = [path.read_bytes() for path in pair] if as_data else pair
-        async with serving(fine, server_context(clients=OTHER_AUTHORITY)) as connection:
-            assert (await unreachable(connection)) is not None
-            shown = connection_to(
-                int(connection.server.rsplit(":", 1)[1]),
-                client_certificate=certificate,
-                client_key=key,
+        async with serving(empty_answer, server_context(clients=OTHER_AUTHORITY)) as config:
+            assert (await unreachable(config)) is not None
+            shown = config_for(
+                int(config.server.rsplit(":", 1)[1]), client_certificate=certificate, client_key=key
             )
             await ask(shown)
 
     run(test)
 
 
-def test_a_certificate_and_a_key_that_do_not_belong_together(tmp_path: Path) -> None:
+def test_a_key_of_another_certificate_is_rejected(tmp_path: Path) -> None:
     certificate, _ = files(tmp_path, AUTHORITY, "us")
     _, key = files(tmp_path, AUTHORITY, "them")
-    connection = connection_to(1, client_certificate=certificate, client_key=key)
+    config = config_for(1, client_certificate=certificate, client_key=key)
     with pytest.raises(InputError, match="client-certificate, client-key: key values mismatch"):
-        Api(connection)
+        Api(config)
 
 
 @pytest.mark.parametrize(
@@ -156,10 +154,10 @@ def test_a_certificate_and_a_key_that_do_not_belong_together(tmp_path: Path) -> 
         {"client_certificate": b"junk", "client_key": b"junk"},
     ],
 )
-def test_certificates_that_cannot_be_used_are_found_at_once(fields: dict[str, Any]) -> None:
+def test_unusable_certificates_raise_before_any_request(fields: dict[str, Any]) -> None:
     async def test() -> None:
         with pytest.raises(InputError, match=r"^test: (certificate-authority|client-certificate)"):
-            Api(connection_to(1, **fields))
+            Api(config_for(1, **fields))
 
     run(test)
 
@@ -167,27 +165,27 @@ def test_certificates_that_cannot_be_used_are_found_at_once(fields: dict[str, An
 # --- Tokens and passwords
 
 
-def only_with(authorization: dict[str, str], seen: list[str]) -> Any:
+def accepting(authorization: dict[str, str], seen: list[str]) -> Any:
     async def handle(request: web.Request) -> web.Response:
         given = request.headers.get("Authorization", "")
         seen.append(given)
         if given != authorization["now"]:
-            return answer(refusal(401, "Unauthorized"), status=401)
+            return answer(api_error(401, "Unauthorized"), status=401)
         return answer({})
 
     return handle
 
 
-def test_tokens_and_passwords_are_sent_and_not_shown() -> None:
+def test_tokens_and_passwords_are_sent_and_never_shown() -> None:
     async def test() -> None:
         seen: list[str] = []
-        handle = only_with({"now": "nothing"}, seen)
+        handle = accepting({"now": "nothing"}, seen)
         for credential in (bearer("top-secret"), basic("us", "top-secret")):
-            async with serving(handle, credentials=Fixed(credential)) as connection:
+            async with serving(handle, credentials=StaticCredentials(credential)) as config:
                 with pytest.raises(ApiError) as raised:
-                    await ask(connection)
+                    await ask(config)
                 assert raised.value.is_refused
-                for shown in (str(raised.value), repr(raised.value), repr(connection)):
+                for shown in (str(raised.value), repr(raised.value), repr(config)):
                     assert "top-secret" not in shown
                     assert seen[-1] not in shown
         assert seen[0] == "Bearer top-secret"
@@ -196,11 +194,11 @@ def test_tokens_and_passwords_are_sent_and_not_shown() -> None:
     run(test)
 
 
-def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: Path) -> None:
+def test_after_a_401_the_token_file_is_read_again_and_the_request_retried(tmp_path: Path) -> None:
     async def test() -> None:
         file, accepted, seen = tmp_path / "token", {"now": "Bearer one"}, list[str]()
         file.write_text("one\n")
-        handle = only_with(accepted, seen)
+        handle = accepting(accepted, seen)
         async with client_of(handle, credentials=TokenFile(file)) as api:
             await api.send("POST", "/x", {})
             accepted["now"] = "Bearer two"
@@ -208,7 +206,7 @@ def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: Path) 
             await api.send("POST", "/x", {})
             await api.send("POST", "/x", {})
             assert seen == ["Bearer one", "Bearer one", "Bearer two", "Bearer two"]
-            # The same token again: no use in asking twice.
+            # Without a newer token there is no second attempt.
             accepted["now"] = "Bearer three"
             with pytest.raises(ApiError):
                 await api.send("POST", "/x", {})
@@ -217,33 +215,32 @@ def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: Path) 
     run(test)
 
 
-def test_a_stream_uses_the_newer_token_as_well(tmp_path: Path) -> None:
+def test_a_stream_is_retried_with_the_newer_token(tmp_path: Path) -> None:
     async def test() -> None:
         file, accepted, seen = tmp_path / "token", {"now": "Bearer two"}, list[str]()
         file.write_text("one")
         source = TokenFile(file)
         await source.current()
         file.write_text("two")
-        async with client_of(only_with(accepted, seen), credentials=source) as api:
-            assert [piece async for piece in api.stream("/x", silence_seconds=5)] == [b"{}"]
+        async with client_of(accepting(accepted, seen), credentials=source) as api:
+            assert [piece async for piece in api.stream("/x", idle_timeout_seconds=5)] == [b"{}"]
 
     run(test)
 
 
-def test_a_token_is_read_again_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("interval_seconds", "expected"), [(3600.0, "one"), (0.0, "two")])
+def test_a_token_file_is_read_again_after_an_interval(
+    tmp_path: Path, interval_seconds: float, expected: str
 ) -> None:
     async def test() -> None:
         file = tmp_path / "token"
         file.write_text("one")
-        source = TokenFile(file)
-        first = await source.current()
+        source = TokenFile(file, reread_interval_seconds=interval_seconds)
+        assert (await source.current()).authorization == "Bearer one"
         file.write_text("two")
-        assert await source.current() is first
-        monkeypatch.setattr(credentials, "REREAD_SECONDS", 0.0)
-        assert (await source.current()).authorization == "Bearer two"
+        assert (await source.current()).authorization == f"Bearer {expected}"
         file.unlink()
-        assert (await source.current()).authorization == "Bearer two"
+        assert (await source.current()).authorization == f"Bearer {expected}"
 
     run(test)
 
@@ -265,9 +262,9 @@ def test_without_a_usable_token_nothing_is_sent(
         file, seen = tmp_path / "token", list[str]()
         if content is not None:
             file.write_bytes(content)
-        handle = only_with({"now": ""}, seen)
-        async with serving(handle, credentials=TokenFile(file)) as connection:
-            error = await unreachable(connection)
+        handle = accepting({"now": ""}, seen)
+        async with serving(handle, credentials=TokenFile(file)) as config:
+            error = await unreachable(config)
             assert isinstance(error, CredentialError)
             assert not error.sent
             assert str(error).startswith(f"{file}: {problem}")
@@ -276,14 +273,14 @@ def test_without_a_usable_token_nothing_is_sent(
     run(test)
 
 
-def test_many_refused_at_once_read_the_file_and_all_succeed(tmp_path: Path) -> None:
+def test_concurrent_401s_all_succeed_with_the_newer_token(tmp_path: Path) -> None:
     async def test() -> None:
         file, accepted, seen = tmp_path / "token", {"now": "Bearer two"}, list[str]()
         file.write_text("one")
         source = TokenFile(file)
         await source.current()
         file.write_text("two")
-        async with client_of(only_with(accepted, seen), credentials=source) as api:
+        async with client_of(accepting(accepted, seen), credentials=source) as api:
             await asyncio.gather(*(api.send("POST", "/x", {}) for _ in range(50)))
         assert seen.count("Bearer two") == 50
 

@@ -3,24 +3,24 @@
 import asyncio
 import json
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from api_server import OTHER_AUTHORITY, answer, client_of, refusal, run, server_context
+from api_server import OTHER_AUTHORITY, answer, api_error, client_of, run, server_context, until
 
 from afflux.kube.api.credentials import Credential
 from afflux.kube.api.errors import ApiError, CredentialError
 from afflux.kube.api.exec_plugin import API_VERSIONS, ExecPlugin, Program
+from movable_clock import advance
 
 pytestmark = pytest.mark.slow
 
 
 def script(tmp_path: Path, body: str) -> Path:
-    """A program that counts its runs in the file beside it and then does this."""
+    """A script that counts its runs in a file beside it and then runs `body`."""
     path = tmp_path / "plugin"
     path.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\n{body}\n")
     path.chmod(0o755)
@@ -51,6 +51,16 @@ def rfc3339(seconds_from_now: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class Clock:
+    """A clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 async def failure(made: Program) -> str:
     with pytest.raises(CredentialError) as raised:
         await ExecPlugin(made).current()
@@ -60,7 +70,7 @@ async def failure(made: Program) -> str:
 
 
 @pytest.mark.parametrize("version", API_VERSIONS)
-def test_a_token_is_asked_for_once(tmp_path: Path, version: str) -> None:
+def test_concurrent_requests_share_one_run(tmp_path: Path, version: str) -> None:
     async def test() -> None:
         path = script(tmp_path, tokened("abc", version=version))
         plugin = ExecPlugin(program(path, api_version=version))
@@ -71,7 +81,7 @@ def test_a_token_is_asked_for_once(tmp_path: Path, version: str) -> None:
     run(test)
 
 
-def test_the_program_is_told_what_is_asked_for(tmp_path: Path) -> None:
+def test_the_program_gets_exec_info_arguments_and_environment(tmp_path: Path) -> None:
     async def test() -> None:
         body = f'printf "%s" "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n'
         body += f'echo "$*|$EXTRA|$HOME|$(cat)" > {tmp_path}/rest\n'
@@ -105,11 +115,13 @@ def test_it_runs_again_when_its_credential_has_expired(tmp_path: Path) -> None:
         for moment, expected in ((3600.0, 1), (-3600.0, 2)):
             (tmp_path / "runs").unlink(missing_ok=True)
             path = script(tmp_path, tokened("abc", expirationTimestamp=rfc3339(moment)))
-            plugin = ExecPlugin(program(path))
+            clock = Clock()
+            plugin = ExecPlugin(program(path), monotonic_clock=clock)
             first = await plugin.current()
-            # Not for every request, though, whatever it prints.
+            clock.seconds += 0.9
+            # An expired credential is used for a second too.
             assert await plugin.current() is first
-            await asyncio.sleep(1.1)
+            clock.seconds += 0.2
             await plugin.current()
             assert runs(tmp_path) == expected
 
@@ -123,23 +135,24 @@ def test_it_runs_again_when_the_server_refuses(tmp_path: Path) -> None:
         async def handle(request: web.Request) -> web.Response:
             seen.append(request.headers["Authorization"])
             if seen[-1] != accepted["now"]:
-                return answer(refusal(401, "Unauthorized"), status=401)
+                return answer(api_error(401, "Unauthorized"), status=401)
             return answer({})
 
-        path = script(tmp_path, tokened("one"))
-        async with client_of(handle, credentials=ExecPlugin(program(path))) as api:
+        path, clock = script(tmp_path, tokened("one")), Clock()
+        plugin = ExecPlugin(program(path), monotonic_clock=clock)
+        async with client_of(handle, credentials=plugin) as api:
             await api.send("POST", "/x", {})
             accepted["now"] = "Bearer two"
             script(tmp_path, tokened("two"))
-            await asyncio.sleep(1.1)
+            clock.seconds += 1.1
             await asyncio.gather(*(api.send("POST", "/x", {}) for _ in range(20)))
             assert runs(tmp_path) == 2
-            # A server that refuses everything does not make it run for every request.
+            # A server that refuses every credential does not make it run for every request.
             accepted["now"] = "Bearer three"
             for _ in range(20):
                 with pytest.raises(ApiError):
                     await api.send("POST", "/x", {})
-            assert runs(tmp_path) <= 2 + 20 // 2
+            assert runs(tmp_path) == 2
 
     run(test)
 
@@ -194,19 +207,16 @@ def test_a_program_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run(test)
 
 
-def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     async def test() -> None:
-        path = script(tmp_path, f"sleep 60 &\necho $! > {tmp_path}/child\nwait")
-        begun = time.monotonic()
-        said = await failure(program(path, timeout_seconds=3.0))
-        assert said.endswith("still running after 3 seconds, ended")
-        assert time.monotonic() - begun < 30
-        child = int((tmp_path / "child").read_text())
-        for _ in range(1000):
-            if not _is_running(child):
-                return
-            await asyncio.sleep(0.01)
-        pytest.fail("what the program started is still running")
+        pid = tmp_path / "child"
+        path = script(tmp_path, f"sleep 600 &\necho $! > {pid}.new\nmv {pid}.new {pid}\nwait")
+        failing = asyncio.create_task(failure(program(path, timeout_seconds=300)))
+        await until(pid.exists)
+        await advance(301)
+        assert (await failing).endswith("still running after 300 seconds, ended")
+        child = int(pid.read_text())
+        await until(lambda: not _is_running(child))
 
     run(test)
 
@@ -237,7 +247,9 @@ def _is_running(pid: int) -> bool:
         (tokened("secret", expirationTimestamp="tomorrow"), "expected an ExecCredential"),
     ],
 )
-def test_a_program_that_prints_something_else(tmp_path: Path, body: str, problem: str) -> None:
+def test_invalid_output_is_an_error_without_a_quote(
+    tmp_path: Path, body: str, problem: str
+) -> None:
     async def test() -> None:
         said = await failure(program(script(tmp_path, body)))
         assert problem in said
@@ -247,23 +259,26 @@ def test_a_program_that_prints_something_else(tmp_path: Path, body: str, problem
     run(test)
 
 
-def test_a_failure_is_told_to_everybody_who_asks_at_once_and_then_forgotten(tmp_path: Path) -> None:
+def test_a_failure_is_shared_by_concurrent_requests_and_then_forgotten(tmp_path: Path) -> None:
     async def test() -> None:
         path = script(tmp_path, "exit 1")
-        plugin = ExecPlugin(program(path))
+        clock = Clock()
+        plugin = ExecPlugin(program(path), monotonic_clock=clock)
         results = await asyncio.gather(
             *(plugin.current() for _ in range(20)), return_exceptions=True
         )
         assert all(isinstance(result, CredentialError) for result in results)
         assert runs(tmp_path) == 1
         script(tmp_path, tokened("abc"))
-        await asyncio.sleep(2.1)
+        with pytest.raises(CredentialError):
+            await plugin.current()
+        clock.seconds += 2.1
         assert isinstance(await plugin.current(), Credential)
 
     run(test)
 
 
-def test_who_needs_a_terminal_and_has_none_is_told(tmp_path: Path) -> None:
+def test_interactive_mode_always_needs_a_terminal(tmp_path: Path) -> None:
     async def test() -> None:
         path = script(tmp_path, tokened("abc"))
         said = await failure(program(path, interactive_mode="Always"))

@@ -1,4 +1,4 @@
-"""The way to the server: from inside a cluster, and through proxies."""
+"""The service account inside a cluster, and HTTP proxies."""
 
 import asyncio
 from base64 import b64decode
@@ -12,15 +12,15 @@ from aiohttp import web
 from api_server import AUTHORITY_PEM, answer, run, server_context, serving
 
 from afflux.kube.api.client import Api
-from afflux.kube.api.credentials import Fixed, bearer
+from afflux.kube.api.credentials import StaticCredentials, bearer
 from afflux.kube.api.errors import UnreachableError
+from afflux.kube.api.http_proxy import proxy_for
 from afflux.kube.api.in_cluster import in_cluster
-from afflux.kube.api.proxies import proxy_for
 from afflux.model.errors import InputError
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -31,7 +31,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- In a cluster
 
 
-def test_outside_of_a_cluster_there_is_nothing() -> None:
+def test_outside_of_a_cluster_there_is_no_configuration() -> None:
     assert in_cluster() is None
 
 
@@ -51,12 +51,12 @@ def test_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
         async with serving(handle) as there:
             monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
             monkeypatch.setenv("KUBERNETES_SERVICE_PORT", there.server.rsplit(":", 1)[1])
-            connection = in_cluster(tmp_path)
-            assert connection is not None
-            assert connection.server == there.server
-            assert connection.namespace == "afflux-system"
-            async with Api(connection) as api:
-                await connection.credentials.current()
+            config = in_cluster(tmp_path)
+            assert config is not None
+            assert config.server == there.server
+            assert config.namespace == "afflux-system"
+            async with Api(config) as api:
+                await config.credentials.current()
                 # The kubelet replaces the token.
                 (tmp_path / "token").write_text("new")
                 await api.send("POST", "/x", {})
@@ -65,17 +65,19 @@ def test_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run(test)
 
 
-def test_an_address_of_version_six(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ipv6_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("t")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    connection = in_cluster(tmp_path)
-    assert connection is not None
-    assert connection.server == "https://[fd00::1]:443"
-    assert connection.namespace == "default"
+    config = in_cluster(tmp_path)
+    assert config is not None
+    assert config.server == "https://[fd00::1]:443"
+    assert config.namespace == "default"
 
 
-def test_half_a_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_service_accounts_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "tcp://10.0.0.1:443")
     with pytest.raises(InputError, match=r"\$KUBERNETES_SERVICE_PORT: .*, expected a number"):
@@ -90,7 +92,7 @@ def test_half_a_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @dataclass
 class Proxy:
-    """A proxy that knows CONNECT and nothing else, and remembers what it was told."""
+    """A proxy that supports only CONNECT and records the requests."""
 
     url: str = ""
     refuses: bool = False
@@ -138,7 +140,7 @@ async def proxying(*, over_tls: bool = False, refuses: bool = False) -> AsyncIte
 
 
 async def through(proxy: Proxy) -> list[str]:
-    """Ask a server through the proxy; what the server saw."""
+    """Send a request through the proxy; returns what the server saw."""
     seen: list[str] = []
 
     async def handle(request: web.Request) -> web.Response:
@@ -148,16 +150,18 @@ async def through(proxy: Proxy) -> list[str]:
 
     # A name that only the certificate knows: the proxy gets us there, TLS is to the server.
     context = server_context("api.example")
-    async with serving(handle, context, credentials=Fixed(bearer("for-the-server"))) as there:
-        connection = replace(there, proxy_url=proxy.url, tls_server_name="api.example")
-        async with Api(connection) as api:
+    async with serving(
+        handle, context, credentials=StaticCredentials(bearer("for-the-server"))
+    ) as there:
+        config = replace(there, proxy_url=proxy.url, tls_server_name="api.example")
+        async with Api(config) as api:
             for _ in range(2):
                 await api.send("POST", "/x", {})
     return seen
 
 
 @pytest.mark.parametrize("over_tls", [False, True])
-def test_the_server_is_reached_through_a_proxy_that_learns_nothing(over_tls: bool) -> None:
+def test_a_proxy_sees_no_credentials(over_tls: bool) -> None:
     async def test() -> None:
         async with proxying(over_tls=over_tls) as proxy:
             assert await through(proxy) == ["Bearer for-the-server"] * 2
@@ -169,7 +173,7 @@ def test_the_server_is_reached_through_a_proxy_that_learns_nothing(over_tls: boo
     run(test)
 
 
-def test_a_proxy_that_refuses_or_is_not_there() -> None:
+def test_a_proxy_that_refuses_or_cannot_be_reached() -> None:
     async def test() -> None:
         async with proxying(refuses=True) as proxy:
             with pytest.raises(UnreachableError) as raised:
@@ -211,7 +215,7 @@ def test_a_proxy_that_refuses_or_is_not_there() -> None:
         ("https://example.org", "*", ""),
     ],
 )
-def test_the_proxy_of_the_environment(
+def test_no_proxy_matches_as_in_go(
     monkeypatch: pytest.MonkeyPatch, server: str, exceptions: str, expected: str
 ) -> None:
     monkeypatch.setenv("https_proxy", "p:1")
@@ -220,7 +224,7 @@ def test_the_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("written", ["socks5://us:secret@a:1", "ftp://us:secret@a", "http://:1"])
-def test_proxies_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+def test_unusable_proxy_urls_are_errors(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
     monkeypatch.setenv("HTTPS_PROXY", written)
     with pytest.raises(InputError) as raised:
         proxy_for("https://10.0.0.1")

@@ -1,4 +1,4 @@
-"""A kubeconfig is read as kubectl reads it, and what is wrong with one is said in one line."""
+"""A kubeconfig is read as kubectl reads it; errors are one line."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from aiohttp import web
 from api_server import AUTHORITY_PEM, OTHER_AUTHORITY, answer, run, server_context, serving
 
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
+from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.api.exec_plugin import ExecPlugin
 from afflux.kube.api.kubeconfig import read_kubeconfig
 from afflux.model.errors import InputError
@@ -21,7 +21,7 @@ SERVER = "https://10.0.0.1:6443"
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("KUBECONFIG", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -49,11 +49,11 @@ def written(path: Path, content: object) -> str:
     return str(path)
 
 
-def read(tmp_path: Path, content: object, context: str | None = None) -> Connection:
+def read(tmp_path: Path, content: object, context: str | None = None) -> ClientConfig:
     return read_kubeconfig(written(tmp_path / "config", content), context)
 
 
-def complaint(tmp_path: Path, content: object, context: str | None = None) -> str:
+def error_text(tmp_path: Path, content: object, context: str | None = None) -> str:
     with pytest.raises(InputError) as raised:
         read(tmp_path, content, context)
     said = str(raised.value)
@@ -62,8 +62,8 @@ def complaint(tmp_path: Path, content: object, context: str | None = None) -> st
     return said.removeprefix(f"{tmp_path}/config: ")
 
 
-def authorization(connection: Connection) -> str:
-    return asyncio.run(connection.credentials.current()).authorization
+def authorization(config: ClientConfig) -> str:
+    return asyncio.run(config.credentials.current()).authorization
 
 
 # --- Which files, which context
@@ -89,7 +89,7 @@ def test_the_fields_of_a_cluster(tmp_path: Path) -> None:
     assert got.origin == f"{tmp_path}/config: contexts[main].context"
 
 
-def test_little_is_needed(tmp_path: Path) -> None:
+def test_defaults(tmp_path: Path) -> None:
     got = read(tmp_path, config())
     assert (got.ca, got.namespace, got.insecure) == (None, "default", False)
     assert (got.proxy_url, got.tls_server_name, got.headers) == ("", "", ())
@@ -97,7 +97,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
     assert authorization(got) == ""
 
 
-def test_nulls_are_absent_and_json_is_yaml(tmp_path: Path) -> None:
+def test_json_is_accepted_and_null_means_absent(tmp_path: Path) -> None:
     text = """{"clusters": [{"name": "a", "cluster": {"server": "https://b:1",
       "proxy-url": null, "extensions": null}}], "users": [{"name": "a", "user": null}],
       "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a", "namespace": null}}],
@@ -111,7 +111,7 @@ def test_another_context_than_the_current_one(tmp_path: Path) -> None:
         {"name": "other", "context": {"cluster": "main", "user": "main", "namespace": "n2"}}
     )
     assert read(tmp_path, content, "other").namespace == "n2"
-    assert complaint(tmp_path, content, "none") == (
+    assert error_text(tmp_path, content, "none") == (
         "context: 'none', expected one of the contexts: main, other"
     )
 
@@ -125,9 +125,7 @@ def test_the_file_in_the_home_directory(tmp_path: Path) -> None:
     assert read_kubeconfig(None).server == "https://home:1"
 
 
-def test_several_files_are_merged_first_come_first_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_of_several_files_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = config("a", cluster={"server": "https://first:1"}, user={"tokenFile": "token"})
     first["current-context"] = ""
     second = config("a", cluster={"server": "https://second:1"}, namespace="second")
@@ -147,13 +145,13 @@ def test_several_files_are_merged_first_come_first_served(
     assert read_kubeconfig(None).server == "https://third:1"
     a = read_kubeconfig(None, "a")
     assert (a.server, a.namespace) == ("https://first:1", "default")
-    # Paths start at the file they are written in.
+    # Paths are relative to the file they are written in.
     assert authorization(a) == "Bearer from-x"
-    # A file that is named counts alone.
+    # A named file is the only one.
     assert read_kubeconfig(paths[4], "a").server == "https://second:1"
 
 
-def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none: no such file, expected a kubeconfig"):
         read_kubeconfig(str(tmp_path / "none"))
     with pytest.raises(InputError, match="Is a directory, expected a file that can be read"):
@@ -177,7 +175,7 @@ def test_name_and_password(tmp_path: Path) -> None:
     assert authorization(got) == "Basic " + b64encode("us:ü".encode()).decode()
 
 
-def test_nothing_secret_goes_over_plain_http(tmp_path: Path) -> None:
+def test_no_secrets_over_plain_http(tmp_path: Path) -> None:
     got = read(tmp_path, config(cluster={"server": "http://a:1"}, user={"token": "abc"}))
     assert authorization(got) == ""
 
@@ -187,7 +185,7 @@ def test_impersonation(tmp_path: Path) -> None:
         "as": "jane",
         "as-uid": "42",
         "as-groups": ["a", "b"],
-        "as-user-extra": {"example.org/why": ["x", "y"]},
+        "as-user-extra": {"example.org/why": ["x", "z"]},
     }
     assert read(tmp_path, config(user=user)).headers == (
         ("Impersonate-User", "jane"),
@@ -195,11 +193,11 @@ def test_impersonation(tmp_path: Path) -> None:
         ("Impersonate-Group", "a"),
         ("Impersonate-Group", "b"),
         ("Impersonate-Extra-example.org%2Fwhy", "x"),
-        ("Impersonate-Extra-example.org%2Fwhy", "y"),
+        ("Impersonate-Extra-example.org%2Fwhy", "z"),
     )
 
 
-def test_a_program_beside_the_file(tmp_path: Path) -> None:
+def test_an_exec_plugin_relative_to_the_file(tmp_path: Path) -> None:
     written(
         tmp_path / "bin" / "plugin",
         "#!/bin/sh\nprintf '%s' \"$KUBERNETES_EXEC_INFO\" >&2\n"
@@ -217,11 +215,11 @@ def test_a_program_beside_the_file(tmp_path: Path) -> None:
     got = read(tmp_path, config(user={"exec": stated}))
     assert isinstance(got.credentials, ExecPlugin)
     assert authorization(got) == "Bearer env-arg"
-    # Anything else that says who we are counts before a program.
+    # Other credentials come before an exec plugin.
     assert authorization(read(tmp_path, config(user={"exec": stated, "token": "t"}))) == "Bearer t"
 
 
-def test_a_whole_kubeconfig_leads_to_a_server(tmp_path: Path) -> None:
+def test_a_request_with_every_part_of_a_kubeconfig(tmp_path: Path) -> None:
     async def test() -> None:
         async def handle(request: web.Request) -> web.Response:
             assert request.path == "/prefix/version"
@@ -245,14 +243,14 @@ def test_a_whole_kubeconfig_leads_to_a_server(tmp_path: Path) -> None:
                 "certificate-authority": "ca.crt",
                 "tls-server-name": "other.example",
             }
-            connection = read(tmp_path, config(cluster=cluster, user=user))
-            async with Api(connection) as api:
+            made = read(tmp_path, config(cluster=cluster, user=user))
+            async with Api(made) as api:
                 assert await api.get("/version", dict[str, str]) == {"ok": "yes"}
 
     run(test)
 
 
-# --- What is wrong
+# --- Errors
 
 
 @pytest.mark.parametrize(
@@ -305,10 +303,7 @@ def test_a_whole_kubeconfig_leads_to_a_server(tmp_path: Path) -> None:
             "users[main].user.token: given beside username or password",
         ),
         (config(user={"token": "sec\nret"}), "users[main].user.token: not plain ASCII"),
-        (
-            config(user={"token": 12345}),
-            "users[0].user.token: '(not shown)', expected a string",
-        ),
+        (config(user={"token": 12345}), "users[0].user.token: '(not shown)', expected a string"),
         (config(user={"tokenFile": "none"}), "users[main].user.tokenFile: "),
         (
             config(user={"auth-provider": {"name": "gcp", "config": {"access-token": "secret"}}}),
@@ -328,8 +323,8 @@ def test_a_whole_kubeconfig_leads_to_a_server(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: object, said: str) -> None:
-    got = complaint(tmp_path, content)
+def test_errors_name_the_field_and_hide_secrets(tmp_path: Path, content: object, said: str) -> None:
+    got = error_text(tmp_path, content)
     assert got.startswith(said)
     assert "secret" not in got
     assert "12345" not in got

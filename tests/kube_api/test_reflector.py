@@ -1,11 +1,11 @@
-"""A collection is followed: all there is, every change, and what of it cannot be read."""
+"""The reflector lists, watches and reports objects that cannot be decoded."""
 
 import asyncio
 import json
 
 import pytest
 from aiohttp import web
-from api_server import answer, client_of, refusal, run, serving, until
+from api_server import answer, api_error, client_of, run, serving, until
 from watched_server import (
     PODS,
     Manifest,
@@ -14,9 +14,9 @@ from watched_server import (
     Server,
     ends_after,
     event,
-    followed,
     page,
     pod,
+    reflecting,
     says,
     stays,
 )
@@ -24,7 +24,7 @@ from watched_server import (
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import UnreachableError
-from afflux.kube.api.watching import Collection, UnreadableError, follow
+from afflux.kube.api.reflector import Collection, UnreadableError, run_reflector
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 # --- Lists
 
 
-def test_everything_there_is_then_every_change() -> None:
+def test_a_list_is_followed_by_its_changes() -> None:
     async def test() -> None:
         server = Server(
             [page(10, pod("a", 5), pod("b", 7))],
@@ -44,7 +44,7 @@ def test_everything_there_is_then_every_change() -> None:
                 )
             ],
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: len(seen.told) == 4)
             assert seen.told == ["replaced a b", "changed c", "changed a", "deleted b"]
             assert seen.now["a"].spec.node_name == "n1"
@@ -69,7 +69,7 @@ def test_a_list_comes_in_pages_and_selectors_go_with_every_request() -> None:
             ],
             [stays],
         )
-        async with followed(server, pods) as seen:
+        async with reflecting(server, pods) as seen:
             await until(lambda: len(server.asked) == 4)
             assert seen.told == ["replaced a b c d e"]
         selectors = {"fieldSelector": "spec.nodeName=", "labelSelector": "app=web,tier in (a)"}
@@ -83,17 +83,17 @@ def test_a_list_comes_in_pages_and_selectors_go_with_every_request() -> None:
     run(test)
 
 
-def test_a_list_that_expires_in_the_middle_is_begun_again_in_one_piece() -> None:
+def test_a_list_whose_continue_token_expires_is_repeated_without_pages() -> None:
     async def test() -> None:
         server = Server(
             [
                 page(10, pod("a", 1), more="old"),
-                answer(refusal(410, "Expired"), status=410),
+                answer(api_error(410, "Expired"), status=410),
                 page(20, pod("a", 1), pod("b", 11)),
             ],
             [stays],
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: len(server.asked) == 4)
             assert seen.told == ["replaced a b"]
             assert [error.is_gone for error in seen.errors] == [True]
@@ -116,8 +116,8 @@ def test_a_list_may_travel_compressed(compressed: bool) -> None:
             return response
 
         seen = Seen()
-        async with serving(handle, compressed=compressed) as connection, Api(connection) as api:
-            task = asyncio.create_task(follow(api, PODS, seen))
+        async with serving(handle, compressed=compressed) as config, Api(config) as api:
+            task = asyncio.create_task(run_reflector(api, PODS, seen))
             await until(lambda: len(seen.now) == 2000)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -130,20 +130,20 @@ def test_an_empty_list() -> None:
     async def test() -> None:
         nothing = {"kind": "PodList", "metadata": {"resourceVersion": "3"}, "items": None}
         server = Server([nothing], [stays])
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: server.watched_from == ["3"])
             assert seen.told == ["replaced "]
 
     run(test)
 
 
-def test_a_server_that_cannot_list_yet_is_asked_again_with_patience() -> None:
+def test_a_failed_list_is_retried_with_backoff() -> None:
     async def test() -> None:
-        down = answer(refusal(500, "InternalError"), status=500)
-        again = answer(refusal(500, "InternalError"), status=500)
-        forbidden = answer(refusal(403, "Forbidden"), status=403)
+        down = answer(api_error(500, "InternalError"), status=500)
+        again = answer(api_error(500, "InternalError"), status=500)
+        forbidden = answer(api_error(403, "Forbidden"), status=403)
         server = Server([down, again, forbidden, page(1, pod("a", 1))], [stays])
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: seen.told == ["replaced a"])
             assert [error.status for error in seen.errors] == [500, 500, 403]
             # Each wait is drawn from the upper half of one that doubles.
@@ -153,10 +153,10 @@ def test_a_server_that_cannot_list_yet_is_asked_again_with_patience() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"items": 3, "metadata": {}}', b"\xff"])
-def test_a_list_that_makes_no_sense_is_asked_for_again(body: bytes) -> None:
+def test_an_undecodable_list_is_retried(body: bytes) -> None:
     async def test() -> None:
         server = Server([web.Response(body=body), page(1, pod("a", 1))], [stays])
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: seen.told == ["replaced a"])
             assert [type(error) for error in seen.errors] == [UnreachableError]
 
@@ -166,7 +166,7 @@ def test_a_list_that_makes_no_sense_is_asked_for_again(body: bytes) -> None:
 # --- What cannot be read
 
 
-def test_an_object_that_cannot_be_read_is_named_and_skipped() -> None:
+def test_an_undecodable_object_is_reported_and_skipped() -> None:
     async def test() -> None:
         junk = pod("junk", 11, spec={"priority": "high"})
         server = Server(
@@ -177,7 +177,7 @@ def test_an_object_that_cannot_be_read_is_named_and_skipped() -> None:
                 stays,
             ],
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: len(server.watched_from) == 3)
             assert seen.told == ["replaced a c", "changed d"]
             assert all(isinstance(error, UnreadableError) for error in seen.errors)
@@ -192,21 +192,21 @@ def test_an_object_that_cannot_be_read_is_named_and_skipped() -> None:
     run(test)
 
 
-def test_who_cannot_be_read_is_named_to_whoever_knows_them_from_before() -> None:
+def test_the_sink_gets_the_identity_of_undecodable_objects() -> None:
     async def test() -> None:
         bad = pod("bad", 6, spec={"tolerations": 3})
         worse = pod("worse", 7, metadata={"labels": 3})
         nameless = pod("", 8, spec={"tolerations": 3})
         server = Server([page(10, pod("a", 5), bad, worse, nameless)], [stays])
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: len(server.watched_from) == 1)
             assert seen.told == ["replaced a"]
-            assert seen.unread == ["bad uid-bad", "worse uid-worse"]
+            assert seen.unreadable == ["bad uid-bad", "worse uid-worse"]
 
     run(test)
 
 
-def test_about_an_object_that_cannot_be_read_there_is_one_complaint() -> None:
+def test_an_undecodable_object_is_reported_once() -> None:
     async def test() -> None:
         def bad(version: int) -> Manifest:
             return pod("bad", version, spec={"tolerations": 3})
@@ -214,18 +214,18 @@ def test_about_an_object_that_cannot_be_read_there_is_one_complaint() -> None:
         def ends(*lines: bytes) -> Script:
             return ends_after(*lines, cut=False)
 
-        again = event("ERROR", refusal(410, "Expired"))
+        again = event("ERROR", api_error(410, "Expired"))
         server = Server(
             [page(10, bad(5)), page(20, bad(14)), page(30, bad(25))],
             [
                 ends(event("MODIFIED", bad(11)), event("MODIFIED", bad(12)), again),
-                # Somebody mends it, and breaks it again.
+                # Mended, and broken again.
                 ends(event("MODIFIED", pod("bad", 21)), event("MODIFIED", bad(22)), again),
                 ends(event("DELETED", bad(31)), event("ADDED", bad(32))),
                 stays,
             ],
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: len(server.watched_from) == 4)
             unreadable = [each for each in seen.errors if isinstance(each, UnreadableError)]
             assert len(unreadable) == 3
@@ -233,13 +233,13 @@ def test_about_an_object_that_cannot_be_read_there_is_one_complaint() -> None:
     run(test)
 
 
-def test_what_is_gone_is_taken_away_even_if_it_cannot_be_read() -> None:
+def test_a_deleted_object_is_removed_even_if_it_cannot_be_decoded() -> None:
     async def test() -> None:
         server = Server(
             [page(10, pod("a", 5), pod("b", 6))],
             [says(event("DELETED", pod("a", 11, spec={"priority": "high"})))],
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: "a" not in seen.now and len(seen.told) == 2)
             assert seen.told == ["replaced a b", "deleted a"]
             assert seen.errors == []
@@ -260,26 +260,25 @@ def test_what_is_gone_is_taken_away_even_if_it_cannot_be_read() -> None:
         b"[" * 100_000 + b"\n",
     ],
 )
-def test_an_event_without_sense_leads_to_a_list(junk: bytes) -> None:
+def test_an_undecodable_event_causes_a_relist(junk: bytes) -> None:
     async def test() -> None:
         server = Server(
             [page(10), page(20, pod("x", 11))], [says(event("ADDED", pod("a", 11)), junk), stays]
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: server.watched_from == ["10", "20"])
             assert seen.told == ["replaced ", "changed a", "replaced x"]
 
     run(test)
 
 
-def test_events_of_unknown_types_and_fields_are_no_trouble() -> None:
+def test_events_of_unknown_types_and_fields_are_ignored() -> None:
     async def test() -> None:
         odd = {"type": "SHUFFLED", "object": pod("x", 11), "hint": {"a": [1]}}
         server = Server(
-            [page(10)],
-            [says(json.dumps(odd).encode() + b"\n\n\r\n", event("ADDED", pod("a", 12)))],
+            [page(10)], [says(json.dumps(odd).encode() + b"\n\n\r\n", event("ADDED", pod("a", 12)))]
         )
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             await until(lambda: "a" in seen.now)
             assert seen.told == ["replaced ", "changed a"]
 
@@ -289,12 +288,12 @@ def test_events_of_unknown_types_and_fields_are_no_trouble() -> None:
 # --- Size
 
 
-def test_lines_of_megabytes_and_thousands_of_lines_in_a_piece() -> None:
+def test_long_lines_and_many_lines_in_a_chunk() -> None:
     async def test() -> None:
         large = pod("large", 11, metadata={"annotations": {"a": "x" * 3_000_000}})
         many = b"".join(event("ADDED", pod(f"p{n}", 100 + n)) for n in range(5000))
         server = Server([page(10)], [says(event("ADDED", large), many)])
-        async with followed(server) as seen:
+        async with reflecting(server) as seen:
             turns_while_busy = 0
             while len(seen.now) < 5001:
                 await asyncio.sleep(0)
@@ -307,7 +306,7 @@ def test_lines_of_megabytes_and_thousands_of_lines_in_a_piece() -> None:
 
 
 def test_an_error_of_the_sink_is_not_swallowed() -> None:
-    class Broken(Seen):
+    class BrokenReservation(Seen):
         def changed(self, item: objects.Pod) -> None:
             raise ZeroDivisionError
 
@@ -315,6 +314,6 @@ def test_an_error_of_the_sink_is_not_swallowed() -> None:
         server = Server([page(10)], [says(event("ADDED", pod("a", 11)))])
         async with client_of(server.handle) as api:
             with pytest.raises(ZeroDivisionError):
-                await follow(api, PODS, Broken())
+                await run_reflector(api, PODS, BrokenReservation())
 
     run(test)

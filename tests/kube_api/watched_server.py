@@ -1,4 +1,4 @@
-"""A collection that is followed, a server that lists and watches as written, and what is seen."""
+"""A server with scripted lists and watches, and a reflector whose sink records what it gets."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from aiohttp import web
 from api_server import answer, client_of
 
 from afflux.kube import objects
-from afflux.kube.api.watching import Collection, follow
+from afflux.kube.api.reflector import Collection, run_reflector
 
 PODS = Collection("/api/v1/pods", objects.Pod)
 Manifest = dict[str, Any]
@@ -40,17 +40,19 @@ def page(version: int, *items: Manifest, more: str = "") -> Manifest:
 
 @dataclass
 class Seen:
-    """A sink that remembers what it was told, in order."""
+    """A sink that records its calls, in order."""
 
     told: list[str] = field(default_factory=list)
     now: dict[str, objects.Pod] = field(default_factory=dict)
     errors: list[Exception] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
 
-    def replaced(self, items: Sequence[objects.Pod], unread: Sequence[objects.Metadata]) -> None:
+    def replaced(
+        self, items: Sequence[objects.Pod], unreadable: Sequence[objects.Metadata]
+    ) -> None:
         self.now = {item.metadata.name or "": item for item in items}
-        self.unread = [f"{each.name} {each.uid}" for each in unread]
+        self.unreadable = [f"{each.name} {each.uid}" for each in unreadable]
         self.told.append("replaced " + " ".join(self.now))
 
     def changed(self, item: objects.Pod) -> None:
@@ -87,7 +89,7 @@ class Stream:
 
 @dataclass
 class Server:
-    """Answers lists and watches one after the other as written; the last of each for ever."""
+    """Answers lists and watches with the scripted ones in order, and repeats the last."""
 
     lists: list[Manifest | web.Response]
     watches: list[Script | web.Response]
@@ -117,12 +119,17 @@ class Server:
 
 
 @asynccontextmanager
-async def followed(
-    server: Server, collection: Collection[objects.Pod] = PODS, **options: Any
+async def reflecting(
+    server: Server,
+    collection: Collection[objects.Pod] = PODS,
+    timing: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Any:
     seen = Seen()
     async with client_of(server.handle, **options) as api:
-        task = asyncio.create_task(follow(api, collection, seen, on_error=seen.erred))
+        task = asyncio.create_task(
+            run_reflector(api, collection, seen, on_error=seen.erred, **(timing or {}))
+        )
         try:
             yield seen
         finally:
@@ -136,7 +143,7 @@ async def stays(stream: Stream, request: web.Request) -> None:
 
 
 def says(*lines: bytes) -> Script:
-    """A watch that says this, and then nothing."""
+    """A watch that sends these lines and stays open."""
 
     async def script(stream: Stream, request: web.Request) -> None:
         await stream.say(*lines)
@@ -146,7 +153,7 @@ def says(*lines: bytes) -> Script:
 
 
 def ends_after(*lines: bytes, cut: bool) -> Script:
-    """A watch that says this and ends, well or not."""
+    """A watch that sends these lines and ends, cleanly or cut off."""
 
     async def script(stream: Stream, request: web.Request) -> None:
         await stream.say(*lines)

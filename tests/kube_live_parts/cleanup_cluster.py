@@ -1,4 +1,4 @@
-"""A cluster in which deadlines are over, and somebody who cleans up."""
+"""A cluster of groups whose deadlines have passed, and the cleanup that deletes them."""
 
 import asyncio
 import json
@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from counting_event import CountingEvent
 from small_api import Request, SmallApi, run, serving, until
 
 from afflux.kube import objects
-from afflux.kube.live.cleaning import Cleaning
-from afflux.kube.live.deadlines import Deadlines
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.recording import Recorder
-from afflux.web.metrics import Metrics
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.deadline_cleanup import DeadlineCleanup
+from afflux.kube.live.event_recorder import EventRecorder
+from afflux.kube.live.group_deadlines import GroupDeadlines
+from afflux.kube.live.write_queue import RETRIES, Retries
+from afflux.web.scheduler_metrics import Metrics
 
 PODS = "/api/v1/namespaces/default/pods"
 KINDS = {
@@ -24,7 +26,7 @@ KINDS = {
     "ReplicaSet": "/apis/apps/v1/namespaces/default/replicasets",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
 }
-# A controller that is of no namespace.
+# A cluster-scoped controller.
 FLEET = {
     "apiVersion": "example.com/v1",
     "kind": "Fleet",
@@ -59,18 +61,28 @@ def owned_by(kind: str, name: str, uid: str = "") -> dict[str, Any]:
 
 @dataclass
 class Cluster:
-    """An API server, what a scheduler knows of it, and somebody who cleans up."""
+    """An API server, the scheduler's copy of it, and a cleanup.
+
+    The cleanup does not sleep before it tries again: it waits for a permit of `retry_permits`.
+    """
 
     server: SmallApi
-    deadlines: Deadlines = field(default_factory=Deadlines)
+    deadlines: GroupDeadlines = field(default_factory=GroupDeadlines)
     clock: Clock = field(default_factory=Clock)
     remaining: list[float | None] = field(default_factory=lambda: [None])
     announced: list[Collection[str]] = field(default_factory=list)
+    backoff_seconds: tuple[float, float] = (30.0, 1800.0)
+    retries: Retries = RETRIES
+    # The seconds that the cleanup would have slept, one entry per failed attempt.
+    pauses: list[float] = field(default_factory=list)
+    permits: int = 0
 
     def __post_init__(self) -> None:
-        self.mirror = Mirror(["afflux"], deadlines=self.deadlines)
+        self.retry_permits = asyncio.Semaphore(0)
+        self.changed = self.deadlines.changed = CountingEvent()
+        self.reader = ClusterReader(["afflux"], deadlines=self.deadlines)
         node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "64", "pods": "99"}}}
-        self.mirror.nodes.changed(msgspec.convert(node, objects.Node))
+        self.reader.nodes.changed(msgspec.convert(node, objects.Node))
         for kind, path in KINDS.items():
             root, _, rest = path.partition("/namespaces/default/")
             known = self.server.objects.get(root, {"metadata": {}, "resources": []})
@@ -111,13 +123,28 @@ class Cluster:
             "status": {"phase": "Running", "startTime": started} if started else {},
         }
         kept = self.server.put(f"{PODS}/{name}", manifest)
-        self.mirror.pods.changed(msgspec.json.decode(json.dumps(kept), type=objects.Pod))
+        self.reader.pods.changed(msgspec.json.decode(json.dumps(kept), type=objects.Pod))
+
+    def allow_retries(self, number: int) -> None:
+        """Let the cleanup try again so often, without a pause."""
+        self.permits += number
+        for _ in range(number):
+            self.retry_permits.release()
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await self.retry_permits.acquire()
+
+    @property
+    def has_used_its_permits(self) -> bool:
+        """Whether the cleanup has failed and may not try again."""
+        return len(self.pauses) > self.permits
 
     def ended(self, name: str) -> None:
-        """The kubelet has stopped a pod: its time was over for the kubelet, too."""
-        pod = self.mirror.pods.get(f"default/{name}")
+        """The kubelet has stopped a pod at its own deadline."""
+        pod = self.reader.pods.get(f"default/{name}")
         assert pod is not None
-        self.mirror.pods.deleted(pod)
+        self.reader.pods.deleted(pod)
         self.server.objects.pop(f"{PODS}/{name}")
 
     def owner(self, kind: str, name: str, above: Any = None, **status: Any) -> None:
@@ -140,7 +167,7 @@ class Cluster:
         self.server.put(f"{root}/fleets/f", {"metadata": {"name": "f", "uid": "uid-f"}})
 
     def there(self) -> set[str]:
-        """Names of what has not been deleted."""
+        """The names of all objects that have not been deleted."""
         paths = (*KINDS.values(), PODS)
         return {
             path.rpartition("/")[2]
@@ -162,46 +189,48 @@ class Cluster:
         return [event["note"] for event in self.events()]
 
     @asynccontextmanager
-    async def cleaned_up(self) -> AsyncIterator[None]:
-        """Somebody at work."""
+    async def cleaned_up(self) -> AsyncIterator[DeadlineCleanup]:
+        """A running cleanup."""
         async with self.server.api() as api:
-            recorder = Recorder(api, Metrics())
-            cleaning = Cleaning(
+            recorder = EventRecorder(api, Metrics())
+            cleaning = DeadlineCleanup(
                 api,
-                self.mirror,
+                self.reader,
                 self.deadlines,
                 recorder,
                 remaining_seconds=lambda: self.remaining[0],
                 announce=self.announced.append,
                 clock=self.clock,
+                initial_backoff_seconds=self.backoff_seconds[0],
+                max_backoff_seconds=self.backoff_seconds[1],
+                retries=self.retries,
+                sleep=self.pause,
             )
-            self.mirror.drain(self.clock())
+            self.reader.take_events(self.clock())
             work = asyncio.create_task(cleaning.run())
             try:
-                yield
+                yield cleaning
             finally:
                 work.cancel()
                 await asyncio.wait([work])
                 await recorder.close()
 
 
-def cleans(
-    prepare: Any,
-    expected: set[str],
-    check: Any = None,
-    *,
-    notes: int = 0,
-    settle_seconds: float = 0.1,
-) -> None:
-    """After cleaning up what `prepare` has made, these are left, and so many notes are written."""
+def cleans(prepare: Any, expected: set[str], check: Any = None, *, notes: int = 0) -> None:
+    """The cleanup of the cluster that `prepare` makes leaves the `expected` objects.
+
+    It has ended then, or has failed and used up its permits to try again, and has written at least
+    so many `notes`.
+    """
 
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
             prepare(cluster)
-            async with cluster.cleaned_up():
-                await until(lambda: cluster.there() == expected and len(cluster.notes()) >= notes)
-                await asyncio.sleep(settle_seconds)
+            async with cluster.cleaned_up() as cleanup:
+                await until(lambda: bool(cluster.announced))
+                await until(lambda: not cleanup.is_busy or cluster.has_used_its_permits)
+                await until(lambda: len(cluster.notes()) >= notes)
             assert cluster.there() == expected
             if check is not None:
                 check(cluster)

@@ -1,24 +1,24 @@
-"""A lease for tests of who leads."""
+"""A leader election for tests, with short or long times."""
 
 from typing import Any
 
 from small_api import SmallApi
 
-from afflux.kube.live.leasing import Lease
-from afflux.web.metrics import Metrics
+from afflux.kube.live.leader_election import LeaderElection
+from afflux.web.scheduler_metrics import Metrics
 
-SHORT = {"lease_seconds": 1.0, "renew_seconds": 0.6}
+SHORT = {"lease_duration_seconds": 1.0, "renew_deadline_seconds": 0.6}
 
 
-def lease(server: SmallApi, identity: str | None, **options: Any) -> Lease:
+def lease(server: SmallApi, identity: str | None, **options: Any) -> LeaderElection:
     settings: dict[str, Any] = {
         "namespace": "kube-system",
         "name": "afflux",
         "metrics": Metrics(),
-        # Wide, so that a busy machine does not lose it; those that want to lose it say so.
-        "lease_seconds": 30.0,
-        "renew_seconds": 20.0,
-        "retry_seconds": 0.1,
+        # Long, so that the lease is not lost on a busy machine.
+        "lease_duration_seconds": 30.0,
+        "renew_deadline_seconds": 20.0,
+        "retry_period_seconds": 0.1,
         "identity": identity,
     } | options
-    return Lease(server.api(user_agent=identity or ""), **settings)
+    return LeaderElection(server.api(user_agent=identity or ""), **settings)

@@ -1,7 +1,7 @@
 """A small API server for tests: objects with resource versions over real HTTP, and faults.
 
-It knows what leases, events, pod statuses and deletions need: create, read, replace with a
-precondition, patch, delete what has a uid. What it says in conflicts is what the real one says.
+It supports what leases, events, pod statuses and deletions need: create, read, replace with a
+precondition, patch, delete with a uid. Its conflicts have the messages of the real API server.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from typing import Any
 from aiohttp import web
 
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
+from afflux.kube.api.client_config import ClientConfig
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a request instead of a good answer; by default nothing does."""
+    """What goes wrong with a request; by default nothing. `until` holds the answer back."""
 
     before_seconds: float = 0.0
     status: int | None = None
@@ -30,6 +30,7 @@ class Fault:
     hang_up_before: bool = False
     hang_up_after: bool = False
     after_seconds: float = 0.0
+    until: asyncio.Event | None = None
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Request:
 
 @dataclass
 class SmallApi:
-    """The objects by path, what was asked for, and who decides what goes wrong."""
+    """The objects by path, the requests, and the function that decides what goes wrong."""
 
     url: str = ""
     objects: dict[str, Object] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class SmallApi:
     version: int = 0
 
     def api(self, **options: Any) -> Api:
-        return Api(Connection(self.url, "the test"), **options)
+        return Api(ClientConfig(self.url, "the test"), **options)
 
     def put(self, path: str, kept: Object) -> Object:
         self.version += 1
@@ -94,6 +95,8 @@ class SmallApi:
             return _status(fault.status, "Injected", "a fault of the test", headers)
         response = self._done(request)
         await asyncio.sleep(fault.after_seconds)
+        if fault.until is not None:
+            await fault.until.wait()
         return _hang_up(http) if fault.hang_up_after else response
 
     def _done(self, request: Request) -> web.Response:
@@ -184,7 +187,7 @@ async def serving() -> AsyncIterator[SmallApi]:
         await runner.cleanup()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something that will happen; an error if it does not within a generous time."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -195,7 +198,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     """Run an asynchronous test; nothing may be left running behind it."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await test()
         left = [task for task in asyncio.all_tasks() if "RequestHandler" not in repr(task)]
         assert left == [asyncio.current_task()], left

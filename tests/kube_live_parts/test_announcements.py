@@ -1,4 +1,4 @@
-"""Reports about groups: who is refused, and who could never fit, hears so by name."""
+"""Announcements: events and conditions of refused and unsatisfiable groups; pending metrics."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,26 +7,29 @@ import msgspec
 import pytest
 
 from afflux.kube import objects
-from afflux.kube.live import reporting
-from afflux.kube.live.conditions import Condition
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.recording import FAILED, What
-from afflux.kube.live.references import PodRef
-from afflux.kube.live.reporting import Reporting
-from afflux.web.metrics import Metrics
+from afflux.kube.live.announcements import Announcements
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.event_recorder import FAILED_SCHEDULING, EventReason
+from afflux.kube.live.object_refs import PodRef
+from afflux.kube.live.pod_conditions import Condition
+from afflux.web.scheduler_metrics import Metrics
 
 
 @dataclass
-class Told:
-    """Events and conditions, as they were asked for."""
+class Recorded:
+    """Records the requested events and conditions."""
 
     events: list[tuple[str, str, str]] = field(default_factory=list)
     conditions: dict[str, Condition] = field(default_factory=dict)
 
     def failed(
-        self, pod: PodRef, why: str, scheduler: str | None = None, what: What = FAILED
+        self,
+        pod: PodRef,
+        why: str,
+        scheduler: str | None = None,
+        reason: EventReason = FAILED_SCHEDULING,
     ) -> None:
-        self.events.append((pod.name, what.reason, why))
+        self.events.append((pod.name, reason.name, why))
 
     def write(self, pod: PodRef, wanted: Condition, seen: Any, **more: Any) -> None:
         self.conditions[pod.name] = wanted
@@ -34,12 +37,15 @@ class Told:
 
 class Cluster:
     def __init__(self) -> None:
-        self.mirror = Mirror(["afflux"])
-        self.told = Told()
-        told: Any = self.told
-        self.reporting = Reporting(self.mirror, told, told, Metrics())
+        self.reader = ClusterReader(["afflux"])
+        self.recorded = Recorded()
+        self.now = 100.0
+        recorded: Any = self.recorded
+        self.announcements = Announcements(
+            self.reader, recorded, recorded, Metrics(), clock=lambda: self.now
+        )
         node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
-        self.mirror.nodes.changed(msgspec.convert(node, objects.Node))
+        self.reader.nodes.changed(msgspec.convert(node, objects.Node))
 
     def pod(self, name: str, group: str | None = None, size: object = 2) -> None:
         labels = {"afflux.dev/group-name": group, "afflux.dev/group-size": str(size)}
@@ -52,37 +58,37 @@ class Cluster:
             },
             "spec": {"schedulerName": "afflux", "containers": [{"name": "c"}]},
         }
-        self.mirror.pods.changed(msgspec.convert(pod, objects.Pod))
+        self.reader.pods.changed(msgspec.convert(pod, objects.Pod))
 
     def look(self) -> None:
-        events = self.mirror.drain()
-        self.reporting.held_back(self.mirror.gathering.take_held_back())
-        self.reporting.ready(event.group for event in events if hasattr(event, "group"))
+        events = self.reader.take_events()
+        self.announcements.held_back(self.reader.live_groups.take_held_back())
+        self.announcements.ready(event.group for event in events if hasattr(event, "group"))
 
 
-def test_who_is_refused_hears_so_by_an_event_of_its_own_and_a_condition() -> None:
+def test_a_refused_pod_gets_its_own_event_and_a_condition() -> None:
     cluster = Cluster()
     cluster.pod("a", "g", "many")
     cluster.pod("b", "g")
     cluster.look()
     why = "label afflux.dev/group-size: 'many', expected a whole number from 1 up"
-    assert ("a", "GroupRefused", why) in cluster.told.events
-    assert cluster.told.conditions["a"] == Condition("False", "Unschedulable", why)
-    # Who only waits for others has done nothing wrong.
+    assert ("a", "GroupRefused", why) in cluster.recorded.events
+    assert cluster.recorded.conditions["a"] == Condition("False", "Unschedulable", why)
+    # A pod that only waits for other members is not refused.
     words = "0/1 nodes are available: group default/g has 1 of 2 members; 1 refused."
-    assert ("b", "FailedScheduling", words) in cluster.told.events
+    assert ("b", "FailedScheduling", words) in cluster.recorded.events
 
 
-def test_it_is_said_once() -> None:
+def test_a_refusal_is_announced_once() -> None:
     cluster = Cluster()
     cluster.pod("a", "g", 0)
     for _ in range(3):
-        cluster.mirror.gathering.touch("default/g")
+        cluster.reader.live_groups.mark_changed("default/g")
         cluster.look()
-    assert len(cluster.told.events) == 1
+    assert len(cluster.recorded.events) == 1
 
 
-def test_a_group_that_could_never_fit_is_told_so_on_every_pod() -> None:
+def test_every_pod_of_an_unsatisfiable_group_gets_an_event() -> None:
     cluster = Cluster()
     for name in ("a", "b"):
         cluster.pod(name, "g")
@@ -92,61 +98,60 @@ def test_a_group_that_could_never_fit_is_told_so_on_every_pod() -> None:
     reasons = dict.fromkeys(("uid-a", "uid-b", "uid-solo"), words)
     unsatisfiable = {"default/g": "needs 8 cpu", "default/solo": "needs 9 cpu"}
     for _ in range(2):
-        cluster.reporting.decided(0.1, reasons, unsatisfiable)
-    told = [event for event in cluster.told.events if event[1] == "Unsatisfiable"]
-    assert told == [
+        cluster.announcements.decided(0.1, reasons, unsatisfiable)
+    recorded = [event for event in cluster.recorded.events if event[1] == "Unsatisfiable"]
+    assert recorded == [
         ("a", "Unsatisfiable", "group default/g: needs 8 cpu"),
         ("b", "Unsatisfiable", "group default/g: needs 8 cpu"),
         ("solo", "Unsatisfiable", "group default/solo: needs 9 cpu"),
     ]
-    assert cluster.told.conditions["a"].message == f"{words} Unsatisfiable: needs 8 cpu."
-    # Of a pod by itself these are kube-scheduler's words, and nothing else.
-    assert cluster.told.conditions["solo"] == Condition("False", "Unschedulable", words)
+    assert cluster.recorded.conditions["a"].message == f"{words} Unsatisfiable: needs 8 cpu."
+    # A single pod has kube-scheduler's text and nothing else.
+    assert cluster.recorded.conditions["solo"] == Condition("False", "Unschedulable", words)
 
 
-def test_when_the_cluster_has_changed_it_waits_as_others_do() -> None:
+def test_an_unsatisfiable_group_waits_again_when_the_cluster_has_changed() -> None:
     cluster = Cluster()
     for name in ("a", "b"):
         cluster.pod(name, "g")
     cluster.look()
     reasons = dict.fromkeys(("uid-a", "uid-b"), "behind others in the queue.")
-    cluster.reporting.decided(0.1, reasons, {"default/g": "too large"})
-    cluster.reporting.decided(0.1, reasons)
-    assert cluster.told.conditions["a"].message == "behind others in the queue."
-    # It was never taken out of the queue for that; and if it is so again, it is said again.
-    assert cluster.mirror.gathering.waiting("default/g") is not None
-    cluster.reporting.decided(0.1, reasons, {"default/g": "too large"})
-    told = [event for event in cluster.told.events if event[:2] == ("a", "Unsatisfiable")]
-    assert len(told) == 2
+    cluster.announcements.decided(0.1, reasons, {"default/g": "too large"})
+    cluster.announcements.decided(0.1, reasons)
+    assert cluster.recorded.conditions["a"].message == "behind others in the queue."
+    # The group stayed in the queue; if it is unsatisfiable again, it is announced again.
+    assert cluster.reader.live_groups.waiting_group("default/g") is not None
+    cluster.announcements.decided(0.1, reasons, {"default/g": "too large"})
+    recorded = [event for event in cluster.recorded.events if event[:2] == ("a", "Unsatisfiable")]
+    assert len(recorded) == 2
 
 
-def test_a_group_that_has_left_meanwhile_is_no_matter() -> None:
+def test_an_unsatisfiable_group_that_is_gone_is_ignored() -> None:
     cluster = Cluster()
-    cluster.reporting.decided(0.1, {}, {"default/gone": "too large"})
-    assert not cluster.told.events
+    cluster.announcements.decided(0.1, {}, {"default/gone": "too large"})
+    assert not cluster.recorded.events
 
 
-def test_however_often_somebody_asks_those_who_wait_are_counted_now_and_then(
+def test_frequent_scrapes_do_not_count_pending_pods_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster()
     for number in range(5):
         cluster.pod(f"p{number}")
     cluster.look()
-    looks, now = 0, 100.0
-    pending = cluster.mirror.pending
+    looks = 0
+    pending = cluster.reader.pending_pod
 
     def slowly(task: Any) -> Any:
-        nonlocal looks, now
+        nonlocal looks
         looks += 1
-        now += 0.1
+        cluster.now += 0.1
         return pending(task)
 
-    monkeypatch.setattr(cluster.mirror, "pending", slowly)
-    monkeypatch.setattr(reporting, "monotonic", lambda: now)
+    monkeypatch.setattr(cluster.reader, "pending_pod", slowly)
     for _ in range(100):
-        cluster.reporting.count_pending()
+        cluster.announcements.count_pending()
     assert looks == 5
-    now += 26.0
-    cluster.reporting.count_pending()
+    cluster.now += 26.0
+    cluster.announcements.count_pending()
     assert looks == 10

@@ -1,9 +1,8 @@
-"""Binds: a server with absurd wishes, an end that comes while they are under way."""
+"""Binder: Retry-After, shutdown and the end of the term during bindings, confirmation."""
 
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -13,16 +12,17 @@ from small_api import Fault, Request, SmallApi, run, serving, until
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.live import binding, reading_back
-from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.bind_confirmation import ConfirmationTimes
+from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes, Rejection
+from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
-from afflux.web.metrics import Metrics
+from afflux.web.scheduler_metrics import Metrics
 
 
-class Told:
-    """What became of the binds."""
+class Recorded:
+    """Records the outcomes of bindings."""
 
     def __init__(self) -> None:
         self.bound_pods: list[str] = []
@@ -42,43 +42,45 @@ class NothingToPrepare:
     def concerns(self, placement: Placement) -> bool:
         return False
 
-    async def prepare(self, placement: Placement) -> str | None:
+    async def prepare(self, placement: Placement) -> Rejection | None:
         raise AssertionError(placement)
 
 
-def cluster() -> tuple[Mirror, Placement]:
-    """A node, a pod, and the decision to bring them together."""
-    mirror = Mirror(["afflux"])
+def cluster() -> tuple[ClusterReader, Placement]:
+    """A node, a pod, and the placement of the pod on the node."""
+    reader = ClusterReader(["afflux"])
     metadata = {"name": "p", "namespace": "default", "uid": "u"}
     spec = {"schedulerName": "afflux", "containers": [{"name": "c"}]}
     pod = json.dumps({"metadata": metadata, "spec": spec})
-    mirror.pods.changed(msgspec.json.decode(pod, type=objects.Pod))
-    mirror.nodes.changed(msgspec.json.decode('{"metadata": {"name": "n"}}', type=objects.Node))
-    return mirror, Placement(Task("u", "default/p", Shape(resources({}))), "n")
+    reader.pods.changed(msgspec.json.decode(pod, type=objects.Pod))
+    reader.nodes.changed(msgspec.json.decode('{"metadata": {"name": "n"}}', type=objects.Node))
+    return reader, Placement(Task("u", "default/p", Shape(resources({}))), "n")
 
 
 @asynccontextmanager
-async def binding_one(
+async def binder_at_work(
     api: Api,
-    told: Told,
+    recorded: Recorded,
     remaining_seconds: Callable[[], float | None] = lambda: None,
-    mirror: Mirror | None = None,
+    reader: ClusterReader | None = None,
+    times: BinderTimes = BINDER_TIMES,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Somebody at work on one bind."""
+    """A binder at work on one placement."""
     known, placement = cluster()
-    mirror = mirror or known
-    hands = binding.Binding(
+    reader = reader or known
+    binder = Binder(
         api,
-        mirror,
-        told,
+        reader,
+        recorded,
         metrics=Metrics(),
         remaining_seconds=remaining_seconds,
         parallelism=2,
         timeout_seconds=30.0,
-        preparing=NothingToPrepare(),
+        pre_binder=NothingToPrepare(),
+        times=times,
     )
-    working = asyncio.create_task(hands.run())
-    hands.start([placement])
+    working = asyncio.create_task(binder.run())
+    binder.submit([placement])
     try:
         yield working
     finally:
@@ -86,18 +88,14 @@ async def binding_one(
         await asyncio.wait({working})
 
 
-def binds(server: SmallApi) -> int:
+def bindings(server: SmallApi) -> int:
     return sum(request.path.endswith("/binding") for request in server.requests)
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_asks_for_a_year_of_patience_is_asked_again_before(
-    monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
-    monkeypatch.setattr(binding, "LONGEST_PATIENCE_SECONDS", 0.1)
-
+def test_a_retry_after_of_a_year_is_cut(status: int) -> None:
     async def test() -> None:
-        told = Told()
+        recorded = Recorded()
         async with serving() as server, server.api() as api:
             answers = [Fault(status=status, retry_after="31536000"), Fault()]
 
@@ -105,52 +103,66 @@ def test_a_server_that_asks_for_a_year_of_patience_is_asked_again_before(
                 return answers.pop(0) if len(answers) > 1 else answers[0]
 
             server.fault = fault
-            async with binding_one(api, told):
-                await until(lambda: told.bound_pods == ["default/p"])
-        assert binds(server) == 2
+            async with binder_at_work(
+                api, recorded, times=BinderTimes(max_retry_after_seconds=0.1)
+            ):
+                await until(lambda: recorded.bound_pods == ["default/p"])
+        assert bindings(server) == 2
 
     run(test)
 
 
-def test_what_is_under_way_at_the_end_is_heard_to_its_end() -> None:
+def test_bindings_in_flight_are_awaited_on_shutdown() -> None:
     async def test() -> None:
-        told = Told()
+        recorded = Recorded()
         async with serving() as server, server.api() as api:
-            server.fault = lambda _: Fault(after_seconds=0.3)
-            async with binding_one(api, told) as working:
-                await until(lambda: binds(server) == 1)
+            release = asyncio.Event()
+            server.fault = lambda _: Fault(until=release)
+            times = BinderTimes(shutdown_timeout_seconds=30.0)
+            async with binder_at_work(api, recorded, times=times) as working:
+                await until(lambda: bindings(server) == 1)
                 working.cancel()
-            assert told.bound_pods == ["default/p"]
+                release.set()
+            assert recorded.bound_pods == ["default/p"]
 
     run(test)
 
 
-def test_nothing_is_sent_after_the_end_that_was_decided_before_it() -> None:
+def test_no_binding_is_sent_after_the_term_has_ended() -> None:
     async def test() -> None:
-        told = Told()
+        recorded, remaining = Recorded(), [0.2]
         async with serving() as server, server.api(connections=1) as api:
-            server.fault = lambda _: Fault(after_seconds=1.0)
-            ends_at = time.monotonic() + 0.5
-            # Takes the only connection: the bind has to wait for it, and waits too long.
+            release = asyncio.Event()
+            server.fault = lambda _: Fault(until=release)
+            # Takes the only connection: the binding has to wait for it until the term has ended.
             other = asyncio.create_task(api.send("POST", "/others", {"metadata": {"name": "o"}}))
             await until(lambda: len(server.requests) == 1)
-            async with binding_one(api, told, lambda: ends_at - time.monotonic()):
+            ended = asyncio.Event()
+
+            def remaining_seconds() -> float:
+                if not remaining:
+                    ended.set()
+                    return 0.0
+                return remaining.pop()
+
+            async with binder_at_work(api, recorded, remaining_seconds):
+                await ended.wait()
+                release.set()
                 await other
-                await asyncio.sleep(0.1)
-            assert binds(server) == 0
-            assert told.bound_pods == []
+            assert bindings(server) == 0
+            assert recorded.bound_pods == []
 
     run(test)
 
 
-# --- Reading back
+# --- Confirmation
 
 
 POD = "/api/v1/namespaces/default/pods/p"
 
 
 def refusing(*paths: str) -> Callable[[Request], Fault]:
-    """Binds conflict, and these may not be read."""
+    """Bindings conflict, and these paths may not be read."""
 
     def fault(request: Request) -> Fault:
         if request.path.endswith("/binding"):
@@ -160,62 +172,59 @@ def refusing(*paths: str) -> Callable[[Request], Fault]:
     return fault
 
 
-@pytest.fixture
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.setattr(reading_back, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(reading_back, "LONGEST_REFUSED_SECONDS", 0.02)
+# The pod is read back at once and again at short intervals.
+SOON = BinderTimes(
+    confirmation=ConfirmationTimes(initial_backoff_seconds=0.01, max_refused_backoff_seconds=0.02)
+)
 
 
-@pytest.mark.usefixtures("_soon")
-def test_who_may_not_read_one_pod_lists_it() -> None:
+def test_a_pod_that_may_not_be_read_is_listed() -> None:
     async def test() -> None:
-        told = Told()
+        recorded = Recorded()
         async with serving() as server, server.api() as api:
             server.fault = refusing(POD)
             pod = {"metadata": {"name": "p", "namespace": "default", "uid": "u"}}
             spec = {"nodeName": "n", "containers": [{"name": "c"}]}
             server.objects["/api/v1/pods"] = {"items": [{**pod, "spec": spec}]}
-            async with binding_one(api, told):
-                await until(lambda: told.bound_pods == ["default/p"])
-            assert told.doubts == []
+            async with binder_at_work(api, recorded, times=SOON):
+                await until(lambda: recorded.bound_pods == ["default/p"])
+            assert recorded.doubts == []
 
     run(test)
 
 
-@pytest.mark.usefixtures("_soon")
-def test_who_may_not_read_at_all_says_so_and_what_would_help(
+def test_missing_rights_are_reported_with_the_right_that_is_needed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
-        told = Told()
+        recorded = Recorded()
         async with serving() as server, server.api() as api:
             server.fault = refusing(POD, "/api/v1/pods")
-            async with binding_one(api, told):
-                await until(lambda: len(told.doubts) == 3)
+            async with binder_at_work(api, recorded, times=SOON):
+                await until(lambda: len(recorded.doubts) == 3)
                 asked = len(server.requests)
             assert 16 <= asked < 24
-            assert told.bound_pods == []
-            assert "bound to n" in told.doubts[0]
-            assert "needs the right to get and list pods" in told.doubts[0]
+            assert recorded.bound_pods == []
+            assert "bound to n" in recorded.doubts[0]
+            assert "needs the right to get and list pods" in recorded.doubts[0]
 
     with caplog.at_level(logging.WARNING):
         run(test)
     assert caplog.text.count("default/p cannot be read back") == 1
 
 
-@pytest.mark.usefixtures("_soon")
-def test_the_watch_may_say_what_may_not_be_read() -> None:
+def test_the_watch_confirms_a_binding_that_may_not_be_read() -> None:
     async def test() -> None:
-        told = Told()
-        mirror, _ = cluster()
+        recorded = Recorded()
+        reader, _ = cluster()
         async with serving() as server, server.api() as api:
             server.fault = refusing(POD, "/api/v1/pods")
-            async with binding_one(api, told, mirror=mirror):
-                await until(lambda: len(told.doubts) == 1)
-                known = mirror.pods.get("default/p")
+            async with binder_at_work(api, recorded, reader=reader, times=SOON):
+                await until(lambda: len(recorded.doubts) == 1)
+                known = reader.pods.get("default/p")
                 assert known is not None
                 spec = msgspec.structs.replace(known.spec, node_name="n")
-                mirror.pods.changed(msgspec.structs.replace(known, spec=spec))
-                await until(lambda: told.bound_pods == ["default/p"])
+                reader.pods.changed(msgspec.structs.replace(known, spec=spec))
+                await until(lambda: recorded.bound_pods == ["default/p"])
 
     run(test)

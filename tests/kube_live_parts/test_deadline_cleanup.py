@@ -1,15 +1,13 @@
-"""Cleaning up: what goes when a group's deadline is over, and everything that must not."""
-
-import asyncio
+"""Cleanup after a group's deadline: which pods and owners are deleted, and which never."""
 
 import pytest
-from overdue_cluster import FLEET, KINDS, NOW, PODS, Cluster, cleans, owned_by
+from cleanup_cluster import FLEET, KINDS, NOW, PODS, Cluster, cleans, owned_by
 from small_api import Fault, run, serving, until
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_group_and_its_job_go_when_the_deadline_is_over() -> None:
+def test_a_group_and_its_job_are_deleted_when_the_deadline_has_passed() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum")
         for name in ("a", "b"):
@@ -18,7 +16,7 @@ def test_a_group_and_its_job_go_when_the_deadline_is_over() -> None:
     def check(cluster: Cluster) -> None:
         assert cluster.announced == [{"uid-a", "uid-b"}]
         first, *_ = cluster.deletions()
-        # The owner first, by its uid, and it takes along what it has made.
+        # The owner first, by its uid; the garbage collector deletes its pods.
         assert first.path == f"{KINDS['Job']}/sum"
         assert first.body["preconditions"] == {"uid": "uid-sum"}
         assert first.body["propagationPolicy"] == "Background"
@@ -28,13 +26,13 @@ def test_a_group_and_its_job_go_when_the_deadline_is_over() -> None:
             "uid-b",
         }
         assert set(cluster.notes()) == {
-            "The deadline of group default/g is over; deleted with it: Job default/sum"
+            "The deadline of group default/g has passed; deleted with it: Job default/sum"
         }
 
     cleans(prepare, set(), check, notes=1)
 
 
-def test_nothing_goes_before_its_time_and_nothing_is_asked_meanwhile() -> None:
+def test_no_request_is_sent_before_the_deadline() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
@@ -42,7 +40,7 @@ def test_nothing_goes_before_its_time_and_nothing_is_asked_meanwhile() -> None:
             cluster.owner("Job", "sum")
             cluster.pod("a", owner=owned_by("Job", "sum"))
             async with cluster.cleaned_up():
-                await asyncio.sleep(0.05)
+                await cluster.changed.wake_and_wait()
                 assert server.requests == []
                 cluster.clock.seconds = 999_960.0
                 await until(lambda: cluster.there() == set())
@@ -50,7 +48,7 @@ def test_nothing_goes_before_its_time_and_nothing_is_asked_meanwhile() -> None:
     run(test)
 
 
-def test_an_owner_with_other_pods_stays_and_only_the_pods_of_the_group_go() -> None:
+def test_an_owner_with_other_pods_stays_and_only_the_pods_of_the_group_are_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum")
         cluster.pod("a", owner=owned_by("Job", "sum"))
@@ -59,7 +57,7 @@ def test_an_owner_with_other_pods_stays_and_only_the_pods_of_the_group_go() -> N
     cleans(prepare, {"sum", "other"})
 
 
-def test_a_pod_of_another_scheduler_is_never_deleted_nor_its_owner() -> None:
+def test_a_pod_of_another_scheduler_and_its_owner_are_never_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum")
         cluster.pod("a", owner=owned_by("Job", "sum"))
@@ -68,18 +66,18 @@ def test_a_pod_of_another_scheduler_is_never_deleted_nor_its_owner() -> None:
     cleans(prepare, {"sum", "theirs"})
 
 
-def test_the_walk_goes_up_as_far_as_everything_is_in_the_group() -> None:
+def test_the_highest_owner_all_of_whose_pods_are_in_the_group_is_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "all")
         for number in (1, 2):
             cluster.owner("Job", f"sum-{number}", owned_by("JobSet", "all"))
             cluster.pod(f"p{number}", owner=owned_by("Job", f"sum-{number}"))
 
-    # The garbage collector of this server would take the Jobs: they are owned by what is gone.
+    # A real garbage collector would delete the Jobs, because their owner is gone.
     cleans(prepare, {"sum-1", "sum-2"})
 
 
-def test_the_walk_ends_below_an_owner_that_has_pods_elsewhere() -> None:
+def test_an_owner_with_pods_outside_the_group_is_not_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "all")
         for number in (1, 2):
@@ -90,12 +88,12 @@ def test_the_walk_ends_below_an_owner_that_has_pods_elsewhere() -> None:
     cleans(prepare, {"all", "sum-2", "p2"})
 
 
-def test_the_walk_ends_where_somebody_else_cannot_be_seen() -> None:
+def test_an_owner_is_not_deleted_if_another_owner_in_the_namespace_cannot_be_read() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "all")
         cluster.owner("Job", "sum", owned_by("JobSet", "all"))
         cluster.pod("a", owner=owned_by("Job", "sum"))
-        # Whose this is nobody can tell: it might be the JobSet's.
+        # This ReplicaSet might belong to the JobSet.
         cluster.owner("ReplicaSet", "hidden")
         cluster.pod("b", None, owned_by("ReplicaSet", "hidden"), deadline=None)
         cluster.server.fault = lambda request: (
@@ -105,9 +103,9 @@ def test_the_walk_ends_where_somebody_else_cannot_be_seen() -> None:
     cleans(prepare, {"all", "hidden", "b"})
 
 
-def test_an_owner_stays_that_has_pods_by_way_of_another_one() -> None:
+def test_an_owner_with_other_pods_through_another_owner_is_not_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
-        # Workers of its own, and a Job beside them: as controllers of MPI have it.
+        # Workers of its own, and a Job for the launcher: like the controllers of MPI.
         cluster.owner("JobSet", "all")
         cluster.pod("worker", owner=owned_by("JobSet", "all"))
         cluster.owner("Job", "launcher", owned_by("JobSet", "all"))
@@ -116,7 +114,7 @@ def test_an_owner_stays_that_has_pods_by_way_of_another_one() -> None:
     cleans(prepare, {"all", "launcher", "stays"})
 
 
-def test_an_owner_stays_of_which_nobody_can_tell_whether_it_has_other_pods() -> None:
+def test_an_owner_that_may_have_pods_through_an_unreadable_owner_is_not_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "all")
         cluster.pod("worker", owner=owned_by("JobSet", "all"))
@@ -129,7 +127,7 @@ def test_an_owner_stays_of_which_nobody_can_tell_whether_it_has_other_pods() -> 
     cleans(prepare, {"all", "hidden", "stays"})
 
 
-def test_an_owner_of_no_namespace_stays_as_its_other_pods_are_not_seen() -> None:
+def test_a_cluster_scoped_owner_is_not_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.fleet()
         cluster.pod("a", owner=FLEET)
@@ -137,25 +135,25 @@ def test_an_owner_of_no_namespace_stays_as_its_other_pods_are_not_seen() -> None
     def check(cluster: Cluster) -> None:
         assert "/apis/example.com/v1/fleets/f" in cluster.server.objects
         (note,) = cluster.notes()
-        assert "Fleet f is of no namespace and may have pods in others" in note
+        assert "Fleet f is cluster-scoped and may have pods in other namespaces" in note
 
     cleans(prepare, set(), check, notes=1)
 
 
-def test_the_walk_ends_below_an_owner_of_no_namespace() -> None:
+def test_the_owner_below_a_cluster_scoped_one_is_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.fleet()
         cluster.owner("Job", "sum", FLEET)
         cluster.pod("a", owner=owned_by("Job", "sum"))
 
-    # As below any other that has pods elsewhere: otherwise the Job would make its pod anew.
+    # Otherwise the Job would recreate its pod.
     cleans(prepare, set())
 
 
 @pytest.mark.parametrize(
     "name", ["../../elsewhere/jobs/theirs", "..", "a/status", "a?b=c", "a%2Fb", "a b", "a\r\nb"]
 )
-def test_a_reference_to_no_name_leads_nowhere(name: str) -> None:
+def test_an_owner_reference_with_an_invalid_name_is_not_followed(name: str) -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.server.put(
             "/apis/batch/v1/namespaces/elsewhere/jobs/theirs", {"metadata": {"uid": "uid-theirs"}}
@@ -180,7 +178,7 @@ def test_a_cron_job_is_not_deleted_for_one_of_its_jobs() -> None:
     cleans(prepare, {"nightly"})
 
 
-def test_an_owner_that_has_ended_makes_nothing_anew_and_stays() -> None:
+def test_a_finished_owner_stays_because_it_recreates_nothing() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum", conditions=[{"type": "Failed", "status": "True"}])
         cluster.pod("a", owner=owned_by("Job", "sum"))
@@ -188,7 +186,7 @@ def test_an_owner_that_has_ended_makes_nothing_anew_and_stays() -> None:
     cleans(prepare, {"sum"})
 
 
-def test_another_owner_of_the_same_name_is_not_meant() -> None:
+def test_another_owner_of_the_same_name_is_not_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum")
         cluster.pod("a", owner=owned_by("Job", "sum", uid="an-earlier-one"))
@@ -196,17 +194,17 @@ def test_another_owner_of_the_same_name_is_not_meant() -> None:
     cleans(prepare, {"sum"})
 
 
-def test_another_pod_of_the_same_name_is_not_meant() -> None:
+def test_another_pod_of_the_same_name_is_not_deleted() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a")
         cluster.pod("b")
-        # Made anew, and the watch is behind.
+        # Recreated, and the watch has not seen it yet.
         cluster.server.objects[f"{PODS}/a"]["metadata"]["uid"] = "a-later-one"
 
     cleans(prepare, {"a"})
 
 
-def test_a_pod_that_came_later_under_the_name_is_of_the_next_group() -> None:
+def test_a_pod_created_after_the_deadline_belongs_to_the_next_group() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a")
         cluster.pod("next", started=None, created="1970-01-12T13:46:39Z")
@@ -214,7 +212,7 @@ def test_a_pod_that_came_later_under_the_name_is_of_the_next_group() -> None:
     cleans(prepare, {"next"})
 
 
-def test_a_member_that_still_waits_goes_with_its_group() -> None:
+def test_a_pending_member_is_deleted_with_its_group() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a")
         cluster.pod("late", started=None)
@@ -222,14 +220,14 @@ def test_a_member_that_still_waits_goes_with_its_group() -> None:
     cleans(prepare, set())
 
 
-def test_a_replacement_does_not_save_the_job() -> None:
+def test_a_job_is_deleted_although_it_has_replaced_its_pod() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum")
         cluster.pod("a", None, owner=owned_by("Job", "sum"))
         created = "1970-01-12T13:46:00Z"
         cluster.pod("again", None, owned_by("Job", "sum"), started=None, created=created)
 
-    # The garbage collector takes the replacement, which never ran.
+    # The garbage collector deletes the replacement, which never ran.
     cleans(prepare, {"again"})
 
 
@@ -242,8 +240,7 @@ def test_one_of_several_pods_without_a_group_does_not_end_the_job() -> None:
     cleans(prepare, {"sum", "b"})
 
 
-def test_what_was_cleaned_up_leaves_its_name_to_others() -> None:
-    # What the prototype got wrong: cleanup on the deadline did not free the group's name.
+def test_a_new_group_may_use_the_name_of_a_deleted_one() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
@@ -252,14 +249,14 @@ def test_what_was_cleaned_up_leaves_its_name_to_others() -> None:
             async with cluster.cleaned_up():
                 await until(lambda: cluster.there() == set())
             for name in ("a", "b"):
-                pod = cluster.mirror.pods.get(f"default/{name}")
+                pod = cluster.reader.pods.get(f"default/{name}")
                 assert pod is not None
-                cluster.mirror.pods.deleted(pod)
-            cluster.mirror.drain(NOW)
+                cluster.reader.pods.deleted(pod)
+            cluster.reader.take_events(NOW)
             for name in ("c", "d"):
                 cluster.pod(name, started=None, created="1970-01-12T13:46:41Z")
-            cluster.mirror.drain(NOW)
-            group = cluster.mirror.gathering.waiting("default/g")
+            cluster.reader.take_events(NOW)
+            group = cluster.reader.live_groups.waiting_group("default/g")
             assert group is not None
             assert [task.name for task in group.tasks] == ["default/c", "default/d"]
             assert group.ready_seconds > NOW

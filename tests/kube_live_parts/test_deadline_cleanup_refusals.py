@@ -1,20 +1,21 @@
-"""Cleaning up what may not be cleaned up: who stays then, who hears of it, and what comes next."""
+"""Cleanup when the API server refuses: what stays, what is reported, what is tried again."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from overdue_cluster import KINDS, OLD, PODS, Cluster, cleans, owned_by
+from cleanup_cluster import KINDS, OLD, PODS, Cluster, cleans, owned_by
 from small_api import Fault, Request, run, serving, until
 
-from afflux.kube.live import cleaning, delivering
+from afflux.kube.live import deadline_cleanup
+from afflux.kube.live.write_queue import Retries
 
 pytestmark = pytest.mark.slow
 
 
 def refuses(method: str, kinds: str, status: int = 403) -> Callable[[Request], Fault]:
-    """A server that says no to such requests for objects of a kind."""
+    """Requests of this method for objects of this kind fail with the status."""
     return lambda request: (
         Fault(status=status)
         if request.method == method and f"/{kinds}/" in request.path
@@ -22,36 +23,38 @@ def refuses(method: str, kinds: str, status: int = 403) -> Callable[[Request], F
     )
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.04)
-    monkeypatch.setattr(delivering, "_FIRST_WAIT_SECONDS", 0.001)
-    monkeypatch.setattr(delivering, "_LONGEST_WAIT_SECONDS", 0.001)
+FAST_RETRIES = Retries(initial_backoff_seconds=0.001, max_backoff_seconds=0.001)
 
 
-@pytest.mark.usefixtures("impatient")
+def retries_fast(cluster: Cluster, retries: int = 3) -> None:
+    """Requests are repeated without a pause, and so is the cleanup, so many times."""
+    cluster.backoff_seconds = (0.01, 0.04)
+    cluster.retries = FAST_RETRIES
+    cluster.allow_retries(retries)
+
+
 @pytest.mark.parametrize("status", [403, 500])
-def test_who_is_below_an_owner_that_cannot_be_read_stays_and_the_pod_says_so(status: int) -> None:
+def test_pods_below_an_unreadable_owner_stay_and_an_event_reports_it(status: int) -> None:
     def prepare(cluster: Cluster) -> None:
+        retries_fast(cluster)
         cluster.owner("JobSet", "all")
         cluster.owner("Job", "sum", owned_by("JobSet", "all"))
         cluster.pod("a", owner=owned_by("Job", "sum"))
         cluster.server.fault = refuses("GET", "jobsets", status)
 
     def check(cluster: Cluster) -> None:
-        # If the pod went, the Job would make it anew; if the Job went, the JobSet would.
+        # The Job would recreate a deleted pod, and the JobSet a deleted Job.
         assert cluster.deletions() == []
         note = cluster.notes()[0]
         assert note.startswith(
-            "The deadline of group default/g is over; it could not be cleaned up: "
+            "The deadline of group default/g has passed; it could not be cleaned up: "
             "JobSet default/all could not be read: "
         )
 
     cleans(prepare, {"all", "sum", "a"}, check, notes=1)
 
 
-def test_who_is_below_an_owner_that_may_not_be_deleted_stays_and_the_pod_says_so() -> None:
+def test_pods_of_an_owner_that_may_not_be_deleted_stay_and_an_event_reports_it() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("Job", "sum")
         cluster.pod("a", owner=owned_by("Job", "sum"))
@@ -65,7 +68,7 @@ def test_who_is_below_an_owner_that_may_not_be_deleted_stays_and_the_pod_says_so
     cleans(prepare, {"sum", "a"}, check, notes=1)
 
 
-def test_only_those_below_it_stay_and_everybody_hears_of_their_own_owner_only() -> None:
+def test_only_pods_below_the_unreadable_owner_stay_and_events_name_each_pods_own_owner() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "hidden")
         cluster.pod("a", "g", owned_by("JobSet", "hidden"))
@@ -77,18 +80,18 @@ def test_only_those_below_it_stay_and_everybody_hears_of_their_own_owner_only() 
     def check(cluster: Cluster) -> None:
         notes = {each["regarding"]["name"]: each["note"] for each in cluster.events()}
         assert "JobSet default/hidden could not be read" in notes["a"]
-        of_h = "The deadline of group default/h is over"
+        of_h = "The deadline of group default/h has passed"
         assert (notes["b"], notes["c"]) == (f"{of_h}; deleted with it: Job default/sum", of_h)
 
     cleans(prepare, {"hidden", "a"}, check)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("status", [400, 405, 422, 429, 500, 503])
 @pytest.mark.parametrize("what", ["jobs", "pods"])
-def test_whatever_the_server_says_of_one_object_the_others_go(what: str, status: int) -> None:
-    # A webhook that denies it or is down, a kind that cannot be deleted.
+def test_an_error_for_one_object_does_not_affect_the_others(what: str, status: int) -> None:
+    # A webhook that denies the deletion or is down, a kind that cannot be deleted.
     def prepare(cluster: Cluster) -> None:
+        retries_fast(cluster)
         for name in "abc":
             cluster.owner("Job", f"job-{name}")
             cluster.pod(f"pod-{name}", name, owned_by("Job", f"job-{name}"))
@@ -109,13 +112,10 @@ def test_whatever_the_server_says_of_one_object_the_others_go(what: str, status:
     cleans(prepare, {"job-a", "pod-a"} if what == "jobs" else {"pod-a"}, check)
 
 
-def test_a_server_that_stays_out_of_order_does_not_hold_up_who_comes_after_for_each_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(delivering, "_FIRST_WAIT_SECONDS", 0.001)
-    monkeypatch.setattr(delivering, "_LONGEST_WAIT_SECONDS", 0.001)
+def test_after_one_object_has_used_up_its_tries_each_further_object_is_tried_once() -> None:
 
     def prepare(cluster: Cluster) -> None:
+        cluster.retries = FAST_RETRIES
         for number in range(10):
             cluster.owner("Job", f"job-{number}")
             cluster.pod(f"pod-{number}", f"g{number}", owned_by("Job", f"job-{number}"))
@@ -123,13 +123,13 @@ def test_a_server_that_stays_out_of_order_does_not_hold_up_who_comes_after_for_e
         cluster.server.fault = refuses("DELETE", "jobs", 500)
 
     def check(cluster: Cluster) -> None:
-        assert len(cluster.deletions()) == delivering.MOST_TRIES + 9 + 1
+        assert len(cluster.deletions()) == FAST_RETRIES.max_tries + 9 + 1
 
     left = {f"{what}-{number}" for what in ("job", "pod") for number in range(10)}
     cleans(prepare, left, check)
 
 
-def test_who_cannot_be_read_above_an_owner_that_stays_anyway_does_not_matter() -> None:
+def test_an_unreadable_owner_above_one_that_stays_anyway_does_not_matter() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "hidden")
         cluster.owner("Job", "sum", owned_by("JobSet", "hidden"))
@@ -140,112 +140,118 @@ def test_who_cannot_be_read_above_an_owner_that_stays_anyway_does_not_matter() -
     cleans(prepare, {"hidden", "sum", "other"})
 
 
-@pytest.mark.usefixtures("impatient")
-def test_when_the_right_has_been_granted_all_of_it_goes() -> None:
+def test_everything_is_deleted_once_the_permission_is_granted() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
+            retries_fast(cluster)
             cluster.owner("Job", "sum")
             cluster.pod("a", owner=owned_by("Job", "sum"))
             server.fault = refuses("GET", "jobs")
             async with cluster.cleaned_up():
-                await asyncio.sleep(0.1)
+                await until(lambda: cluster.has_used_its_permits)
                 assert cluster.there() == {"sum", "a"}
                 server.fault = lambda _: Fault()
+                cluster.allow_retries(1)
                 await until(lambda: cluster.there() == set())
 
     run(test)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_an_owner_that_we_may_not_see_is_given_up_when_its_pods_have_ended() -> None:
+def test_the_cleanup_gives_up_an_owner_that_it_may_not_read_when_its_pods_have_ended() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
+            retries_fast(cluster)
             cluster.owner("Job", "sum")
             cluster.pod("a", owner=owned_by("Job", "sum"))
             server.fault = refuses("GET", "jobs")
-            async with cluster.cleaned_up():
-                await asyncio.sleep(0.1)
+            async with cluster.cleaned_up() as cleanup:
+                await until(lambda: cluster.has_used_its_permits)
+                assert cleanup.is_busy
                 cluster.ended("a")
-                await asyncio.sleep(0.1)
-                # Whether it is still there nobody would ever tell us.
-                asked = len(server.requests)
-                await asyncio.sleep(0.2)
-                assert len(server.requests) == asked
+                # Whether the owner still exists cannot be found out: one attempt is the last.
+                cluster.allow_retries(1)
+                await until(lambda: not cleanup.is_busy)
+                assert cluster.there() == {"sum"}
 
     run(test)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_an_owner_goes_that_could_not_be_read_until_its_pods_had_ended() -> None:
+def test_an_owner_that_could_not_be_read_while_its_pods_ran_is_deleted_later() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
+            retries_fast(cluster)
             cluster.owner("Job", "sum")
             cluster.pod("a", owner=owned_by("Job", "sum"))
             server.fault = refuses("GET", "jobs", 500)
-            async with cluster.cleaned_up():
-                await asyncio.sleep(0.1)
+            async with cluster.cleaned_up() as cleanup:
+                await until(lambda: cluster.has_used_its_permits)
                 cluster.ended("a")
-                await asyncio.sleep(0.2)
-                # It would make another pod.
+                cluster.allow_retries(2)
+                await until(lambda: cluster.has_used_its_permits or not cleanup.is_busy)
+                # The Job would create another pod, so it has to be deleted.
                 server.fault = lambda _: Fault()
+                cluster.allow_retries(1)
                 await until(lambda: cluster.there() == set())
 
     run(test)
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_what_is_made_anew_joins_those_before_it_and_is_not_tried_more_often_for_that(
-    monkeypatch: pytest.MonkeyPatch, group: str | None
+def test_recreated_pods_join_the_running_job_and_cause_no_additional_attempts(
+    group: str | None,
 ) -> None:
-    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.1)
 
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
             cluster.owner("Job", "sum")
             server.fault = refuses("DELETE", "jobs")
-            async with cluster.cleaned_up():
+            async with cluster.cleaned_up() as cleanup:
                 for number in range(20):
                     created = "1970-01-12T13:46:00Z" if number else OLD
                     cluster.pod(f"p{number}", group, owned_by("Job", "sum"), created=created)
-                    cluster.mirror.drain(cluster.clock())
-                    await asyncio.sleep(0.02)
+                    cluster.reader.take_events(cluster.clock())
+                    await until(lambda number=number: len(cluster.announced) == number + 1)
+                    await until(lambda: cluster.has_used_its_permits)
                     if number < 19:
                         cluster.ended(f"p{number}")
-                tried = len(cluster.deletions())
-                await asyncio.sleep(0.5)
-                # Five or six times, and not for each of twenty pods.
-                assert 3 <= len(cluster.deletions()) - tried <= 8
+                cluster.allow_retries(1)
+                await until(lambda: cluster.has_used_its_permits)
                 server.fault = lambda _: Fault()
-                await until(lambda: cluster.there() == set())
-                assert len(cluster.announced) == 20
+                cluster.allow_retries(1)
+                await until(lambda: cluster.there() == set() and not cleanup.is_busy)
+            # Three attempts in all, and not one for each of twenty pods.
+            job, pod = f"{KINDS['Job']}/sum", f"{PODS}/p19"
+            assert [each.path for each in cluster.deletions()] == [job, job, job, pod]
 
     run(test)
 
 
-def test_who_joins_while_others_are_deleted_goes_as_soon_as_they_have() -> None:
+def test_a_pod_that_joins_during_an_attempt_is_deleted_right_after_it() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
             cluster.owner("Job", "sum")
             cluster.pod("a", owner=owned_by("Job", "sum"))
+            joined = asyncio.Event()
             server.fault = lambda request: Fault(
-                before_seconds=0.1 if request.method == "DELETE" else 0
+                until=joined if request.method == "DELETE" else None
             )
             async with cluster.cleaned_up():
                 await until(lambda: bool(cluster.deletions()))
                 cluster.pod("b", owner=owned_by("Job", "sum"))
-                cluster.mirror.drain(cluster.clock())
+                cluster.reader.take_events(cluster.clock())
+                await until(lambda: len(cluster.announced) == 2)
+                joined.set()
                 await until(lambda: cluster.there() == set())
 
     run(test)
 
 
-def test_who_has_nothing_to_do_with_what_was_refused_does_not_wait_for_it() -> None:
+def test_an_unrelated_group_does_not_wait_for_a_refused_one() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
@@ -255,14 +261,14 @@ def test_who_has_nothing_to_do_with_what_was_refused_does_not_wait_for_it() -> N
             async with cluster.cleaned_up():
                 await until(lambda: bool(cluster.deletions()))
                 cluster.pod("b", "h")
-                cluster.mirror.drain(cluster.clock())
+                cluster.reader.take_events(cluster.clock())
                 await until(lambda: cluster.there() == {"sum", "a"})
 
     run(test)
 
 
 @pytest.mark.parametrize("owner", [None, owned_by("Job", "next")])
-def test_who_uses_the_name_of_a_group_again_does_not_wait_for_what_was_refused_of_it(
+def test_a_new_group_of_the_same_name_does_not_wait_for_what_was_refused_of_the_old_one(
     owner: dict[str, Any] | None,
 ) -> None:
     async def test() -> None:
@@ -280,57 +286,61 @@ def test_who_uses_the_name_of_a_group_again_does_not_wait_for_what_was_refused_o
                 cluster.ended("a")
                 cluster.owner("Job", "next")
                 cluster.pod("b", owner=owner, created="1970-01-12T13:46:00Z")
-                cluster.mirror.drain(cluster.clock())
+                cluster.reader.take_events(cluster.clock())
                 await until(lambda: "b" not in cluster.there())
                 assert cluster.there() == ({"sum"} if owner else {"sum", "next"})
 
     run(test)
 
 
-def test_a_late_member_joins_those_of_its_group_that_could_not_be_deleted() -> None:
+def test_a_late_member_joins_the_refused_members_of_its_group() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
             cluster.pod("a")
             server.fault = refuses("DELETE", "pods")
-            async with cluster.cleaned_up():
-                await until(lambda: bool(cluster.notes()))
+            async with cluster.cleaned_up() as cleanup:
+                await until(lambda: cluster.has_used_its_permits)
                 cluster.pod("late", created="1970-01-12T13:46:00Z")
-                cluster.mirror.drain(cluster.clock())
+                cluster.reader.take_events(cluster.clock())
                 await until(lambda: len(cluster.announced) == 2)
-                await asyncio.sleep(0.1)
-                # It is tried no more often for that.
-                assert [each.path for each in cluster.deletions()] == [f"{PODS}/a"]
+                cluster.allow_retries(1)
+                await until(lambda: cluster.has_used_its_permits)
+                server.fault = lambda _: Fault()
+                cluster.allow_retries(1)
+                await until(lambda: not cleanup.is_busy)
+            # The late member does not cause attempts of its own.
+            names = [each.path.removeprefix(f"{PODS}/") for each in cluster.deletions()]
+            assert names == ["a", "a", "late", "a", "late"]
 
     run(test)
 
 
-def test_work_that_is_over_is_never_mistaken_for_another_that_is_not() -> None:
-    works = [cleaning._Work(), cleaning._Work()]
-    second = works[1]
-    works.remove(second)
-    assert works[0] is not second
+def test_jobs_are_compared_by_identity() -> None:
+    jobs = [deadline_cleanup._CleanupJob(), deadline_cleanup._CleanupJob()]
+    second = jobs[1]
+    jobs.remove(second)
+    assert jobs[0] is not second
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_pod_that_cannot_be_understood_ends_nothing_but_the_attempt(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_invalid_pod_ends_only_the_attempt(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
             cluster.pod("a")
             async with cluster.cleaned_up():
                 cluster.pod("b", started=None, created="yesterday")
-                await until(lambda: "(InputError)" in caplog.text)
-                await asyncio.sleep(0.1)
+                cluster.allow_retries(3)
+                await until(lambda: cluster.has_used_its_permits)
+                assert "(InputError)" in caplog.text
                 cluster.pod("b", started=None)
+                cluster.allow_retries(1)
                 await until(lambda: cluster.there() == set())
 
     run(test)
 
 
-def test_who_leads_no_longer_deletes_nothing() -> None:
+def test_a_replica_that_does_not_lead_cleans_up_nothing() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.remaining[0] = 0.0
         cluster.pod("a")
@@ -338,11 +348,11 @@ def test_who_leads_no_longer_deletes_nothing() -> None:
     cleans(prepare, {"a"})
 
 
-def test_a_server_in_trouble_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
+def test_deletions_are_retried_after_server_errors() -> None:
     failures = [Fault(status=500), Fault(hang_up_before=True), Fault(hang_up_after=True)]
 
     def prepare(cluster: Cluster) -> None:
+        cluster.allow_retries(len(failures))
         cluster.owner("Job", "sum")
         cluster.pod("a", owner=owned_by("Job", "sum"))
         cluster.server.fault = lambda request: (
@@ -353,11 +363,9 @@ def test_a_server_in_trouble_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("what", ["pods", "jobs"])
-def test_what_is_refused_is_told_and_tried_again_until_it_is_gone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+def test_refused_deletions_are_reported_and_retried_until_they_succeed(
+    caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
-    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.04)
     refused: list[str] = []
 
     def fault(request: Request) -> Fault:
@@ -367,6 +375,7 @@ def test_what_is_refused_is_told_and_tried_again_until_it_is_gone(
         return Fault(status=403)
 
     def prepare(cluster: Cluster) -> None:
+        cluster.allow_retries(8)
         cluster.owner("Job", "sum")
         cluster.pod("a", owner=owned_by("Job", "sum"))
         cluster.server.fault = fault
@@ -381,12 +390,7 @@ def test_what_is_refused_is_told_and_tried_again_until_it_is_gone(
     cleans(prepare, set(), check)
 
 
-def test_it_waits_longer_each_time_and_stops_when_nothing_is_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cleaning, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(cleaning, "LONGEST_PAUSE_SECONDS", 0.16)
-
+def test_backoff_grows_and_the_cleanup_ends_when_nothing_is_left() -> None:
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
@@ -394,14 +398,15 @@ def test_it_waits_longer_each_time_and_stops_when_nothing_is_left(
             server.fault = lambda request: (
                 Fault(status=403) if request.method == "DELETE" else Fault()
             )
-            async with cluster.cleaned_up():
-                await asyncio.sleep(0.6)
-                # 0.01, 0.02, 0.04, 0.08, 0.16, 0.16, ... and not as fast as it can.
-                assert 5 <= len(cluster.deletions()) <= 9
+            async with cluster.cleaned_up() as cleanup:
+                cluster.allow_retries(7)
+                await until(lambda: cluster.has_used_its_permits)
                 cluster.ended("a")
-                await asyncio.sleep(0.3)
-                tried = len(cluster.deletions())
-                await asyncio.sleep(0.4)
-                assert len(cluster.deletions()) == tried
+                cluster.allow_retries(1)
+                await until(lambda: not cleanup.is_busy)
+            assert len(cluster.deletions()) == 8
+            longest = (30, 60, 120, 240, 480, 960, 1800, 1800)
+            for pause, most in zip(cluster.pauses, longest, strict=True):
+                assert most / 2 <= pause <= most
 
     run(test)

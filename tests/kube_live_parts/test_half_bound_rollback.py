@@ -1,4 +1,4 @@
-"""Taking back: what becomes of a group of which only a part could be bound, and what must not."""
+"""Rollback of groups that stay half-bound: which pods are deleted, when, and which never."""
 
 import asyncio
 import json
@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from counting_event import CountingEvent
 from small_api import Fault, SmallApi, run, serving, until
 
 from afflux.cycle.events import GroupReady
 from afflux.kube import objects
-from afflux.kube.live.halves import Half, Halves
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.recording import Recorder
-from afflux.kube.live.taking_back import TakingBack
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.event_recorder import EventRecorder
+from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
+from afflux.kube.live.half_bound_rollback import HalfBoundRollback
 from afflux.model.placement import Placement
-from afflux.web.metrics import Metrics
+from afflux.web.scheduler_metrics import Metrics
 
 PODS = "/api/v1/namespaces/default/pods"
 AFTER = 60.0
@@ -25,16 +26,16 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
 
 
 class Cluster:
-    """An API server, what a scheduler knows of it, a clock that stands still until it is set, and
-    somebody who takes back."""
+    """An API server, the scheduler's copy of it, and a clock that only the test moves."""
 
     def __init__(self, server: SmallApi) -> None:
         self.server = server
         self.now = 1_000.0
         self.remaining: float | None = None
         self.announced: list[tuple[str, set[str], str]] = []
-        self.halves = Halves(AFTER)
-        self.mirror = Mirror(["afflux"], halves=self.halves)
+        self.half_bound = HalfBoundGroups(AFTER)
+        self.changed = self.half_bound.changed = CountingEvent()
+        self.reader = ClusterReader(["afflux"], half_bound=self.half_bound)
 
     def pod(
         self,
@@ -56,26 +57,22 @@ class Cluster:
                 "creationTimestamp": "1970-01-01T00:10:00Z",
                 "ownerReferences": [owner] if owner else [],
             },
-            "spec": {
-                "schedulerName": scheduler,
-                "nodeName": node,
-                "containers": [{"name": "c"}],
-            },
+            "spec": {"schedulerName": scheduler, "nodeName": node, "containers": [{"name": "c"}]},
             "status": status,
         }
         kept = self.server.put(f"{PODS}/{name}", manifest)
-        self.mirror.pods.changed(msgspec.json.decode(json.dumps(kept), type=objects.Pod))
+        self.reader.pods.changed(msgspec.json.decode(json.dumps(kept), type=objects.Pod))
 
     def gone(self, name: str) -> None:
-        known = self.mirror.pods.get(f"default/{name}")
+        known = self.reader.pods.get(f"default/{name}")
         assert known is not None
-        self.mirror.pods.deleted(known)
+        self.reader.pods.deleted(known)
 
     def placements(self) -> list[Placement]:
-        """Everybody who may start now, on one machine."""
+        """Places all pods that may start now on one machine."""
         return [
             Placement(task, "n")
-            for event in self.mirror.drain(self.now)
+            for event in self.reader.take_events(self.now)
             if isinstance(event, GroupReady)
             for task in event.group.tasks
         ]
@@ -94,31 +91,30 @@ class Cluster:
             if request.method == "POST" and request.path.endswith("/events")
         ]
 
-    async def later(self, seconds: float) -> None:
-        """So much later, after everybody has looked."""
+    async def advance(self, seconds: float) -> None:
+        """Move the clock, and wait until the rollback has done all that is due then."""
         self.now += seconds
-        self.mirror.drain(self.now)
-        self.halves.changed.set()
-        await asyncio.sleep(0.05)
+        self.reader.take_events(self.now)
+        await self.changed.wake_and_wait()
 
 
-def at_work(test: Callable[[Cluster], Awaitable[None]]) -> None:
-    """The test, while somebody takes back."""
+def run_with_rollback(test: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Run the test while the rollback runs."""
 
     async def whole() -> None:
         async with serving() as server, server.api() as api:
             cluster = Cluster(server)
-            recorder = Recorder(api, Metrics())
-            taking_back = TakingBack(
+            recorder = EventRecorder(api, Metrics())
+            rollback = HalfBoundRollback(
                 api,
-                cluster.mirror,
-                cluster.halves,
+                cluster.reader,
+                cluster.half_bound,
                 recorder,
                 remaining_seconds=lambda: cluster.remaining,
                 announce=lambda group, pods, why: cluster.announced.append((group, set(pods), why)),
                 clock=lambda: cluster.now,
             )
-            work = asyncio.create_task(taking_back.run())
+            work = asyncio.create_task(rollback.run())
             try:
                 await test(cluster)
             finally:
@@ -130,17 +126,17 @@ def at_work(test: Callable[[Cluster], Awaitable[None]]) -> None:
     run(whole)
 
 
-def test_a_group_that_stays_half_bound_is_taken_back_after_its_time_and_not_before() -> None:
+def test_a_group_that_stays_half_bound_is_rolled_back_after_its_time_and_not_before() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.pod("a", "n")
         cluster.pod("b", "n")
         cluster.pod("c")
-        await cluster.later(0)
-        await cluster.later(AFTER - 1)
+        await cluster.advance(0)
+        await cluster.advance(AFTER - 1)
         assert cluster.server.requests == []
-        await cluster.later(1)
+        await cluster.advance(1)
         await until(lambda: len(cluster.events()) == 2)
-        # What waits is not touched.
+        # The pending pod stays.
         assert cluster.deleted() == {"a", "b"}
         uids = {
             each.body["preconditions"]["uid"]
@@ -154,208 +150,212 @@ def test_a_group_that_stays_half_bound_is_taken_back_after_its_time_and_not_befo
         assert cluster.announced == [("default/g", uids, why)]
         for event in cluster.events():
             assert event["reason"] == "TakenBack"
-            assert event["note"] == f"{why}; it is made anew, and all of them start together"
+            assert (
+                event["note"]
+                == f"{why}; its controller recreates it, and the whole group starts together"
+            )
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-def test_the_time_counts_from_the_last_one_that_was_bound() -> None:
+def test_the_time_counts_from_the_last_bind() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.pod("a", "n")
         cluster.pod("b")
         cluster.pod("c")
-        await cluster.later(0)
-        await cluster.later(AFTER - 1)
+        await cluster.advance(0)
+        await cluster.advance(AFTER - 1)
         cluster.pod("b", "n")
-        await cluster.later(0)
-        await cluster.later(AFTER - 1)
+        await cluster.advance(0)
+        await cluster.advance(AFTER - 1)
         assert not cluster.deleted()
-        await cluster.later(1)
+        await cluster.advance(1)
         await until(lambda: cluster.deleted() == {"a", "b"})
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-def test_attempts_that_come_to_nothing_do_not_make_its_time_longer() -> None:
+def test_failed_binds_do_not_extend_the_time() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.pod("a", "n")
         cluster.pod("b")
         cluster.pod("c")
         placements = cluster.placements()
-        cluster.halves.changed.set()
+        cluster.half_bound.changed.set()
         assert [each.task.name for each in placements] == ["default/b", "default/c"]
-        cluster.mirror.assume(placements)
-        # While it is not known whether they are bound nobody is taken back.
-        await cluster.later(AFTER)
+        cluster.reader.assume(placements)
+        # No rollback while binds of the group are in progress.
+        await cluster.advance(AFTER)
         assert not cluster.deleted()
         for each in placements:
-            cluster.mirror.unplaced(each, "the node said no")
-        await cluster.later(0)
+            cluster.reader.forget_assumed(each, "rejected by the node")
+        await cluster.advance(0)
         await until(lambda: cluster.deleted() == {"a"})
 
-    at_work(test)
+    run_with_rollback(test)
 
 
 @pytest.mark.parametrize("owner", [None, OWNER | {"controller": False}])
-def test_nothing_goes_unless_all_of_it_would_be_made_anew(owner: dict[str, Any] | None) -> None:
+def test_nothing_is_deleted_unless_all_bound_pods_are_recreated(
+    owner: dict[str, Any] | None,
+) -> None:
     async def test(cluster: Cluster) -> None:
         cluster.pod("a", "n")
         cluster.pod("mine", "n", owner=owner)
         cluster.pod("c")
         cluster.pod("d")
-        await cluster.later(0)
-        await cluster.later(AFTER)
-        await cluster.later(AFTER)
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
+        await cluster.advance(AFTER)
         assert cluster.server.requests == []
-        # Without it, what is left would be.
+        # Without that pod, controllers recreate all the others.
         cluster.gone("mine")
-        await cluster.later(0)
+        await cluster.advance(0)
         await until(lambda: cluster.deleted() == {"a"})
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-def never_taken_back(prepare: Callable[[Cluster], None]) -> None:
+def never_rolled_back(prepare: Callable[[Cluster], None]) -> None:
     async def test(cluster: Cluster) -> None:
         prepare(cluster)
-        await cluster.later(0)
-        await cluster.later(AFTER)
-        await cluster.later(AFTER)
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
+        await cluster.advance(AFTER)
         assert cluster.server.requests == []
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-def test_a_group_with_a_pod_of_another_scheduler_is_left_alone() -> None:
+def test_a_group_with_a_pod_of_another_scheduler_is_not_rolled_back() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a", "n")
         cluster.pod("theirs", "n", scheduler="another")
         cluster.pod("c")
 
-    never_taken_back(prepare)
+    never_rolled_back(prepare)
 
 
-def test_who_has_as_many_as_it_needs_is_not_half_bound() -> None:
+def test_a_group_with_as_many_bound_members_as_it_needs_is_not_half_bound() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a", "n", size=2)
         cluster.pod("b", "n", size=2)
         cluster.pod("late", size=2)
 
-    never_taken_back(prepare)
+    never_rolled_back(prepare)
 
 
-def test_who_has_been_whole_is_not_half_bound_when_some_have_ended() -> None:
+def test_a_group_that_was_fully_bound_is_not_half_bound_when_members_have_ended() -> None:
     def prepare(cluster: Cluster) -> None:
         for name in "abc":
             cluster.pod(name, "n")
-        cluster.mirror.drain(cluster.now)
+        cluster.reader.take_events(cluster.now)
         for name in "ab":
             cluster.pod(name, "n", phase="Failed")
             cluster.pod(f"{name}-again")
 
-    never_taken_back(prepare)
+    never_rolled_back(prepare)
 
 
-def test_a_group_that_could_not_start_together_again_is_left_alone() -> None:
+def test_a_group_that_could_not_start_together_again_is_not_rolled_back() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a", "n")
         cluster.pod("b", "n")
         cluster.pod("c")
-        cluster.mirror.drain(cluster.now)
-        # Nobody makes this one anew, so that a quorum would never be there.
+        cluster.reader.take_events(cluster.now)
+        # No controller recreates this pod, so the group would never have enough members.
         cluster.pod("b", "n", phase="Succeeded")
 
-    never_taken_back(prepare)
+    never_rolled_back(prepare)
 
 
-def test_nobody_waits_for_members_that_are_not_there() -> None:
-    never_taken_back(lambda cluster: cluster.pod("a", "n"))
+def test_a_group_whose_other_members_do_not_exist_is_not_rolled_back() -> None:
+    never_rolled_back(lambda cluster: cluster.pod("a", "n"))
 
 
-def test_members_that_contradict_each_other_are_left_alone() -> None:
+def test_a_group_with_contradictory_labels_is_not_rolled_back() -> None:
     def prepare(cluster: Cluster) -> None:
         cluster.pod("a", "n", size=4)
         for name in "bcd":
             cluster.pod(name)
 
-    never_taken_back(prepare)
+    never_rolled_back(prepare)
 
 
-def test_who_is_bound_in_time_stays() -> None:
+def test_a_group_that_is_fully_bound_in_time_is_not_rolled_back() -> None:
     async def test(cluster: Cluster) -> None:
         for name in "abc":
             cluster.pod(name, "" if name == "c" else "n")
-        await cluster.later(0)
-        await cluster.later(AFTER - 1)
+        await cluster.advance(0)
+        await cluster.advance(AFTER - 1)
         cluster.pod("c", "n")
-        await cluster.later(AFTER)
+        await cluster.advance(AFTER)
         assert cluster.server.requests == []
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-def test_what_the_watch_knows_already_counts_before_anybody_has_looked_at_it() -> None:
+def test_a_bind_that_only_the_watch_has_seen_prevents_the_rollback() -> None:
     async def test(cluster: Cluster) -> None:
         for name in "abc":
             cluster.pod(name, "" if name == "c" else "n")
-        await cluster.later(0)
+        await cluster.advance(0)
         cluster.pod("c", "n")
         cluster.now += AFTER
-        cluster.halves.changed.set()
-        await asyncio.sleep(0.05)
+        await cluster.changed.wake_and_wait()
         assert cluster.server.requests == []
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-def test_who_leads_no_longer_deletes_nothing() -> None:
+def test_a_replica_that_does_not_lead_rolls_back_nothing() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.remaining = 0.0
         for name in "abc":
             cluster.pod(name, "" if name == "c" else "n")
-        await cluster.later(0)
-        await cluster.later(AFTER)
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
         assert not cluster.deleted()
 
-    at_work(test)
+    run_with_rollback(test)
 
 
 @pytest.mark.parametrize("status", [400, 403])
-def test_what_failed_is_told_and_tried_again_after_as_long(status: int) -> None:
+def test_a_failed_rollback_is_reported_and_retried_after_the_same_time(status: int) -> None:
     async def test(cluster: Cluster) -> None:
         cluster.server.fault = lambda request: (
             Fault(status=status) if request.method == "DELETE" else Fault()
         )
         for name in "abc":
             cluster.pod(name, "" if name == "c" else "n")
-        await cluster.later(0)
-        await cluster.later(AFTER)
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
         await until(lambda: len(cluster.events()) == 2)
         assert all("could not be deleted" in event["note"] for event in cluster.events())
         cluster.server.requests.clear()
-        await cluster.later(AFTER - 1)
+        await cluster.advance(AFTER - 1)
         assert not cluster.deleted()
-        await cluster.later(1)
+        await cluster.advance(1)
         await until(lambda: cluster.deleted() == {"a", "b"})
 
-    at_work(test)
+    run_with_rollback(test)
 
 
-# --- The timetable by itself
+# --- Due times
 
 
-def test_the_next_time_is_that_of_the_group_that_has_waited_longest() -> None:
-    halves = Halves(10)
-    assert halves.next_seconds() is None
-    halves.set(Half("d/one", 2, frozenset("a")), 1)
-    halves.set(Half("d/two", 3, frozenset("b")), 2)
-    assert halves.next_seconds() == 11
-    halves.remove("d/one")
-    assert halves.next_seconds() == 12
-    assert [each.group for each in halves.take(12)] == ["d/two"]
-    assert halves.next_seconds() is None
-    # As it was: that has been said. Another pod of it is news.
-    halves.set(Half("d/two", 3, frozenset("b")), 20)
-    assert halves.next_seconds() is None
-    halves.set(Half("d/two", 3, frozenset("bc")), 20)
-    assert halves.next_seconds() == 30
+def test_the_next_due_time_is_that_of_the_group_that_is_half_bound_longest() -> None:
+    half_bound = HalfBoundGroups(10)
+    assert half_bound.next_seconds() is None
+    half_bound.set(HalfBoundGroup("d/one", 2, frozenset("a")), 1)
+    half_bound.set(HalfBoundGroup("d/two", 3, frozenset("b")), 2)
+    assert half_bound.next_seconds() == 11
+    half_bound.remove("d/one")
+    assert half_bound.next_seconds() == 12
+    assert [each.name for each in half_bound.take(12)] == ["d/two"]
+    assert half_bound.next_seconds() is None
+    # Unchanged, so not reported again; with another pod it is.
+    half_bound.set(HalfBoundGroup("d/two", 3, frozenset("b")), 20)
+    assert half_bound.next_seconds() is None
+    half_bound.set(HalfBoundGroup("d/two", 3, frozenset("bc")), 20)
+    assert half_bound.next_seconds() == 30

@@ -1,4 +1,4 @@
-"""Leader election: never two may act at once, whatever the ways to the server are like."""
+"""Leader election: never two replicas may act at once, whatever the network does."""
 
 import asyncio
 import random
@@ -6,16 +6,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
-from electing import SHORT, lease
+from leases import SHORT, lease
 from small_api import Fault, Request, run, serving, until
 
-from afflux.kube.live.leasing import Lease, LostLeaseError, Term, now_seconds
+from afflux.kube.live.leader_election import (
+    LeaderElection,
+    LeadershipTerm,
+    LostLeaseError,
+    boottime_seconds,
+)
 
 pytestmark = pytest.mark.slow
 
 
-class Weather:
-    """Each replica has its own way to the server, and each way its own bad times."""
+class Network:
+    """Each replica has its own connection to the server, with its own faults."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -23,9 +28,12 @@ class Weather:
 
     def __call__(self, request: Request) -> Fault:
         state, ends = self._now.get(request.user_agent, ("", 0.0))
-        if now_seconds() >= ends:
+        if boottime_seconds() >= ends:
             state = self._dice.choice(["fine", "fine", "slow", "deaf", "cut", "failing"])
-            self._now[request.user_agent] = (state, now_seconds() + self._dice.uniform(0.2, 1.5))
+            self._now[request.user_agent] = (
+                state,
+                boottime_seconds() + self._dice.uniform(0.2, 1.5),
+            )
         wait_seconds = self._dice.uniform(0.0, 0.3)
         match state:
             case "slow":
@@ -41,14 +49,14 @@ class Weather:
 
 
 @dataclass
-class Parliament:
-    """All replicas and what they did, watched by somebody who sees all of them."""
+class Replicas:
+    """All replicas and their terms."""
 
-    terms: list[tuple[str, Term]] = field(default_factory=list)
+    terms: list[tuple[str, LeadershipTerm]] = field(default_factory=list)
     lost: int = 0
 
     @property
-    def is_contended(self) -> bool:
+    def was_contended(self) -> bool:
         """Whether several have led, and some have lost it."""
         return self.lost > 0 and len({name for name, _ in self.terms}) > 1
 
@@ -58,11 +66,11 @@ class Parliament:
         ]
         assert len(valid) <= 1, valid
 
-    async def contend(self, own: Lease, dice: random.Random) -> None:
-        async def work(term: Term) -> None:
+    async def run(self, own: LeaderElection, dice: random.Random) -> None:
+        async def work(term: LeadershipTerm) -> None:
             self.terms.append((own.identity, term))
-            until_seconds = now_seconds() + dice.choice([0.1, 1.0, 100.0])
-            while now_seconds() < until_seconds:
+            until_seconds = boottime_seconds() + dice.choice([0.1, 1.0, 100.0])
+            while boottime_seconds() < until_seconds:
                 self.check()
                 await asyncio.sleep(0.002)
 
@@ -77,38 +85,36 @@ class Parliament:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_never_two_may_act_at_once_whatever_happens(seed: int) -> None:
+def test_never_two_replicas_may_act_at_once(seed: int) -> None:
     async def test() -> None:
-        parliament = Parliament()
+        replicas = Replicas()
         async with serving() as server:
-            server.fault = Weather(seed)
+            server.fault = Network(seed)
             tasks = [
                 asyncio.create_task(
-                    parliament.contend(lease(server, f"r{i}", **SHORT), random.Random(seed * 9 + i))
+                    replicas.run(lease(server, f"r{i}", **SHORT), random.Random(seed * 9 + i))
                 )
                 for i in range(5)
             ]
             try:
-                # Somebody may lead for long: it goes on until it was about something.
-                began = now_seconds()
-                while now_seconds() < began + (15 if parliament.is_contended else 35):
-                    parliament.check()
+                # A replica may lead for long: the test goes on until leadership was contended.
+                began = boottime_seconds()
+                while boottime_seconds() < began + (15 if replicas.was_contended else 35):
+                    replicas.check()
                     broken = next((task for task in tasks if task.done()), None)
                     if broken is not None:
                         await broken
                     await asyncio.sleep(0.002)
-                # Once all is well somebody leads again.
+                # Without faults a replica leads again.
                 server.fault = lambda _: Fault()
-                await until(
-                    lambda: any(term.remaining_seconds() > 0 for _, term in parliament.terms)
-                )
+                await until(lambda: any(term.remaining_seconds() > 0 for _, term in replicas.terms))
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-        # Every term has a number of its own, larger than all before.
-        epochs = [term.epoch for _, term in parliament.terms]
+        # Every epoch is larger than all earlier ones.
+        epochs = [term.epoch for _, term in replicas.terms]
         assert epochs == sorted(set(epochs))
-        assert parliament.is_contended
+        assert replicas.was_contended
 
     run(test)

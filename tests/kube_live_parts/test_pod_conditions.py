@@ -1,4 +1,4 @@
-"""The PodScheduled condition: true, not written twice, and never on a pod that was bound since."""
+"""PodScheduled conditions: correct, written once, and never written to a bound pod."""
 
 import asyncio
 import re
@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 from small_api import Fault, Request, SmallApi, run, serving, until
 
-from afflux.kube.live.conditions import (
-    Condition,
-    Conditions,
-    gated,
-    scheduler_error,
-    unschedulable,
-)
-from afflux.kube.live.references import PodRef
-from afflux.web.metrics import Metrics
+from afflux.kube.live.object_refs import PodRef
+from afflux.kube.live.pod_conditions import Condition, PodConditions, scheduler_error, unschedulable
+from afflux.web.scheduler_metrics import Metrics
 
 PATH = "/api/v1/namespaces/prod/pods/web-0"
 READY = {"type": "Ready", "status": "False"}
@@ -25,7 +19,7 @@ WHY = "0/3 nodes are available: 3 Insufficient cpu."
 
 
 def pod(server: SmallApi, uid: str = "u1", **status: Any) -> PodRef:
-    """A pod on the server, and how we speak about it."""
+    """A pod on the server, and a reference to it."""
     kept = server.put(
         PATH,
         {
@@ -52,10 +46,14 @@ def patches(server: SmallApi) -> list[Request]:
     return [request for request in server.requests if request.method == "PATCH"]
 
 
+def messages(server: SmallApi) -> list[str]:
+    return [patch.body["status"]["conditions"][0]["message"] for patch in patches(server)]
+
+
 @asynccontextmanager
-async def writing(server: SmallApi, **options: Any) -> AsyncIterator[Conditions]:
+async def writing(server: SmallApi, **options: Any) -> AsyncIterator[PodConditions]:
     api = server.api()
-    conditions = Conditions(api, options.pop("metrics", Metrics()), **options)
+    conditions = PodConditions(api, options.pop("metrics", Metrics()), **options)
     try:
         yield conditions
     finally:
@@ -70,7 +68,7 @@ def count(metrics: Metrics, result: str) -> float:
 # --- What is written
 
 
-def test_a_pod_that_waits_says_so_and_keeps_its_other_conditions() -> None:
+def test_a_waiting_pod_gets_the_condition_and_keeps_its_others() -> None:
     async def test() -> None:
         async with serving() as server:
             ref = pod(server)
@@ -96,20 +94,17 @@ def test_a_pod_that_waits_says_so_and_keeps_its_other_conditions() -> None:
     run(test)
 
 
-def test_reasons_are_those_that_others_look_for() -> None:
+def test_reasons_are_those_of_kube_scheduler() -> None:
     assert unschedulable("m") == Condition("False", "Unschedulable", "m")
     assert scheduler_error("m") == Condition("False", "SchedulerError", "m")
-    assert gated() == Condition(
-        "False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"
-    )
 
 
-def test_the_time_of_transition_is_that_of_the_status_only() -> None:
+def test_the_transition_time_changes_only_with_the_status() -> None:
     async def test() -> None:
         async with serving() as server:
             ref = pod(server)
             async with writing(server) as conditions:
-                conditions.write(ref, gated(), None)
+                conditions.write(ref, scheduler_error(WHY), None)
                 await until(lambda: condition(server) is not None)
                 first = condition(server)
                 conditions.write(ref, unschedulable(WHY), None)
@@ -120,20 +115,6 @@ def test_the_time_of_transition_is_that_of_the_status_only() -> None:
             assert "lastTransitionTime" not in patches(server)[1].body["status"]["conditions"][0]
             assert second["lastTransitionTime"] == first["lastTransitionTime"]
             assert second["reason"] == "Unschedulable"
-
-    run(test)
-
-
-def test_a_nomination_can_be_cleared_and_set() -> None:
-    async def test() -> None:
-        async with serving() as server:
-            ref = pod(server, nominatedNodeName="n1")
-            async with writing(server) as conditions:
-                conditions.write(ref, unschedulable(WHY), None, nominated_node="")
-                await until(lambda: bool(patches(server)))
-                assert "nominatedNodeName" not in server.objects[PATH]["status"]
-                conditions.write(ref, unschedulable(WHY), None, nominated_node="n2")
-            assert server.objects[PATH]["status"]["nominatedNodeName"] == "n2"
 
     run(test)
 
@@ -153,7 +134,7 @@ def test_a_message_of_any_length_is_cut() -> None:
 # --- When nothing is written
 
 
-def test_what_the_pod_has_already_is_not_written() -> None:
+def test_an_unchanged_condition_is_not_written() -> None:
     async def test() -> None:
         metrics = Metrics()
         async with serving() as server:
@@ -166,27 +147,26 @@ def test_what_the_pod_has_already_is_not_written() -> None:
     run(test)
 
 
-def test_what_was_just_written_is_not_written_again_while_the_watch_lags() -> None:
+def test_a_written_condition_is_not_written_again_while_the_watch_lags() -> None:
     async def test() -> None:
+        metrics = Metrics()
         async with serving() as server:
             ref = pod(server)
-            async with writing(server) as conditions:
+            async with writing(server, metrics=metrics) as conditions:
                 conditions.write(ref, unschedulable(WHY), None)
-                await until(lambda: condition(server) is not None)
-                await until(lambda: server.in_flight == 0)
-                await asyncio.sleep(0.05)
+                await until(lambda: count(metrics, "written") == 1)
                 conditions.write(ref, unschedulable(WHY), None)
             assert len(patches(server)) == 1
 
     run(test)
 
 
-def test_what_somebody_else_changed_since_is_written_again() -> None:
+def test_a_condition_that_another_client_removed_is_written_again() -> None:
     async def test() -> None:
         metrics = Metrics()
         async with serving() as server:
             ref = pod(server)
-            async with writing(server, metrics=metrics, calm_seconds=0) as conditions:
+            async with writing(server, metrics=metrics, change_interval_seconds=0) as conditions:
                 conditions.write(ref, unschedulable(WHY), None)
                 await until(lambda: count(metrics, "written") == 1)
                 pod(server)  # without the condition, and newer
@@ -198,52 +178,55 @@ def test_what_somebody_else_changed_since_is_written_again() -> None:
     run(test)
 
 
-def test_of_many_decisions_about_a_pod_the_last_is_written() -> None:
+def test_of_many_conditions_of_a_pod_the_latest_is_written() -> None:
     async def test() -> None:
         async with serving() as server:
             ref = pod(server)
-            server.fault = lambda _: Fault(before_seconds=0.05)
-            async with writing(server, calm_seconds=0) as conditions:
-                for number in range(100):
+            release = asyncio.Event()
+            server.fault = lambda _: Fault(until=release)
+            async with writing(server, change_interval_seconds=0) as conditions:
+                conditions.write(ref, unschedulable("m0"), None)
+                await until(lambda: len(patches(server)) == 1)
+                for number in range(1, 100):
                     conditions.write(ref, unschedulable(f"m{number}"), None)
-                    await asyncio.sleep(0.001)
-            written = condition(server)
-            assert written is not None
-            assert written["message"] == "m99"
-            assert len(patches(server)) < 20
+                    await asyncio.sleep(0)
+                release.set()
+            assert messages(server) == ["m0", "m99"]
             assert server.most_in_flight == 1
 
     run(test)
 
 
-def test_a_message_that_flickers_is_written_now_and_then_a_reason_at_once() -> None:
+def test_a_changed_message_waits_and_a_changed_reason_is_written_at_once() -> None:
     async def test() -> None:
+        metrics = Metrics()
         async with serving() as server:
             ref = pod(server)
-            async with writing(server, calm_seconds=60) as conditions:
+            async with writing(server, metrics=metrics, change_interval_seconds=60) as conditions:
                 conditions.write(ref, unschedulable("one"), None)
-                await until(lambda: len(patches(server)) == 1 and server.in_flight == 0)
-                await asyncio.sleep(0.05)
+                await until(lambda: count(metrics, "written") == 1)
                 conditions.write(ref, unschedulable("two"), None)
-                await asyncio.sleep(0.1)
-                assert len(patches(server)) == 1
+                # A worker would have started by now.
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert conditions._write_queue.waiting(ref.uid) is not None
                 conditions.write(ref, scheduler_error("three"), None)
                 await until(lambda: len(patches(server)) == 2)
-                # What was held is not written any more.
+                # The waiting message was replaced.
                 await conditions.close()
-            assert len(patches(server)) == 2
+            assert messages(server) == ["one", "three"]
 
     run(test)
 
 
-def test_a_message_that_is_again_as_it_was_is_no_news() -> None:
+def test_a_message_that_changes_back_is_not_written() -> None:
     async def test() -> None:
+        metrics = Metrics()
         async with serving() as server:
             ref = pod(server)
-            async with writing(server, calm_seconds=60) as conditions:
+            async with writing(server, metrics=metrics, change_interval_seconds=60) as conditions:
                 conditions.write(ref, unschedulable("one"), None)
-                await until(lambda: len(patches(server)) == 1 and server.in_flight == 0)
-                await asyncio.sleep(0.05)
+                await until(lambda: count(metrics, "written") == 1)
                 conditions.write(ref, unschedulable("two"), None)
                 conditions.write(ref, unschedulable("one"), None)
             assert len(patches(server)) == 1
@@ -271,7 +254,7 @@ def test_a_pod_that_was_bound_meanwhile_does_not_become_unschedulable() -> None:
     run(test)
 
 
-def test_a_pod_that_changed_otherwise_gets_its_condition_all_the_same() -> None:
+def test_a_pod_that_changed_in_other_fields_gets_its_condition() -> None:
     async def test() -> None:
         async with serving() as server:
             ref = pod(server)
@@ -319,7 +302,7 @@ def test_a_pod_that_is_gone_is_no_error() -> None:
     run(test)
 
 
-def test_a_pod_that_is_being_bound_is_forgotten() -> None:
+def test_the_waiting_condition_of_a_pod_that_is_being_bound_is_dropped() -> None:
     async def test() -> None:
         async with serving() as server:
             ref = pod(server)
@@ -336,7 +319,7 @@ def test_a_pod_that_is_being_bound_is_forgotten() -> None:
     [Fault(hang_up_before=True), Fault(hang_up_after=True), Fault(status=500), Fault(status=429)],
     ids=["no answer", "written, no answer", "error", "busy"],
 )
-def test_a_bad_answer_is_survived(fault: Fault) -> None:
+def test_a_condition_is_written_after_a_bad_answer(fault: Fault) -> None:
     async def test() -> None:
         metrics = Metrics()
         async with serving() as server:
@@ -351,7 +334,7 @@ def test_a_bad_answer_is_survived(fault: Fault) -> None:
     run(test)
 
 
-def test_a_refusal_is_counted_and_nobody_is_bothered() -> None:
+def test_a_refusal_is_counted_and_the_next_write_is_tried() -> None:
     async def test() -> None:
         metrics = Metrics()
         async with serving() as server:
@@ -367,16 +350,16 @@ def test_a_refusal_is_counted_and_nobody_is_bothered() -> None:
     run(test)
 
 
-def test_what_has_no_room_is_dropped_and_counted() -> None:
+def test_writes_without_room_are_dropped_and_counted() -> None:
     async def test() -> None:
         metrics = Metrics()
         async with serving() as server:
             server.fault = lambda _: Fault(before_seconds=30)
             api = server.api()
-            conditions = Conditions(api, metrics, workers=2, room=3)
+            conditions = PodConditions(api, metrics, workers=2, max_waiting=3)
             for number in range(10):
                 conditions.write(PodRef("prod", "web-0", f"u{number}"), unschedulable(WHY), None)
-            await asyncio.wait_for(conditions.close(0.05), 10)
+            await asyncio.wait_for(conditions.close(0.05), 25)
             assert metrics.registry.get_sample_value("afflux_conditions_dropped_total") == 10
             await api.close()
 

@@ -1,6 +1,5 @@
-"""The loop: a defect concerns those whom it is about, and nobody keeps a place for nothing."""
+"""Scheduling loop: an error affects only the groups that cause it, and no place is wasted."""
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,10 +11,10 @@ from volume_cluster import Cluster, node, pod
 
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
-from afflux.cycle import sparing
+from afflux.cycle.fault_isolation import Quarantine
 from afflux.cycle.loop import Cycle
-from afflux.cycle.optimising import Optimising
-from afflux.kube.live import binding, scheduling
+from afflux.cycle.optimiser import Optimiser
+from afflux.kube.live.binder import BINDER_TIMES, BinderTimes
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
@@ -35,20 +34,17 @@ class Fragile(Policy):
 
 
 @asynccontextmanager
-async def cluster(*policies: Policy) -> AsyncGenerator[Cluster]:
+async def cluster(
+    *policies: Policy, binder_times: BinderTimes = BINDER_TIMES
+) -> AsyncGenerator[Cluster]:
     async with serving() as server, server.api() as api:
-        one = Cluster(server, api)
+        one = Cluster(server, api, binder_times=binder_times)
         chosen = {"afflux": [Weighted(CpuMemory()), *map(Weighted, policies)]}
         state = State()
-        scheduler = Optimising(state, [(QueueRules(), flow)], constraints(), chosen)
-        one.cycle = Cycle(state, scheduler, spares_others=True)
+        scheduler = Optimiser(state, [(QueueRules(), flow)], constraints(), chosen)
+        quarantine = Quarantine(initial_backoff_seconds=0.1)
+        one.cycle = Cycle(state, scheduler, isolates_faults=True, quarantine=quarantine)
         yield one
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.setattr(scheduling, "PAUSE_AFTER_ERROR_SECONDS", 0.1)
-    monkeypatch.setattr(sparing, "FIRST_PAUSE_SECONDS", 0.1)
 
 
 def test_a_policy_that_raises_about_one_pod_does_not_stop_the_others(
@@ -66,13 +62,11 @@ def test_a_policy_that_raises_about_one_pod_does_not_stop_the_others(
 
     with caplog.at_level(logging.ERROR):
         run(test)
-    assert "group default/odd is set aside" in caplog.text
+    assert "group default/odd is quarantined" in caplog.text
     assert "a cycle failed" not in caplog.text
 
 
-def test_a_policy_that_cannot_say_why_pods_wait_does_not_stop_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_error_in_explain_does_not_stop_placements(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with cluster() as one, one.at_work():
             monkeypatch.setattr(one.cycle, "explain", lambda: 1 / 0)
@@ -80,18 +74,18 @@ def test_a_policy_that_cannot_say_why_pods_wait_does_not_stop_them(
             await one.all_placed("a")
             one.add(pod("b"))
             await one.all_placed("b")
-            await until(lambda: one.told.rounds == 2)
+            await until(lambda: one.recorded.rounds == 2)
 
     run(test)
 
 
 @pytest.mark.parametrize("saying", ["held_back", "ready"])
-def test_who_cannot_be_told_about_waiting_is_placed_all_the_same(
+def test_an_error_in_announcements_does_not_stop_placements(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, saying: str
 ) -> None:
     async def test() -> None:
         async with cluster() as one, one.at_work():
-            monkeypatch.setattr(one.told, saying, lambda _: 1 / 0)
+            monkeypatch.setattr(one.recorded, saying, lambda _: 1 / 0)
             one.add(node("n"), pod("a"))
             await one.all_placed("a")
 
@@ -100,7 +94,7 @@ def test_who_cannot_be_told_about_waiting_is_placed_all_the_same(
     assert "a cycle failed" not in caplog.text
 
 
-def test_a_running_pod_that_is_made_smaller_makes_room() -> None:
+def test_a_running_pod_that_shrinks_frees_room() -> None:
     async def test() -> None:
         async with cluster() as one, one.at_work():
             up = pod("up", cpu="8")
@@ -115,10 +109,10 @@ def test_a_running_pod_that_is_made_smaller_makes_room() -> None:
     run(test)
 
 
-def test_groups_that_can_never_start_do_not_keep_others_out_of_a_full_queue() -> None:
+def test_unsatisfiable_groups_do_not_fill_the_queue() -> None:
     async def test() -> None:
         async with serving() as server, server.api() as api:
-            one = Cluster(server, api, rules={"default": QueueRules(most_groups=1)})
+            one = Cluster(server, api, rules={"default": QueueRules(max_groups=1)})
             async with one.at_work():
                 one.add(node("n", cpu="8"))
                 one.add(*(pod(f"never{number}", cpu="100") for number in range(3)))
@@ -128,12 +122,12 @@ def test_groups_that_can_never_start_do_not_keep_others_out_of_a_full_queue() ->
     run(test)
 
 
-def test_nobody_keeps_a_place_after_a_defect_between_deciding_and_binding(
+def test_no_place_is_kept_after_an_error_between_decision_and_binding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test() -> None:
         async with cluster() as one, one.at_work():
-            choose, failures = one.preparing.choose, 2
+            choose, failures = one.volume_binder.choose, 2
 
             async def fails(*args: Any) -> Any:
                 nonlocal failures
@@ -142,7 +136,7 @@ def test_nobody_keeps_a_place_after_a_defect_between_deciding_and_binding(
                     raise IndexError("inside")
                 return await choose(*args)
 
-            monkeypatch.setattr(one.preparing, "choose", fails)
+            monkeypatch.setattr(one.volume_binder, "choose", fails)
             one.add(node("n", cpu="1"), pod("a"))
             await one.all_placed("a")
             assert failures == 0
@@ -150,32 +144,30 @@ def test_nobody_keeps_a_place_after_a_defect_between_deciding_and_binding(
     run(test)
 
 
-def test_a_pod_that_is_refused_again_and_again_is_tried_as_often_and_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing else happens that could remind anybody of it."""
-    monkeypatch.setattr(binding, "FIRST_REFUSAL_SECONDS", 0.001)
+def test_a_refused_pod_is_tried_once_per_refusal() -> None:
+    """No other event triggers a retry."""
+    times = BinderTimes(initial_refusal_backoff_seconds=0.001)
 
     async def test() -> None:
-        async with cluster() as one, one.at_work():
-            refusals, binds = 6, 0
+        async with cluster(binder_times=times) as one, one.at_work():
+            refusals, bindings = 6, 0
 
             def fault(request: Request) -> Fault:
-                nonlocal binds
+                nonlocal bindings
                 if not request.path.endswith("/binding"):
                     return Fault()
-                binds += 1
-                return Fault(status=409) if binds <= refusals else Fault()
+                bindings += 1
+                return Fault(status=409) if bindings <= refusals else Fault()
 
             one.server.fault = fault
             one.add(node("n", cpu="1"), pod("a"))
             await one.all_placed("a")
-            assert binds == refusals + 1
+            assert bindings == refusals + 1
 
     run(test)
 
 
-def test_a_machine_that_could_not_be_noticed_is_used_when_it_can(
+def test_a_machine_whose_event_failed_is_used_after_the_retry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test() -> None:
@@ -194,9 +186,10 @@ def test_a_machine_that_could_not_be_noticed_is_used_when_it_can(
             there["spec"]["nodeName"] = "odd"
             one.add(node("odd"), node("n", cpu="1"), there, pod("a"), pod("b"))
             await until(lambda: len(one.places()) == 2)
-            await asyncio.sleep(0.3)
-            # It is full: the running pod was told again too.
-            assert one.cycle.state.where("uid-there") == "odd"
+            # The machine is full: the event of its running pod was repeated too.
+            await until(lambda: one.cycle.state.machine_of("uid-there") == "odd")
+            one.add(pod("big", cpu="100"))
+            await until(lambda: one.reason("big") != "")
             assert len(one.places()) == 2
             one.remove("Pod", "there")
             await one.all_placed("a", "b")

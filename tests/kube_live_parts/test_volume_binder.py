@@ -1,21 +1,23 @@
-"""Volumes of pods that start together: chosen for all of them, or nobody starts."""
+"""Volume binder: the members of a gang get their volumes together or none of them starts."""
 
 import asyncio
+from functools import partial
 from random import Random
 
 import pytest
+import volume_cluster
 from small_api import Fault, Request, run, until
-from volume_cluster import HOST, Cluster, claim, clusters, disk, gang, node, pod, storage_class
+from volume_cluster import HOST, Cluster, claim, disk, gang, node, pod, storage_class
 
-from afflux.kube.live import binding, preparing
-from afflux.model.implied import is_volume
+from afflux.kube.live.binder import BinderTimes
+from afflux.model.implied_resources import is_volume
 
 pytestmark = pytest.mark.slow
 
-
-@pytest.fixture(autouse=True)
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "FIRST_REFUSAL_SECONDS", 0.05)
+# Pods whose binding was refused are tried again soon.
+clusters = partial(
+    volume_cluster.clusters, binder_times=BinderTimes(initial_refusal_backoff_seconds=0.05)
+)
 
 
 def three_nodes(cluster: Cluster, **fields: str) -> None:
@@ -33,7 +35,7 @@ def test_a_group_with_too_few_volumes_starts_nothing_and_says_why() -> None:
             assert cluster.decide().placements == ()
             words = "group default/g needs volumes for 3 claims at once, 2 are available"
             assert {cluster.reason(f"g-{n}") for n in range(3)} == {words}
-            # Nothing has happened: nobody decides again.
+            # Without a change there is no further decision.
             assert cluster.decide().round is None
             cluster.add(disk("d2", host="n1"))
             kept, _ = await cluster.choose(cluster.decide())
@@ -47,14 +49,14 @@ def test_volumes_that_are_on_one_machine_bring_the_group_there() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
             cluster.add(*(disk(f"d{n}", host="n2") for n in range(3)), *gang("g", 3))
-            kept, given_back = await cluster.choose(cluster.decide())
-            assert (sorted(kept.values()), given_back) == (["n2"] * 3, {})
+            kept, rejected = await cluster.choose(cluster.decide())
+            assert (sorted(kept.values()), rejected) == (["n2"] * 3, {})
 
     run(test)
 
 
-def test_a_machine_is_not_sent_more_than_it_has_volumes_for() -> None:
-    """However much room there is, and however empty it is."""
+def test_a_machine_gets_no_more_pods_than_it_has_volumes() -> None:
+    """Even on a machine with much free room."""
 
     async def test() -> None:
         async with clusters() as cluster:
@@ -69,22 +71,22 @@ def test_a_machine_is_not_sent_more_than_it_has_volumes_for() -> None:
                 "n2",
                 "roomy",
             ]
-            kept, given_back = await cluster.choose(outcome)
-            assert (len(kept), given_back) == (4, {})
+            kept, rejected = await cluster.choose(outcome)
+            assert (len(kept), rejected) == (4, {})
 
     run(test)
 
 
-def test_of_two_groups_that_want_the_same_the_first_has_it() -> None:
+def test_of_two_groups_that_need_the_same_volumes_the_first_gets_them() -> None:
     async def test() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
-            # Whoever is in the zone can reach them: no plan counts these.
+            # All nodes of the zone can reach these volumes, so plans do not count them.
             cluster.add(*(disk(f"d{n}", zone="a") for n in range(4)), *gang("g", 3), *gang("h", 3))
             outcome = cluster.decide()
             assert len(outcome.placements) == 6
-            kept, given_back = await cluster.choose(outcome)
-            assert (set(kept), set(given_back)) == (
+            kept, rejected = await cluster.choose(outcome)
+            assert (set(kept), set(rejected)) == (
                 {f"g-{n}" for n in range(3)},
                 {f"h-{n}" for n in range(3)},
             )
@@ -96,42 +98,38 @@ def test_of_two_groups_that_want_the_same_the_first_has_it() -> None:
     run(test)
 
 
-def test_too_few_in_the_best_zone_has_some_go_to_another() -> None:
+def test_with_too_few_volumes_in_the_best_zone_some_members_go_to_another() -> None:
     async def test() -> None:
         async with clusters() as cluster:
             cluster.add(node("best", zone="a", cpu="100"), node("other", zone="b"), storage_class())
             cluster.add(disk("a0", zone="a"), disk("a1", zone="a"), disk("b0", zone="b"))
             cluster.add(*gang("g", 3))
-            kept, given_back = await cluster.choose(cluster.decide())
-            assert (kept, set(given_back.values())) == ({}, {""})
-            kept, given_back = await cluster.choose(cluster.decide())
-            assert (sorted(kept.values()), given_back) == (["best", "best", "other"], {})
+            kept, rejected = await cluster.choose(cluster.decide())
+            assert (kept, set(rejected.values())) == ({}, {""})
+            kept, rejected = await cluster.choose(cluster.decide())
+            assert (sorted(kept.values()), rejected) == (["best", "best", "other"], {})
 
     run(test)
 
 
-def test_a_group_that_finds_no_other_way_is_left_alone_until_something_happens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(preparing, "LONGEST_CONCESSION_SECONDS", 0.2)
-
+def test_a_group_without_an_alternative_waits_for_a_change() -> None:
     async def test() -> None:
-        async with clusters() as cluster:
+        async with clusters(avoidance_seconds=0.2) as cluster:
             cluster.add(node("best", zone="a"), node("full", zone="b", cpu="0"), storage_class())
             cluster.add(disk("a0", zone="a"), disk("a1", zone="a"), disk("b0", zone="b"))
             cluster.add(*gang("g", 3))
-            kept, given_back = await cluster.choose(cluster.decide())
-            assert (kept, set(given_back.values())) == ({}, {""})
+            kept, rejected = await cluster.choose(cluster.decide())
+            assert (kept, set(rejected.values())) == ({}, {""})
             assert cluster.decide().placements == ()
             assert cluster.decide().round is None
-            # After a while it may look everywhere again.
-            await until(lambda: len(cluster.mirror.changes) > 0)
-            kept, given_back = await cluster.choose(cluster.decide())
-            assert set(given_back.values()) == {""}
+            # After the avoidance has ended all machines are considered again.
+            await until(lambda: len(cluster.reader.changes) > 0)
+            kept, rejected = await cluster.choose(cluster.decide())
+            assert set(rejected.values()) == {""}
             cluster.add(node("full", zone="b"))
             while not kept:
-                kept, given_back = await cluster.choose(cluster.decide())
-                assert set(given_back.values()) <= {""}
+                kept, rejected = await cluster.choose(cluster.decide())
+                assert set(rejected.values()) <= {""}
             assert sorted(kept.values()) == ["best", "best", "full"]
 
     run(test)
@@ -150,10 +148,10 @@ def test_members_that_share_a_claim_follow_the_first() -> None:
     run(test)
 
 
-# --- Carrying it out
+# --- Binding
 
 
-def test_a_group_runs_on_its_volumes_and_single_pods_as_ever() -> None:
+def test_groups_and_single_pods_run_on_their_volumes() -> None:
     async def test() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
@@ -164,14 +162,14 @@ def test_a_group_runs_on_its_volumes_and_single_pods_as_ever() -> None:
                 cluster.add(disk("e", host="n1"), pod("s", "s"))
                 await cluster.all_placed("s")
             assert cluster.node_of("s") == "n1"
-            assert cluster.told.errors == []
+            assert cluster.recorded.errors == []
 
     run(test)
 
 
-def test_a_member_without_claims_waits_for_those_that_have_some() -> None:
+def test_a_member_without_claims_waits_for_those_with_claims() -> None:
     async def test() -> None:
-        async with clusters(volume_seconds=0.3) as cluster:
+        async with clusters(volume_timeout_seconds=0.3) as cluster:
             three_nodes(cluster)
             cluster.add(storage_class("made", "disk.example.com"), claim("c", "made"))
             cluster.neglected.add("c")
@@ -181,14 +179,14 @@ def test_a_member_without_claims_waits_for_those_that_have_some() -> None:
                 assert cluster.places() == {}
                 assert "group waits for default/hand" in cluster.reason("head")
                 cluster.neglected.clear()
-                # Its provisioner is back.
+                # The provisioner works again.
                 cluster.bind_later("c", None)
                 await cluster.all_placed("head", "hand")
 
     run(test)
 
 
-def test_if_one_promise_fails_none_of_the_group_is_bound() -> None:
+def test_if_one_volume_cannot_be_reserved_no_member_is_bound() -> None:
     async def test() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
@@ -196,12 +194,12 @@ def test_if_one_promise_fails_none_of_the_group_is_bound() -> None:
             failing = True
 
             def fault(request: Request) -> Fault:
-                is_promise = request.method == "PATCH" and request.path.endswith("/d1")
-                return Fault(status=403 if failing and is_promise else None)
+                is_reservation = request.method == "PATCH" and request.path.endswith("/d1")
+                return Fault(status=403 if failing and is_reservation else None)
 
             cluster.server.fault = fault
             async with cluster.at_work():
-                await until(lambda: len(cluster.told.errors) >= 6)
+                await until(lambda: len(cluster.recorded.errors) >= 6)
                 assert cluster.places() == {}
                 failing = False
                 await cluster.all_placed("g-0", "g-1", "g-2")
@@ -209,23 +207,23 @@ def test_if_one_promise_fails_none_of_the_group_is_bound() -> None:
     run(test)
 
 
-def test_a_member_that_goes_meanwhile_stops_the_others() -> None:
+def test_a_deleted_member_stops_its_gang() -> None:
     async def test() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
             cluster.add(*(disk(f"d{n}", host=f"n{n}") for n in range(3)), *gang("g", 3))
             outcome = cluster.decide()
             cluster.remove("Pod", "g-1")
-            kept, given_back = await cluster.choose(outcome)
-            assert (kept, set(given_back.values())) == ({}, {""})
+            kept, rejected = await cluster.choose(outcome)
+            assert (kept, set(rejected.values())) == ({}, {""})
             assert cluster.decide().placements == ()
             assert cluster.reason("g-0") == "group default/g has 2 of 3 members"
 
     run(test)
 
 
-def test_many_groups_want_everything_and_all_of_them_end_whole() -> None:
-    """Local and shared volumes, at first too few: groups start one by one, never in part."""
+def test_competing_groups_are_never_bound_in_part() -> None:
+    """Local and shared volumes, at first too few: groups start one by one and never in part."""
 
     async def test() -> None:
         rng = Random("many groups")
@@ -237,23 +235,24 @@ def test_many_groups_want_everything_and_all_of_them_end_whole() -> None:
             for name, size in sizes.items():
                 cluster.add(*gang(name, size))
             async with cluster.at_work():
-                for number in range(40):
-                    await asyncio.sleep(0.05)
-                    if sum(sizes.values()) == len(cluster.places()):
-                        break
-                    if number % 8 == 7:
-                        cluster.add(disk(f"more-{number}", host=f"n{rng.randrange(6)}"))
-                await until(lambda: whole(cluster, sizes) is not None)
-                done = whole(cluster, sizes)
-                assert done is not None
-                assert len(done) >= 5
-            assert cluster.told.errors == []
+                await until(lambda: bool(whole(cluster, sizes)))
+                for number in range(5):
+                    rounds = cluster.recorded.rounds
+                    cluster.add(disk(f"more-{number}", host=f"n{rng.randrange(6)}"))
+                    await until(
+                        lambda rounds=rounds: (
+                            cluster.recorded.rounds > rounds
+                            or len(cluster.places()) == sum(sizes.values())
+                        )
+                    )
+                await until(lambda: len(whole(cluster, sizes) or ()) >= 5)
+            assert cluster.recorded.errors == []
 
     run(test)
 
 
 def whole(cluster: Cluster, sizes: dict[str, int]) -> list[str] | None:
-    """The groups that run; None while one is there in part."""
+    """The groups that run; None while one is bound in part."""
     places = cluster.places()
     counts = {name: sum(p.startswith(f"{name}-") for p in places) for name in sizes}
     if any(0 < counts[name] < size for name, size in sizes.items()):
@@ -261,14 +260,14 @@ def whole(cluster: Cluster, sizes: dict[str, int]) -> list[str] | None:
     return [name for name, count in counts.items() if count]
 
 
-def test_nothing_is_promised_when_the_lease_is_lost() -> None:
+def test_no_volume_is_reserved_after_the_lease_was_lost() -> None:
     async def test() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
             cluster.add(disk("d0", host="n0"), disk("d1", host="n1"), *gang("g", 2))
             cluster.remaining_seconds = 0.0
             async with cluster.at_work():
-                await until(lambda: cluster.told.rounds > 1)
+                await until(lambda: cluster.recorded.rounds > 1)
                 assert cluster.server.requests == []
                 cluster.remaining_seconds = None
                 await cluster.all_placed("g-0", "g-1")
@@ -276,18 +275,18 @@ def test_nothing_is_promised_when_the_lease_is_lost() -> None:
     run(test)
 
 
-def test_a_defect_harms_nobody_but_those_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_affects_only_its_gang(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with clusters() as cluster:
             three_nodes(cluster)
             cluster.add(*(disk(f"d{n}", host=f"n{n}") for n in range(3)), claim("s"))
             cluster.add(*gang("g", 2), pod("s", "s"), pod("plain"))
-            choose_together = cluster.mirror.disks.storage.choose_together
+            choose_gang = cluster.reader.live_storage.storage.choose_gang
             broken = True
             monkeypatch.setattr(
-                cluster.mirror.disks.storage,
-                "choose_together",
-                lambda going: choose_together(None if broken else going),
+                cluster.reader.live_storage.storage,
+                "choose_gang",
+                lambda going: choose_gang(None if broken else going),
             )
             async with cluster.at_work():
                 await cluster.all_placed("s", "plain")
@@ -299,18 +298,18 @@ def test_a_defect_harms_nobody_but_those_it_is_about(monkeypatch: pytest.MonkeyP
     run(test)
 
 
-# --- The accounts
+# --- Counts
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_machine_is_ever_thought_to_have_fewer_volumes_than_it_has(seed: int) -> None:
-    """In every state between: decided, chosen, promised, bound, given back, deleted."""
+def test_volume_counts_of_machines_are_never_too_low(seed: int) -> None:
+    """In every state: decided, chosen, reserved, bound, rejected, deleted."""
 
     async def test() -> None:
         rng = Random(f"accounts {seed}")
-        async with clusters(volume_seconds=0.1) as cluster:
+        async with clusters(volume_timeout_seconds=0.1) as cluster:
             three_nodes(cluster)
-            working = asyncio.create_task(cluster.binding.run())
+            working = asyncio.create_task(cluster.binder.run())
             for step in range(40):
                 kind = rng.choice(("disk", "disk", "pod", "pod", "gang", "gone", "neglect", "wait"))
                 if kind == "disk":
@@ -328,12 +327,12 @@ def test_no_machine_is_ever_thought_to_have_fewer_volumes_than_it_has(seed: int)
                 outcome = cluster.decide()
                 check_accounts(cluster)
                 if outcome.placements:
-                    kept, given_back = await cluster.preparing.choose(
+                    kept, rejected = await cluster.volume_binder.choose(
                         outcome.placements, outcome.round.placed if outcome.round else ()
                     )
-                    for placement, why in given_back:
-                        cluster.binding.give_back(placement, why)
-                    cluster.binding.start(kept)
+                    for placement, why in rejected:
+                        cluster.binder.reject(placement, why)
+                    cluster.binder.submit(kept)
                 await asyncio.sleep(rng.choice((0, 0, 0.02, 0.12)))
             working.cancel()
             await asyncio.wait({working})
@@ -342,8 +341,8 @@ def test_no_machine_is_ever_thought_to_have_fewer_volumes_than_it_has(seed: int)
 
 
 def check_accounts(cluster: Cluster) -> None:
-    """What the cycle has left on each machine, against what there is."""
-    supply = cluster.mirror.disks.storage.supply
+    """Compares the free volumes of each machine in the cycle with those in the cluster."""
+    cache = cluster.reader.live_storage.storage.cache
     names = cluster.state.resource_names
     waiting = {
         name
@@ -353,13 +352,13 @@ def check_accounts(cluster: Cluster) -> None:
         if is_volume(name)
     }
     for row, machine in cluster.state.machines():
-        there = supply.stock.on(machine.labels[HOST])
+        there = cache.local_volumes.counts_on(machine.labels[HOST])
         for name in waiting:
             column = names.index(name)
             left = int(cluster.state.capacity[row, column] - cluster.state.used[row, column])
             decided = sum(
                 dict(held.task.shape.requests).get(name, 0)
-                for held in cluster.state.held_on(row)
-                if held.task.id not in cluster.mirror.disks._given_on
+                for held in cluster.state.placed_on(row)
+                if held.task.id not in cluster.reader.live_storage._assumed_on
             )
             assert left >= there.get(name, 0) - decided, (machine.name, name)

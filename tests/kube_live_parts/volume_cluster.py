@@ -1,6 +1,6 @@
 """A cluster with disks in one process: the loop and its bindings, a server, controllers.
 
-The server's contents are told to the mirror as a watch would. A volume that is given to a claim is
+The cluster reader gets the server's contents as from a watch. A volume that is given to a claim is
 bound to it a moment later, a claim for which a node was chosen gets a volume there, as the
 controllers of a real cluster do it.
 """
@@ -17,13 +17,13 @@ from small_api import Object, SmallApi, serving, until
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.cycle.optimising import Optimising
+from afflux.cycle.optimiser import Optimiser
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.live.binding import Binding
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.preparing import Preparing
-from afflux.kube.live.scheduling import Scheduling
+from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.scheduling_loop import SchedulingLoop
+from afflux.kube.live.volume_binder import AVOIDANCE_SECONDS, VolumeBinder
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task
@@ -32,7 +32,7 @@ from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
-from afflux.web.metrics import Metrics
+from afflux.web.scheduler_metrics import Metrics
 from afflux.web.watchdog import Watchdog
 
 HOST = "kubernetes.io/hostname"
@@ -128,13 +128,14 @@ def storage_class(name: str = "local", provisioner: str = "kubernetes.io/no-prov
     }
 
 
-class Told:
-    """What users and operators would hear."""
+class Recorded:
+    """Records what would be announced."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
         self.errors: list[str] = []
         self.rounds = 0
+        self.bound_pods: list[str] = []
 
     def held_back(self, held: Iterable[tuple[Task, str]]) -> None:
         self.reasons.update((task.id, why) for task, why in held)
@@ -147,7 +148,8 @@ class Told:
         self.rounds += 1
         self.reasons.update(reasons)
 
-    def bound(self, placement: Placement, seconds: float) -> None: ...
+    def bound(self, placement: Placement, seconds: float) -> None:
+        self.bound_pods.append(placement.task.name)
 
     def not_bound(self, placement: Placement, seconds: float) -> None:
         self.errors.append(placement.task.name)
@@ -156,43 +158,55 @@ class Told:
 
 
 class Cluster:
-    """All of it, step by step or at work."""
+    """The components, to be called step by step or run in the background."""
 
     def __init__(
         self,
         server: SmallApi,
         api: Api,
-        volume_seconds: float = 5.0,
+        volume_timeout_seconds: float = 5.0,
         rules: Mapping[str, QueueRules] = ONE_QUEUE,
+        binder_times: BinderTimes = BINDER_TIMES,
+        avoidance_seconds: float = AVOIDANCE_SECONDS,
     ) -> None:
         self.server = server
-        self.told = Told()
-        self.mirror = Mirror(["afflux"], rules)
+        self.recorded = Recorded()
+        self.reader = ClusterReader(["afflux"], rules)
         self.state = State()
         policies = {"afflux": [Weighted(CpuMemory())]}
-        scheduler = Optimising(self.state, [(QueueRules(), flow)], constraints(), policies)
+        scheduler = Optimiser(self.state, [(QueueRules(), flow)], constraints(), policies)
         self.cycle = Cycle(self.state, scheduler)
-        # How long the lease is ours, None for ever.
+        # How long this process may write, None for no limit.
         self.remaining_seconds: float | None = None
-        self.preparing = Preparing(api, self.mirror, volume_seconds, lambda: self.remaining_seconds)
-        self.binding = Binding(
+        self.volume_binder = VolumeBinder(
             api,
-            self.mirror,
-            self.told,
+            self.reader,
+            volume_timeout_seconds,
+            lambda: self.remaining_seconds,
+            avoidance_seconds,
+        )
+        self.binder = Binder(
+            api,
+            self.reader,
+            self.recorded,
             metrics=Metrics(),
             remaining_seconds=lambda: self.remaining_seconds,
             parallelism=8,
             timeout_seconds=5.0,
-            preparing=self.preparing,
+            pre_binder=self.volume_binder,
+            times=binder_times,
         )
-        # Claims for which no controller does anything.
+        # Claims that no controller binds.
         self.neglected: set[str] = set()
-        self._shelves: dict[str, tuple[Any, type[objects.Object]]] = {
-            "Node": (self.mirror.nodes, objects.Node),
-            "Pod": (self.mirror.pods, objects.Pod),
-            "PersistentVolume": (self.mirror.disks.volumes, objects.PersistentVolume),
-            "PersistentVolumeClaim": (self.mirror.disks.claims, objects.PersistentVolumeClaim),
-            "StorageClass": (self.mirror.disks.classes, objects.StorageClass),
+        self._stores: dict[str, tuple[Any, type[objects.Object]]] = {
+            "Node": (self.reader.nodes, objects.Node),
+            "Pod": (self.reader.pods, objects.Pod),
+            "PersistentVolume": (self.reader.live_storage.volumes, objects.PersistentVolume),
+            "PersistentVolumeClaim": (
+                self.reader.live_storage.claims,
+                objects.PersistentVolumeClaim,
+            ),
+            "StorageClass": (self.reader.live_storage.classes, objects.StorageClass),
         }
         server.written = self._written
 
@@ -201,15 +215,15 @@ class Cluster:
             self.server.put(f"{PATHS[each['kind']]}/{each['metadata']['name']}", each)
 
     def remove(self, kind: str, name: str) -> None:
-        shelf, item = self._shelves[kind]
+        store, item = self._stores[kind]
         gone = self.server.objects.pop(f"{PATHS[kind]}/{name}")
-        shelf.deleted(msgspec.json.decode(json.dumps(gone), type=item))
+        store.deleted(msgspec.json.decode(json.dumps(gone), type=item))
 
     def node_of(self, name: str) -> str | None:
         return self.server.objects[f"{PATHS['Pod']}/{name}"]["spec"].get("nodeName")
 
     def places(self) -> dict[str, str]:
-        """Where the pods are that have a node."""
+        """The nodes of the bound pods."""
         return {name: there for name in self.pods() if (there := self.node_of(name))}
 
     def pods(self) -> list[str]:
@@ -220,39 +234,37 @@ class Cluster:
 
     def decide(self) -> Outcome:
         """One cycle, the placements of which are assumed."""
-        outcome = self.cycle.run(self.mirror.drain())
-        self.told.held_back(self.mirror.gathering.take_held_back())
-        self.mirror.assume(outcome.placements)
+        outcome = self.cycle.run(self.reader.take_events())
+        self.recorded.held_back(self.reader.live_groups.take_held_back())
+        self.reader.assume(outcome.placements)
         return outcome
 
     async def choose(self, outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]:
-        """Who got volumes and where, and why the others did not, who are given back."""
+        """The pods that got volumes, with their nodes, and why the others were rejected."""
         groups = outcome.round.placed if outcome.round else ()
-        kept, given_back = await self.preparing.choose(outcome.placements, groups)
-        for placement, why in given_back:
-            self.mirror.unplaced(placement, why or None)
+        kept, rejected = await self.volume_binder.choose(outcome.placements, groups)
+        for placement, why in rejected:
+            self.reader.forget_assumed(placement, why.reason or None)
         return (
             {each.task.id.removeprefix("uid-"): each.machine for each in kept},
-            {each.task.id.removeprefix("uid-"): why for each, why in given_back},
+            {each.task.id.removeprefix("uid-"): why.reason for each, why in rejected},
         )
 
-    # --- At work
+    # --- In the background
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        scheduling = Scheduling(
-            self.mirror,
+        scheduling = SchedulingLoop(
+            self.reader,
             self.cycle,
-            self.preparing,
-            self.binding,
-            self.told,  # pyright: ignore[reportArgumentType]
+            self.volume_binder,
+            self.binder,
+            self.recorded,  # pyright: ignore[reportArgumentType]
             metrics=Metrics(),
             watchdog=Watchdog(60.0),
+            error_pause_seconds=0.1,
         )
-        parts = [
-            asyncio.create_task(self.binding.run()),
-            asyncio.create_task(scheduling.run([])),
-        ]
+        parts = [asyncio.create_task(self.binder.run()), asyncio.create_task(scheduling.run([]))]
         try:
             yield
             for part in parts:
@@ -264,12 +276,12 @@ class Cluster:
 
     async def all_placed(self, *names: str) -> None:
         try:
-            await until(lambda: self.places().keys() >= set(names), 10.0)
+            await until(lambda: self.places().keys() >= set(names))
         except TimeoutError:
-            raise AssertionError(f"{self.places()}, {self.told.reasons}") from None
+            raise AssertionError(f"{self.places()}, {self.recorded.reasons}") from None
 
     def reason(self, name: str) -> str:
-        return self.told.reasons.get(f"uid-{name}", "")
+        return self.recorded.reasons.get(f"uid-{name}", "")
 
     # --- The server and its controllers
 
@@ -282,15 +294,15 @@ class Cluster:
             self.server.put(f"{PATHS['Pod']}/{name}", bound)
             return
         kind = next(kind for kind, of in PATHS.items() if path.rpartition("/")[0] == of)
-        shelf, item = self._shelves[kind]
-        shelf.changed(msgspec.json.decode(json.dumps(kept), type=item))
+        store, item = self._stores[kind]
+        store.changed(msgspec.json.decode(json.dumps(kept), type=item))
         if kind == "PersistentVolume" and kept["spec"].get("claimRef"):
             self.bind_later(kept["spec"]["claimRef"]["name"], kept["metadata"]["name"])
         elif kind == "PersistentVolumeClaim" and kept["metadata"]["annotations"].get(SELECTED):
             self.bind_later(kept["metadata"]["name"], None)
 
     def bind_later(self, claim: str, volume: str | None) -> None:
-        """A claim gets this volume, or one that is made for it, in a moment."""
+        """Soon bind a claim to this volume, or to a new one."""
         if claim not in self.neglected:
             asyncio.get_running_loop().call_later(0.01, self._bind, claim, volume)
 

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "kube_live_parts"))
 
 from ledger_values import run
 
-from afflux.ledger.embedded import Embedded, _servers
-from afflux.ledger.migrating import migrate
+from afflux.ledger.embedded_postgres import EmbeddedPostgres, _servers
+from afflux.ledger.migrations import migrate
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def server() -> Iterator[str]:
     """The address of a server that is there for all tests."""
     # Short, as paths of sockets have to be.
     with TemporaryDirectory(prefix="ledger-") as directory:
-        embedded = Embedded(directory)
+        embedded = EmbeddedPostgres(directory)
         try:
             url = embedded.start()
             # Processes are killed in these tests, machines are not.

@@ -9,10 +9,10 @@ import psycopg
 from msgspec.structs import replace
 from psycopg import sql
 
-from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry
-from afflux.ledger.forgetting import USUAL_DAYS
-from afflux.ledger.postgres import PostgresLedger
-from afflux.model.promise import Promise
+from afflux.cycle.ledger_entries import EndedGroup, GroupEntry, MemberEntry
+from afflux.ledger.postgres import DEFAULT_TIMEOUTS, LedgerTimeouts, PostgresLedger
+from afflux.ledger.retention import Retention
+from afflux.model.reservation import Reservation
 
 TABLES = (
     "provisional_groups",
@@ -34,8 +34,8 @@ def group(name: str = "default/g", **fields: Any) -> GroupEntry:
     return GroupEntry(name, **given)
 
 
-def gone(entry: GroupEntry, how: Any = "finished", ended_seconds: float = 2e9) -> GoneGroup:
-    return GoneGroup(entry, how, ended_seconds)
+def ended_group(entry: GroupEntry, how: Any = "finished", ended_seconds: float = 2e9) -> EndedGroup:
+    return EndedGroup(entry, how, ended_seconds)
 
 
 def sent(entry: GroupEntry, *machines: str, doubt: str = "") -> GroupEntry:
@@ -57,17 +57,19 @@ def bound(entry: GroupEntry, *machines: str) -> GroupEntry:
     return replace(entry, state=state, members=members + entry.members[len(machines) :])
 
 
-def promise(entry: GroupEntry, start_seconds: float | None = 5.0) -> Promise:
+def reservation(entry: GroupEntry, start_seconds: float | None = 5.0) -> Reservation:
     machines = tuple((member.uid, f"m{n}") for n, member in enumerate(entry.members))
-    return Promise(entry.name, start_seconds, machines)
+    return Reservation(entry.name, start_seconds, machines)
 
 
 @asynccontextmanager
-async def ledger_at(url: str, history_days: int = USUAL_DAYS) -> AsyncIterator[PostgresLedger]:
+async def ledger_at(
+    url: str, retention: Retention | None = None, timeouts: LedgerTimeouts = DEFAULT_TIMEOUTS
+) -> AsyncIterator[PostgresLedger]:
     async def address() -> str:
         return url
 
-    ledger = PostgresLedger(address, history_days)
+    ledger = PostgresLedger(address, retention, timeouts)
     try:
         yield ledger
     finally:

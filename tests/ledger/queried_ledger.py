@@ -6,15 +6,15 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from afflux.cycle.entries import GoneGroup, GroupEntry, MemberEntry, Turn
-from afflux.cycle.inspection import Asked
-from afflux.ledger.inspecting import LedgerInspection
+from afflux.cycle.inspection_types import ListQuery
+from afflux.cycle.ledger_entries import EndedGroup, GroupEntry, LedgerBatch, MemberEntry
 from afflux.ledger.postgres import PostgresLedger
+from afflux.ledger.queries import LedgerInspection
 
 T = TypeVar("T")
 
 START = 1_800_000_000.0
-EVERYBODY = Asked(namespace=None)
+EVERYBODY = ListQuery(namespace=None)
 
 
 def members(group: str, count: int) -> tuple[MemberEntry, ...]:
@@ -30,7 +30,9 @@ def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
     return structs.replace(made, **more)
 
 
-def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *turns: Turn) -> T:
+def ask(
+    address: str, question: Callable[[LedgerInspection], Awaitable[T]], *batches: LedgerBatch
+) -> T:
     """The answer after these turns."""
 
     async def asked() -> T:
@@ -40,8 +42,8 @@ def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *tur
         ledger = PostgresLedger(where)
         try:
             await ledger.take_over(None)
-            for turn in turns:
-                await ledger.commit(turn)
+            for batch in batches:
+                await ledger.commit(batch)
             async with LedgerInspection(address) as inspection:
                 return await question(inspection)
         finally:
@@ -50,5 +52,5 @@ def ask(address: str, question: Callable[[LedgerInspection], Awaitable[T]], *tur
     return asyncio.run(asked())
 
 
-def ended(name: str, seconds: float, **more: object) -> GoneGroup:
-    return GoneGroup(entry(name, **more), "finished", START + seconds)
+def ended(name: str, seconds: float, **more: object) -> EndedGroup:
+    return EndedGroup(entry(name, **more), "finished", START + seconds)

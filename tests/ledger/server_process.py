@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psycopg
 
-from afflux.ledger import embedded
+from afflux.ledger import embedded_postgres
 
 
 def pid_of(directory: Path) -> int:
@@ -12,7 +12,7 @@ def pid_of(directory: Path) -> int:
 
 
 def is_running(directory: Path) -> bool:
-    return any(embedded._servers(directory.resolve() / "data"))
+    return any(embedded_postgres._servers(directory.resolve() / "data"))
 
 
 def ask(url: str) -> object:

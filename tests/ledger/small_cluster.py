@@ -2,23 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from small_api import SmallApi, serving
 
-from afflux.app import scheduler
+from afflux.app import make_scheduler
 from afflux.cluster.state import State
-from afflux.config import parse_spec
+from afflux.config import parse_scheduler_spec
+from afflux.cycle.interfaces import Ledger
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.cycle.ports import Ledger
 from afflux.kube import objects
-from afflux.kube.decoding import KUBERNETES_SCHEDULER
-from afflux.kube.live.keeping import Keeping, WhenAway
-from afflux.kube.live.leasing import Term
-from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.leader_election import LeadershipTerm
+from afflux.kube.live.ledger_writer import LedgerWriter
+from afflux.kube.pods import DEFAULT_SCHEDULER
 
 NOW = 1_763_236_800.0
 
@@ -73,74 +73,81 @@ def node(name: str, cpu: int = 8) -> objects.Node:
 class Door:
     """One leader's parts; time stands still unless somebody moves it."""
 
-    def __init__(self, ledger: Ledger, api: SmallApi, when_away: WhenAway = "wait") -> None:
+    def __init__(self, ledger: Ledger, api: SmallApi, **options: Any) -> None:
         self.now = NOW
-        self.mirror = Mirror([KUBERNETES_SCHEDULER])
+        # Between two attempts the ledger writer pauses for so long; here the pauses are short.
+        self.pauses: list[float] = []
+        self.reader = ClusterReader([DEFAULT_SCHEDULER])
         state = State()
-        self.cycle = Cycle(state, scheduler(parse_spec("cpu-memory@fcfs"), state))
+        self.cycle = Cycle(state, make_scheduler(parse_scheduler_spec("cpu-memory@fcfs"), state))
         self.server = api
         self._api = api.api()
-        self.keeping = Keeping(
+        self.ledger_writer = LedgerWriter(
             ledger,
-            self.mirror,
+            self.reader,
             self._api,
-            scheduler_names=[KUBERNETES_SCHEDULER],
-            when_away=when_away,
+            scheduler_names=[DEFAULT_SCHEDULER],
             now_seconds=lambda: self.now,
+            sleep=self._pause,
+            **options,
         )
         self.writing: asyncio.Task[None] | None = None
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0.001)
 
     async def begin(
         self,
         nodes: Sequence[objects.Node] = (),
         pods: Sequence[objects.Pod] = (),
-        term: Term | None = None,
+        term: LeadershipTerm | None = None,
         lease_seconds: float = 0.0,
     ) -> None:
         """This is what the first lists say."""
-        self.mirror.nodes.replaced(nodes)
-        self.mirror.pods.replaced(pods)
-        await self.keeping.begin(self.cycle, term, lease_seconds)
-        self.writing = asyncio.create_task(self.keeping.run())
+        self.reader.nodes.replaced(nodes)
+        self.reader.pods.replaced(pods)
+        await self.ledger_writer.take_over(self.cycle, term, lease_seconds)
+        self.writing = asyncio.create_task(self.ledger_writer.run())
 
     async def once(self) -> Outcome:
         """One cycle, up to the moment at which binds may be sent."""
         outcome = self.decide()
-        await self.keeping.decided(outcome)
+        await self.ledger_writer.write_decision(outcome)
         return outcome
 
     def decide(self) -> Outcome:
         """One cycle, up to the moment at which the ledger has to hear of it."""
-        events = self.mirror.drain()
-        self.keeping.observe(events, self.mirror.gathering.take_held_back())
+        events = self.reader.take_events()
+        self.ledger_writer.observe(events, self.reader.live_groups.take_held_back())
         outcome = self.cycle.run(events, self.now)
-        self.mirror.assume(outcome.placements)
+        self.reader.assume(outcome.placements)
         return outcome
 
     async def settled(self) -> Outcome:
         """One cycle, and everything is written."""
         outcome = await self.once()
         if outcome.round is not None:
-            self.keeping.explained(self.cycle.explain(), outcome)
-        await self.keeping.written()
+            self.ledger_writer.set_reasons(self.cycle.explain(), outcome)
+        await self.ledger_writer.wait_written()
         return outcome
 
     def bound(self, outcome: Outcome, version: int = 2) -> None:
         """Every bind succeeds, and the watch says so."""
         for placement in outcome.placements:
-            self.keeping.settled(placement, "bound")
-            known = self.mirror.pods.get(placement.task.name)
+            self.ledger_writer.settled(placement, "bound")
+            known = self.reader.pods.get(placement.task.name)
             assert known is not None
             metadata = msgspec.structs.replace(known.metadata, resource_version=str(version))
             spec = msgspec.structs.replace(known.spec, node_name=placement.machine)
-            self.mirror.pods.changed(msgspec.structs.replace(known, metadata=metadata, spec=spec))
+            self.reader.pods.changed(msgspec.structs.replace(known, metadata=metadata, spec=spec))
 
 
 @asynccontextmanager
-async def door(ledger: Ledger, when_away: WhenAway = "wait") -> AsyncIterator[Door]:
+async def door(ledger: Ledger, **options: Any) -> AsyncIterator[Door]:
     """A door, and an API server that knows no pod unless it is told."""
     async with serving() as server:
-        one = Door(ledger, server, when_away)
+        one = Door(ledger, server, **options)
         async with one._api:
             try:
                 yield one
@@ -150,3 +157,16 @@ async def door(ledger: Ledger, when_away: WhenAway = "wait") -> AsyncIterator[Do
                     await asyncio.wait({one.writing})
                     if not one.writing.cancelled():
                         one.writing.exception()
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something that other tasks bring about."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def let_tasks_run() -> None:
+    """Let every task run as far as it can without input or output, however slow the machine is."""
+    for _ in range(100):
+        await asyncio.sleep(0)

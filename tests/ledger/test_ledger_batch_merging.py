@@ -6,10 +6,10 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_values import bound, contents, gone, group, ledger_at, promise, run, sent
+from ledger_values import bound, contents, ended_group, group, ledger_at, reservation, run, sent
 from psycopg import sql
 
-from afflux.cycle.entries import EventEntry, GroupEntry, Turn, merged
+from afflux.cycle.ledger_entries import EventEntry, GroupEntry, LedgerBatch, merged
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +36,19 @@ def versions(name: str) -> st.SearchStrategy[GroupEntry]:
 
 
 @st.composite
-def turns(draw: st.DrawFn) -> Turn:
+def batches(draw: st.DrawFn) -> LedgerBatch:
     """Any of the groups end, then any stand somewhere: names are used again at once."""
     ended = draw(st.lists(st.sampled_from(NAMES), unique=True))
     there = draw(st.lists(st.sampled_from(NAMES), unique=True))
     promised = draw(st.none() | st.lists(st.sampled_from(NAMES), unique=True))
-    return Turn(
-        gone=tuple(gone(draw(versions(name)), "deleted") for name in ended),
+    return LedgerBatch(
+        ended=tuple(ended_group(draw(versions(name)), "deleted") for name in ended),
         groups=tuple(draw(versions(name)) for name in there),
-        promises=None
+        reservations=None
         if promised is None
-        else tuple(promise(group(name), draw(st.sampled_from([1.0, 2.0]))) for name in promised),
+        else tuple(
+            reservation(group(name), draw(st.sampled_from([1.0, 2.0]))) for name in promised
+        ),
         events=tuple(EventEntry(name, "Seen") for name in draw(st.lists(st.sampled_from(NAMES)))),
     )
 
@@ -56,12 +58,12 @@ def test_merged_or_one_by_one_the_ledger_is_the_same(
 ) -> None:
     one_by_one, at_once = new_database(template), new_database(template)
 
-    @settings(max_examples=40, deadline=None)
-    @given(st.lists(turns(), min_size=2, max_size=5))
-    def holds(found: list[Turn]) -> None:
+    @settings(max_examples=40)
+    @given(st.lists(batches(), min_size=2, max_size=5))
+    def holds(found: list[LedgerBatch]) -> None:
         kept = found[0]
-        for turn in found[1:]:
-            kept = merged(kept, turn)
+        for batch in found[1:]:
+            kept = merged(kept, batch)
         run(lambda: written(one_by_one, found))
         run(lambda: written(at_once, [kept]))
         assert contents(at_once) == contents(one_by_one)
@@ -69,18 +71,20 @@ def test_merged_or_one_by_one_the_ledger_is_the_same(
     holds()
 
 
-async def written(url: str, found: list[Turn]) -> None:
+async def written(url: str, found: list[LedgerBatch]) -> None:
     """These turns and nothing else."""
     with psycopg.connect(url) as connection:
         names = sql.SQL(", ").join(sql.Identifier("afflux", name) for name in STORED)
         connection.execute(sql.SQL("TRUNCATE {}").format(names))
     async with ledger_at(url) as ledger:
         await ledger.take_over(None)
-        for turn in found:
-            await ledger.commit(turn)
+        for batch in found:
+            await ledger.commit(batch)
 
 
 def test_nothing_and_something_is_something() -> None:
-    turn = Turn(groups=(group(),), promises=(), events=(EventEntry("default/g", "Seen"),))
-    assert merged(Turn(), turn) == turn == merged(turn, Turn())
-    assert merged(Turn(), Turn()).is_empty()
+    batch = LedgerBatch(
+        groups=(group(),), reservations=(), events=(EventEntry("default/g", "Seen"),)
+    )
+    assert merged(LedgerBatch(), batch) == batch == merged(batch, LedgerBatch())
+    assert merged(LedgerBatch(), LedgerBatch()).is_empty()

@@ -4,25 +4,41 @@ import asyncio
 
 import psycopg
 import pytest
-from ledger_values import bound, contents, gone, group, ledger_at, promise, rows, run, sent
+from ledger_values import (
+    bound,
+    contents,
+    ended_group,
+    group,
+    ledger_at,
+    reservation,
+    rows,
+    run,
+    sent,
+)
 from msgspec.structs import replace
 
-from afflux.cycle.entries import EventEntry, GroupEntry, MemberEntry, Recovered, Turn
-from afflux.cycle.ports import LedgerError
-from afflux.model.promise import Promise
+from afflux.cycle.interfaces import LedgerError
+from afflux.cycle.ledger_entries import (
+    EventEntry,
+    GroupEntry,
+    LedgerBatch,
+    MemberEntry,
+    RecoveredLedger,
+)
+from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
 
 
-def after(url: str, *turns: Turn) -> Recovered:
+def after(url: str, *batches: LedgerBatch) -> RecoveredLedger:
     """What the next leader finds after these turns."""
-    found: list[Recovered] = []
+    found: list[RecoveredLedger] = []
 
     async def test() -> None:
         async with ledger_at(url) as ledger, ledger_at(url) as successor:
             await ledger.take_over(None)
-            for turn in turns:
-                await ledger.commit(turn)
+            for batch in batches:
+                await ledger.commit(batch)
             found.append(await successor.take_over(None))
 
     run(test)
@@ -56,7 +72,7 @@ def test_everything_about_a_group_is_found_again(database: str) -> None:
         started_seconds=None,
         until_seconds=None,
     )
-    assert after(database, Turn(groups=(entry,))).groups == (entry,)
+    assert after(database, LedgerBatch(groups=(entry,))).groups == (entry,)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +88,7 @@ def test_everything_about_a_group_is_found_again(database: str) -> None:
 )
 def test_each_state_has_its_table(database: str, state: str, table: str) -> None:
     entry = group("default/a", state=state)
-    assert after(database, Turn(groups=(entry,))).groups == (entry,)
+    assert after(database, LedgerBatch(groups=(entry,))).groups == (entry,)
     assert where_is(database, "default/a") == [table]
 
 
@@ -92,9 +108,9 @@ def test_a_group_moves_from_table_to_table_and_is_always_in_one_of_them(database
             ):
                 ready = None if state == "provisional" else 1.0
                 now = replace(entry, state=state, ready_seconds=ready)
-                await ledger.commit(Turn(groups=(now,)))
+                await ledger.commit(LedgerBatch(groups=(now,)))
                 assert where_is(database, "default/a") == [table]
-            await ledger.commit(Turn(gone=(gone(entry),)))
+            await ledger.commit(LedgerBatch(ended=(ended_group(entry),)))
             assert where_is(database, "default/a") == ["history"]
 
     run(test)
@@ -109,7 +125,7 @@ def test_groups_are_found_in_queue_order(database: str) -> None:
         group("default/next", ready_seconds=1_763_236_800.0000005),
         group("default/first", ready_seconds=1_763_236_800.0000002),
     ]
-    found = after(database, Turn(groups=tuple(entries))).groups
+    found = after(database, LedgerBatch(groups=tuple(entries))).groups
     assert [entry.name.removeprefix("default/") for entry in found] == [
         "important",
         "early",
@@ -124,8 +140,8 @@ def test_members_come_and_go(database: str) -> None:
     entry = group("default/a")
     found = after(
         database,
-        Turn(groups=(replace(entry, members=(one, two)),)),
-        Turn(groups=(replace(entry, members=(two, three)),)),
+        LedgerBatch(groups=(replace(entry, members=(one, two)),)),
+        LedgerBatch(groups=(replace(entry, members=(two, three)),)),
     )
     assert found.groups[0].members == (two, three)
 
@@ -135,8 +151,8 @@ def test_a_pod_that_changes_its_group_is_in_the_new_one_only(database: str) -> N
     one, other = group("default/a", members=(pod,)), group("default/b", members=())
     found = after(
         database,
-        Turn(groups=(one, other)),
-        Turn(groups=(replace(one, members=()), replace(other, members=(pod,)))),
+        LedgerBatch(groups=(one, other)),
+        LedgerBatch(groups=(replace(one, members=()), replace(other, members=(pod,)))),
     )
     assert {entry.name: entry.members for entry in found.groups} == {
         "default/a": (),
@@ -152,24 +168,28 @@ def test_a_name_is_free_again_when_its_group_is_finished(database: str) -> None:
     second = group("default/a", ready_seconds=9.0, members=(MemberEntry("new", "default/new"),))
     found = after(
         database,
-        Turn(groups=(first,)),
-        Turn(gone=(gone(first, "deadline"),)),
-        Turn(groups=(second,)),
+        LedgerBatch(groups=(first,)),
+        LedgerBatch(ended=(ended_group(first, "deadline"),)),
+        LedgerBatch(groups=(second,)),
     )
     assert found.groups == (second,)
     assert sorted(where_is(database, "default/a")) == ["history", "queue"]
 
 
-def test_a_name_can_be_used_again_in_the_turn_in_which_it_became_free(database: str) -> None:
+def test_a_name_can_be_reused_in_the_batch_that_frees_it(database: str) -> None:
     first = group("default/a", ready_seconds=1.0)
     second = group("default/a", ready_seconds=9.0, members=(MemberEntry("new", "default/new"),))
-    found = after(database, Turn(groups=(first,)), Turn(gone=(gone(first),), groups=(second,)))
+    found = after(
+        database,
+        LedgerBatch(groups=(first,)),
+        LedgerBatch(ended=(ended_group(first),), groups=(second,)),
+    )
     assert found.groups == (second,)
 
 
 def test_the_same_name_in_two_namespaces_is_two_groups(database: str) -> None:
     entries = (group("a/g", ready_seconds=1.0), group("b/g", ready_seconds=2.0))
-    assert after(database, Turn(groups=entries)).groups == entries
+    assert after(database, LedgerBatch(groups=entries)).groups == entries
 
 
 NASTY = [
@@ -190,17 +210,17 @@ NASTY = [
 def test_no_text_is_a_problem(database: str, text: str) -> None:
     members = (MemberEntry(f"uid {text}", f"s{text}/pod {text}", "", f"to {text}", text),)
     entry = group(f"s{text}/{text}", queue=text, reason=text, members=members, state="starting")
-    turn = Turn(
+    batch = LedgerBatch(
         groups=(entry,),
-        promises=(promise(entry),),
+        reservations=(reservation(entry),),
         events=(EventEntry(entry.name, text, text),),
     )
-    found = after(database, turn)
+    found = after(database, batch)
     assert found.groups == (entry,)
-    assert found.promises == turn.promises
+    assert found.reservations == batch.reservations
     assert [each.machine for each in found.intents] == [f"to {text}"]
     assert rows(database, "SELECT kind, message FROM afflux.events") == [(text, text)]
-    again = after(database, Turn(gone=(gone(entry),)))
+    again = after(database, LedgerBatch(ended=(ended_group(entry),)))
     assert again.groups == ()
     assert rows(database, "SELECT name, reason, pods FROM afflux.finished_groups") == [
         (text, text, [f"pod {text}"])
@@ -209,7 +229,9 @@ def test_no_text_is_a_problem(database: str, text: str) -> None:
 
 def test_what_postgresql_cannot_store_is_replaced(database: str) -> None:
     entry = group("default/a", reason="zero \0 and half \ud800")
-    assert after(database, Turn(groups=(entry,))).groups[0].reason == "zero \ufffd and half ?"
+    assert (
+        after(database, LedgerBatch(groups=(entry,))).groups[0].reason == "zero \ufffd and half ?"
+    )
 
 
 # --- Binding
@@ -217,16 +239,16 @@ def test_what_postgresql_cannot_store_is_replaced(database: str) -> None:
 
 def test_an_intent_is_there_until_its_outcome_is(database: str) -> None:
     entry = group("default/a")
-    found = after(database, Turn(groups=(sent(entry, "m1", "m2"),)))
+    found = after(database, LedgerBatch(groups=(sent(entry, "m1", "m2"),)))
     assert [(each.pod, each.machine) for each in found.intents] == [
         ("default/a-0", "m1"),
         ("default/a-1", "m2"),
     ]
     one, two = sent(entry, "m1", "m2").members
     half = replace(bound(entry, "m1"), members=(bound(entry, "m1").members[0], two))
-    assert [each.uid for each in after(database, Turn(groups=(half,))).intents] == [two.uid]
+    assert [each.uid for each in after(database, LedgerBatch(groups=(half,))).intents] == [two.uid]
     failed = replace(half, members=(half.members[0], entry.members[1]), state="waiting")
-    found = after(database, Turn(groups=(failed,)))
+    found = after(database, LedgerBatch(groups=(failed,)))
     assert found.intents == ()
     assert [member.machine for member in found.groups[0].members] == ["m1", ""]
     assert one.uid != two.uid
@@ -234,20 +256,20 @@ def test_an_intent_is_there_until_its_outcome_is(database: str) -> None:
 
 def test_an_unknown_outcome_keeps_its_place(database: str) -> None:
     entry = sent(group("default/a"), "m1", doubt="no answer")
-    found = after(database, Turn(groups=(entry,)))
+    found = after(database, LedgerBatch(groups=(entry,)))
     assert [each.machine for each in found.intents] == ["m1"]
     assert found.groups == (entry,)
     shown = rows(database, "SELECT pod, machine, state, reason FROM afflux.intents")
     assert shown == [("a-0", "m1", "unknown", "no answer")]
     read_back = bound(group("default/a"), "m1", "m1")
-    assert after(database, Turn(groups=(read_back,))).intents == ()
+    assert after(database, LedgerBatch(groups=(read_back,))).intents == ()
 
 
 def test_an_intent_says_in_which_epoch_it_was_written(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, ledger_at(database) as successor:
             await ledger.take_over(41)
-            await ledger.commit(Turn(groups=(sent(group("default/a"), "m1"),)))
+            await ledger.commit(LedgerBatch(groups=(sent(group("default/a"), "m1"),)))
             found = await successor.take_over(42)
             assert [each.epoch for each in found.intents] == [41]
 
@@ -257,45 +279,48 @@ def test_an_intent_says_in_which_epoch_it_was_written(database: str) -> None:
 # --- Promises
 
 
-def test_promises_are_found_with_their_witnesses(database: str) -> None:
+def test_reservations_are_recovered_with_their_witnesses(database: str) -> None:
     first, second = group("default/a"), group("default/b")
-    held = (promise(first, 100.25), promise(second, 200.0))
-    found = after(database, Turn(groups=(first, second), promises=held))
-    assert found.promises == held
+    held = (reservation(first, 100.25), reservation(second, 200.0))
+    found = after(database, LedgerBatch(groups=(first, second), reservations=held))
+    assert found.reservations == held
 
 
-def test_a_promise_may_be_without_a_time_or_without_machines(database: str) -> None:
-    held = (Promise("default/a", 3.0, ()), Promise("default/b", None, ()))
-    assert after(database, Turn(promises=held)).promises == held
+def test_a_reservation_may_lack_a_start_or_machines(database: str) -> None:
+    held = (Reservation("default/a", 3.0, ()), Reservation("default/b", None, ()))
+    assert after(database, LedgerBatch(reservations=held)).reservations == held
 
 
-def test_promises_that_are_not_mentioned_hold_no_longer(database: str) -> None:
-    first, second = promise(group("default/a")), promise(group("default/b"))
-    turn = Turn(promises=(first, second))
-    assert after(database, turn, Turn(promises=(second,))).promises == (second,)
-    assert after(database, Turn(promises=())).promises == ()
+def test_reservations_missing_from_the_batch_are_deleted(database: str) -> None:
+    first, second = reservation(group("default/a")), reservation(group("default/b"))
+    batch = LedgerBatch(reservations=(first, second))
+    assert after(database, batch, LedgerBatch(reservations=(second,))).reservations == (second,)
+    assert after(database, LedgerBatch(reservations=())).reservations == ()
 
 
-def test_without_a_word_about_promises_they_stay(database: str) -> None:
-    held = (promise(group("default/a")),)
-    assert after(database, Turn(promises=held), Turn(groups=(group(),))).promises == held
+def test_a_batch_without_reservations_keeps_them(database: str) -> None:
+    held = (reservation(group("default/a")),)
+    assert (
+        after(database, LedgerBatch(reservations=held), LedgerBatch(groups=(group(),))).reservations
+        == held
+    )
 
 
-def test_a_promise_that_is_as_it_was_keeps_its_date(database: str) -> None:
-    held = (promise(group("default/a")),)
+def test_an_unchanged_reservation_keeps_its_date(database: str) -> None:
+    held = (reservation(group("default/a")),)
     date = "SELECT promised_at FROM afflux.reservations"
-    after(database, Turn(promises=held))
+    after(database, LedgerBatch(reservations=held))
     before = rows(database, date)
-    after(database, Turn(promises=held))
+    after(database, LedgerBatch(reservations=held))
     assert rows(database, date) == before
-    after(database, Turn(promises=(promise(group("default/a"), 4.0),)))
+    after(database, LedgerBatch(reservations=(reservation(group("default/a"), 4.0),)))
     assert rows(database, date) > before
 
 
 def test_nothing_is_left_of_a_group_that_is_gone(database: str) -> None:
     entry = sent(group("default/a"), "m1")
-    turn = Turn(groups=(entry,), promises=(promise(entry),))
-    after(database, turn, Turn(gone=(gone(entry),)))
+    batch = LedgerBatch(groups=(entry,), reservations=(reservation(entry),))
+    after(database, batch, LedgerBatch(ended=(ended_group(entry),)))
     left = contents(database)
     assert [table for table in left if left[table]] == ["finished_groups"]
 
@@ -303,11 +328,16 @@ def test_nothing_is_left_of_a_group_that_is_gone(database: str) -> None:
 # --- History and events
 
 
-def test_history_says_who_ran_where_when_and_how_it_ended(database: str) -> None:
+def test_history_has_pods_machines_times_and_the_end(database: str) -> None:
     members = (MemberEntry("u0", "s/p0", "m0"), MemberEntry("u1", "s/p1", "m1"))
     entry = group("s/a", queue="q", priority=3, started_seconds=20.0, run_seconds=50.0)
     entry = replace(entry, members=members, created_seconds=1.0, ready_seconds=2.0)
-    after(database, Turn(gone=(gone(entry, "deadline", 70.0), gone(group("s/b"), "deleted", 80.0))))
+    after(
+        database,
+        LedgerBatch(
+            ended=(ended_group(entry, "deadline", 70.0), ended_group(group("s/b"), "deleted", 80.0))
+        ),
+    )
     query = (
         "SELECT name, queue, size, priority, created_seconds, ready_seconds, started_seconds,"
         " ended_seconds, how, pods, machines FROM afflux.finished_groups ORDER BY id"
@@ -320,7 +350,7 @@ def test_history_says_who_ran_where_when_and_how_it_ended(database: str) -> None
     assert (second[0], second[8], second[10]) == ("b", "deleted", ["", ""])
 
 
-def test_those_who_watch_are_told_when_a_turn_is_written(database: str) -> None:
+def test_listeners_are_notified_of_a_written_batch(database: str) -> None:
     async def test() -> None:
         async with (
             await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher,
@@ -328,9 +358,9 @@ def test_those_who_watch_are_told_when_a_turn_is_written(database: str) -> None:
         ):
             await watcher.execute("LISTEN afflux")
             await ledger.take_over(7)
-            await ledger.commit(Turn(groups=(group(),)))
+            await ledger.commit(LedgerBatch(groups=(group(),)))
             heard: list[str] = []
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 async for notice in watcher.notifies():
                     heard.append(notice.payload)
                     if len(heard) == 2:
@@ -340,7 +370,7 @@ def test_those_who_watch_are_told_when_a_turn_is_written(database: str) -> None:
     run(test)
 
 
-def test_nobody_is_woken_by_a_turn_without_news(database: str) -> None:
+def test_an_empty_batch_notifies_no_listener(database: str) -> None:
     async def test() -> None:
         async with (
             await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher,
@@ -348,22 +378,25 @@ def test_nobody_is_woken_by_a_turn_without_news(database: str) -> None:
         ):
             await ledger.take_over(7)
             await watcher.execute("LISTEN afflux")
-            await ledger.commit(Turn())
-            assert [each async for each in watcher.notifies(timeout=0.2)] == []
+            await ledger.commit(LedgerBatch())
+            await watcher.execute("NOTIFY afflux, 'marker'")
+            # In the order in which they were sent, so a notice of the batch would be the first.
+            first = await anext(watcher.notifies(timeout=60))
+            assert first.payload == "marker"
 
     run(test)
 
 
-def test_a_turn_before_anybody_took_over_is_a_mistake(database: str) -> None:
+def test_a_batch_before_take_over_is_an_error(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger:
-            with pytest.raises(LedgerError, match="before anybody took over"):
-                await ledger.commit(Turn())
+            with pytest.raises(LedgerError, match="a batch was committed before take_over"):
+                await ledger.commit(LedgerBatch())
 
     run(test)
 
 
 def test_an_entry_needs_nothing_but_a_name(database: str) -> None:
     entry = GroupEntry("default/a", ready_seconds=0.0)
-    found = after(database, Turn(groups=(entry,))).groups
+    found = after(database, LedgerBatch(groups=(entry,))).groups
     assert found == (entry,)

@@ -7,31 +7,41 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cutting import Direction, Way, way_to
-from ledger_values import bound, contents, gone, group, ledger_at, promise, rows, run, sent
+from database_proxy import Direction, Way, way_to
+from ledger_values import (
+    bound,
+    contents,
+    ended_group,
+    group,
+    ledger_at,
+    reservation,
+    rows,
+    run,
+    sent,
+)
 from msgspec.structs import replace
 
-from afflux.cycle.entries import EventEntry, Turn
-from afflux.cycle.ports import LedgerAwayError
-from afflux.ledger.postgres import PostgresLedger, steps_of
+from afflux.cycle.interfaces import LedgerUnavailableError
+from afflux.cycle.ledger_entries import EventEntry, LedgerBatch
+from afflux.ledger.postgres import LedgerTimeouts, PostgresLedger, statements_of
 
 pytestmark = pytest.mark.slow
 
-# A cycle in which everything happens: groups come, move, start and go.
+# A batch with everything: groups come, move between tables, start and end.
 OLD = [group(f"default/old-{number}", ready_seconds=100.0 + number) for number in range(5)]
-BEFORE = Turn(
+BEFORE = LedgerBatch(
     groups=(OLD[0], OLD[1], sent(OLD[2], "m", "m"), sent(OLD[3], "m", "m"), OLD[4]),
-    promises=(promise(OLD[0]), promise(OLD[1])),
+    reservations=(reservation(OLD[0]), reservation(OLD[1])),
 )
-TURN = Turn(
-    gone=(gone(OLD[4], "deleted"),),
+BATCH = LedgerBatch(
+    ended=(ended_group(OLD[4], "deleted"),),
     groups=(
         sent(OLD[1], "m1", "m2"),
         replace(bound(OLD[2], "m", "m"), started_seconds=9.0),
         replace(OLD[3], state="provisional", reason="1 of 2", members=OLD[3].members[:1]),
         group("default/new", ready_seconds=50.0),
     ),
-    promises=(promise(OLD[0], 7.0),),
+    reservations=(reservation(OLD[0], 7.0),),
     events=(EventEntry("default/new", "Ready", "it's here"),),
 )
 ORDER = ["new", "old-0", "old-1", "old-2", "old-3"]
@@ -43,7 +53,7 @@ def order(url: str) -> list[str]:
 
 
 def expected(make: Callable[[str | None], str], template: str) -> tuple[object, object]:
-    """The whole ledger before the turn and after it."""
+    """The whole ledger before the batch and after it."""
     other = make(template)
     found: list[object] = []
 
@@ -52,58 +62,58 @@ def expected(make: Callable[[str | None], str], template: str) -> tuple[object, 
             await ledger.take_over(1)
             await ledger.commit(BEFORE)
             found.append(contents(other))
-            await ledger.commit(TURN)
+            await ledger.commit(BATCH)
             found.append(contents(other))
 
     run(test)
     return found[0], found[1]
 
 
-def test_the_turn_of_these_tests_uses_every_statement() -> None:
-    written = {name for name, _ in steps_of(TURN, 1)}
+def test_the_batch_of_these_tests_uses_every_statement() -> None:
+    written = {name for name, _ in statements_of(BATCH, 1)}
     assert {
-        "record_finished",
-        "forget",
+        "insert_finished_groups",
+        "delete_groups",
         "put_provisional",
         "put_queue",
         "put_running",
-        "drop_promises",
-        "put_promises",
-        "record_events",
+        "delete_other_reservations",
+        "put_reservations",
+        "insert_events",
     } == written
 
 
 @pytest.mark.parametrize("direction", ["asked", "answered"])
 def test_a_connection_that_breaks_at_any_message(
-    new_database: Callable[[str | None], str],
-    template: str,
-    direction: Direction,
+    new_database: Callable[[str | None], str], template: str, direction: Direction
 ) -> None:
     before, after = expected(new_database, template)
     url = new_database(template)
 
-    async def begun(ledger: PostgresLedger, epoch: int) -> None:
+    async def prepared(ledger: PostgresLedger, epoch: int) -> None:
         await ledger.take_over(epoch)
-        everybody = (*OLD, group("default/new"))
-        await ledger.commit(Turn(gone=tuple(gone(entry) for entry in everybody), promises=()))
+        all_groups = (*OLD, group("default/new"))
+        await ledger.commit(
+            LedgerBatch(ended=tuple(ended_group(entry) for entry in all_groups), reservations=())
+        )
         with_history_cleared(url)
         await ledger.commit(BEFORE)
 
     async def attempt(way: Way, epoch: int, cut_after: int | None) -> list[bytes]:
-        """The messages that would have passed, by type."""
+        """The types of the messages that would have passed."""
         way.let_in()
         async with ledger_at(way.url) as ledger:
-            await begun(ledger, epoch)
+            await prepared(ledger, epoch)
             assert contents(url) == before
             way.count_from_here()
             if cut_after is not None:
                 way.cut = (direction, cut_after)
-                with pytest.raises(LedgerAwayError):
-                    await ledger.commit(TURN)
+                with pytest.raises(LedgerUnavailableError):
+                    await ledger.commit(BATCH)
                 assert settled_contents(url) in (before, after)
                 assert set(order(url)) >= {"old-0", "old-1", "old-2", "old-3"}
                 way.let_in()
-            await ledger.commit(TURN)
+            await ledger.commit(BATCH)
             assert contents(url) == after
             assert order(url) == ORDER
             return way.passed[direction]
@@ -114,8 +124,8 @@ def test_a_connection_that_breaks_at_any_message(
             # Before each statement is executed or has been, before the end of all, and after it.
             ends = (b"E", b"S") if direction == "asked" else (b"C", b"Z")
             cuts = [place for place, kind in enumerate(messages) if kind in ends]
-            assert len(cuts) > len(steps_of(TURN, 1)) + 1
-            # What would be committed in between would be a turn in two parts.
+            assert len(cuts) > len(statements_of(BATCH, 1)) + 1
+            # What would be committed in between would split the batch in two.
             assert messages.count(ends[1]) == 1
             for number, place in enumerate(cuts):
                 await attempt(way, number + 2, place)
@@ -124,7 +134,7 @@ def test_a_connection_that_breaks_at_any_message(
 
 
 def settled_contents(url: str) -> object:
-    """What is there when the server has noticed that its client is gone."""
+    """The contents after the server has noticed that its client is gone."""
     busy = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND pid <> pg_backend_pid() AND application_name = 'afflux'"
@@ -141,7 +151,7 @@ def with_history_cleared(url: str) -> None:
 
 PROCESS = """
 import asyncio, os, signal, sys
-from test_ledger_crashes import BEFORE, TURN
+from test_ledger_crashes import BEFORE, BATCH
 from ledger_values import ledger_at
 from afflux.ledger import postgres
 
@@ -159,7 +169,7 @@ async def killed_at(fatal, url):
         await ledger.take_over(1)
         await ledger.commit(BEFORE)
         postgres.statement = statement
-        await ledger.commit(TURN)
+        await ledger.commit(BATCH)
 
 for fatal, url in enumerate(sys.argv[1:], start=1):
     child = os.fork()
@@ -174,8 +184,8 @@ def test_a_process_that_is_killed_at_any_statement(
     new_database: Callable[[str | None], str], template: str
 ) -> None:
     before, after = expected(new_database, template)
-    # The fence, and all statements of the turn; then it survives.
-    statements = len(steps_of(TURN, 1)) + 1
+    # The fence, and all statements of the batch; then it survives.
+    statements = len(statements_of(BATCH, 1)) + 1
     urls = [new_database(template) for _ in range(statements + 1)]
     folder = Path(__file__).parent
     ended = subprocess.run(
@@ -202,62 +212,61 @@ def finish_as_the_next_leader(url: str) -> None:
             names = [entry.name.removeprefix("default/") for entry in found.groups]
             assert names == ["old-0", "old-1", "old-2", "old-3", "old-4"]
             assert len(found.intents) == 4
-            await successor.commit(TURN)
+            await successor.commit(BATCH)
 
     run(test)
 
 
-def test_a_turn_whose_answer_was_lost_is_written_once(database: str) -> None:
+def test_a_batch_whose_answer_was_lost_is_written_once(database: str) -> None:
     async def test() -> None:
         async with way_to(database) as way, ledger_at(way.url) as ledger:
             await ledger.take_over(1)
-            turn = Turn(events=(EventEntry("default/a", "Once"),), gone=(gone(group()),))
+            batch = LedgerBatch(
+                events=(EventEntry("default/a", "Once"),), ended=(ended_group(group()),)
+            )
             way.count_from_here()
-            await ledger.commit(turn)
+            await ledger.commit(batch)
             with_history_cleared(database)
             answers = len(way.passed["answered"])
             way.count_from_here()
             way.cut = ("answered", answers - 1)
-            with pytest.raises(LedgerAwayError):
-                await ledger.commit(turn)
+            with pytest.raises(LedgerUnavailableError):
+                await ledger.commit(batch)
             way.let_in()
             assert rows(database, "SELECT count(*) FROM afflux.events") == [(1,)]
-            await ledger.commit(turn)
+            await ledger.commit(batch)
             assert rows(database, "SELECT count(*) FROM afflux.events") == [(1,)]
             assert rows(database, "SELECT count(*) FROM afflux.finished_groups") == [(1,)]
-            await ledger.commit(Turn(events=(EventEntry("default/a", "Next"),)))
+            await ledger.commit(LedgerBatch(events=(EventEntry("default/a", "Next"),)))
             assert rows(database, "SELECT count(*) FROM afflux.events") == [(2,)]
 
     run(test)
 
 
-def test_another_turn_cannot_pass_one_without_an_answer(database: str) -> None:
+def test_no_other_batch_before_one_without_an_answer(database: str) -> None:
     async def test() -> None:
         async with way_to(database) as way, ledger_at(way.url) as ledger:
             await ledger.take_over(1)
             way.close()
-            turn = Turn(groups=(group(),))
-            with pytest.raises(LedgerAwayError):
-                await ledger.commit(turn)
-            with pytest.raises(ValueError, match="another turn was offered"):
-                await ledger.commit(Turn(groups=(group("default/other"),)))
+            batch = LedgerBatch(groups=(group(),))
+            with pytest.raises(LedgerUnavailableError):
+                await ledger.commit(batch)
+            with pytest.raises(ValueError, match="another batch was committed"):
+                await ledger.commit(LedgerBatch(groups=(group("default/other"),)))
             way.let_in()
-            await ledger.commit(turn)
+            await ledger.commit(batch)
 
     run(test)
 
 
-def test_a_server_that_does_not_answer_counts_as_away(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("afflux.ledger.postgres.LONGEST_TURN_SECONDS", 0.3)
-
+def test_a_server_that_does_not_answer_counts_as_unavailable(database: str) -> None:
     async def test() -> None:
-        async with way_to(database) as way, ledger_at(way.url) as ledger:
+        soon = LedgerTimeouts(batch_seconds=0.3)
+        async with way_to(database) as way, ledger_at(way.url, timeouts=soon) as ledger:
             await ledger.take_over(1)
             way.silent = True
-            with pytest.raises(LedgerAwayError, match=r"no answer within 0\.3 s"):
-                await ledger.commit(Turn(groups=(group(),)))
+            with pytest.raises(LedgerUnavailableError, match=r"no answer within 0\.3 s"):
+                await ledger.commit(LedgerBatch(groups=(group(),)))
 
     run(test)
 
@@ -271,10 +280,10 @@ def test_a_server_that_is_ended_in_between_is_connected_to_again(database: str) 
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name = 'afflux' AND datname = current_database()",
             )
-            turn = Turn(groups=(group(),))
-            with pytest.raises(LedgerAwayError):
-                await ledger.commit(turn)
-            await ledger.commit(turn)
+            batch = LedgerBatch(groups=(group(),))
+            with pytest.raises(LedgerUnavailableError):
+                await ledger.commit(batch)
+            await ledger.commit(batch)
             assert order(database) == ["g"]
 
     run(test)

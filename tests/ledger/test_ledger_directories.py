@@ -8,80 +8,82 @@ import pytest
 from ledger_values import group, run
 from only_root import AS_ROOT
 
-from afflux.app import opened
+from afflux.app import open_ledger
 from afflux.config import Ledger
-from afflux.cycle.entries import Turn
-from afflux.ledger import places
-from afflux.ledger.embedded import _servers
-from afflux.ledger.places import INSTEAD, LONGEST_SOCKET_PATH, SOCKET, usable, usual_directory
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.ledger.directories import (
+    ALTERNATIVES,
+    MAX_SOCKET_PATH_BYTES,
+    SOCKET,
+    checked_directory,
+    default_directory,
+)
+from afflux.ledger.embedded_postgres import _servers
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.errors import InputError
 
 
-def test_who_wants_none_has_none() -> None:
-    with opened(Ledger(enabled=False)) as ledger:
+def test_a_disabled_ledger_has_no_address() -> None:
+    with open_ledger(Ledger(enabled=False)) as ledger:
         assert ledger is None
 
 
 CLUSTER, LEASE = "https://10.0.0.1:6443", "kube-system/afflux"
 
 
-def test_without_a_word_about_it_it_is_among_the_states_of_the_user(
+def test_the_default_directory_is_in_the_state_home_of_the_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert usual_directory(CLUSTER, LEASE).startswith("/state/afflux/ledger/10.0.0.1-6443-")
+    assert default_directory(CLUSTER, LEASE).startswith("/state/afflux/ledger/10.0.0.1-6443-")
     monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which does not count
     monkeypatch.setenv("HOME", "/home/me")
-    assert usual_directory(CLUSTER, LEASE).startswith("/home/me/.local/state/afflux/ledger/")
+    assert default_directory(CLUSTER, LEASE).startswith("/home/me/.local/state/afflux/ledger/")
 
 
-def test_root_does_not_follow_the_environment_of_somebody_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_root_ignores_xdg_state_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """As sudo may keep it."""
     monkeypatch.setenv("XDG_STATE_HOME", "/home/me/.local/state")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert usual_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
+    assert default_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
 
 
 @AS_ROOT
-def test_root_is_told_of_a_ledger_that_it_kept_where_its_environment_says(
+def test_root_is_warned_of_its_ledger_in_xdg_state_home(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Earlier versions did. To find an empty one instead and not know why would be worse."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    directory = Path(usual_directory(CLUSTER, LEASE))
+    directory = Path(default_directory(CLUSTER, LEASE))
     assert caplog.text == ""
     earlier = tmp_path / "afflux" / "ledger" / directory.name
     earlier.mkdir(parents=True)
     (earlier / "begun").touch()
-    assert usual_directory(CLUSTER, LEASE) == str(directory)
+    assert default_directory(CLUSTER, LEASE) == str(directory)
     (said,) = caplog.messages
     assert said.startswith(f"{earlier} is a ledger, too, and is not used")
     assert "ledger.directory can name" in said
     # If they are the same there is nothing to tell, nor of those of others.
-    monkeypatch.setattr(places, "OF_ROOT", str(tmp_path))
-    usual_directory(CLUSTER, LEASE)
-    usual_directory(CLUSTER, "batch/afflux")
+    default_directory(CLUSTER, LEASE, root_state_home=str(tmp_path))
+    default_directory(CLUSTER, "batch/afflux", root_state_home=str(tmp_path))
     assert caplog.messages == [said]
 
 
 @AS_ROOT
-def test_root_is_told_of_no_ledger_of_somebody_else(
+def test_root_is_not_warned_of_ledgers_of_other_users(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    of_others = tmp_path / "afflux" / "ledger" / Path(usual_directory(CLUSTER, LEASE)).name
+    of_others = tmp_path / "afflux" / "ledger" / Path(default_directory(CLUSTER, LEASE)).name
     of_others.mkdir(parents=True)
     (of_others / "begun").touch()
     os.chown(of_others, 12_345, 12_345)
-    usual_directory(CLUSTER, LEASE)
+    default_directory(CLUSTER, LEASE)
     assert caplog.text == ""
 
 
-def test_who_has_no_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_home_gets_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> Path:
         raise RuntimeError("no home")
 
@@ -89,17 +91,17 @@ def test_who_has_no_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(Path, "home", nobody)
     with pytest.raises(InputError, match=r"ledger\.directory: missing.*ledger\.url"):
-        usual_directory(CLUSTER, LEASE)
+        default_directory(CLUSTER, LEASE)
 
 
-def test_replicas_of_one_scheduler_share_it_and_nobody_else_does() -> None:
-    one = usual_directory(CLUSTER, LEASE)
-    assert usual_directory(f"{CLUSTER}/", LEASE) == one
+def test_only_replicas_of_one_scheduler_share_a_directory() -> None:
+    one = default_directory(CLUSTER, LEASE)
+    assert default_directory(f"{CLUSTER}/", LEASE) == one
     others = [
-        usual_directory("https://10.0.0.1:6444", LEASE),
-        usual_directory(f"{CLUSTER}/clusters/b", LEASE),
-        usual_directory(CLUSTER, "kube-system/batch"),
-        usual_directory(CLUSTER, "batch/afflux"),
+        default_directory("https://10.0.0.1:6444", LEASE),
+        default_directory(f"{CLUSTER}/clusters/b", LEASE),
+        default_directory(CLUSTER, "kube-system/batch"),
+        default_directory(CLUSTER, "batch/afflux"),
     ]
     assert len({one, *others}) == 5
 
@@ -108,8 +110,8 @@ def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/home/somebody-with-a-name/.local/state")
     cluster = f"https://{'a' * 32}.gr7.us-east-1.eks.amazonaws.example"
-    directory = usual_directory(cluster, LEASE)
-    assert str(usable(directory)) == directory
+    directory = default_directory(cluster, LEASE)
+    assert str(checked_directory(directory)) == directory
 
 
 @pytest.mark.parametrize(
@@ -120,10 +122,10 @@ def test_so_does_a_long_home(home: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", home)
     cluster = "https://kubernetes.corp.example.com:6443"
-    directory = usual_directory(cluster, LEASE)
+    directory = default_directory(cluster, LEASE)
     assert directory.startswith(f"{home}/.local/state/afflux/ledger/")
-    assert str(usable(directory)) == directory
-    assert usual_directory(cluster, "batch/afflux") != directory
+    assert str(checked_directory(directory)) == directory
+    assert default_directory(cluster, "batch/afflux") != directory
 
 
 @pytest.mark.parametrize("room", [8, 100])
@@ -134,18 +136,16 @@ def test_a_ledger_that_is_there_is_found_however_long_its_name_is(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     usual = len(f"{tmp_path}/afflux/ledger/")
-    monkeypatch.setattr(places, "LONGEST_PATH", usual + room)
-    begun = Path(usual_directory(CLUSTER, LEASE))
+    begun = Path(default_directory(CLUSTER, LEASE, max_bytes=usual + room))
     begun.mkdir(parents=True)
     (begun / "begun").touch()
     for other in (0, 8, 100):
-        monkeypatch.setattr(places, "LONGEST_PATH", usual + other)
-        assert usual_directory(CLUSTER, LEASE) == str(begun)
+        assert default_directory(CLUSTER, LEASE, max_bytes=usual + other) == str(begun)
 
 
 def test_what_is_too_long_can_be_moved() -> None:
     with pytest.raises(InputError, match="move it to a shorter path and name that with ledger"):
-        usable(f"/{'x' * 90}")
+        checked_directory(f"/{'x' * 90}")
 
 
 @pytest.mark.parametrize(
@@ -163,22 +163,22 @@ def test_what_is_too_long_can_be_moved() -> None:
 def test_a_directory_in_which_postgresql_could_not_be_reached_is_refused_with_the_reason(
     directory: str, complaint: str
 ) -> None:
-    with pytest.raises(InputError) as refused, opened(Ledger(directory=directory)):
+    with pytest.raises(InputError) as refused, open_ledger(Ledger(directory=directory)):
         pass
     assert str(refused.value).startswith(f"ledger.directory: {directory}: ")
     assert complaint in str(refused.value)
-    assert str(refused.value).endswith(INSTEAD)
+    assert str(refused.value).endswith(ALTERNATIVES)
 
 
 @pytest.mark.slow
 def test_other_signs_and_the_longest_path_do_no_harm() -> None:
     with TemporaryDirectory(prefix="ledger-") as name:
         odd = Path(name) / "a+b@c:d~-ü"
-        longest = LONGEST_SOCKET_PATH - len(f"/{SOCKET}") - len(os.fsencode(f"{odd.resolve()}/"))
+        longest = MAX_SOCKET_PATH_BYTES - len(f"/{SOCKET}") - len(os.fsencode(f"{odd.resolve()}/"))
         directory = odd / ("x" * longest)
 
         async def test() -> None:
-            with opened(Ledger(directory=str(directory))) as address:
+            with open_ledger(Ledger(directory=str(directory))) as address:
                 assert address is not None
                 ledger = PostgresLedger(address)
                 assert (await ledger.take_over(None)).epoch == 0
@@ -193,11 +193,11 @@ def test_a_database_by_its_url(database: str) -> None:
     url = f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
 
     async def test() -> None:
-        with opened(Ledger(url=url)) as address:
+        with open_ledger(Ledger(url=url)) as address:
             assert address is not None
             ledger = PostgresLedger(address)
             await ledger.take_over(3)
-            await ledger.commit(Turn(groups=(group(),)))
+            await ledger.commit(LedgerBatch(groups=(group(),)))
             await ledger.close()
 
     run(test)
@@ -208,7 +208,7 @@ def test_a_database_of_our_own_in_a_directory_runs_as_long_as_we_do() -> None:
         directory = os.path.join(name, "new", "one")
 
         async def test() -> None:
-            with opened(Ledger(directory=directory)) as address:
+            with open_ledger(Ledger(directory=directory)) as address:
                 assert address is not None
                 ledger = PostgresLedger(address)
                 assert (await ledger.take_over(None)).epoch == 0
@@ -218,10 +218,10 @@ def test_a_database_of_our_own_in_a_directory_runs_as_long_as_we_do() -> None:
         assert not any(_servers(Path(directory).resolve() / "data"))
 
 
-def test_a_url_that_nobody_understands_is_refused_without_repeating_it() -> None:
+def test_a_malformed_url_is_refused_without_repeating_it() -> None:
     with (
         pytest.raises(InputError, match=r"ledger\.url: cannot be understood") as refused,
-        opened(Ledger(url="postgresql://u:secret@[h/d")),
+        open_ledger(Ledger(url="postgresql://u:secret@[h/d")),
     ):
         pass
     assert "secret" not in str(refused.value)

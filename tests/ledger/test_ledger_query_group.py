@@ -1,17 +1,17 @@
 """One group, as people see it: read from a real PostgreSQL after real turns."""
 
 import pytest
-from inspected_ledger import START, ask, ended, entry, members
 from msgspec import structs
+from queried_ledger import START, ask, ended, entry, members
 
-from afflux.cycle.entries import EventEntry, Turn
-from afflux.cycle.inspection import MOST_EVENTS, Witness, at
-from afflux.model.promise import Promise
+from afflux.cycle.inspection_types import MAX_EVENTS, Witness, to_datetime
+from afflux.cycle.ledger_entries import EventEntry, LedgerBatch
+from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_group_that_nobody_knows(database: str) -> None:
+def test_an_unknown_group_has_no_details(database: str) -> None:
     assert ask(database, lambda inspection: inspection.group("a", "no")) is None
 
 
@@ -27,26 +27,26 @@ def test_everything_about_a_group_that_is_starting(database: str) -> None:
     )
     waiting = entry("big", size=4, members=pods, reason="r")
     witness = ((f"{name}-1-uid", "m1"), (f"{name}-0-uid", "m0"))
-    turns = [
-        Turn(
+    batches = [
+        LedgerBatch(
             groups=(entry("first", -5.0), waiting),
-            promises=(Promise(name, START + 9.0, witness),),
+            reservations=(Reservation(name, START + 9.0, witness),),
             events=(EventEntry(name, "Ready", "it's all there; 'quoted'"),),
         )
     ]
-    group = ask(database, lambda inspection: inspection.group("a", "big"), *turns)
+    group = ask(database, lambda inspection: inspection.group("a", "big"), *batches)
     assert group is not None
     assert {(each.state, each.machine, each.reason) for each in group.members} == {
         ("waiting", None, "r")
     }
     assert (group.state, group.position, group.size, group.metadata.members) == ("waiting", 2, 4, 4)
-    turns = [
-        Turn(
+    batches = [
+        LedgerBatch(
             groups=(structs.replace(waiting, state="starting", members=sent),),
             events=(EventEntry(name, "Starting", "on 3 machines"),),
         )
     ]
-    group = ask(database, lambda inspection: inspection.group("a", "big"), *turns)
+    group = ask(database, lambda inspection: inspection.group("a", "big"), *batches)
     assert group is not None
     assert [(each.name, each.state, each.machine, each.reason) for each in group.members] == [
         ("big-0", "bound", "m0", ""),
@@ -59,7 +59,7 @@ def test_everything_about_a_group_that_is_starting(database: str) -> None:
         Witness(member="big-0", machine="m0"),
         Witness(member="big-1", machine="m1"),
     )
-    assert (group.promised, group.expected_start) == (True, at(START + 9.0))
+    assert (group.promised, group.expected_start) == (True, to_datetime(START + 9.0))
     assert [(each.kind, each.message) for each in group.events] == [
         ("Ready", "it's all there; 'quoted'"),
         ("Starting", "on 3 machines"),
@@ -70,31 +70,35 @@ def test_everything_about_a_group_that_is_starting(database: str) -> None:
 
 def test_a_group_that_has_ended_is_shown_until_its_name_is_used_again(database: str) -> None:
     was = tuple(structs.replace(each, machine="m0") for each in members("a/g", 2))
-    over = Turn(
-        gone=(ended("g", 30.0, size=2, started_seconds=START + 10.0, members=was),),
+    over = LedgerBatch(
+        ended=(ended("g", 30.0, size=2, started_seconds=START + 10.0, members=was),),
         events=(EventEntry("a/g", "Finished"),),
     )
     group = ask(database, lambda inspection: inspection.group("a", "g"), over)
     assert group is not None
-    assert (group.state, group.how, group.ended) == ("finished", "finished", at(START + 30.0))
+    assert (group.state, group.how, group.ended) == (
+        "finished",
+        "finished",
+        to_datetime(START + 30.0),
+    )
     assert [(each.name, each.uid, each.state, each.machine) for each in group.members] == [
         ("g-0", None, "ended", "m0"),
         ("g-1", None, "ended", "m0"),
     ]
-    again = Turn(groups=(entry("g", 60.0),))
+    again = LedgerBatch(groups=(entry("g", 60.0),))
     group = ask(database, lambda inspection: inspection.group("a", "g"), again)
     assert group is not None
-    assert (group.state, group.ready, group.position) == ("waiting", at(START + 60.0), 1)
+    assert (group.state, group.ready, group.position) == ("waiting", to_datetime(START + 60.0), 1)
     # What happened under this name before is still told.
     assert [each.kind for each in group.events] == ["Finished"]
 
 
 def test_of_many_events_the_latest_are_shown(database: str) -> None:
-    count = MOST_EVENTS + 50
-    turn = Turn(
+    count = MAX_EVENTS + 50
+    batch = LedgerBatch(
         groups=(entry("g"),), events=tuple(EventEntry("a/g", f"E{n}") for n in range(count))
     )
-    group = ask(database, lambda inspection: inspection.group("a", "g"), turn)
+    group = ask(database, lambda inspection: inspection.group("a", "g"), batch)
     assert group is not None
     assert group.metadata.events == count
     assert [each.kind for each in group.events] == [f"E{n}" for n in range(50, count)]

@@ -6,51 +6,50 @@ from typing import Any
 
 import psycopg
 import pytest
-from inspected_ledger import EVERYBODY, START, ask, ended, entry, members
 from psycopg import conninfo
+from queried_ledger import EVERYBODY, START, ask, ended, entry, members
 
-from afflux.cycle.entries import Turn
-from afflux.cycle.inspection import InspectionError
-from afflux.ledger.inspecting import CONNECTIONS, LedgerInspection
+from afflux.cycle.inspection_types import InspectionError
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.ledger.queries import MAX_CONNECTIONS, LedgerInspection
 from afflux.model.errors import InputError
-from afflux.model.promise import Promise
+from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
 
 
 def test_nothing_can_be_written_while_looking(database: str) -> None:
     async def question(inspection: LedgerInspection) -> None:
-        async with inspection._moment() as moment:  # pyright: ignore[reportPrivateUsage]
-            await moment.execute(b"DELETE FROM afflux.groups")
+        async with inspection._snapshot() as snapshot:
+            await snapshot.execute(b"DELETE FROM afflux.groups")
 
     with pytest.raises(InspectionError, match="read-only transaction"):
         ask(database, question)
 
 
-def test_a_question_that_takes_too_long_is_given_up(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("afflux.ledger.inspecting.STATEMENT_SECONDS", 0.1)
+def test_a_query_that_takes_too_long_is_ended(database: str) -> None:
+    async def question() -> None:
+        async with (
+            LedgerInspection(database, statement_timeout_seconds=0.1) as inspection,
+            inspection._snapshot() as snapshot,
+        ):
+            await snapshot.execute(b"SELECT pg_sleep(30)")
 
-    async def question(inspection: LedgerInspection) -> None:
-        async with inspection._moment() as moment:  # pyright: ignore[reportPrivateUsage]
-            await moment.execute(b"SELECT pg_sleep(30)")
-
-    with pytest.raises(InspectionError, match="did not answer within"):
-        ask(database, question)
+    with pytest.raises(InspectionError, match=r"did not answer within 0\.1 s"):
+        asyncio.run(question())
 
 
-def test_whoever_gives_up_leaves_nothing_behind(database: str) -> None:
+def test_a_cancelled_query_leaves_no_busy_connection(database: str) -> None:
     async def question(inspection: LedgerInspection) -> None:
         async with await psycopg.AsyncConnection[Any].connect(database) as other:
             await other.execute("LOCK TABLE afflux.queue")
-            for _ in range(2 * CONNECTIONS):
+            for _ in range(2 * MAX_CONNECTIONS):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.1):
                         await inspection.queue(EVERYBODY)
         assert [line.name for line in (await inspection.queue(EVERYBODY)).items] == ["g"]
 
-    ask(database, question, Turn(groups=(entry("g"),)))
+    ask(database, question, LedgerBatch(groups=(entry("g"),)))
 
 
 def test_a_server_that_went_away_is_found_again(database: str) -> None:
@@ -63,7 +62,7 @@ def test_a_server_that_went_away_is_found_again(database: str) -> None:
             )
         return len((await inspection.queue(EVERYBODY)).items)
 
-    assert ask(database, question, Turn(groups=(entry("g"),))) == 1
+    assert ask(database, question, LedgerBatch(groups=(entry("g"),))) == 1
 
 
 def test_trouble_with_the_database_is_told_without_its_password(
@@ -88,8 +87,8 @@ def test_trouble_with_the_database_is_told_without_its_password(
     assert empty == "this database holds no ledger; expected one that afflux has written to"
 
 
-def test_a_user_who_may_only_read_can_look(database: str) -> None:
-    ask(database, lambda inspection: inspection.queue(EVERYBODY), Turn(groups=(entry("g"),)))
+def test_a_read_only_user_can_query(database: str) -> None:
+    ask(database, lambda inspection: inspection.queue(EVERYBODY), LedgerBatch(groups=(entry("g"),)))
     role = "reader"
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN".encode())
@@ -132,9 +131,9 @@ def test_what_others_have_put_into_the_database_is_not_called(database: str) -> 
         assert len((await inspection.history(EVERYBODY)).items) == 1
         assert await inspection.group("a", "over") is not None
 
-    turn = Turn(
+    batch = LedgerBatch(
         groups=(entry("g", size=2, members=pods),),
-        gone=(ended("over", 1.0, members=pods),),
-        promises=(Promise("a/g", START, tuple((pod.uid, "m") for pod in pods)),),
+        ended=(ended("over", 1.0, members=pods),),
+        reservations=(Reservation("a/g", START, tuple((pod.uid, "m") for pod in pods)),),
     )
-    ask(database, question, turn, Turn(promises=turn.promises))
+    ask(database, question, batch, LedgerBatch(reservations=batch.reservations))

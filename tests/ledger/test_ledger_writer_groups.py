@@ -25,13 +25,13 @@ def test_from_the_first_pod_to_the_last(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("a-0", "a"))
+            one.reader.pods.changed(pod("a-0", "a"))
             await one.settled()
             assert states(database) == {"a": "provisional"}
             ((size, reason),) = rows(database, "SELECT size, reason FROM afflux.groups")
             assert (size, reason) == (2, "group default/a has 1 of 2 members")
 
-            one.mirror.pods.changed(pod("a-1", "a", created=5))
+            one.reader.pods.changed(pod("a-1", "a", created=5))
             outcome = await one.once()
             assert states(database) == {"a": "starting"}
             assert sorted(rows(database, "SELECT pod, machine FROM afflux.intents")) == [
@@ -50,7 +50,7 @@ def test_from_the_first_pod_to_the_last(database: str) -> None:
             one.now += 60
             for name in ("a-0", "a-1"):
                 ended = pod(name, "a", node="n", version=3, status={"phase": "Succeeded"})
-                one.mirror.pods.deleted(ended)
+                one.reader.pods.deleted(ended)
                 await one.settled()
             assert states(database) == {}
             query = "SELECT name, how, started_seconds, ended_seconds, pods, machines"
@@ -65,26 +65,26 @@ def test_a_pod_on_its_own_is_a_group_of_its_name(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
             await one.settled()
             assert states(database) == {"p": "running"}
-            one.mirror.pods.deleted(pod("p", version=9, status={"phase": "Failed"}))
+            one.reader.pods.deleted(pod("p", version=9, status={"phase": "Failed"}))
             await one.settled()
             assert history(database) == {"p": "finished"}
 
     run(test)
 
 
-def test_who_cannot_start_waits_with_the_reason(database: str) -> None:
+def test_a_group_that_cannot_start_waits_with_the_reason(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("busy", node="n", cpu="6"))
+            one.reader.pods.changed(pod("busy", node="n", cpu="6"))
             for number in range(2):
-                one.mirror.pods.changed(pod(f"a-{number}", "a", cpu="4", created=number))
+                one.reader.pods.changed(pod(f"a-{number}", "a", cpu="4", created=number))
             await one.settled()
-            one.mirror.changes.put(("cycle", ""))
+            one.reader.changes.put(("cycle", ""))
             await one.settled()
             assert states(database) == {"a": "waiting", "busy": "running"}
             ((reason, ready),) = rows(database, "SELECT reason, ready_seconds FROM afflux.queue")
@@ -99,13 +99,13 @@ def test_a_pod_that_is_deleted_before_quorum_leaves(database: str) -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
             for number in range(2):
-                one.mirror.pods.changed(pod(f"a-{number}", "a", 3))
+                one.reader.pods.changed(pod(f"a-{number}", "a", 3))
             await one.settled()
             assert members(database, "a") == [("a-0", ""), ("a-1", "")]
-            one.mirror.pods.deleted(pod("a-1", "a", 3, version=2))
+            one.reader.pods.deleted(pod("a-1", "a", 3, version=2))
             await one.settled()
             assert members(database, "a") == [("a-0", "")]
-            one.mirror.pods.deleted(pod("a-0", "a", 3, version=2))
+            one.reader.pods.deleted(pod("a-0", "a", 3, version=2))
             await one.settled()
             assert states(database) == {}
             assert history(database) == {"a": "deleted"}
@@ -118,7 +118,7 @@ def test_a_pod_seen_three_times_is_one_member(database: str) -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
             for version in range(1, 4):
-                one.mirror.pods.changed(pod("a-0", "a", 3, version=version))
+                one.reader.pods.changed(pod("a-0", "a", 3, version=version))
                 await one.settled()
             assert states(database) == {"a": "provisional"}
             assert members(database, "a") == [("a-0", "")]
@@ -130,19 +130,19 @@ def test_a_bind_that_fails_gives_the_group_back_its_place(database: str) -> None
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             outcome = await one.settled()
             before = rows(database, "SELECT ready_seconds FROM afflux.groups")
             for placement in outcome.placements:
-                one.keeping.settled(placement, "failed", "the node said no")
-                one.mirror.unplaced(placement, "the node said no; trying again after 1 s")
+                one.ledger_writer.settled(placement, "failed", "the node said no")
+                one.reader.forget_assumed(placement, "the node said no; trying again after 1 s")
             await one.settled()
             assert states(database) == {"p": "waiting"}
             assert rows(database, "SELECT ready_seconds FROM afflux.groups") == before
             assert rows(database, "SELECT 1 FROM afflux.intents") == []
             ((kind, said),) = rows(database, "SELECT kind, message FROM afflux.events")
             assert (kind, said) == ("NotBound", "pod default/p was not bound: the node said no")
-            one.mirror.try_again("default/p")
+            one.reader.retry("default/p")
             await one.settled()
             assert states(database) == {"p": "starting"}
             assert rows(database, "SELECT ready_seconds FROM afflux.groups") == before
@@ -154,15 +154,15 @@ def test_an_unknown_outcome_stays_an_intent(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             (placement,) = (await one.settled()).placements
-            one.keeping.settled(placement, "unknown", "no answer")
-            one.mirror.changes.put(("cycle", ""))
+            one.ledger_writer.settled(placement, "unknown", "no answer")
+            one.reader.changes.put(("cycle", ""))
             await one.settled()
             found = rows(database, "SELECT pod, machine, state, reason FROM afflux.intents")
             assert found == [("p", "n", "unknown", "no answer")]
-            one.keeping.settled(placement, "bound")
-            one.mirror.changes.put(("cycle", ""))
+            one.ledger_writer.settled(placement, "bound")
+            one.reader.changes.put(("cycle", ""))
             await one.settled()
             assert states(database) == {"p": "running"}
 
@@ -173,14 +173,14 @@ def test_a_name_is_free_for_the_next_group_at_once(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
             await one.settled()
             # Between two cycles the pod goes, and another of its name comes.
-            one.mirror.pods.deleted(
+            one.reader.pods.deleted(
                 pod("p", version=3, metadata={"deletionTimestamp": "2025-11-15T20:01:00Z"})
             )
-            one.mirror.pods.changed(pod("p", uid="another", version=4))
+            one.reader.pods.changed(pod("p", uid="another", version=4))
             await one.settled()
             assert history(database) == {"p": "deleted"}
             assert states(database) == {"p": "starting"}
@@ -202,48 +202,48 @@ def test_how_it_ended(database: str, last: dict[str, object], how: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
             await one.settled()
-            one.mirror.pods.deleted(pod("p", node="n", version=3, **last))
+            one.reader.pods.deleted(pod("p", node="n", version=3, **last))
             await one.settled()
             assert history(database) == {"p": how}
 
     run(test)
 
 
-def test_who_is_cleaned_up_on_the_deadline_ended_on_it(database: str) -> None:
+def test_a_group_cleaned_up_at_its_deadline_ends_with_deadline(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p", spec={"activeDeadlineSeconds": 30}))
+            one.reader.pods.changed(pod("p", spec={"activeDeadlineSeconds": 30}))
             one.bound(await one.settled())
             await one.settled()
             ((until,),) = rows(database, "SELECT until_seconds FROM afflux.running_groups")
             # And 30 s more to end in.
             assert until == one.now + 60
-            one.keeping.over_deadline({"uid-p"})
+            one.ledger_writer.record_deadline({"uid-p"})
             deleted = {"deletionTimestamp": "2025-11-15T20:01:00Z"}
-            one.mirror.pods.deleted(pod("p", node="n", version=3, metadata=deleted))
+            one.reader.pods.deleted(pod("p", node="n", version=3, metadata=deleted))
             await one.settled()
             assert history(database) == {"p": "deadline"}
 
     run(test)
 
 
-def test_who_uses_the_name_of_a_group_next_has_not_ended_on_its_deadline(database: str) -> None:
+def test_the_next_group_of_a_name_does_not_inherit_the_deadline(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
             stopped = {"phase": "Failed", "reason": "DeadlineExceeded"}
             for name, last in (("a", stopped), ("b", {"phase": "Succeeded"})):
-                one.mirror.pods.changed(pod(name, "g", 1, spec={"activeDeadlineSeconds": 30}))
+                one.reader.pods.changed(pod(name, "g", 1, spec={"activeDeadlineSeconds": 30}))
                 one.bound(await one.settled())
                 await one.settled()
                 if name == "b":
                     # Who cleans up comes too late: the kubelet has stopped the first one already.
-                    one.keeping.over_deadline({"uid-a"})
-                one.mirror.pods.deleted(pod(name, "g", 1, node="n", version=3, status=last))
+                    one.ledger_writer.record_deadline({"uid-a"})
+                one.reader.pods.deleted(pod(name, "g", 1, node="n", version=3, status=last))
                 await one.settled()
             ended = "SELECT name, how FROM afflux.finished_groups ORDER BY how"
             assert rows(database, ended) == [("g", "deadline"), ("g", "finished")]
@@ -251,16 +251,18 @@ def test_who_uses_the_name_of_a_group_next_has_not_ended_on_its_deadline(databas
     run(test)
 
 
-def test_who_was_taken_back_has_not_run_however_often(database: str) -> None:
+def test_rolled_back_pods_do_not_count_as_run(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n", cpu=1)])
-            one.mirror.pods.changed(pod("rest", "g", 2))
+            one.reader.pods.changed(pod("rest", "g", 2))
             for name in ("a", "b"):
-                one.mirror.pods.changed(pod(name, "g", 2, node="n"))
+                one.reader.pods.changed(pod(name, "g", 2, node="n"))
                 await one.settled()
-                one.keeping.taken_back("default/g", [f"uid-{name}"], "only 1 of 2 were bound")
-                one.mirror.pods.deleted(pod(name, "g", 2, node="n", version=2))
+                one.ledger_writer.record_rollback(
+                    "default/g", [f"uid-{name}"], "only 1 of 2 were bound"
+                )
+                one.reader.pods.deleted(pod(name, "g", 2, node="n", version=2))
                 await one.settled()
             assert (
                 rows(database, "SELECT kind, message FROM afflux.events")
@@ -288,13 +290,13 @@ def test_a_quiet_cycle_writes_nothing(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([node("n")])
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
             await one.settled()
-            ((turns,),) = rows(database, "SELECT turn FROM afflux.fence")
-            one.mirror.pods.changed(pod("p", node="n", version=7))
+            ((batches,),) = rows(database, "SELECT turn FROM afflux.fence")
+            one.reader.pods.changed(pod("p", node="n", version=7))
             await one.settled()
-            assert rows(database, "SELECT turn FROM afflux.fence") == [(turns,)]
+            assert rows(database, "SELECT turn FROM afflux.fence") == [(batches,)]
 
     run(test)
 
@@ -303,12 +305,12 @@ async def half_bound(one: Door, ledger: PostgresLedger) -> list[Placement]:
     """A gang of three of which one is bound and two are not."""
     await one.begin([node("n")])
     for number in range(3):
-        one.mirror.pods.changed(pod(f"a-{number}", "a", 3))
+        one.reader.pods.changed(pod(f"a-{number}", "a", 3))
     outcome = await one.settled()
     first, *rest = outcome.placements
-    one.keeping.settled(first, "bound")
+    one.ledger_writer.settled(first, "bound")
     name = first.task.name.removeprefix("default/")
-    one.mirror.pods.changed(pod(name, "a", 3, node="n", version=2))
+    one.reader.pods.changed(pod(name, "a", 3, node="n", version=2))
     return list(rest)
 
 
@@ -319,13 +321,13 @@ def test_the_rest_of_a_half_bound_gang_goes_first(database: str) -> None:
             ((ready,),) = rows(database, "SELECT ready_seconds FROM afflux.groups")
             # Somebody was ready earlier, but had to wait, and is as important.
             for placement in rest:
-                one.keeping.settled(placement, "failed", "refused")
-                one.mirror.unplaced(placement, "refused")
-            one.mirror.nodes.changed(node("n", cpu=1))
-            one.mirror.pods.changed(pod("early", created=0, metadata={"creationTimestamp": EARLY}))
+                one.ledger_writer.settled(placement, "failed", "refused")
+                one.reader.forget_assumed(placement, "refused")
+            one.reader.nodes.changed(node("n", cpu=1))
+            one.reader.pods.changed(pod("early", created=0, metadata={"creationTimestamp": EARLY}))
             await one.settled()
             for placement in rest:
-                one.mirror.try_again(placement.task.name)
+                one.reader.retry(placement.task.name)
             await one.settled()
             queue = one.cycle.queue.considered()
             assert [group.name for group in queue] == ["default/a", "default/early"]

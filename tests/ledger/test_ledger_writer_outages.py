@@ -2,109 +2,90 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from cutting import way_to
+from database_proxy import way_to
 from ledger_values import ledger_at, rows, run
-from small_cluster import Door, door, node, pod
+from small_cluster import Door, door, let_tasks_run, node, pod, wait_until
 
-from afflux.cycle.entries import Recovered, Turn
-from afflux.cycle.ports import DeposedError, LedgerAwayError, LedgerError
+from afflux.cycle.interfaces import DeposedError, LedgerError, LedgerUnavailableError
+from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
 from afflux.kube import objects
-from afflux.kube.live import keeping
+from afflux.kube.live.ledger_writer import LedgerTiming, WhenAway
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "LONGEST_PAUSE_SECONDS", 0.05)
 
 
 class Moody:
     """A ledger of which the test decides how it feels."""
 
     def __init__(self) -> None:
-        self.turns: list[Turn] = []
-        self.offered: list[Turn] = []
+        self.batches: list[LedgerBatch] = []
+        self.offered: list[LedgerBatch] = []
         self.error: Exception | None = None
         self.lets_pass = asyncio.Event()
         self.lets_pass.set()
 
-    async def take_over(self, epoch: int | None) -> Recovered:
-        return Recovered(epoch or 0)
+    async def take_over(self, epoch: int | None) -> RecoveredLedger:
+        return RecoveredLedger(epoch or 0)
 
-    async def commit(self, turn: Turn) -> None:
-        self.offered.append(turn)
+    async def commit(self, batch: LedgerBatch) -> None:
+        self.offered.append(batch)
         await self.lets_pass.wait()
         if self.error is not None:
             raise self.error
-        self.turns.append(turn)
+        self.batches.append(batch)
 
     async def close(self) -> None:
         pass
 
     def names(self) -> list[str]:
-        return [entry.name for turn in self.turns for entry in turn.groups]
+        return [entry.name for batch in self.batches for entry in batch.groups]
 
 
 @asynccontextmanager
 async def begun(
     nodes: Sequence[objects.Node],
     pods: Sequence[objects.Pod] = (),
-    when_away: keeping.WhenAway = "wait",
+    when_away: WhenAway = "wait",
+    **timing: float,
 ) -> AsyncIterator[tuple[Moody, Door]]:
     """Such a ledger, and a leader who keeps it and has begun with these."""
     ledger = Moody()
-    async with door(ledger, when_away) as one:
+    async with door(ledger, when_away=when_away, timing=LedgerTiming(**timing)) as one:
         await one.begin(nodes, pods)
         yield ledger, one
 
 
-async def for_a_while(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-def test_what_became_of_binds_goes_with_the_next_turn_and_a_place_in_the_queue_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(keeping, "LONGEST_LINGER_SECONDS", 60.0)
-
+def test_bind_outcomes_join_the_next_batch_and_queue_positions_are_written_at_once() -> None:
     async def test() -> None:
-        async with begun([node("n")]) as (ledger, one):
-            one.mirror.pods.changed(pod("p"))
+        async with begun([node("n")], linger_seconds=60.0) as (ledger, one):
+            one.reader.pods.changed(pod("p"))
             one.bound(await one.once())
             await one.once()
-            await asyncio.sleep(0.05)
+            await let_tasks_run()
             assert ledger.names() == ["default/p"]
-            one.mirror.pods.changed(pod("q"))
+            one.reader.pods.changed(pod("q"))
             await one.once()
             assert ledger.names() == ["default/p", "default/p", "default/q"]
-            assert [len(turn.groups) for turn in ledger.turns] == [1, 2]
+            assert [len(batch.groups) for batch in ledger.batches] == [1, 2]
             # It does not fit: nobody waits for this turn, but its place must not be lost.
-            one.mirror.pods.changed(pod("late", cpu="100"))
+            one.reader.pods.changed(pod("late", cpu="100"))
             await one.once()
-            await for_a_while(lambda: "default/late" in ledger.names())
+            await wait_until(lambda: "default/late" in ledger.names())
 
     run(test)
 
 
-def test_what_nobody_waits_for_is_written_soon_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(keeping, "LONGEST_LINGER_SECONDS", 0.05)
-
+def test_a_batch_no_cycle_waits_for_is_written_after_the_linger_time() -> None:
     async def test() -> None:
-        async with begun([node("n")]) as (ledger, one):
-            one.mirror.pods.changed(pod("p"))
+        async with begun([node("n")], linger_seconds=0.05) as (ledger, one):
+            one.reader.pods.changed(pod("p"))
             one.bound(await one.once())
             await one.once()
-            await for_a_while(lambda: ledger.names() == ["default/p", "default/p"])
+            await wait_until(lambda: ledger.names() == ["default/p", "default/p"])
 
     run(test)
 
@@ -114,25 +95,25 @@ def test_nothing_is_bound_before_it_is_written() -> None:
         async with begun([node("n")], [pod("p")]) as (ledger, one):
             ledger.lets_pass.clear()
             deciding = asyncio.create_task(one.once())
-            await for_a_while(lambda: bool(ledger.offered))
-            await asyncio.sleep(0.05)
+            await wait_until(lambda: bool(ledger.offered))
+            await let_tasks_run()
             assert not deciding.done()
             ledger.lets_pass.set()
             assert len((await deciding).placements) == 1
-            (entry,) = ledger.turns[0].groups
+            (entry,) = ledger.batches[0].groups
             assert [member.sent_to for member in entry.members] == ["n"]
 
     run(test)
 
 
-def test_a_cycle_that_places_nobody_does_not_wait() -> None:
+def test_a_cycle_without_placements_does_not_wait() -> None:
     async def test() -> None:
         async with begun([], [pod("p")]) as (ledger, one):
             ledger.lets_pass.clear()
             await one.once()
-            assert ledger.turns == []
+            assert ledger.batches == []
             ledger.lets_pass.set()
-            await one.keeping.written()
+            await one.ledger_writer.wait_written()
             assert ledger.names() == ["default/p"]
 
     run(test)
@@ -141,10 +122,10 @@ def test_a_cycle_that_places_nobody_does_not_wait() -> None:
 def test_while_it_is_away_binding_waits(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with begun([node("n")], when_away="wait") as (ledger, one):
-            ledger.error = LedgerAwayError("connection refused")
-            one.mirror.pods.changed(pod("p"))
+            ledger.error = LedgerUnavailableError("connection refused")
+            one.reader.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
-            await for_a_while(lambda: len(ledger.offered) > 3)
+            await wait_until(lambda: len(ledger.offered) > 3)
             assert not deciding.done()
             ledger.error = None
             await deciding
@@ -159,52 +140,52 @@ def test_while_it_is_away_binding_waits(caplog: pytest.LogCaptureFixture) -> Non
 def test_while_it_is_away_binding_goes_on_if_that_is_configured() -> None:
     async def test() -> None:
         async with begun([node("n")], when_away="continue") as (ledger, one):
-            ledger.error = LedgerAwayError("connection refused")
-            one.mirror.pods.changed(pod("first"))
+            ledger.error = LedgerUnavailableError("connection refused")
+            one.reader.pods.changed(pod("first"))
             one.bound(await one.once())
-            one.mirror.pods.changed(pod("second"))
+            one.reader.pods.changed(pod("second"))
             one.bound(await one.once())
             # One of them comes and goes while nobody can write it down.
-            one.mirror.pods.deleted(pod("first", node="n", version=3, status={"phase": "Failed"}))
+            one.reader.pods.deleted(pod("first", node="n", version=3, status={"phase": "Failed"}))
             await one.once()
-            assert ledger.turns == []
+            assert ledger.batches == []
             ledger.error = None
-            await one.keeping.written()
-            states = {each.name: each.state for turn in ledger.turns for each in turn.groups}
+            await one.ledger_writer.wait_written()
+            states = {each.name: each.state for batch in ledger.batches for each in batch.groups}
             assert states == {"default/first": "starting", "default/second": "running"}
-            gone = [each for turn in ledger.turns for each in turn.gone]
-            assert [(each.entry.name, each.how) for each in gone] == [("default/first", "finished")]
-            assert [member.machine for member in gone[0].entry.members] == ["n"]
+            ended_group = [each for batch in ledger.batches for each in batch.ended]
+            assert [(each.entry.name, each.how) for each in ended_group] == [
+                ("default/first", "finished")
+            ]
+            assert [member.machine for member in ended_group[0].entry.members] == ["n"]
             # What was offered first is offered first again; the rest is one turn.
-            assert len(ledger.turns) == 2
+            assert len(ledger.batches) == 2
 
     run(test)
 
 
-def test_who_may_go_on_does_not_wait_for_ever_for_a_silent_ledger(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(keeping, "LONGEST_PATIENCE_SECONDS", 0.1)
-
+def test_with_continue_a_silent_ledger_counts_as_away_after_the_timeout() -> None:
     async def test() -> None:
-        async with begun([node("n")], [pod("p")], when_away="continue") as (ledger, one):
+        async with begun(
+            [node("n")], [pod("p")], when_away="continue", answer_timeout_seconds=0.1
+        ) as (ledger, one):
             ledger.lets_pass.clear()
             assert len((await one.once()).placements) == 1
-            assert ledger.turns == []
+            assert ledger.batches == []
             ledger.lets_pass.set()
-            await one.keeping.written()
+            await one.ledger_writer.wait_written()
             assert ledger.names() == ["default/p"]
 
     run(test)
 
 
-def test_an_error_that_nobody_expects_is_not_the_end() -> None:
+def test_an_unexpected_ledger_error_is_retried() -> None:
     async def test() -> None:
         async with begun([node("n")]) as (ledger, one):
             ledger.error = LedgerError("relation does not exist")
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
-            await for_a_while(lambda: len(ledger.offered) > 2)
+            await wait_until(lambda: len(ledger.offered) > 2)
             ledger.error = None
             await deciding
 
@@ -212,14 +193,14 @@ def test_an_error_that_nobody_expects_is_not_the_end() -> None:
 
 
 @pytest.mark.parametrize("when_away", ["wait", "continue"])
-def test_a_deposed_leader_does_not_bind(when_away: keeping.WhenAway) -> None:
+def test_a_deposed_leader_does_not_bind(when_away: WhenAway) -> None:
     async def test() -> None:
         async with begun([node("n")], when_away=when_away) as (ledger, one):
             ledger.error = DeposedError("epoch 1 is over: epoch 2 leads")
-            one.mirror.pods.changed(pod("p"))
+            one.reader.pods.changed(pod("p"))
             deciding = asyncio.create_task(one.once())
             assert one.writing is not None
-            await asyncio.wait({one.writing}, timeout=10)
+            await asyncio.wait({one.writing}, timeout=60)
             assert isinstance(one.writing.exception(), DeposedError)
             assert not deciding.done()
             deciding.cancel()
@@ -232,50 +213,47 @@ def test_at_the_end_the_last_outcomes_are_written() -> None:
     async def test() -> None:
         async with begun([node("n")], [pod("p")]) as (ledger, one):
             (placement,) = (await one.once()).placements
-            one.keeping.settled(placement, "bound")
-            await one.keeping.end()
-            assert [turn.groups[0].state for turn in ledger.turns] == ["starting", "running"]
+            one.ledger_writer.settled(placement, "bound")
+            await one.ledger_writer.finish()
+            assert [batch.groups[0].state for batch in ledger.batches] == ["starting", "running"]
 
     run(test)
 
 
-def test_the_end_does_not_wait_for_a_ledger_that_is_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(keeping, "LONGEST_GOODBYE_SECONDS", 0.05)
-
+def test_the_end_does_not_wait_for_a_ledger_that_is_away() -> None:
     async def test() -> None:
-        async with begun([], [pod("p")]) as (ledger, one):
+        async with begun([], [pod("p")], last_batch_timeout_seconds=0.05) as (ledger, one):
             ledger.lets_pass.clear()
             one.decide()
-            await one.keeping.end()
+            await one.ledger_writer.finish()
 
     run(test)
 
 
 @pytest.mark.parametrize("when_away", ["wait", "continue"])
-def test_a_real_database_that_is_away_for_a_while(
-    database: str, when_away: keeping.WhenAway
-) -> None:
+def test_a_real_database_that_is_away_wait_until(database: str, when_away: WhenAway) -> None:
     """Groups come, start and end meanwhile; afterwards everything is there, in order."""
 
     async def test() -> None:
         async with (
             way_to(database) as way,
             ledger_at(way.url) as ledger,
-            door(ledger, when_away) as one,
+            door(ledger, when_away=when_away) as one,
         ):
             await one.begin([node("n", cpu=2)])
             for number in range(3):
-                one.mirror.pods.changed(pod(f"p{number}", created=number))
+                one.reader.pods.changed(pod(f"p{number}", created=number))
             one.bound(await one.settled())
             way.close()
             for number in range(3, 6):
-                one.mirror.pods.changed(pod(f"p{number}", created=number))
-            one.mirror.pods.deleted(pod("p0", node="n", version=3, status={"phase": "Succeeded"}))
+                one.reader.pods.changed(pod(f"p{number}", created=number))
+            one.reader.pods.deleted(pod("p0", node="n", version=3, status={"phase": "Succeeded"}))
             going_on = asyncio.create_task(one.once())
-            done, _ = await asyncio.wait({going_on}, timeout=1)
-            assert bool(done) == (when_away == "continue")
+            if when_away == "continue":
+                await asyncio.wait({going_on})
+            else:
+                await wait_until(lambda: len(one.pauses) > 3)
+                assert not going_on.done()
             way.let_in()
             outcome = await going_on
             assert [each.task.name for each in outcome.placements] == ["default/p2"]

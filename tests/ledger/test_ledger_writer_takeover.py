@@ -6,16 +6,16 @@ import logging
 
 import msgspec
 import pytest
-from ledger_values import group, ledger_at, promise, rows, run, sent
+from ledger_values import group, ledger_at, reservation, rows, run, sent
 from msgspec.structs import replace
-from small_cluster import door, node, pod
+from small_cluster import door, node, pod, wait_until
 
-from afflux.cycle.entries import GroupEntry, MemberEntry, Turn
+from afflux.cycle.interfaces import DeposedError
+from afflux.cycle.ledger_entries import GroupEntry, LedgerBatch, MemberEntry
 from afflux.cycle.loop import Cycle
-from afflux.cycle.ports import DeposedError
 from afflux.kube import objects
-from afflux.kube.live.leasing import Term, now_seconds
-from afflux.model.promise import Promise
+from afflux.kube.live.leader_election import LeadershipTerm, boottime_seconds
+from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +28,11 @@ def single(name: str, ready_seconds: float, **fields: object) -> GroupEntry:
     )
 
 
-async def left_behind(url: str, turn: Turn) -> None:
+async def left_behind(url: str, batch: LedgerBatch) -> None:
     """What the last leader had written when it ended."""
     async with ledger_at(url) as last:
         await last.take_over(None)
-        await last.commit(turn)
+        await last.commit(batch)
 
 
 def states(url: str) -> dict[str, str]:
@@ -42,7 +42,9 @@ def states(url: str) -> dict[str, str]:
 def test_groups_keep_their_order(database: str) -> None:
     async def test() -> None:
         # Not the order of creation, which is all that the API server knows.
-        await left_behind(database, Turn(groups=(single("late", 10.5), single("early", 20.25))))
+        await left_behind(
+            database, LedgerBatch(groups=(single("late", 10.5), single("early", 20.25)))
+        )
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([], [pod("early", created=1), pod("late", created=2), pod("new")])
             await one.settled()
@@ -58,7 +60,7 @@ def test_groups_keep_their_order(database: str) -> None:
 
 def test_a_place_belongs_to_a_pod_and_not_to_its_name(database: str) -> None:
     async def test() -> None:
-        await left_behind(database, Turn(groups=(single("p", 10.5),)))
+        await left_behind(database, LedgerBatch(groups=(single("p", 10.5),)))
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([], [pod("p", uid="another")])
             await one.settled()
@@ -74,12 +76,12 @@ def test_a_gang_that_lost_a_pod_meanwhile_keeps_its_place(database: str) -> None
     async def test() -> None:
         members = tuple(MemberEntry(f"uid-a-{n}", f"default/a-{n}") for n in range(2))
         entry = group("default/a", ready_seconds=10.5, members=members)
-        await left_behind(database, Turn(groups=(entry,)))
+        await left_behind(database, LedgerBatch(groups=(entry,)))
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([], [pod("a-0", "a")])
             await one.settled()
             assert states(database) == {"a": "provisional"}
-            one.mirror.pods.changed(pod("a-9", "a"))
+            one.reader.pods.changed(pod("a-9", "a"))
             await one.settled()
             (waiting,) = one.cycle.queue.considered()
             assert waiting.ready_seconds == 10.5
@@ -92,7 +94,7 @@ def test_a_late_member_keeps_its_own_place_and_gets_none_that_it_never_had(datab
         ran = MemberEntry("uid-a", "default/a", machine="n")
         named = MemberEntry("uid-named", "default/named")
         entry = group("default/g", size=1, ready_seconds=10.5, members=(ran, named))
-        await left_behind(database, Turn(groups=(entry, single("late", 20.25))))
+        await left_behind(database, LedgerBatch(groups=(entry, single("late", 20.25))))
         async with ledger_at(database) as ledger, door(ledger) as one:
             late = [pod(name, "g", 1, created=5) for name in ("late", "named")]
             await one.begin([], [pod("a", "g", 1, node="n"), *late])
@@ -112,7 +114,7 @@ def test_open_intents_are_read_back(database: str, caplog: pytest.LogCaptureFixt
     async def test() -> None:
         names = ("seen", "bound", "open", "gone", "remade")
         entries = [sent(single(name, 10.0 + n), "n") for n, name in enumerate(names)]
-        await left_behind(database, Turn(groups=tuple(entries)))
+        await left_behind(database, LedgerBatch(groups=tuple(entries)))
         async with ledger_at(database) as ledger, door(ledger) as one:
             # The watch knows that the first one is bound; of the others it is behind.
             path = "/api/v1/namespaces/default/pods"
@@ -146,18 +148,15 @@ def test_open_intents_are_read_back(database: str, caplog: pytest.LogCaptureFixt
     run(test)
 
 
-def test_who_may_not_read_pods_says_so_and_asks_less_and_less_often(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_forbidden_read_back_is_logged_once_and_backs_off(
+    database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("afflux.kube.live.keeping.LONGEST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr("afflux.kube.live.keeping.LONGEST_REFUSAL_SECONDS", 0.16)
 
     async def test() -> None:
         from small_api import Fault
 
         entries = tuple(sent(single(f"p{n}", 1.0 + n), "n") for n in range(3))
-        await left_behind(database, Turn(groups=entries))
+        await left_behind(database, LedgerBatch(groups=entries))
         async with ledger_at(database) as ledger, door(ledger) as one:
             one.server.fault = lambda _: Fault(status=403)
             pods = [pod(f"p{n}") for n in range(3)]
@@ -165,10 +164,12 @@ def test_who_may_not_read_pods_says_so_and_asks_less_and_less_often(
                 path = f"/api/v1/namespaces/default/pods/{each.metadata.name}"
                 one.server.objects[path] = on_the_server(each)
             beginning = asyncio.create_task(one.begin([node("n")], pods))
-            await asyncio.sleep(0.6)
-            # Each after 0.01, 0.02, 0.04, 0.08, 0.16, 0.16, ... s.
-            assert 3 * 4 <= len(one.server.requests) <= 3 * 10
+            await wait_until(lambda: len(one.pauses) >= 3 * 10)
             assert not beginning.done()
+            # 0.2, 0.4, 0.8, ... 60 s, each drawn from the upper half.
+            assert all(0.1 <= pause <= 0.2 for pause in one.pauses[:3])
+            assert 30 <= max(one.pauses) <= 60
+            assert len(one.server.requests) <= len(one.pauses) + 3
             one.server.fault = lambda _: Fault()
             await beginning
 
@@ -177,15 +178,12 @@ def test_who_may_not_read_pods_says_so_and_asks_less_and_less_often(
     assert "expected the right to get pods" in said
 
 
-def test_an_api_server_in_trouble_is_asked_again(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
+def test_a_failing_read_back_is_retried(database: str) -> None:
 
     async def test() -> None:
         from small_api import Fault
 
-        await left_behind(database, Turn(groups=(sent(single("p", 1.0), "n"),)))
+        await left_behind(database, LedgerBatch(groups=(sent(single("p", 1.0), "n"),)))
         async with ledger_at(database) as ledger, door(ledger) as one:
             faults = [Fault(status=500), Fault(hang_up_before=True), Fault()]
             one.server.fault = lambda _: faults.pop(0) if len(faults) > 1 else faults[0]
@@ -209,7 +207,7 @@ def test_where_they_disagree_the_api_server_wins_and_it_is_logged(
             single("bound", 3.0),
             single("same", 4.0),
         )
-        await left_behind(database, Turn(groups=entries))
+        await left_behind(database, LedgerBatch(groups=entries))
         async with ledger_at(database) as ledger, door(ledger) as one:
             pods = [pod("moved", node="m"), pod("bound", node="n"), pod("same")]
             with caplog.at_level(logging.WARNING):
@@ -230,16 +228,16 @@ def test_where_they_disagree_the_api_server_wins_and_it_is_logged(
     assert "pod default/moved is on m; the ledger says" in caplog.text
 
 
-def test_promises_are_handed_on_if_everybody_still_waits(
+def test_reservations_are_restored_if_all_members_still_wait(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    restored: list[Promise] = []
+    restored: list[Reservation] = []
     monkeypatch.setattr(Cycle, "restore", lambda _, held: restored.extend(held), raising=False)
 
     async def test() -> None:
         kept, started, lost = single("kept", 1.0), single("started", 2.0), single("lost", 3.0)
-        held = tuple(promise(entry, 99.0) for entry in (kept, started, lost))
-        await left_behind(database, Turn(groups=(kept, started, lost), promises=held))
+        held = tuple(reservation(entry, 99.0) for entry in (kept, started, lost))
+        await left_behind(database, LedgerBatch(groups=(kept, started, lost), reservations=held))
         async with ledger_at(database) as ledger, door(ledger) as one:
             await one.begin([], [pod("kept"), pod("started", node="n"), pod("lost", uid="other")])
             assert restored == [held[0]]
@@ -248,19 +246,17 @@ def test_promises_are_handed_on_if_everybody_still_waits(
 
 
 def test_a_ledger_that_is_away_at_first_is_waited_for(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from cutting import way_to
-
-    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
+    from database_proxy import way_to
 
     async def test() -> None:
-        await left_behind(database, Turn(groups=(single("p", 10.5),)))
+        await left_behind(database, LedgerBatch(groups=(single("p", 10.5),)))
         async with way_to(database) as way, ledger_at(way.url) as ledger:
             way.close()
-            async with door(ledger, "continue") as one:
+            async with door(ledger, when_away="continue") as one:
                 beginning = asyncio.create_task(one.begin([], [pod("p")]))
-                await asyncio.sleep(0.2)
+                await wait_until(lambda: len(one.pauses) > 3)
                 assert not beginning.done()
                 way.let_in()
                 await beginning
@@ -272,20 +268,19 @@ def test_a_ledger_that_is_away_at_first_is_waited_for(
 
 
 def test_a_lease_that_was_made_anew_counts_from_the_beginning(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("afflux.kube.live.keeping.FIRST_PAUSE_SECONDS", 0.01)
 
     async def test() -> None:
         async with ledger_at(database) as last, ledger_at(database) as ledger:
             await last.take_over(17)
             async with door(ledger) as one:
-                term = Term(0, now_seconds() + 60)
+                term = LeadershipTerm(0, boottime_seconds() + 60)
                 await one.begin([], [pod("p")], term, lease_seconds=0.1)
                 await one.settled()
                 assert rows(database, "SELECT epoch FROM afflux.fence") == [(18,)]
             with pytest.raises(DeposedError):
-                await last.commit(Turn())
+                await last.commit(LedgerBatch())
 
     run(test)
     assert "the lease is ours: taking the next epoch" in caplog.text
@@ -294,7 +289,7 @@ def test_a_lease_that_was_made_anew_counts_from_the_beginning(
 def test_the_epoch_of_the_lease_is_that_of_the_ledger(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, door(ledger) as one:
-            await one.begin([], [], Term(5, now_seconds() + 60), lease_seconds=15.0)
+            await one.begin([], [], LeadershipTerm(5, boottime_seconds() + 60), lease_seconds=15.0)
             assert rows(database, "SELECT epoch FROM afflux.fence") == [(5,)]
 
     run(test)

@@ -1,7 +1,7 @@
-"""afflux as the chart installs it, without containers: everything but the Deployment.
+"""Installs the objects of the chart except for the Deployment, as there are no containers here.
 
-The process under test runs here, not in a pod, with the kubeconfig of the chart's service account:
-the rights that are shipped and no more.
+The scheduler under test runs as a local process with the kubeconfig of the chart's service account,
+so that it has exactly the rights that the chart grants.
 """
 
 import json
@@ -18,9 +18,9 @@ CHART = Path(__file__).parents[2] / "charts" / "afflux"
 NAMESPACE = "afflux-system"
 RELEASE = "afflux"
 
-# Left out when it is installed for real: nobody here could run the pods.
-RUNS_PODS = "Deployment"
-RIGHTS = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+# Not installed: the testbed cannot run containers.
+SKIPPED_KIND = "Deployment"
+RBAC_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 
 
 def install(
@@ -30,10 +30,10 @@ def install(
     release: str = RELEASE,
     **values: Any,
 ) -> Path:
-    """Apply the chart with these values; the kubeconfig of its service account.
+    """Apply the chart with these values; returns the kubeconfig of its service account.
 
     `install(plane, config={"profiles": [{"schedulerName": "batch"}]})` grants what the chart
-    grants with these values; rights that an earlier installation of this release left are gone.
+    grants with these values; the rights of an earlier installation of the release are removed.
     """
     manifests = [each for each in render(namespace, release, **values) if _applies(each)]
     revoke(control_plane, release)
@@ -49,12 +49,12 @@ def install(
         for each in manifests
         if "roleRef" in each
     }
-    # The API server hears of new roles by watches of its own, a moment later.
+    # The API server learns of new roles by its own watches, a moment later.
     for role in manifests:
         if (role["kind"], role["metadata"]["name"]) in bound:
             control_plane.wait_until(
                 lambda role=role: all(
-                    may(control_plane, user, **right) for right in _first_rights(role)
+                    is_allowed(control_plane, user, **right) for right in _first_rights(role)
                 ),
                 f"the rights of {role['kind']} {role['metadata']['name']}",
             )
@@ -62,15 +62,15 @@ def install(
 
 
 def revoke(control_plane: ControlPlane, release: str = RELEASE) -> None:
-    """Take back what an installation granted: roles outlive the namespace that asked for them."""
-    for kind in RIGHTS:
+    """Delete the roles and bindings of a release; they outlive its namespace."""
+    for kind in RBAC_RESOURCES:
         control_plane.kubectl(
             "delete", kind, "-A", f"--selector=app.kubernetes.io/instance={release}"
         )
 
 
-def may(control_plane: ControlPlane, user: str, **attributes: str) -> bool:
-    """Whether the API server lets this user do that; attributes as in a SubjectAccessReview."""
+def is_allowed(control_plane: ControlPlane, user: str, **attributes: str) -> bool:
+    """Whether this user has a right; attributes as in a SubjectAccessReview."""
     review: Manifest = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -92,20 +92,15 @@ def render(
 
 
 def configuration(manifests: list[Manifest]) -> str:
-    """The text of the configuration file among them."""
+    """The text of the configuration file in the ConfigMap."""
     (found,) = (each for each in manifests if each["kind"] == "ConfigMap")
     return found["data"]["config.yaml"]
 
 
 def helm(*arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess calls it
-    """Run helm; what it printed."""
+    """Run helm; returns its output."""
     done = subprocess.run(
-        [_helm(), *arguments],
-        input=input,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        [_helm(), *arguments], input=input, capture_output=True, text=True, check=False, timeout=120
     )
     if done.returncode != 0:
         raise RuntimeError(f"helm {' '.join(arguments)}: {done.stderr.strip() or done.stdout}")
@@ -118,7 +113,7 @@ def _helm() -> str:
 
 
 def _applies(manifest: Manifest) -> bool:
-    return manifest["kind"] != RUNS_PODS
+    return manifest["kind"] != SKIPPED_KIND
 
 
 def _first_rights(role: Manifest) -> Iterator[dict[str, str]]:

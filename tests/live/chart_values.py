@@ -1,15 +1,15 @@
-"""Values to try the chart with, and a look at what it makes of them."""
+"""Values for tests of the chart, and access to the objects that it renders."""
 
 from typing import Any
 
 import pytest
-from installation import CHART, NAMESPACE
+from chart_installation import CHART, NAMESPACE
 from testbed import Manifest
 
 ROOT = CHART.parents[1]
 STATIC_POD = ROOT / "deploy" / "static-pod"
 
-EVERYTHING: dict[str, Any] = {
+ALL_VALUES: dict[str, Any] = {
     "config": {
         "strategy": "fcfs",
         "queues": [
@@ -35,11 +35,7 @@ EVERYTHING: dict[str, Any] = {
             "resourceNamespace": NAMESPACE,
         },
         "clientConnection": {"qps": 0.5, "burst": 10},
-        "serving": {
-            "port": 9000,
-            "certFile": "/etc/tls/tls.crt",
-            "keyFile": "/etc/tls/tls.key",
-        },
+        "serving": {"port": 9000, "certFile": "/etc/tls/tls.crt", "keyFile": "/etc/tls/tls.key"},
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
         "cleanup": {"enabled": True, "halfBoundAfter": "10m"},
@@ -83,10 +79,10 @@ EVERYTHING: dict[str, Any] = {
         "extraEgress": [{"ports": [{"port": 3128, "protocol": "TCP"}]}],
     },
 }
-CLAIMED: dict[str, Any] = {"ledger": {"claim": {"create": True}}}
+WITH_CLAIM: dict[str, Any] = {"ledger": {"claim": {"create": True}}}
 NO_LEDGER: dict[str, Any] = {"ledger": {"enabled": False}}
 SETTINGS = pytest.mark.parametrize(
-    "values", [{}, CLAIMED, EVERYTHING], ids=["defaults", "claimed", "everything"]
+    "values", [{}, WITH_CLAIM, ALL_VALUES], ids=["defaults", "claimed", "everything"]
 )
 
 

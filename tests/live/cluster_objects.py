@@ -1,4 +1,4 @@
-"""What has become of pods, as the API server has it; waiting for it; and making objects."""
+"""Create, change and delete objects on the API server; wait for placements, reasons and events."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from testbed import ControlPlane, Manifest
 from testbed.api import STRATEGIC
 
-# For what happens at once: a machine that is busy with other work may take this long.
-AT_ONCE_SECONDS = 30.0
+# Usually immediate; a busy machine may take this long.
+WAIT_TIMEOUT_SECONDS = 30.0
 
 _COLLECTIONS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
@@ -23,12 +23,12 @@ _COLLECTIONS = {
 
 
 def collection(kind: str, namespace: str = "default") -> str:
-    """Where objects of a kind are."""
+    """The path of the objects of a kind."""
     return _COLLECTIONS[kind].format(namespace=namespace)
 
 
 def create(plane: ControlPlane, *manifests: Manifest) -> list[Manifest]:
-    """Make these, one after the other."""
+    """Create these objects one after the other."""
     return [
         plane.api.create(
             collection(each["kind"], each["metadata"].get("namespace", "default")), each
@@ -38,23 +38,23 @@ def create(plane: ControlPlane, *manifests: Manifest) -> list[Manifest]:
 
 
 def delete(plane: ControlPlane, kind: str, *names: str) -> None:
-    """Delete these, gone when this returns or soon after."""
+    """Delete these objects without a grace period."""
     for name in names:
         plane.api.delete(f"{collection(kind)}/{name}", gracePeriodSeconds=0)
 
 
 def set_status(plane: ControlPlane, node: str, **status: Any) -> None:
-    """Change some of a machine's status, as its kubelet would."""
+    """Patch the status of a node, as its kubelet would."""
     plane.api.patch(f"/api/v1/nodes/{node}/status", {"status": status}, STRATEGIC)
 
 
 def set_ready(plane: ControlPlane, node: str, status: str) -> None:
-    """Have a machine say that it is ready, or not, or nothing (`Unknown`)."""
+    """Set the Ready condition of a node: True, False or Unknown."""
     set_status(plane, node, conditions=[{"type": "Ready", "status": status}])
 
 
 def set_spec(plane: ControlPlane, node: str, **spec: Any) -> None:
-    """Change a machine's spec: cordon it, taint it."""
+    """Patch the spec of a node: cordon it, taint it."""
     plane.api.patch(f"/api/v1/nodes/{node}", {"spec": spec})
 
 
@@ -62,57 +62,57 @@ def set_spec(plane: ControlPlane, node: str, **spec: Any) -> None:
 
 
 def names(plane: ControlPlane, namespace: str = "default") -> set[str]:
-    """Of all pods that are there."""
+    """The names of all pods."""
     return {each["metadata"]["name"] for each in plane.pods(namespace)}
 
 
 def node_of(plane: ControlPlane, name: str, namespace: str = "default") -> str | None:
-    """The machine that a pod has, None if it has none."""
+    """The node of a pod, None if the pod is not bound."""
     return plane.pod(name, namespace)["spec"].get("nodeName")
 
 
 def condition(pod: Manifest) -> Manifest:
-    """Its PodScheduled condition, empty if it has none."""
+    """The PodScheduled condition of a pod, empty if it has none."""
     conditions = pod.get("status", {}).get("conditions", [])
     return next((each for each in conditions if each["type"] == "PodScheduled"), {})
 
 
-def placed(
+def wait_placed(
     plane: ControlPlane,
     *names: str,
-    seconds: float = AT_ONCE_SECONDS,
+    seconds: float = WAIT_TIMEOUT_SECONDS,
     namespace: str = "default",
 ) -> dict[str, str]:
-    """The machines of these pods, as soon as all of them have one."""
+    """Wait until these pods are bound; returns their nodes."""
     found: dict[str, str] = {}
 
-    def look() -> bool:
+    def check() -> bool:
         for each in plane.pods(namespace):
             if each["spec"].get("nodeName"):
                 found[each["metadata"]["name"]] = each["spec"]["nodeName"]
         return found.keys() >= set(names)
 
     try:
-        plane.wait_until(look, "places", seconds)
+        plane.wait_until(check, "the pods to be bound", seconds)
     except TimeoutError:
         missing = [name for name in names if name not in found]
         why = {name: condition(plane.pod(name, namespace)).get("message") for name in missing}
-        raise AssertionError(f"after {seconds:g} s these have no place: {why}") from None
+        raise AssertionError(f"after {seconds:g} s these pods are not bound: {why}") from None
     return {name: found[name] for name in names}
 
 
-def waits(
+def wait_for_reason(
     plane: ControlPlane,
     name: str,
     words: str = "",
     *,
-    seconds: float = AT_ONCE_SECONDS,
+    seconds: float = WAIT_TIMEOUT_SECONDS,
     namespace: str = "default",
 ) -> Manifest:
-    """The condition of a pod that waits, as soon as its message has these words in it."""
+    """Wait until the condition of an unbound pod has these words in its message; returns it."""
     found: Manifest = {}
 
-    def look() -> bool:
+    def check() -> bool:
         pod = plane.pod(name, namespace)
         assert "nodeName" not in pod["spec"], f"{name} is on {pod['spec']['nodeName']}"
         found.clear()
@@ -120,14 +120,14 @@ def waits(
         return found.get("status") == "False" and words in found.get("message", "")
 
     try:
-        plane.wait_until(look, words, seconds)
+        plane.wait_until(check, words, seconds)
     except TimeoutError:
         raise AssertionError(f"expected {words!r}; {name} says {found}") from None
     return found
 
 
 def events_of(plane: ControlPlane, name: str, reason: str) -> list[Manifest]:
-    """The events about a pod with this reason, in the order in which they happened."""
+    """The events of a pod with this reason, ordered by time."""
     found = [
         each
         for each in plane.events()
@@ -137,12 +137,12 @@ def events_of(plane: ControlPlane, name: str, reason: str) -> list[Manifest]:
 
 
 def event_of(plane: ControlPlane, name: str, reason: str) -> Manifest:
-    """The first event about a pod with this reason, as soon as it is there."""
+    """Wait for an event of a pod with this reason; returns the first one."""
     plane.wait_until(lambda: bool(events_of(plane, name, reason)), f"{reason} of {name}")
     return events_of(plane, name, reason)[0]
 
 
 def count(values: Mapping[Any, str] | Collection[str]) -> dict[str, int]:
-    """How often each occurs."""
+    """How often each value occurs."""
     listed = list(values.values()) if isinstance(values, Mapping) else list(values)
     return {value: listed.count(value) for value in sorted(set(listed))}

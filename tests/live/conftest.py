@@ -9,10 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # testbed is not part of the package
 
-from scheduler import Schedulers, install_rights
+from scheduler_process import Schedulers, install_rights
 from testbed import ControlPlane
 
-from afflux.ledger.embedded import Embedded
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 
 HERE = Path(__file__).parent
 
@@ -26,15 +26,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """etcd, API server, controller manager, fake machines: started once."""
+    """etcd, API server, controller manager and fake machines, started once."""
     with ControlPlane() as plane:
         yield plane
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane) -> ControlPlane:
-    """The same, with everything running and nothing in it."""
-    control_plane.revive()
+    """The same control plane with all its parts running and no objects in it."""
+    control_plane.restart_dead_parts()
     control_plane.delete_everything()
     return control_plane
 
@@ -47,17 +47,17 @@ def rights(control_plane: ControlPlane) -> Path:
 
 @pytest.fixture
 def schedulers(cluster: ControlPlane, rights: Path, tmp_path: Path) -> Iterator[Schedulers]:
-    """afflux as installed, as many replicas as the test starts; ended with the test."""
+    """Starts replicas of afflux with the rights of the chart; ends them after the test."""
     with Schedulers(cluster, rights, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def directory() -> Iterator[str]:
-    """Of an embedded ledger; not pytest's, whose paths are too long for the socket in it."""
+    """The directory of an embedded ledger. Paths of `tmp_path` are too long for its socket."""
     with TemporaryDirectory(prefix="ledger-") as name:
         yield name
-        # Whoever used it may have been killed, and left it running.
-        server = Embedded(name)
+        # A killed process may have left the server running.
+        server = EmbeddedPostgres(name)
         server.start()
         server.stop()

@@ -1,8 +1,8 @@
-"""A proxy before the API server that does what networks and busy servers do.
+"""A proxy before the API server that injects the faults of networks and busy servers.
 
-It ends the TLS connection of the client, forwards what it is sent, the client's credentials
-included, and streams watches through. Rules say which requests meet which fault instead. It runs in
-a thread of its own; tests change its rules while requests are under way.
+It terminates the client's TLS connection, forwards requests with the client's credentials, and
+streams watches. Rules select the requests that get a fault. The proxy runs in its own thread; tests
+change the rules while requests are under way.
 """
 
 import asyncio
@@ -22,58 +22,58 @@ import aiohttp
 from aiohttp import web
 from testbed import ControlPlane
 
-# Those of one connection, not of the message.
+# Headers of one connection; a proxy does not forward them.
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
-LOOK_SECONDS = 0.05
+POLL_INTERVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request, as rules see it."""
+class RequestInfo:
+    """The parts of a request that rules select by."""
 
     method: str
     path: str
     watch: bool
 
 
-Chosen = Callable[[Call], bool]
+RequestFilter = Callable[[RequestInfo], bool]
 
 
-def binds(call: Call) -> bool:
+def bind_requests(info: RequestInfo) -> bool:
     """Requests to bind a pod."""
-    return call.method == "POST" and call.path.endswith("/binding")
+    return info.method == "POST" and info.path.endswith("/binding")
 
 
-def everything(call: Call) -> bool:
-    """Whatever is asked for."""
+def all_requests(info: RequestInfo) -> bool:
+    """All requests."""
     return True
 
 
-def leases(call: Call) -> bool:
-    """Everything that has to do with elections."""
-    return "/leases" in call.path
+def lease_requests(info: RequestInfo) -> bool:
+    """Requests of the leader election."""
+    return "/leases" in info.path
 
 
-def watches(*plurals: str) -> Chosen:
-    """Watches of these kinds, of all if none is named."""
-    return lambda call: call.watch and (not plurals or _is_of(call, plurals))
+def watch_requests(*plurals: str) -> RequestFilter:
+    """Watches of these kinds, by their plurals; of all kinds if none is named."""
+    return lambda info: info.watch and (not plurals or _is_of(info, plurals))
 
 
-def lists(*plurals: str) -> Chosen:
-    """Lists of these kinds, by their plural."""
-    return lambda call: call.method == "GET" and not call.watch and _is_of(call, plurals)
+def list_requests(*plurals: str) -> RequestFilter:
+    """Lists of these kinds, by their plurals."""
+    return lambda info: info.method == "GET" and not info.watch and _is_of(info, plurals)
 
 
-def _is_of(call: Call, plurals: tuple[str, ...]) -> bool:
-    return call.path.rpartition("/")[2] in plurals
+def _is_of(info: RequestInfo, plurals: tuple[str, ...]) -> bool:
+    return info.path.rpartition("/")[2] in plurals
 
 
 # --- Faults
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """This is what the server is said to answer. `done`: it has carried the request out before."""
+class ErrorResponse:
+    """The client gets this status. `done`: the server executes the request first."""
 
     status: int
     reason: str = "Injected"
@@ -83,16 +83,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The server hears of it later."""
+    """The request is forwarded after so many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Swallow:
-    """No answer. `done`: the server has carried it out; otherwise it never heard of it.
+class NoResponse:
+    """The client gets no response. `done`: the server executes the request; otherwise never.
 
-    `hang`: the client hears nothing and has to lose its patience; otherwise the connection is cut.
+    `hang`: the connection stays open until the client gives up; otherwise it is cut.
     """
 
     done: bool
@@ -100,20 +100,20 @@ class Swallow:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A watch goes through for so many lines; then the connection ends in the middle of one."""
+class CutWatch:
+    """The watch streams so many lines; then the connection is cut in the middle of the next."""
 
     lines: int
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
-    """A watch that tells this and ends."""
+class WatchResponse:
+    """The watch delivers this line and ends."""
 
     line: dict[str, Any]
 
 
-GONE = Say(
+EXPIRED = WatchResponse(
     {
         "type": "ERROR",
         "object": {
@@ -128,40 +128,40 @@ GONE = Say(
     }
 )
 
-Fault = Answer | Delay | Swallow | Cut | Say
+Fault = ErrorResponse | Delay | NoResponse | CutWatch | WatchResponse
 
 
 @dataclass(slots=True)
 class Rule:
-    """Which requests meet a fault: a share of those chosen, `times` in all."""
+    """Injects a fault into a share of the selected requests, at most `times` times."""
 
     fault: Fault
-    to: Chosen
+    to: RequestFilter
     share: float
     times: int | None
     hits: int = field(default=0)
 
-    def meets(self, call: Call) -> bool:
-        """Whether this request does."""
+    def meets(self, info: RequestInfo) -> bool:
+        """Whether this request gets the fault."""
         spent = self.times is not None and self.hits >= self.times
-        return not spent and self.to(call) and random.random() < self.share
+        return not spent and self.to(info) and random.random() < self.share
 
 
 class Proxy:
-    """`with Proxy(plane) as proxy:`; then `proxy.kubeconfig(of)` is the way through it."""
+    """`with Proxy(plane) as proxy:`; clients connect with `proxy.kubeconfig(of)`."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._rules: list[Rule] = []
-        self._silent = False
+        self._blocked = False
         self._open: dict[web.StreamResponse, web.BaseRequest] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
         self._close: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.url = ""
-        # How often the server itself has said that a version is too old.
+        # How often the API server itself answered 410 Expired.
         self.expired = 0
-        # When each request to bind was passed on.
+        # When each bind request was forwarded.
         self.bound_at: list[float] = []
 
     def __enter__(self) -> Self:
@@ -184,18 +184,18 @@ class Proxy:
     # --- What tests do
 
     def inject(
-        self, fault: Fault, to: Chosen, *, share: float = 1.0, times: int | None = None
+        self, fault: Fault, to: RequestFilter, *, share: float = 1.0, times: int | None = None
     ) -> Rule:
-        """From now on, until `calm`."""
+        """Add a rule that holds until `clear_faults`."""
         rule = Rule(fault, to, share, times)
         self._rules = [*self._rules, rule]
         return rule
 
-    def calm(self) -> None:
-        """No more faults; what hangs goes on hanging."""
+    def clear_faults(self) -> None:
+        """Remove all rules; requests that hang continue to hang."""
         self._rules = []
 
-    def cut_watches(self) -> None:
+    def cut_open_watches(self) -> None:
         """Cut every open watch, in the middle of a line."""
 
         async def cut() -> None:
@@ -206,12 +206,12 @@ class Proxy:
 
         self._do(cut())
 
-    def silence(self) -> None:
-        """From now on nothing comes through, in either direction; connections stay open."""
-        self._silent = True
+    def block_traffic(self) -> None:
+        """Forward nothing in either direction from now on; connections stay open."""
+        self._blocked = True
 
     def kubeconfig(self, of: Path) -> Path:
-        """The same user, by way of the proxy."""
+        """A kubeconfig of the same user that connects to the proxy."""
         config = json.loads(of.read_text())
         config["clusters"][0]["cluster"]["server"] = self.url
         path = of.with_name(f"{of.stem}-by-{self.url.rpartition(':')[2]}.kubeconfig")
@@ -241,43 +241,43 @@ class Proxy:
         self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
 
         async def close() -> None:
-            # First, while it knows them all: those given up later would say farewell at length.
+            # Before the runner: afterwards each remaining connection would be closed slowly.
             await session.close()
             await runner.cleanup()
             ending = asyncio.all_tasks() - {asyncio.current_task()}
             for task in ending:
                 task.cancel()
             await asyncio.gather(*ending, return_exceptions=True)
-            # Transports that were cut have a last word to say.
+            # Aborted transports still run their last callbacks.
             await asyncio.sleep(0.05)
 
         self._close = close
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
-        call = Call(request.method, request.path, request.query.get("watch") == "true")
-        rule = next((rule for rule in self._rules if rule.meets(call)), None)
+        info = RequestInfo(request.method, request.path, request.query.get("watch") == "true")
+        rule = next((rule for rule in self._rules if rule.meets(info)), None)
         if rule is not None:
             rule.hits += 1
         fault = rule.fault if rule is not None else None
         if self._session.closed:
-            return await _gone(request, hang=False)
-        if self._silent:
-            return await _gone(request, hang=True)
-        if isinstance(fault, Answer) and not fault.done:
+            return await _no_response(request, hang=False)
+        if self._blocked:
+            return await _no_response(request, hang=True)
+        if isinstance(fault, ErrorResponse) and not fault.done:
             return _status(fault)
-        if isinstance(fault, Say):
+        if isinstance(fault, WatchResponse):
             return web.Response(
                 body=json.dumps(fault.line).encode() + b"\n", content_type="application/json"
             )
-        if isinstance(fault, Swallow) and not fault.done:
-            return await _gone(request, fault.hang)
+        if isinstance(fault, NoResponse) and not fault.done:
+            return await _no_response(request, fault.hang)
         if isinstance(fault, Delay):
             await asyncio.sleep(fault.seconds)
         headers = {
             name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP
         }
-        if binds(call):
+        if bind_requests(info):
             self.bound_at.append(time.time())
         try:
             async with self._session.request(
@@ -287,19 +287,19 @@ class Proxy:
                 headers=headers,
                 allow_redirects=False,
             ) as answer:
-                if isinstance(fault, Swallow | Answer):
+                if isinstance(fault, NoResponse | ErrorResponse):
                     await answer.read()
-                    is_answer = isinstance(fault, Answer)
-                    return _status(fault) if is_answer else await _gone(request, fault.hang)
-                return await self._pass_on(request, call, answer, fault)
+                    is_answer = isinstance(fault, ErrorResponse)
+                    return _status(fault) if is_answer else await _no_response(request, fault.hang)
+                return await self._pass_on(request, info, answer, fault)
         except (aiohttp.ClientError, OSError):
-            # The API server is down: so is the way to it.
-            return await _gone(request, hang=False)
+            # The API server is down: the client sees a broken connection.
+            return await _no_response(request, hang=False)
 
     async def _pass_on(
         self,
         request: web.BaseRequest,
-        call: Call,
+        info: RequestInfo,
         answer: aiohttp.ClientResponse,
         fault: Fault | None,
     ) -> web.StreamResponse:
@@ -307,10 +307,10 @@ class Proxy:
             name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP
         }
         self.expired += answer.status == 410
-        if not call.watch or answer.status != 200:
+        if not info.watch or answer.status != 200:
             body = await answer.read()
-            if self._silent:
-                return await _gone(request, hang=True)
+            if self._blocked:
+                return await _no_response(request, hang=True)
             return web.Response(status=answer.status, headers=headers, body=body)
         response = web.StreamResponse(status=answer.status, headers=headers)
         response.enable_chunked_encoding()
@@ -328,15 +328,15 @@ class Proxy:
         answer: aiohttp.ClientResponse,
         fault: Fault | None,
     ) -> web.StreamResponse:
-        left = fault.lines if isinstance(fault, Cut) else -1
+        left = fault.lines if isinstance(fault, CutWatch) else -1
         async for piece in answer.content.iter_any():
-            if self._silent:
-                return await _gone(request, hang=True)
+            if self._blocked:
+                return await _no_response(request, hang=True)
             self.expired += b'"code":410' in piece
             for line in piece.splitlines(keepends=True):
                 if left == 0:
                     await response.write(line[: len(line) // 2])
-                    return await _gone(request, hang=False)
+                    return await _no_response(request, hang=False)
                 await response.write(line)
                 left -= line.endswith(b"\n")
         return response
@@ -345,7 +345,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
 
-def _status(fault: Answer) -> web.Response:
+def _status(fault: ErrorResponse) -> web.Response:
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -355,17 +355,17 @@ def _status(fault: Answer) -> web.Response:
         "reason": fault.reason,
         "code": fault.status,
     }
-    patience = fault.retry_after_seconds
-    headers = {} if patience is None else {"Retry-After": str(patience)}
+    seconds = fault.retry_after_seconds
+    headers = {} if seconds is None else {"Retry-After": str(seconds)}
     return web.json_response(status, status=fault.status, headers=headers)
 
 
-async def _gone(request: web.BaseRequest, hang: bool) -> web.StreamResponse:
-    """No answer; the connection ends now, or when the client has lost its patience."""
+async def _no_response(request: web.BaseRequest, hang: bool) -> web.StreamResponse:
+    """Cut the connection now or, if `hang`, when the client has closed it."""
     while hang and request.transport is not None and not request.transport.is_closing():
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
     _abort(request)
-    # Nobody is there to read it.
+    # Never delivered: the connection is closed.
     return web.Response(status=599)
 
 

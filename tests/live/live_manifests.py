@@ -1,4 +1,4 @@
-"""Kubernetes objects in few words, for tests on a real API server."""
+"""Builders of Kubernetes manifests for tests on a real API server."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def pod(
 
 
 def container(requests: Mapping[str, str], name: str = "main", **fields: Any) -> Manifest:
-    """A container that asks for these; what cannot be overcommitted is its limit too."""
+    """A container with these requests; resources without overcommit are limits too."""
     firm = {key: value for key, value in requests.items() if "/" in key or key[:5] == "hugep"}
     resources: Manifest = {"requests": dict(requests)} | ({"limits": firm} if firm else {})
     return {"name": name, "image": IMAGE, "resources": resources, **fields}
@@ -65,12 +65,12 @@ def host_port(number: int, protocol: str = "TCP", ip: str = "") -> Manifest:
 
 
 def in_group(name: str, size: object) -> dict[str, Any]:
-    """What a pod of a group has in addition."""
+    """The fields of a pod of this group."""
     return {"labels": {"afflux.dev/group-name": name, "afflux.dev/group-size": str(size)}}
 
 
 def job(name: str, deadline: int) -> Manifest:
-    """A Job of two pods that are a group, and run until they are stopped."""
+    """A Job of two pods that form a group and run until they are stopped."""
     template = pod("-", activeDeadlineSeconds=deadline, restartPolicy="Never", **in_group(name, 2))
     return {
         "metadata": {"name": name},
@@ -86,7 +86,7 @@ def job(name: str, deadline: int) -> Manifest:
     }
 
 
-# --- Where a pod may go
+# --- Affinity, taints and tolerations
 
 
 def expression(key: str, operator: str, *values: str) -> Manifest:
@@ -127,15 +127,15 @@ def taint(key: str, effect: str, value: str = "") -> Manifest:
 
 
 def toleration(key: str = "", operator: str = "Exists", **fields: str) -> Manifest:
-    """A toleration; without a key of everything."""
+    """A toleration; without a key it tolerates every taint."""
     return {"operator": operator, **({"key": key} if key else {}), **fields}
 
 
-# --- Disks
+# --- Storage
 
 
 def storage_class(name: str, provisioner: str = PROVISIONER, **fields: Any) -> Manifest:
-    """A class whose volumes wait for their first consumer, unless it says otherwise."""
+    """A storage class, by default with WaitForFirstConsumer."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -147,12 +147,7 @@ def storage_class(name: str, provisioner: str = PROVISIONER, **fields: Any) -> M
 
 
 def claim(
-    name: str,
-    storage: str = "disk",
-    *,
-    size: str = "1Gi",
-    mode: str = "ReadWriteOnce",
-    **spec: Any,
+    name: str, storage: str = "disk", *, size: str = "1Gi", mode: str = "ReadWriteOnce", **spec: Any
 ) -> Manifest:
     """A claim of this storage class."""
     return {
@@ -179,7 +174,7 @@ def volume(
     for_claim: str | None = None,
     **source: Any,
 ) -> Manifest:
-    """A volume made by hand, reached from machines of these terms, promised to a claim."""
+    """A volume that nodes of these terms can reach, reserved for `for_claim` if given."""
     spec: Manifest = {
         "storageClassName": storage,
         "accessModes": [mode],
@@ -205,7 +200,7 @@ def csi(handle: str, driver: str = DRIVER) -> Manifest:
 
 
 def csi_node(name: str, limit: int | None = None, driver: str = DRIVER) -> Manifest:
-    """The drivers of a machine: one, that attaches so many volumes at most."""
+    """The CSINode of a node with one driver, which attaches at most `limit` volumes."""
     entry: Manifest = {"name": driver, "nodeID": name, "topologyKeys": []}
     if limit is not None:
         entry["allocatable"] = {"count": limit}
@@ -218,7 +213,7 @@ def csi_node(name: str, limit: int | None = None, driver: str = DRIVER) -> Manif
 
 
 def csi_driver(name: str, **spec: Any) -> Manifest:
-    """A driver, as it is known to the cluster."""
+    """The CSIDriver object of a driver."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
@@ -228,7 +223,7 @@ def csi_driver(name: str, **spec: Any) -> Manifest:
 
 
 def capacity(name: str, storage: str, size: str) -> Manifest:
-    """How much space for volumes of a class there is, on every machine."""
+    """The free space for volumes of a class, the same on every node."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",

@@ -1,4 +1,4 @@
-"""Random small clusters and pods that try every field that decides where a pod may run."""
+"""Random small clusters, and pods with random values of every field that restricts placement."""
 
 import copy
 from random import Random
@@ -24,7 +24,7 @@ from testbed import Manifest
 from testbed.nodes import node
 
 GPU = "example.com/gpu"
-# Not that of the testbed's provisioner, whose volumes do not count before they are there.
+# Not the testbed's provisioner: its volumes count only once they exist.
 DRIVER = "attached.example.com"
 OVERHEAD = "heavy"
 ZONES = ("a", "b", "c")
@@ -33,17 +33,13 @@ TAINTS = ("dedicated", "drain", "slow")
 TAINT_VALUES = ("", "x", "7")
 ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")  # noqa: S104 - of pods
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-LABELS = {
-    "disk": ("ssd", "hdd"),
-    "size": ("1", "5", "9", "big"),
-    ZONE: ZONES,
-}
+LABELS = {"disk": ("ssd", "hdd"), "size": ("1", "5", "9", "big"), ZONE: ZONES}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class Chance:
-    """Everything follows from the seed."""
+class RandomManifests:
+    """Random nodes, pods, claims and volumes; all are determined by the seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -53,11 +49,11 @@ class Chance:
     # --- The cluster
 
     def cluster(self) -> list[Manifest]:
-        """Machines with their drivers and residents, storage classes and volumes made by hand."""
+        """Nodes with CSI drivers and running pods, storage classes and existing volumes."""
         found: list[Manifest] = [node("m0", cpu="4", memory="8Gi", labels={"disk": "ssd"})]
         for name in self.machines[1:]:
             found.append(self._machine(name))
-            if self._often(0.5):
+            if self._happens(0.5):
                 found.append(csi_node(name, self._random.randint(0, 2), DRIVER))
         for name in self.machines[1:]:
             found += [self._resident(f"{name}-{index}", name) for index in range(2)]
@@ -74,34 +70,34 @@ class Chance:
 
     def _machine(self, name: str) -> Manifest:
         pick = self._random.choice
-        resources = {GPU: pick(("1", "2"))} if self._often(0.4) else {}
-        if self._often(0.3):
+        resources = {GPU: pick(("1", "2"))} if self._happens(0.4) else {}
+        if self._happens(0.3):
             resources["hugepages-2Mi"] = "64Mi"
-        keys = [key for key in TAINTS if self._often(0.2)]
+        keys = [key for key in TAINTS if self._happens(0.2)]
         found = node(
             name,
             cpu=pick(("1", "2", "4")),
             memory=pick(("1Gi", "4Gi", "8Gi")),
             pods=pick((2, 4, 110)),
             resources=resources,
-            labels={key: pick(values) for key, values in LABELS.items() if self._often(0.8)},
+            labels={key: pick(values) for key, values in LABELS.items() if self._happens(0.8)},
             taints=[taint(key, pick(EFFECTS), pick(TAINT_VALUES)) for key in keys],
         )
-        if self._often(0.1):
+        if self._happens(0.1):
             found["spec"]["unschedulable"] = True
         return found
 
     def _resident(self, name: str, machine: str) -> Manifest:
-        """A pod that another scheduler has put there."""
+        """A running pod of another scheduler."""
         spec: Manifest = {"containers": [self._container("main")]}
-        if self._often(0.3):
+        if self._happens(0.3):
             spec["containers"][0]["ports"] = self._ports()
         return pod(name, scheduler="another", nodeName=machine, **spec)
 
-    def last(self) -> list[Manifest]:
-        """The last object of each kind, and a pod that needs them all.
+    def last_objects(self) -> list[Manifest]:
+        """The last object of each kind, and a pod that needs all of them.
 
-        Kinds are watched one by one: who places this pod has seen everything that came before.
+        Each kind has its own watch: a scheduler that places this pod has seen all earlier objects.
         """
         name = "last"
         self.machines.append(name)
@@ -114,46 +110,46 @@ class Chance:
             pod(name, volumes=mounting(name)),
         ]
 
-    # --- A pod that waits
+    # --- Pending pods
 
     def pod_spec(self) -> tuple[Manifest, list[Manifest]]:
-        """The spec of a pod, and claims and volumes that are made for it."""
+        """The spec of a pod, and its claims and volumes."""
         spec: Manifest = {"containers": [self._container("main")]}
         made: list[Manifest] = []
-        if self._often(0.2):
+        if self._happens(0.2):
             spec["containers"].append(self._container("second"))
-        if self._often(0.3):
+        if self._happens(0.3):
             spec["initContainers"] = [
-                self._container(f"init-{index}", sidecar=self._often(0.5)) for index in range(2)
+                self._container(f"init-{index}", sidecar=self._happens(0.5)) for index in range(2)
             ]
-        if self._often(0.15):
+        if self._happens(0.15):
             spec["runtimeClassName"] = OVERHEAD
-        if self._often(0.1) and "runtimeClassName" not in spec:
-            spec["resources"] = {"requests": {"cpu": "8" if self._often(0.3) else "3500m"}}
-        if self._often(0.2):
+        if self._happens(0.1) and "runtimeClassName" not in spec:
+            spec["resources"] = {"requests": {"cpu": "8" if self._happens(0.3) else "3500m"}}
+        if self._happens(0.2):
             key = self._random.choice(tuple(LABELS))
             spec["nodeSelector"] = {key: self._random.choice(LABELS[key])}
-        if self._often(0.35):
+        if self._happens(0.35):
             spec["affinity"] = {"nodeAffinity": self._affinity()}
-        spec["tolerations"] = [self._toleration() for _ in range(3) if self._often(0.3)]
-        if self._often(0.3):
+        spec["tolerations"] = [self._toleration() for _ in range(3) if self._happens(0.3)]
+        if self._happens(0.3):
             spec["containers"][0]["ports"] = self._ports()
-        if self._often(0.1):
+        if self._happens(0.1):
             spec["hostNetwork"] = True
-        if self._often(0.35):
+        if self._happens(0.35):
             spec["volumes"] = mounting(*self._claim(made))
         return spec, made
 
     def _container(self, name: str, *, sidecar: bool = False) -> Manifest:
         pick = self._random.choice
-        asked = {"cpu": pick(("100m", "250m", "500m", "1", "1500m"))} if self._often(0.9) else {}
-        if self._often(0.6):
+        asked = {"cpu": pick(("100m", "250m", "500m", "1", "1500m"))} if self._happens(0.9) else {}
+        if self._happens(0.6):
             asked["memory"] = pick(("100Mi", "500Mi", "1Gi", "3Gi"))
-        if self._often(0.1):
+        if self._happens(0.1):
             asked["ephemeral-storage"] = pick(("1Gi", "2Ti"))
-        if self._often(0.15):
+        if self._happens(0.15):
             asked[GPU] = pick(("1", "2"))
-        if self._often(0.1) and asked.keys() & {"cpu", "memory"}:
+        if self._happens(0.1) and asked.keys() & {"cpu", "memory"}:
             asked["hugepages-2Mi"] = pick(("2Mi", "64Mi"))
         found = container(asked, name)
         if sidecar:
@@ -161,7 +157,7 @@ class Chance:
         return found
 
     def _ports(self) -> list[Manifest]:
-        """One or two, never the same twice."""
+        """One or two different host ports."""
         found: dict[tuple[int, str], Manifest] = {}
         for _ in range(self._random.randint(1, 2)):
             number, protocol = (
@@ -173,10 +169,10 @@ class Chance:
 
     def _affinity(self) -> Manifest:
         found: Manifest = {}
-        if self._often(0.8):
+        if self._happens(0.8):
             terms = [self._term() for _ in range(self._random.randint(1, 2))]
             found[REQUIRED] = {"nodeSelectorTerms": terms}
-        if self._often(0.4):
+        if self._happens(0.4):
             found[PREFERRED] = [
                 {"weight": self._random.randint(1, 100), "preference": self._term()}
             ]
@@ -184,11 +180,11 @@ class Chance:
 
     def _term(self) -> Manifest:
         found: Manifest = {}
-        if self._often(0.3):
+        if self._happens(0.3):
             operator = self._random.choice(("In", "NotIn"))
-            name = self._random.choice((*self.machines, "nobody"))
+            name = self._random.choice((*self.machines, "no-such-node"))
             found["matchFields"] = [expression("metadata.name", operator, name)]
-        if not found or self._often(0.7):
+        if not found or self._happens(0.7):
             found["matchExpressions"] = [
                 self._expression() for _ in range(self._random.randint(1, 2))
             ]
@@ -209,15 +205,15 @@ class Chance:
         pick = self._random.choice
         effect = pick(("", *EFFECTS))
         fields = {"effect": effect} if effect else {}
-        if self._often(0.1):
+        if self._happens(0.1):
             return toleration("", **fields)
         key = pick((*TAINTS, "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"))
-        if self._often(0.4):
+        if self._happens(0.4):
             return toleration(key, **fields)
         return toleration(key, "Equal", value=pick(TAINT_VALUES), **fields)
 
     def _claim(self, made: list[Manifest]) -> list[str]:
-        """One or two claims: bound by hand, or to be bound when a machine is chosen."""
+        """One or two claims: bound already, or to be bound when a node is chosen."""
         names: list[str] = []
         for _ in range(self._random.randint(1, 2)):
             self._claims += 1
@@ -239,12 +235,12 @@ class Chance:
             made.append(claim(name, volumeName=name))
         return names
 
-    def _often(self, share: float) -> bool:
+    def _happens(self, share: float) -> bool:
         return self._random.random() < share
 
 
 def runtime_class() -> Manifest:
-    """Pods of this class use more than their containers do."""
+    """A runtime class with overhead."""
     return {
         "kind": "RuntimeClass",
         "metadata": {"name": OVERHEAD},
@@ -254,12 +250,12 @@ def runtime_class() -> Manifest:
 
 
 def pinned(spec: Manifest, machine: str) -> Manifest:
-    """The same pod, but only for this machine: whatever else it requires holds as well."""
+    """The same pod spec with an additional required affinity to this node."""
     found = copy.deepcopy(spec)
     affinity = found.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     terms = affinity.setdefault(REQUIRED, {"nodeSelectorTerms": [{}]})["nodeSelectorTerms"]
     if affinity[REQUIRED]["nodeSelectorTerms"] != [{}]:
-        # An empty term matches nothing, and must not begin to.
+        # An empty term matches nothing; with the new field it would match the node.
         terms[:] = [term for term in terms if term]
     for term in terms:
         term.setdefault("matchFields", []).append(expression("metadata.name", "In", machine))

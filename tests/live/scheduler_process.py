@@ -1,4 +1,4 @@
-"""`afflux run` as tests start, look at, stop and kill it: with the chart's rights and no more."""
+"""Starts, observes, stops and kills `afflux run`, which has exactly the rights of the chart."""
 
 import json
 import os
@@ -14,21 +14,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from installation import install
+from chart_installation import install
 from testbed import ControlPlane, Manifest
-from testbed.processes import Keeper, tail
+from testbed.processes import ProcessReaper, tail
 
 import afflux
 
-# Emptying the cluster between tests leaves this namespace alone: one installation is enough.
+# `empty_cluster` keeps this namespace, so that one installation serves all tests.
 NAMESPACE = "kube-system"
 LEASE = "faults"
-PATIENCE_SECONDS = 60.0
+WAIT_TIMEOUT_SECONDS = 60.0
 
 CONFIGURATION: Mapping[str, Any] = {
     "apiVersion": "afflux.dev/v1alpha1",
     "kind": "AffluxConfiguration",
-    # Long, so that an API server that was killed, or a busy machine, does not cost the lease.
+    # Long, so that neither a killed API server nor a busy machine ends the term.
     "leaderElection": {
         "resourceName": LEASE,
         "resourceNamespace": NAMESPACE,
@@ -37,41 +37,45 @@ CONFIGURATION: Mapping[str, Any] = {
         "retryPeriod": "500ms",
     },
     "serving": {"bindAddress": "127.0.0.1", "port": 0},
-    # After so long an answer is taken to be lost.
+    # After this time the response counts as lost.
     "binding": {"timeout": "2s"},
-    # Tests that want one say where.
+    # Tests with a ledger configure it.
     "ledger": {"enabled": False},
 }
-# Of one replica, which needs no lease.
-ALONE = {"leaderElect": False}
-# For tests of who leads, so that nobody waits long for the next one.
-SHORT = {"leaseDuration": "7s", "renewDeadline": "5s", "retryPeriod": "500ms"}
+# For a single replica.
+WITHOUT_ELECTION = {"leaderElect": False}
+# For tests of leader election, so that another replica takes over soon.
+SHORT_LEASE = {"leaseDuration": "7s", "renewDeadline": "5s", "retryPeriod": "500ms"}
 
 
 def install_rights(plane: ControlPlane) -> Path:
-    """The chart's service account; its kubeconfig."""
+    """Install the rights of the chart; returns the kubeconfig of its service account."""
     config = {"leaderElection": {"resourceName": LEASE}}
     return install(plane, NAMESPACE, release=LEASE, config=config)
 
 
 class Scheduler:
-    """One replica; `start` it again after it was killed or has ended."""
+    """One replica; it can be started again after it ended."""
 
     def __init__(
-        self, kubeconfig: Path, directory: Path, configuration: Mapping[str, Any], keeper: Keeper
+        self,
+        kubeconfig: Path,
+        directory: Path,
+        configuration: Mapping[str, Any],
+        reaper: ProcessReaper,
     ) -> None:
         self._config = directory / "config.yaml"
         self._config.write_text(json.dumps(configuration))
         self._kubeconfig = kubeconfig
         self._directory = directory
-        self._keeper = keeper
+        self._reaper = reaper
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
 
-    # --- From start to end
+    # --- Start and end
 
     def start(self, *, ready: bool = True) -> Self:
-        """Start it, and wait until it knows the cluster."""
+        """Start the process and wait until it is ready."""
         self._starts += 1
         source = str(Path(afflux.__file__).parents[1])
         with self.log.open("wb") as log:
@@ -86,39 +90,39 @@ class Scheduler:
                 start_new_session=True,
                 env=os.environ | {"PYTHONPATH": source},
             )  # fmt: skip
-        self._keeper.watch(self._process.pid)
+        self._reaper.watch(self._process.pid)
         if ready:
             self.wait_until(lambda: self.ask("readyz")[0], "being ready")
         return self
 
     def kill(self) -> None:
-        """SIGKILL, and gone when this returns."""
+        """Send SIGKILL and wait until the process is gone."""
         process = self._running
         process.kill()
         process.wait()
-        self._keeper.forget(process.pid)
+        self._reaper.forget(process.pid)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code once it has ended."""
+        """Send SIGTERM; returns the exit code."""
         self._running.terminate()
         return self.wait_ended()
 
     def wait_ended(self) -> int:
-        """Its exit code, when it ends by itself."""
-        code = self._running.wait(PATIENCE_SECONDS)
-        self._keeper.forget(self._running.pid)
+        """Wait until the process ends by itself; returns the exit code."""
+        code = self._running.wait(WAIT_TIMEOUT_SECONDS)
+        self._reaper.forget(self._running.pid)
         return code
 
     def signal(self, number: signal.Signals) -> None:
-        """Any other signal."""
+        """Send another signal."""
         self._running.send_signal(number)
 
     def close(self) -> None:
-        """At the end of a test, whatever state it is in."""
+        """Kill the process if it still runs."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
 
-    # --- Looking at it
+    # --- Observation
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
@@ -127,32 +131,32 @@ class Scheduler:
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The process id."""
         return self._running.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self._running.poll() is None
 
     @property
     def log(self) -> Path:
-        """What it says, since the last start."""
+        """The log since the last start."""
         return self._directory / f"{self._starts}.log"
 
-    def said(self, pattern: str) -> str | None:
-        """The first group of this pattern in its log."""
+    def logged(self, pattern: str) -> str | None:
+        """The first group of this pattern in the log."""
         found = re.search(pattern, self.log.read_text(errors="replace"))
         return found[1] if found else None
 
     @property
     def identity(self) -> str:
-        """Its name in the lease."""
-        return self.said("waiting for lease .* as (.*)") or ""
+        """The identity of the replica in the lease."""
+        return self.logged("waiting for lease .* as (.*)") or ""
 
     def ask(self, page: str) -> tuple[bool, str]:
-        """One of its pages: whether it answered 200, and what."""
-        port = self.said(r"serving health and metrics on .*, port (\d+)")
+        """GET one of its pages: whether the status is 200, and the body."""
+        port = self.logged(r"serving health and metrics on .*, port (\d+)")
         if port is None:
             return False, "does not listen yet"
         try:
@@ -165,26 +169,26 @@ class Scheduler:
             return False, str(error)
 
     def metric(self, name: str, label: str = "") -> float:
-        """The sum of a metric, over those of its labels in which this text occurs."""
+        """The sum of a metric over the label sets that contain this text."""
         _, page = self.ask("metrics")
         lines = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", page, re.MULTILINE)
         return sum(float(value) for labels, value in lines if label in labels)
 
     def wait_until(self, happened: Callable[[], bool], what: str) -> None:
-        """Poll until it has happened; soon over if the process ends."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        """Poll until it has happened; fails when the process ends."""
+        deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
         while not happened():
             if not self.alive:
-                raise AssertionError(f"it ended while {what} was waited for:\n{tail(self.log)}")
+                raise AssertionError(f"the process ended before {what}:\n{tail(self.log)}")
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {what}:\n{tail(self.log)}")
+                raise AssertionError(f"timed out waiting for {what}:\n{tail(self.log)}")
             time.sleep(0.05)
 
-    def assert_well(self) -> None:
-        """Alive, and content with itself; nothing in it has failed."""
+    def assert_healthy(self) -> None:
+        """The process runs, /livez is healthy, and the log has no traceback."""
         assert self.alive, tail(self.log)
-        well, answer = self.ask("livez")
-        assert well, answer
+        healthy, answer = self.ask("livez")
+        assert healthy, answer
         assert "Traceback" not in self.log.read_text(errors="replace"), tail(self.log, 80)
 
 
@@ -196,7 +200,7 @@ class Schedulers:
         self.kubeconfig = kubeconfig
         self._directory = directory / "schedulers"
         self._directory.mkdir()
-        self._keeper = Keeper(self._directory)
+        self._reaper = ProcessReaper(self._directory)
         self._all: list[Scheduler] = []
 
     def __enter__(self) -> Self:
@@ -210,27 +214,27 @@ class Schedulers:
     ) -> None:
         for each in self._all:
             if each.log.exists():
-                # Shown if the test has failed.
+                # pytest shows it if the test has failed.
                 print(f"--- {each.log}\n{tail(each.log, 60)}")
             each.close()
-        self._keeper.close()
+        self._reaper.close()
 
     def make(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
-        """One that is not started; sections of the configuration are added to the usual ones."""
+        """A replica that is not started; the sections are merged into the default configuration."""
         directory = self._directory / str(len(self._all))
         directory.mkdir()
-        usual: dict[str, Any] = dict(CONFIGURATION)
+        merged: dict[str, Any] = dict(CONFIGURATION)
         if "ledger" in sections:
-            del usual["ledger"]
+            del merged["ledger"]
         for name, section in sections.items():
             added = isinstance(section, Mapping)
-            usual[name] = {**usual.get(name, {}), **section} if added else section
-        made = Scheduler(kubeconfig or self.kubeconfig, directory, usual, self._keeper)
-        self._all.append(made)
-        return made
+            merged[name] = {**merged.get(name, {}), **section} if added else section
+        scheduler = Scheduler(kubeconfig or self.kubeconfig, directory, merged, self._reaper)
+        self._all.append(scheduler)
+        return scheduler
 
     def start(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
-        """One that knows the cluster."""
+        """A replica that is started and ready."""
         return self.make(kubeconfig, **sections).start()
 
     def lease(self) -> Manifest:
@@ -242,9 +246,9 @@ class Schedulers:
         return {}
 
     def leader(self) -> Scheduler | None:
-        """The one that holds the lease."""
+        """The replica that holds the lease."""
         holder = self.lease().get("holderIdentity")
         return next((each for each in self._all if holder and each.identity == holder), None)
 
 
-__all__ = ["ALONE", "SHORT", "Scheduler", "Schedulers", "install_rights"]
+__all__ = ["SHORT_LEASE", "WITHOUT_ELECTION", "Scheduler", "Schedulers", "install_rights"]

@@ -1,40 +1,40 @@
-"""One process of afflux for all tests of a file: starting it takes longer than most of them."""
+"""One scheduler process for all tests of a file, as its start takes longer than most tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from installation import install, revoke
-from scheduler import NAMESPACE, Scheduler, Schedulers
+from chart_installation import install, revoke
+from scheduler_process import NAMESPACE, Scheduler, Schedulers
 from testbed import ControlPlane
 
 
 @contextmanager
-def shared(
+def running_scheduler(
     plane: ControlPlane, rights: Path, directory: Path, **sections: Any
 ) -> Iterator[Scheduler]:
-    """afflux on an empty cluster; sections of the configuration as for `Schedulers.make`."""
-    plane.revive()
+    """A started scheduler on an empty cluster; `sections` as for `Schedulers.make`."""
+    plane.restart_dead_parts()
     plane.delete_everything()
     with Schedulers(plane, rights, directory) as made:
         yield made.start(**sections)
 
 
 @contextmanager
-def installed(
+def installed_scheduler(
     plane: ControlPlane, release: str, directory: Path, **sections: Any
 ) -> Iterator[Scheduler]:
-    """The same with the rights that the chart grants for these sections, and no more."""
+    """The same with exactly the rights that the chart grants for these sections."""
     config = {"leaderElection": {"resourceName": release}, **sections}
     rights = install(plane, NAMESPACE, release=release, config=config)
-    with shared(plane, rights, directory, **config) as process:
+    with running_scheduler(plane, rights, directory, **config) as process:
         yield process
     revoke(plane, release)
 
 
-def emptied(plane: ControlPlane, process: Scheduler) -> ControlPlane:
-    """The cluster with nothing in it but what afflux needs to go on, and afflux well."""
-    process.assert_well()
+def empty_cluster(plane: ControlPlane, process: Scheduler) -> ControlPlane:
+    """Check that the scheduler is healthy and delete all objects but those of its namespace."""
+    process.assert_healthy()
     plane.delete_everything(keep=(NAMESPACE,))
     return plane

@@ -1,4 +1,4 @@
-"""The chart and a real API server: what it accepts, and what is there after helm has been."""
+"""The chart on a real API server: its objects are accepted; install, upgrade and uninstall."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
+from chart_installation import CHART, NAMESPACE, helm, install, render, revoke
 from chart_values import ROOT, SETTINGS, STATIC_POD, of_kind
-from installation import CHART, NAMESPACE, helm, install, render, revoke
 from testbed import ApiError, ControlPlane, Manifest
 
 from afflux.config import read_configuration
@@ -18,16 +18,16 @@ def listed(*manifests: Manifest) -> str:
 
 
 def pod_of(deployment: Manifest, namespace: str) -> Manifest:
-    """A pod as the Deployment would make it."""
+    """A pod of the Deployment."""
     template = deployment["spec"]["template"]
     metadata = {"name": "afflux-0", "namespace": namespace} | template["metadata"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 @SETTINGS
-def test_the_api_server_accepts_everything(cluster: ControlPlane, values: dict[str, Any]) -> None:
+def test_the_api_server_accepts_all_objects(cluster: ControlPlane, values: dict[str, Any]) -> None:
     cluster.create_namespace(NAMESPACE)
-    # Its CRD is the Prometheus operator's, who is not here.
+    # The CRD of the Prometheus operator is not installed here.
     manifests = [each for each in render(**values) if each["kind"] != "ServiceMonitor"]
     answer = cluster.kubectl(
         "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-",
@@ -36,7 +36,7 @@ def test_the_api_server_accepts_everything(cluster: ControlPlane, values: dict[s
     assert len(answer.splitlines()) == len(manifests)
 
 
-def test_the_pods_pass_the_strictest_standard(cluster: ControlPlane) -> None:
+def test_the_pods_pass_the_restricted_pod_security_standard(cluster: ControlPlane) -> None:
     cluster.create_namespace("strict")
     cluster.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
     install(cluster, "strict")
@@ -62,14 +62,14 @@ def test_the_static_pod_and_its_configuration_are_accepted(cluster: ControlPlane
     assert container["livenessProbe"]["httpGet"]["port"] == settings.serving.port
 
 
-def test_a_whole_namespace_can_be_given_to_afflux(cluster: ControlPlane) -> None:
+def test_afflux_can_be_the_default_scheduler_of_a_namespace(cluster: ControlPlane) -> None:
     policy = ("--server-side", "-f", str(ROOT / "deploy" / "namespaces.yaml"))
     cluster.create_namespace("given")
     cluster.create_namespace("kept")
     cluster.kubectl("label", "namespace", "given", "afflux.dev/scheduler=afflux")
 
     def scheduler(namespace: str, **spec: str) -> str:
-        """Who would place a new pod there."""
+        """The scheduler name that a new pod gets in this namespace."""
         pod: Manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -88,10 +88,12 @@ def test_a_whole_namespace_can_be_given_to_afflux(cluster: ControlPlane) -> None
         cluster.kubectl("delete", "-f", policy[-1])
 
 
-def test_it_is_installed_spread_upgraded_and_removed(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_the_chart_is_installed_spread_upgraded_and_removed(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
     cluster.create_nodes(3)
     cluster.start_scheduler()
-    revoke(cluster)  # helm takes over nothing that it has not made itself
+    revoke(cluster)  # helm does not adopt objects that it did not create
     connection = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", NAMESPACE)
     wait = ("--wait", "--timeout", "120s")
     two = ("--set", "replicas=2,config.ledger.enabled=false")

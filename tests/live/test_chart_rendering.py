@@ -1,4 +1,4 @@
-"""The chart: what it renders, what it refuses, and that afflux can read the configuration."""
+"""The chart: rendered objects, refused values, and a configuration that afflux can read."""
 
 import json
 import tomllib
@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_values import CLAIMED, EVERYTHING, NO_LEDGER, ROOT, SETTINGS, STATIC_POD, of_kind
-from installation import CHART, NAMESPACE, configuration, helm, render
+from chart_installation import CHART, NAMESPACE, configuration, helm, render
+from chart_values import ALL_VALUES, NO_LEDGER, ROOT, SETTINGS, STATIC_POD, WITH_CLAIM, of_kind
 from testbed import Manifest
 
 from afflux.cli.arguments import RunOptions, parse
-from afflux.config import default_configuration, effective, read_configuration
-from afflux.ledger.claiming import LONGEST_ELSEWHERE_SECONDS
-from afflux.ledger.embedded import LONGEST_REFUSAL_SECONDS, LONGEST_START_SECONDS
-from afflux.ledger.forgetting import MOST_DAYS
-from afflux.ledger.places import usable
+from afflux.config import default_configuration, effective_configuration, read_configuration
+from afflux.ledger.directories import checked_directory
+from afflux.ledger.directory_lock import DEFAULT_LOCK_TIMEOUTS
+from afflux.ledger.embedded_postgres import DEFAULT_START_TIMING
+from afflux.ledger.retention import MAX_HISTORY_DAYS
 
-# --- What is rendered
+# --- Rendered objects
 
 
 @SETTINGS
-def test_helm_finds_nothing_to_complain_about(values: dict[str, Any], tmp_path: Path) -> None:
+def test_helm_lint_passes(values: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(json.dumps(values))
     assert "1 chart(s) linted, 0 chart(s) failed" in helm(
@@ -56,7 +56,7 @@ def test_the_image_is_built_by_the_same_uv_and_from_files_that_are_not_ignored()
         assert f"!{source}" in allowed
 
 
-def test_by_default_there_is_what_a_cluster_needs_and_no_more() -> None:
+def test_the_default_objects() -> None:
     manifests = render()
     assert sorted(each["kind"] for each in manifests) == [
         "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "Role", "RoleBinding",
@@ -77,8 +77,8 @@ def test_by_default_there_is_what_a_cluster_needs_and_no_more() -> None:
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
 
 
-def test_what_is_switched_on_is_there() -> None:
-    manifests = render(**EVERYTHING)
+def test_optional_objects_are_rendered_when_enabled() -> None:
+    manifests = render(**ALL_VALUES)
     assert {each["kind"] for each in manifests} > {"ServiceMonitor", "NetworkPolicy"}
     pod = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -108,7 +108,7 @@ def test_one_replica_without_election_needs_no_lease_and_can_be_drained() -> Non
     assert update == {"maxSurge": 0, "maxUnavailable": 1}  # never two at once
 
 
-def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
+def test_only_a_new_configuration_replaces_the_pods() -> None:
     def template(**values: Any) -> Manifest:
         return of_kind(render(**values), "Deployment")["spec"]["template"]
 
@@ -132,10 +132,13 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
             {"replicas": 2, "config": {"leaderElection": {"leaderElect": False}, **NO_LEDGER}},
             "all of them would act",
         ),
-        ({"replicas": 2}, "each would keep one of its own; expected 1, or config.ledger.url, or"),
+        (
+            {"replicas": 2},
+            "each would have a ledger of its own; expected 1, or config.ledger.url, or",
+        ),
         (
             {"replicas": 2, "config": {"ledger": {"directory": "/ledger"}}},
-            "each would keep one of its own",
+            "each would have a ledger of its own",
         ),
         (
             {"config": {"ledger": {"url": "postgresql://a@b/c", "directory": "/ledger"}}},
@@ -170,7 +173,7 @@ def test_a_new_configuration_makes_new_pods_and_nothing_else_does() -> None:
     ],
     ids=lambda value: None if isinstance(value, str) else json.dumps(value),
 )
-def test_what_cannot_work_is_refused(values: dict[str, Any], words: str) -> None:
+def test_invalid_values_are_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(RuntimeError, match="helm template") as refusal:
         render(**values)
     assert words in str(refusal.value)
@@ -179,39 +182,46 @@ def test_what_cannot_work_is_refused(values: dict[str, Any], words: str) -> None
 # --- The ledger
 
 
-def test_a_single_replica_keeps_a_ledger_of_its_own_on_a_volume() -> None:
+def test_a_single_replica_has_an_embedded_ledger_on_a_volume() -> None:
     manifests = render()
     spec = of_kind(manifests, "Deployment")["spec"]
-    # Never two at once, whatever volume it is.
+    # Never two pods at once, independent of the access mode of the volume.
     assert spec["strategy"] == {"type": "Recreate"}
     pod = spec["template"]["spec"]
     assert {"name": "ledger", "emptyDir": {}} in pod["volumes"]
     (container,) = pod["containers"]
     directory = yaml.safe_load(configuration(manifests))["ledger"]["directory"]
     assert {"name": "ledger", "mountPath": directory} in container["volumeMounts"]
-    # On a read-only root nothing else can be written.
+    # The root file system is read-only.
     assert {"name": "TMPDIR", "value": directory} in container["env"]
-    assert str(usable(directory)) == directory
-    # A user whom the image knows by name, and whose volume it is.
+    assert str(checked_directory(directory)) == directory
+    # The user has a name in the image and owns the volume.
     user = pod["securityContext"]["runAsUser"]
     assert f"'afflux:x:{user}:" in (ROOT / "Dockerfile").read_text()
     assert pod["securityContext"]["fsGroup"] == user
 
 
 @pytest.mark.parametrize("config", [{}, {"serving": {"certFile": "/c", "keyFile": "/k"}}])
-def test_a_ledger_of_its_own_has_the_time_to_recover(config: dict[str, Any]) -> None:
-    """Nothing is served before: without a probe of its own it would be killed meanwhile."""
+def test_the_startup_probe_leaves_an_embedded_ledger_time_to_recover(
+    config: dict[str, Any],
+) -> None:
+    """Without a startup probe the pod would be killed while its ledger recovers."""
     (container,) = of_kind(render(config=config), "Deployment")["spec"]["template"]["spec"][
         "containers"
     ]
     probe = container["startupProbe"]
     assert probe["httpGet"] == container["livenessProbe"]["httpGet"]
-    # Somebody elsewhere leaves, it is tried for so long, and then once more.
-    longest = LONGEST_ELSEWHERE_SECONDS + LONGEST_START_SECONDS + 2 * LONGEST_REFUSAL_SECONDS
+    # Another host releases the lock, the recovery times out, and a second start succeeds.
+    timing = DEFAULT_START_TIMING
+    longest = (
+        DEFAULT_LOCK_TIMEOUTS.other_host_seconds
+        + timing.recovery_timeout_seconds
+        + 2 * timing.failure_timeout_seconds
+    )
     assert probe["periodSeconds"] * probe["failureThreshold"] > longest
 
 
-def test_the_volume_may_be_a_claim_that_is_there_or_one_that_is_made() -> None:
+def test_the_volume_may_be_an_existing_or_a_new_claim() -> None:
     manifests = render(ledger={"claim": {"name": "mine"}}, config={"ledger": {"directory": "/d"}})
     assert "PersistentVolumeClaim" not in {each["kind"] for each in manifests}
     pod = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
@@ -244,21 +254,21 @@ LATER: dict[str, Any] = {
     ids=json.dumps,
 )
 @pytest.mark.parametrize("config", [{}, {"cleanup": {"enabled": True}}])
-def test_values_that_an_earlier_chart_did_not_have_are_the_usual_ones(
+def test_values_that_an_earlier_chart_lacked_have_their_defaults(
     missing: dict[str, Any], config: dict[str, Any]
 ) -> None:
-    """`helm upgrade --reuse-values` brings the values of that chart and no others."""
+    """`helm upgrade --reuse-values` supplies only the values of the earlier chart."""
     assert render(config=config, **missing) == render(config=config)
 
 
-def test_a_claim_can_be_asked_for_with_the_values_of_an_earlier_chart() -> None:
+def test_a_claim_can_be_created_with_the_values_of_an_earlier_chart() -> None:
     few = {"name": None, "size": None, "storageClassName": None, "accessModes": None}
-    assert render(ledger={"claim": {"create": True, **few}}) == render(**CLAIMED)
+    assert render(ledger={"claim": {"create": True, **few}}) == render(**WITH_CLAIM)
 
 
 @pytest.mark.parametrize("ledger", [{"url": "postgresql://a@b/c"}, {"enabled": False}])
-def test_several_replicas_share_a_database_or_say_that_they_want_none(ledger: Any) -> None:
-    manifests = render(replicas=2, config={"ledger": ledger}, **CLAIMED)
+def test_several_replicas_need_a_shared_database_or_no_ledger(ledger: Any) -> None:
+    manifests = render(replicas=2, config={"ledger": ledger}, **WITH_CLAIM)
     assert "PersistentVolumeClaim" not in {each["kind"] for each in manifests}
     assert yaml.safe_load(configuration(manifests))["ledger"] == ledger
     spec = of_kind(manifests, "Deployment")["spec"]
@@ -272,7 +282,7 @@ def test_several_replicas_share_a_database_or_say_that_they_want_none(ledger: An
 @pytest.mark.parametrize(
     ("given", "kept"), [({"historyDays": 30}, 30), ({"historyDays": None}, 400)]
 )
-def test_a_ledger_of_its_own_keeps_history_as_long_as_is_said(
+def test_the_history_of_an_embedded_ledger_is_configurable(
     given: dict[str, Any], kept: int, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -282,34 +292,37 @@ def test_a_ledger_of_its_own_keeps_history_as_long_as_is_said(
     assert ledger.directory
 
 
-def test_the_schema_and_afflux_agree_on_how_long_history_may_be_kept() -> None:
+def test_the_schema_and_afflux_agree_on_the_maximum_history() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     days = schema["properties"]["config"]["properties"]["ledger"]["properties"]["historyDays"]
-    assert (days["minimum"], days["maximum"]) == (1, MOST_DAYS)
+    assert (days["minimum"], days["maximum"]) == (1, MAX_HISTORY_DAYS)
 
 
 # --- The configuration
 
 
-def test_without_values_afflux_is_configured_as_without_a_file(tmp_path: Path) -> None:
+def test_the_default_values_give_the_default_configuration(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(configuration(render()))
-    read, usual = effective(read_configuration(str(file))), effective(default_configuration())
-    # But for the place of the ledger, where the volume is.
+    read, usual = (
+        effective_configuration(read_configuration(str(file))),
+        effective_configuration(default_configuration()),
+    )
+    # Except for the directory of the ledger, which is on the volume.
     assert {**read, "ledger": None} == {**usual, "ledger": None}
 
 
-@pytest.mark.parametrize("values", [EVERYTHING, {"config": {"serving": None}}, {"config": None}])
-def test_afflux_reads_what_the_chart_writes(values: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("values", [ALL_VALUES, {"config": {"serving": None}}, {"config": None}])
+def test_afflux_reads_the_rendered_configuration(values: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(configuration(render(**values)))
-    read = effective(read_configuration(str(file)))
+    read = effective_configuration(read_configuration(str(file)))
     assert _contains(read, _without_nulls(values["config"] or {}))
 
 
-def test_the_schema_knows_the_fields_of_a_configuration_and_no_others() -> None:
+def test_the_schema_has_exactly_the_fields_of_a_configuration() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert _fields(effective(default_configuration())) == set(
+    assert _fields(effective_configuration(default_configuration())) == set(
         _named(schema["properties"]["config"], schema["definitions"])
     )
 

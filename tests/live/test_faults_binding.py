@@ -1,86 +1,109 @@
-"""Binds that are refused, that nobody answers, that somebody else was faster with."""
+"""Bindings that are refused, stay unanswered, or lose against another scheduler."""
 
 import time
 
 import pytest
-from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, gang, many, names, wait_bound
-from injecting import Answer, Delay, Fault, Proxy, Swallow, binds, lists, watches
-from scheduler import Schedulers
+from fault_injection import (
+    Delay,
+    ErrorResponse,
+    Fault,
+    NoResponse,
+    Proxy,
+    bind_requests,
+    list_requests,
+    watch_requests,
+)
+from pod_bursts import (
+    NODES,
+    PODS_PER_NODE,
+    Burst,
+    create_nodes,
+    delete_pod,
+    gang,
+    names,
+    numbered_pods,
+    wait_bound,
+)
+from scheduler_process import Schedulers
 from testbed import ControlPlane, Manifest, verdict
 
-SLOTS = NODES * PER_NODE
+SLOTS = NODES * PODS_PER_NODE
 
 FAULTS: dict[str, list[Fault]] = {
     "refused": [
-        Answer(409, "Conflict"),
-        Answer(429, "TooManyRequests", retry_after_seconds=1),
-        Answer(500, "InternalError"),
-        Answer(503, "ServiceUnavailable"),
+        ErrorResponse(409, "Conflict"),
+        ErrorResponse(429, "TooManyRequests", retry_after_seconds=1),
+        ErrorResponse(500, "InternalError"),
+        ErrorResponse(503, "ServiceUnavailable"),
     ],
     "done, but said to have failed": [
-        Answer(500, "InternalError", done=True),
-        Answer(504, done=True),
+        ErrorResponse(500, "InternalError", done=True),
+        ErrorResponse(504, done=True),
     ],
-    "connections cut": [Swallow(done=True), Swallow(done=False)],
+    "connections cut": [NoResponse(done=True), NoResponse(done=False)],
     "no answer": [
-        Swallow(done=True, hang=True),
-        Swallow(done=False, hang=True),
-        # The first one arrives when it has long been given up.
+        NoResponse(done=True, hang=True),
+        NoResponse(done=False, hang=True),
+        # The first request arrives long after the client has given it up.
         Delay(seconds=3),
     ],
 }
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_binds_fail(cluster: ControlPlane, schedulers: Schedulers, kind: str) -> None:
-    """A good part of them; gangs among them, of which some members fail and some do not."""
+def test_all_pods_are_bound_although_many_bindings_fail(
+    cluster: ControlPlane, schedulers: Schedulers, kind: str
+) -> None:
+    """Gangs are among them, of which some members fail and some do not."""
     create_nodes(cluster)
     with Proxy(cluster) as proxy:
         afflux = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
-        rules = [proxy.inject(fault, binds, share=0.15) for fault in FAULTS[kind]]
+        rules = [proxy.inject(fault, bind_requests, share=0.15) for fault in FAULTS[kind]]
         gangs = [pod for number in range(6) for pod in gang(f"gang-{number}", 8)]
-        burst = Burst(cluster, [*gangs, *many(SLOTS - len(gangs))])
+        burst = Burst(cluster, [*gangs, *numbered_pods(SLOTS - len(gangs))])
         burst.wait_bound(SLOTS * 9 // 10)
         assert all(rule.hits for rule in rules)
-        # Of so many pods one may be refused again and again by chance, and then waits for long.
-        proxy.calm()
+        # Of so many pods one may by chance be refused repeatedly, and then backs off for long.
+        proxy.clear_faults()
         burst.wait_all()
         verdict.assert_sound(cluster, burst.names)
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
 @pytest.mark.parametrize(
-    "fault", [Swallow(done=False, hang=True), Answer(500, "InternalError")], ids=["hang", "fail"]
+    "fault",
+    [NoResponse(done=False, hang=True), ErrorResponse(500, "InternalError")],
+    ids=["hang", "fail"],
 )
-def test_binds_that_never_succeed_are_in_nobodys_way(
+def test_bindings_that_never_succeed_do_not_delay_others(
     cluster: ControlPlane, schedulers: Schedulers, fault: Fault
 ) -> None:
-    """As if an admission webhook of one team were broken: more binds fail than there are hands."""
+    """As with a broken admission webhook of one team: more bindings fail than there are workers."""
     create_nodes(cluster, 10)
     with Proxy(cluster) as proxy:
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy, binding={"parallelism": 4})
-        rule = proxy.inject(fault, lambda call: binds(call) and "/poison-" in call.path)
-        poison = many(16, "poison")
+        rule = proxy.inject(fault, lambda info: bind_requests(info) and "/poison-" in info.path)
+        poison = numbered_pods(16, "poison")
         cluster.create_pods(poison)
         afflux.wait_until(lambda: rule.hits >= 4, "the first binds to fail")
-        burst = Burst(cluster, many(10 * PER_NODE - len(poison)))
+        burst = Burst(cluster, numbered_pods(10 * PODS_PER_NODE - len(poison)))
         burst.wait_all()
         assert all("nodeName" not in pod["spec"] for pod in cluster.pods() if is_poison(pod))
-        proxy.calm()
+        proxy.clear_faults()
         wait_bound(cluster, names(poison))
         verdict.assert_sound(cluster, [*burst.names, *names(poison)])
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
 def is_poison(pod: Manifest) -> bool:
     return pod["metadata"]["name"].startswith("poison-")
 
 
-def test_binds_of_pods_that_are_not_there_any_more(
+def test_bindings_of_pods_that_no_longer_exist(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
-    """The watch is behind: what was deleted, made anew or bound by others looks as if it waited.
+    """The watch lags: pods that were deleted, recreated or bound by others still seem to wait.
 
     Each is tried, refused, and not tried again and again.
     """
@@ -90,16 +113,16 @@ def test_binds_of_pods_that_are_not_there_any_more(
         cordon(cluster, name, True)
     with Proxy(cluster) as proxy:
         afflux = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
-        waiting = many(60, nodeSelector={"ours": "yes"})
+        waiting = numbered_pods(60, nodeSelector={"ours": "yes"})
         cluster.create_pods(waiting)
         afflux.wait_until(lambda: afflux.metric("scheduler_pending_pods") == 60, "all to wait")
-        proxy.inject(Answer(503), watches("pods"))
-        proxy.inject(Answer(503), lists("pods"))
-        proxy.cut_watches()
-        deleted, anew, taken = waiting[:20], waiting[20:40], waiting[40:]
-        for pod in [*deleted, *anew]:
+        proxy.inject(ErrorResponse(503), watch_requests("pods"))
+        proxy.inject(ErrorResponse(503), list_requests("pods"))
+        proxy.cut_open_watches()
+        deleted, recreated, taken = waiting[:20], waiting[20:40], waiting[40:]
+        for pod in [*deleted, *recreated]:
             delete_pod(cluster, f"default/{pod['metadata']['name']}")
-        cluster.create_pods(anew)
+        cluster.create_pods(recreated)
         for pod in taken:
             cluster.bind(pod["metadata"]["name"], elsewhere)
         for name in machines:
@@ -108,18 +131,18 @@ def test_binds_of_pods_that_are_not_there_any_more(
         # Long enough for thousands of binds.
         time.sleep(2)
         assert len(refused(cluster)) <= 2 * 60
-        proxy.calm()
-        wait_bound(cluster, names([*anew, *taken]))
-        verdict.assert_sound(cluster, names([*anew, *taken]))
+        proxy.clear_faults()
+        wait_bound(cluster, names([*recreated, *taken]))
+        verdict.assert_sound(cluster, names([*recreated, *taken]))
         assert len(refused(cluster)) <= 2 * 60
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
 def cordon(cluster: ControlPlane, name: str, closed: bool) -> None:
-    """Nobody new, or everybody again."""
+    """Cordon or uncordon the node."""
     cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": closed}})
 
 
 def refused(cluster: ControlPlane) -> list[verdict.Binding]:
-    """Binds that the API server refused."""
+    """The bindings that the API server refused."""
     return [each for each in verdict.bindings(cluster) if not each.bound]

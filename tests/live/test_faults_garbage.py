@@ -1,21 +1,30 @@
-"""Odd objects that the API server takes: whoever can be placed is, whoever cannot is told why, and
-everybody else goes on as if they were not there.
+"""Odd objects that the API server accepts: odd pods are placed or get a reason, and they do not
+affect other pods.
 """
 
 from typing import Any
 
-from bursts import PER_NODE, Burst, create_nodes, delete_pod, many, names, pod, wait_bound
-from scheduler import Schedulers
+from pod_bursts import (
+    PODS_PER_NODE,
+    Burst,
+    create_nodes,
+    delete_pod,
+    names,
+    numbered_pods,
+    pod,
+    wait_bound,
+)
+from scheduler_process import Schedulers
 from testbed import ControlPlane, Manifest, verdict
 from testbed.nodes import node
 
 LONG = "x" * 63
 HUGE = str(2**63 - 1)
-FOR_NO_TIME = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -5}
+NEGATIVE_TOLERATION = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -5}
 
 
 def requesting(name: str, **amounts: str) -> Manifest:
-    """A pod that asks for these amounts."""
+    """A pod with these requests."""
     made = pod(name)
     written = {key.replace("_", "-"): amount for key, amount in amounts.items()}
     made["spec"]["containers"][0]["resources"] = {"requests": written}
@@ -23,7 +32,7 @@ def requesting(name: str, **amounts: str) -> Manifest:
 
 
 def labelled(name: str, **labels: str) -> Manifest:
-    """A pod with labels of groups."""
+    """A pod with these labels below afflux.dev/."""
     return pod(name, labels={f"afflux.dev/{key.replace('_', '-')}": v for key, v in labels.items()})
 
 
@@ -36,8 +45,8 @@ def expression(key: str, operator: str, *values: str) -> Manifest:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-def placeable() -> list[Manifest]:
-    """Odd, but there is a place for them."""
+def placeable_pods() -> list[Manifest]:
+    """Odd pods that fit on a machine."""
     containers = [
         {
             "name": f"c{number}",
@@ -58,7 +67,7 @@ def placeable() -> list[Manifest]:
         pod("labels", labels={f"{'p' * 60}.{n}/{LONG}": LONG for n in range(100)}),
         pod("deadline", activeDeadlineSeconds=2**31 - 1),
         pod("urgent", priorityClassName="absurd"),
-        pod("tolerant", tolerations=[FOR_NO_TIME]),
+        pod("tolerant", tolerations=[NEGATIVE_TOLERATION]),
         pod(
             "choosy",
             affinity=affinity(
@@ -81,8 +90,8 @@ def placeable() -> list[Manifest]:
     return found
 
 
-def unplaceable() -> list[Manifest]:
-    """There is no place for them, or nobody can say what they mean."""
+def unplaceable_pods() -> list[Manifest]:
+    """Odd pods that fit nowhere, or whose fields make no sense."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "no.such/key",
@@ -133,7 +142,7 @@ def unplaceable() -> list[Manifest]:
 
 
 def odd_nodes() -> list[Manifest]:
-    """Machines that nobody should be sent to, or that are hard to read."""
+    """Nodes that must not get pods, or whose fields are missing or extreme."""
     images = [
         {"names": [f"{LONG}/{n}", f"{LONG}/{n}:{LONG}"], "sizeBytes": 2**63 - 1} for n in range(300)
     ]
@@ -166,7 +175,7 @@ def odd_nodes() -> list[Manifest]:
     ]
 
 
-def test_odd_pods_and_machines_hold_nobody_up(
+def test_odd_pods_and_machines_do_not_delay_others(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
     cluster.api.create(
@@ -177,16 +186,16 @@ def test_odd_pods_and_machines_hold_nobody_up(
     afflux = schedulers.start()
     odd = odd_nodes()
     cluster.api.each(lambda made: cluster.api.create("/api/v1/nodes", made), odd)
-    placed, waiting = placeable(), unplaceable()
+    placed, waiting = placeable_pods(), unplaceable_pods()
     cluster.create_pods([*placed, *waiting])
-    burst = Burst(cluster, many(40))
+    burst = Burst(cluster, numbered_pods(40))
     burst.wait_all()
     wait_bound(cluster, names(placed))
     wait_for_reasons(cluster, waiting)
-    # Everything changes once more, and more comes.
+    # Nodes change and more pods arrive.
     for name in good[:2]:
         cluster.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"number": "7"}}})
-    more = Burst(cluster, many(4, "more"))
+    more = Burst(cluster, numbered_pods(4, "more"))
     more.wait_all()
     pods, nodes = cluster.pods(), cluster.nodes()
     assert verdict.bound_twice(verdict.bindings(cluster)) == []
@@ -194,14 +203,14 @@ def test_odd_pods_and_machines_hold_nobody_up(
     assert verdict.over_capacity(readable, pods) == []
     bound_to = {each["spec"].get("nodeName") for each in pods} - {None}
     assert bound_to <= {*good, *(each["metadata"]["name"] for each in odd)}
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
 def wait_for_reasons(cluster: ControlPlane, waiting: list[Manifest]) -> None:
-    """Until each of these says why it waits."""
+    """Wait until each of these pods has a reason."""
     expected = {each["metadata"]["name"] for each in waiting}
 
-    def told() -> bool:
+    def all_have_reasons() -> bool:
         return expected <= {
             each["metadata"]["name"]
             for each in cluster.pods()
@@ -209,34 +218,34 @@ def wait_for_reasons(cluster: ControlPlane, waiting: list[Manifest]) -> None:
             if condition["type"] == "PodScheduled" and condition.get("message")
         }
 
-    cluster.wait_until(told, "everybody who waits to be told why")
+    cluster.wait_until(all_have_reasons, "a reason on every waiting pod")
 
 
-def test_absurd_pods_of_others_fill_their_machine(
+def test_absurd_pods_of_another_scheduler_fill_their_machine(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
     full, *others = create_nodes(cluster, 4)
     afflux = schedulers.start()
-    absurd = [made for made in unplaceable() if made["metadata"]["name"] in ("vast", "sum")]
+    absurd = [made for made in unplaceable_pods() if made["metadata"]["name"] in ("vast", "sum")]
     for made in absurd:
-        made["spec"]["schedulerName"] = "somebody"
+        made["spec"]["schedulerName"] = "another"
     cluster.create_pods(absurd)
     for made in absurd:
         cluster.bind(made["metadata"]["name"], full)
-    room = Burst(cluster, many(len(others) * PER_NODE))
+    room = Burst(cluster, numbered_pods(len(others) * PODS_PER_NODE))
     room.wait_all()
     assert full not in where(cluster, room.names)
-    late = Burst(cluster, many(PER_NODE, "late"))
+    late = Burst(cluster, numbered_pods(PODS_PER_NODE, "late"))
     for name in names(absurd):
         delete_pod(cluster, name)
     late.wait_all()
     assert set(where(cluster, late.names)) == {full}
     verdict.assert_sound(cluster, [*room.names, *late.names])
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
 def where(cluster: ControlPlane, expected: list[str]) -> list[str]:
-    """The machines of these pods."""
+    """The nodes of these pods."""
     return [
         each["spec"]["nodeName"]
         for each in cluster.pods()

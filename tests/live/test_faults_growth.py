@@ -1,4 +1,4 @@
-"""Pods come and go for ever; what is remembered of them does not add up."""
+"""Pods come and go; the state that the process keeps of them does not grow."""
 
 import asyncio
 import gc
@@ -9,47 +9,47 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bursts import many, pod
-from scheduler import LEASE, NAMESPACE
+from pod_bursts import numbered_pods, pod
+from scheduler_process import LEASE, NAMESPACE
 from testbed import ControlPlane, Manifest
 
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.cycle.loop import Cycle
-from afflux.cycle.optimising import Optimising
+from afflux.cycle.optimiser import Optimiser
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.kubeconfig import read_kubeconfig
-from afflux.kube.live import running
+from afflux.kube.live import process
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
 from afflux.queue.rules import QueueRules
 
 WAVES = 4
 PLACEABLE = 450
-# Of pods that wait until they are deleted, fewer will do.
+# Fewer pods that wait until they are deleted.
 UNPLACEABLE = 50
-# What may differ between two moments at which nothing happens: pages of NumPy, events on their way.
+# Sizes may differ by this even when idle: array pages, queued events.
 SLACK = 60
-# These forget their oldest entries, but remember many.
-BOUNDED = ("._recorder._told", "._conditions._written", "._reporting._waits")
+# Bounded containers with large bounds.
+BOUNDED = ("._recorder._sent", "._pod_conditions._written", "._announcements._waits")
 
-OPTIONS = running.Options(
+OPTIONS = process.Options(
     scheduler_names=("afflux",),
-    election=running.Election(NAMESPACE, LEASE, 60.0, 50.0, 0.5),
-    served=running.Served("127.0.0.1", 0),
+    election=process.LeaderElectionOptions(NAMESPACE, LEASE, 60.0, 50.0, 0.5),
+    serving=process.ServingOptions("127.0.0.1", 0),
 )
 
 
-def test_two_thousand_pods_leave_nothing_behind(cluster: ControlPlane, rights: Path) -> None:
-    """The parts of a process that leads, and of one that waits for its turn, seen from inside."""
+def test_two_thousand_pods_leave_no_state_behind(cluster: ControlPlane, rights: Path) -> None:
+    """Compares the container sizes inside a leader and inside a waiting replica between waves."""
     # Whether the pods run does not matter here.
     cluster.kill("machines")
     cluster.create_nodes(20)
     sizes = asyncio.run(_waves(cluster, rights))
     gc.unfreeze()
     first, last = sizes[0], sizes[-1]
-    assert len(first) > 100, "nothing was looked at"
+    assert len(first) > 100, "the census found no containers"
     grown = {
         path: (first[path], size)
         for path, size in last.items()
@@ -62,22 +62,22 @@ async def _waves(cluster: ControlPlane, rights: Path) -> list[Counter[str]]:
     sizes: list[Counter[str]] = []
     async with (
         asyncio.timeout(240),
-        _door(rights) as leader,
+        _process(rights) as leader,
         asyncio.TaskGroup() as group,
-        _door(rights) as other,
+        _process(rights) as other,
     ):
         tasks = [group.create_task(leader.run())]
-        await _until(lambda: leader._lease.holder == leader._lease.identity)
+        await _until(lambda: leader._leader_election.holder == leader._leader_election.identity)
         tasks.append(group.create_task(other.run()))
         for wave in range(WAVES):
             await asyncio.to_thread(cluster.create_pods, _wave(wave))
-            await _until(lambda: sum(map(_is_bound, leader._mirror.pods)) == PLACEABLE)
+            await _until(lambda: sum(map(_is_bound, leader._reader.pods)) == PLACEABLE)
             path = "/api/v1/namespaces/default/pods"
             await asyncio.to_thread(cluster.api.delete, path, gracePeriodSeconds=0)
-            for door in (leader, other):
-                await _until(lambda door=door: len(door._mirror.pods) == 0)
-            await _until(lambda: len(leader._mirror.changes) == 0)
-            await _until(lambda: len(leader._recorder._deliveries) == 0)
+            for each in (leader, other):
+                await _until(lambda each=each: len(each._reader.pods) == 0)
+            await _until(lambda: len(leader._reader.changes) == 0)
+            await _until(lambda: len(leader._recorder._write_queue) == 0)
             sizes.append(census(leader, "leader") + census(other, "other"))
         for task in tasks:
             task.cancel()
@@ -85,12 +85,12 @@ async def _waves(cluster: ControlPlane, rights: Path) -> list[Counter[str]]:
 
 
 def _wave(wave: int) -> list[Manifest]:
-    """Pods of many shapes that are placed, and some that wait until they are deleted."""
+    """Pods of many shapes that are placed, and some that are never placed."""
     placed = [
         pod(f"wave-{wave}-{number}", f"{10 + (wave * 7 + number) % 90}m", labels={"n": str(number)})
         for number in range(PLACEABLE)
     ]
-    return placed + many(UNPLACEABLE, f"never-{wave}", cpu="9999")
+    return placed + numbered_pods(UNPLACEABLE, f"never-{wave}", cpu="9999")
 
 
 def _is_bound(pod: objects.Pod) -> bool:
@@ -98,14 +98,14 @@ def _is_bound(pod: objects.Pod) -> bool:
 
 
 @asynccontextmanager
-async def _door(rights: Path) -> AsyncIterator[running._Door]:
+async def _process(rights: Path) -> AsyncIterator[process._Process]:
     state = State()
     policies = {"afflux": [Weighted(make_policy("cpu-memory", {}, "test"), 1)]}
-    optimising = Optimising(state, [(QueueRules(), flow)], constraints(), policies)
+    optimising = Optimiser(state, [(QueueRules(), flow)], constraints(), policies)
     connection = read_kubeconfig(str(rights))
     async with Api(connection, connections=96) as api, Api(connection, connections=2) as lease_api:
-        yield running._Door(
-            api, lease_api, Cycle(state, optimising), OPTIONS, ledger=None, shown=None
+        yield process._Process(
+            api, lease_api, Cycle(state, optimising), OPTIONS, ledger=None, inspection=None
         )
 
 
@@ -114,11 +114,11 @@ async def _until(happened: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-# --- Looking into it
+# --- Container sizes
 
 
 def census(root: object, name: str) -> Counter[str]:
-    """How much is in every container that can be reached from here, by the way to it."""
+    """The size of every container that is reachable from `root`, by attribute path."""
     sizes: Counter[str] = Counter()
     seen: set[int] = set()
     waiting: list[tuple[str, object]] = [(name, root)]

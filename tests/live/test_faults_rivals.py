@@ -1,19 +1,28 @@
-"""Others act on the same pods and machines at the same time."""
+"""Other clients act on the same pods and machines at the same time."""
 
 import random
 import threading
 from collections.abc import Callable, Sequence
 
-from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many, names, wait_bound
-from scheduler import Schedulers
+from pod_bursts import (
+    NODES,
+    PODS_PER_NODE,
+    Burst,
+    create_nodes,
+    delete_pod,
+    names,
+    numbered_pods,
+    wait_bound,
+)
+from scheduler_process import Schedulers
 from testbed import ApiError, ControlPlane, Manifest, verdict
 
-SLOTS = NODES * PER_NODE
+SLOTS = NODES * PODS_PER_NODE
 RACED = 20
 
 
 def _is_complete(cluster: ControlPlane, manifests: Sequence[Manifest]) -> bool:
-    """Whether all are there and stay; those that are not are made."""
+    """Whether all pods exist and stay; missing ones are created."""
     there = {
         pod["metadata"]["name"]
         for pod in cluster.pods()
@@ -29,23 +38,21 @@ def _is_complete(cluster: ControlPlane, manifests: Sequence[Manifest]) -> bool:
     return not missing
 
 
-def test_pods_are_made_anew_under_their_names(
-    cluster: ControlPlane, schedulers: Schedulers
-) -> None:
-    """As a StatefulSet does: deleted and created again while the first one is being bound."""
+def test_recreated_pods_are_bound(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    """Pods are deleted and created again during their binding, as by a StatefulSet."""
     create_nodes(cluster)
     afflux = schedulers.start()
-    manifests = many(SLOTS)
+    manifests = numbered_pods(SLOTS)
     burst = Burst(cluster, manifests)
     made = 0
 
-    def make_anew(index: int) -> None:
+    def recreate(index: int) -> None:
         nonlocal made
         delete_pod(cluster, burst.names[index])
         try:
             cluster.create_pods([manifests[index]])
         except ApiError as error:
-            # Not gone yet, or made by the burst itself.
+            # The pod is not gone yet, or the burst itself has created it.
             if error.status != 409:
                 raise
         else:
@@ -53,24 +60,26 @@ def test_pods_are_made_anew_under_their_names(
 
     for share in (0.1, 0.3, 0.5):
         burst.wait_bound(int(share * SLOTS))
-        cluster.api.each(make_anew, range(int(share * SLOTS), int((share + 0.3) * SLOTS)))
-    # A pod that could not be made anew, because it was not gone yet, is gone now, or soon.
+        cluster.api.each(recreate, range(int(share * SLOTS), int((share + 0.3) * SLOTS)))
+    # A pod that could not be created again, because it was not gone yet, is gone now or soon.
     cluster.wait_until(lambda: _is_complete(cluster, manifests), "all pods to be there", 60.0)
     burst.wait_all()
     assert made > SLOTS // 4
     missing = set(burst.names) - {f"default/{pod['metadata']['name']}" for pod in cluster.pods()}
     assert not missing
     verdict.assert_sound(cluster, burst.names)
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
-def test_a_rival_binds_our_pods_at_random(cluster: ControlPlane, schedulers: Schedulers) -> None:
-    """To machines of its own, so that nobody can be blamed for what two did at the same moment."""
+def test_pods_that_a_rival_scheduler_binds_are_left_to_it(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
+    """The rival binds to machines of its own, so that neither can overfill those of the other."""
     create_nodes(cluster)
     taint = {"key": "rival", "value": "", "effect": "NoSchedule"}
     theirs = cluster.create_nodes(4, prefix="rival", taints=[taint])
     afflux = schedulers.start()
-    burst = Burst(cluster, many(SLOTS - RACED), per_second=100)
+    burst = Burst(cluster, numbered_pods(SLOTS - RACED), per_second=100)
 
     def bind(pod: Manifest, node: str) -> None:
         try:
@@ -84,10 +93,10 @@ def test_a_rival_binds_our_pods_at_random(cluster: ControlPlane, schedulers: Sch
         for pod in random.sample(waiting, min(3, len(waiting))):
             bind(pod, random.choice(theirs))
 
-    raced = many(RACED, "raced")
+    raced = numbered_pods(RACED, "raced")
     with repeatedly(bind_some):
         for pod in raced:
-            # Bound as soon as it is there: before or after us, or at the same moment.
+            # Binds a new pod at once: before or after afflux, or at the same moment.
             cluster.create_pods([pod])
             bind(pod, random.choice(theirs))
         burst.wait_all()
@@ -98,24 +107,24 @@ def test_a_rival_binds_our_pods_at_random(cluster: ControlPlane, schedulers: Sch
     by_us = [each for each in sound.bindings if each.bound and each.node not in theirs]
     assert by_rival
     assert by_us
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
-def test_pods_of_others_take_room_until_they_end(
+def test_pods_of_other_schedulers_use_room_until_they_end(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
-    """Half of every machine is taken, and comes free in mid-burst, bit by bit."""
+    """Half of every machine is in use and becomes free bit by bit during the burst."""
     machines = create_nodes(cluster)
-    theirs = many(SLOTS // 2, "theirs", scheduler="somebody")
+    theirs = numbered_pods(SLOTS // 2, "theirs", scheduler="another")
     cluster.create_pods(theirs)
-    places = [machine for machine in machines for _ in range(PER_NODE // 2)]
+    places = [machine for machine in machines for _ in range(PODS_PER_NODE // 2)]
     cluster.api.each(
         lambda pair: cluster.bind(pair[0]["metadata"]["name"], pair[1]),
         list(zip(theirs, places, strict=True)),
     )
     afflux = schedulers.start()
-    burst = Burst(cluster, many(SLOTS))
-    # Those of the others, and as many of ours.
+    burst = Burst(cluster, numbered_pods(SLOTS))
+    # The pods of the other scheduler, and as many of afflux.
     burst.wait_bound(SLOTS)
     verdict.assert_sound(cluster)
     for start in range(0, len(theirs), 20):
@@ -124,11 +133,11 @@ def test_pods_of_others_take_room_until_they_end(
         verdict.assert_sound(cluster)
     burst.wait_all()
     verdict.assert_sound(cluster, burst.names)
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
 class repeatedly:  # noqa: N801 - reads as a verb
-    """Do something in a thread again and again while the test goes on."""
+    """Repeats an action in a thread while the test goes on."""
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act = act

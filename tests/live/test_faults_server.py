@@ -1,60 +1,74 @@
-"""The API server goes away, cuts the watches, forgets what it said: in mid-burst, for real or by a
-proxy. Afterwards every pod has one place, and no place has two pods.
+"""The API server dies, cuts watches or loses its history during a burst, for real or by a proxy.
+Afterwards every pod has one place, and no place has two pods.
 """
 
 import time
 
 import pytest
-from bursts import NODES, PER_NODE, Burst, create_nodes, delete_pod, many
-from injecting import GONE, Answer, Cut, Delay, Proxy, Swallow, everything, lists, watches
-from scheduler import Scheduler, Schedulers
+from fault_injection import (
+    EXPIRED,
+    CutWatch,
+    Delay,
+    ErrorResponse,
+    NoResponse,
+    Proxy,
+    all_requests,
+    list_requests,
+    watch_requests,
+)
+from pod_bursts import NODES, PODS_PER_NODE, Burst, create_nodes, delete_pod, numbered_pods
+from scheduler_process import Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
-SLOTS = NODES * PER_NODE
+SLOTS = NODES * PODS_PER_NODE
 
 
 @pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
-def test_the_server_is_killed(cluster: ControlPlane, schedulers: Schedulers, part: str) -> None:
+def test_every_pod_is_bound_after_the_server_was_killed(
+    cluster: ControlPlane, schedulers: Schedulers, part: str
+) -> None:
     create_nodes(cluster)
     afflux = schedulers.start()
-    burst = Burst(cluster, many(SLOTS))
+    burst = Burst(cluster, numbered_pods(SLOTS))
     burst.wait_bound(SLOTS // 4)
     cluster.restart(part)
     burst.wait_all()
     verdict.assert_sound(cluster, burst.names)
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
-def test_watches_are_cut_again_and_again(cluster: ControlPlane, schedulers: Schedulers) -> None:
+def test_every_pod_is_bound_although_watches_are_cut_repeatedly(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
     create_nodes(cluster)
     with Proxy(cluster) as proxy:
-        rule = proxy.inject(Cut(lines=20), watches("pods", "nodes"), share=0.9)
+        rule = proxy.inject(CutWatch(lines=20), watch_requests("pods", "nodes"), share=0.9)
         afflux = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
-        burst = Burst(cluster, many(SLOTS))
+        burst = Burst(cluster, numbered_pods(SLOTS))
         for share in (0.2, 0.4, 0.6):
             burst.wait_bound(int(share * SLOTS))
-            proxy.cut_watches()
+            proxy.cut_open_watches()
         burst.wait_all()
         assert rule.hits > 5
         verdict.assert_sound(cluster, burst.names)
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
-def test_it_starts_while_the_server_is_in_trouble(
+def test_the_process_starts_while_requests_fail(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
-    """Half of what it asks for fails at first, whatever it is."""
+    """Half of all requests fail at first."""
     create_nodes(cluster, 3)
     with Proxy(cluster) as proxy:
         rules = [
-            proxy.inject(fault, everything, share=0.5, times=12)
-            for fault in (Answer(500), Answer(503), Swallow(done=False))
+            proxy.inject(fault, all_requests, share=0.5, times=12)
+            for fault in (ErrorResponse(500), ErrorResponse(503), NoResponse(done=False))
         ]
-        # What makes groups is looked for once, at the start.
+        # The kinds of PodGroups are looked for at the start.
         discovery = proxy.inject(
-            Answer(500), lambda call: call.path.startswith("/apis/sched"), times=2
+            ErrorResponse(500), lambda info: info.path.startswith("/apis/sched"), times=2
         )
-        burst = Burst(cluster, many(3 * PER_NODE))
+        burst = Burst(cluster, numbered_pods(3 * PODS_PER_NODE))
         began = time.monotonic()
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy)
@@ -62,55 +76,59 @@ def test_it_starts_while_the_server_is_in_trouble(
         assert time.monotonic() - began < 45
         assert all(rule.hits for rule in [*rules, discovery])
         verdict.assert_sound(cluster, burst.names)
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
-def test_lists_take_longer_than_a_bind_may(cluster: ControlPlane, schedulers: Schedulers) -> None:
-    """As in a large cluster, where an impatient configuration must not mean that nothing starts."""
+def test_lists_may_take_longer_than_the_bind_timeout(
+    cluster: ControlPlane, schedulers: Schedulers
+) -> None:
+    """In a large cluster a short bind timeout must not prevent the start."""
     create_nodes(cluster, 3)
     with Proxy(cluster) as proxy:
-        slow = proxy.inject(Delay(seconds=3), lists("pods", "nodes"))
+        slow = proxy.inject(Delay(seconds=3), list_requests("pods", "nodes"))
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy, binding={"timeout": "1s"})
         assert slow.hits == 2
-        burst = Burst(cluster, many(3 * PER_NODE))
+        burst = Burst(cluster, numbered_pods(3 * PODS_PER_NODE))
         burst.wait_all()
         verdict.assert_sound(cluster, burst.names)
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
 @pytest.mark.parametrize("way", ["status", "event", "for real"])
-def test_a_version_is_too_old(cluster: ControlPlane, schedulers: Schedulers, way: str) -> None:
-    """While nothing can be watched or listed, much changes; then the last version is refused."""
+def test_an_expired_resource_version_leads_to_a_relist(
+    cluster: ControlPlane, schedulers: Schedulers, way: str
+) -> None:
+    """Much changes while watches and lists fail; then the last resource version is refused."""
     machines = create_nodes(cluster)
     cordoned, busy = machines[:5], machines[5:]
     with Proxy(cluster) as proxy:
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy)
-        before = Burst(cluster, many(SLOTS // 2, "before"))
+        before = Burst(cluster, numbered_pods(SLOTS // 2, "before"))
         before.wait_all()
 
         before_blindness = {kind: relists(afflux, kind) for kind in ("pod", "node")}
-        proxy.inject(Answer(503), watches("pods", "nodes"))
-        proxy.inject(Answer(503), lists("pods", "nodes"))
-        proxy.cut_watches()
+        proxy.inject(ErrorResponse(503), watch_requests("pods", "nodes"))
+        proxy.inject(ErrorResponse(503), list_requests("pods", "nodes"))
+        proxy.cut_open_watches()
         gone = before.names[: SLOTS // 8]
         cluster.api.each(lambda name: delete_pod(cluster, name), gone)
         for name in cordoned:
             cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
         full, free = create_nodes(cluster, 2, prefix="late")
-        theirs = many(PER_NODE, "theirs", scheduler="somebody")
+        theirs = numbered_pods(PODS_PER_NODE, "theirs", scheduler="another")
         cluster.create_pods(theirs)
         for pod in theirs:
             cluster.bind(pod["metadata"]["name"], full)
         if way == "for real":
-            # A new server knows nothing of what was before it.
+            # A restarted server has no history.
             cluster.restart("kube-apiserver")
-        proxy.calm()
+        proxy.clear_faults()
         if way != "for real":
-            fault = GONE if way == "event" else Answer(410, "Expired")
+            fault = EXPIRED if way == "event" else ErrorResponse(410, "Expired")
             for kind in ("pods", "nodes"):
-                proxy.inject(fault, watches(kind), times=1)
+                proxy.inject(fault, watch_requests(kind), times=1)
         for kind, count in before_blindness.items():
             afflux.wait_until(
                 lambda kind=kind, count=count: relists(afflux, kind) > count,
@@ -119,16 +137,18 @@ def test_a_version_is_too_old(cluster: ControlPlane, schedulers: Schedulers, way
         assert proxy.expired or way != "for real"
 
         on_busy = [pod for pod in cluster.pods() if pod["spec"].get("nodeName") in busy]
-        after = Burst(cluster, many((len(busy) + 1) * PER_NODE - len(on_busy), "after"))
+        after = Burst(
+            cluster, numbered_pods((len(busy) + 1) * PODS_PER_NODE - len(on_busy), "after")
+        )
         after.wait_all()
         expected = [*set(before.names).difference(gone), *after.names]
         sound = verdict.assert_sound(cluster, expected)
         late = {each.node for each in sound.bindings if f"default/{each.pod}" in after.names}
         assert late.isdisjoint({*cordoned, full})
         assert free in late
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
 def relists(afflux: Scheduler, kind: str) -> float:
-    """How often it has listed this kind after the first time."""
+    """The number of relists of this kind."""
     return afflux.metric("afflux_relists_total", f'kind="{kind}"')

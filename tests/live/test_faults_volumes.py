@@ -1,19 +1,19 @@
-"""Volumes are promised or made before a pod is bound: those writes fail too."""
+"""Volumes are reserved or provisioned before a pod is bound, and those writes fail."""
 
 from typing import Any
 
-from bursts import Burst, create_nodes, pod
-from injecting import Answer, Call, Proxy, Swallow, binds
-from scheduler import Schedulers
+from fault_injection import ErrorResponse, NoResponse, Proxy, RequestInfo, bind_requests
+from pod_bursts import Burst, create_nodes, pod
+from scheduler_process import Schedulers
 from testbed import ControlPlane, Manifest, verdict
 
 NODES = 8
 PODS = 32
 FAULTS = [
-    Answer(409, "Conflict"),
-    Answer(500, "InternalError"),
-    Swallow(done=True),
-    Swallow(done=False),
+    ErrorResponse(409, "Conflict"),
+    ErrorResponse(500, "InternalError"),
+    NoResponse(done=True),
+    NoResponse(done=False),
 ]
 
 
@@ -29,7 +29,7 @@ def test_writes_to_claims_fail_and_the_process_is_killed(
             "volumeBindingMode": "WaitForFirstConsumer",
         },
     )
-    # Every second pod has two.
+    # Every second pod has two claims.
     claims = {f"writer-{n:02d}": [f"c-{n}-{k}" for k in range(1 + n % 2)] for n in range(PODS)}
     cluster.api.each(
         lambda name: create_claim(cluster, name), [each for of in claims.values() for each in of]
@@ -38,25 +38,25 @@ def test_writes_to_claims_fail_and_the_process_is_killed(
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy, leaderElection={"leaderElect": False})
         rules = [proxy.inject(fault, patches_of_claims, share=0.1) for fault in FAULTS]
-        proxy.inject(Swallow(done=True), binds, share=0.2)
+        proxy.inject(NoResponse(done=True), bind_requests, share=0.2)
         burst = Burst(cluster, [writer(name, each) for name, each in claims.items()])
         burst.wait_bound(PODS // 4)
         afflux.kill()
         afflux.start()
         burst.wait_bound(PODS * 3 // 4)
         assert sum(rule.hits for rule in rules) > 3
-        # Who is refused again and again, by chance, waits for long.
-        proxy.calm()
+        # Some pods would by chance be refused repeatedly and back off for long.
+        proxy.clear_faults()
         burst.wait_all()
-        cluster.wait_until(lambda: all(runs(each) for each in cluster.pods()), "all to run")
+        cluster.wait_until(lambda: all(is_running(each) for each in cluster.pods()), "all to run")
         verdict.assert_sound(cluster, burst.names)
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
-def test_promises_to_groups_fail_and_the_process_is_killed(
+def test_volume_reservations_of_groups_fail_and_the_process_is_killed(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
-    """As many disks as members, each on one machine: in the end every group has all of its own."""
+    """There are as many local disks as members: in the end every group has all its disks."""
     nodes = create_nodes(cluster, NODES)
     cluster.api.create(
         "/apis/storage.k8s.io/v1/storageclasses",
@@ -73,7 +73,7 @@ def test_promises_to_groups_fail_and_the_process_is_killed(
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy, leaderElection={"leaderElect": False})
         rules = [proxy.inject(fault, patches_of_volumes, share=0.1) for fault in FAULTS]
-        proxy.inject(Swallow(done=True), binds, share=0.2)
+        proxy.inject(NoResponse(done=True), bind_requests, share=0.2)
         members = [
             writer(name, [name], labels=in_group(f"g{number // 4}", 4))
             for number, name in enumerate(names)
@@ -84,19 +84,19 @@ def test_promises_to_groups_fail_and_the_process_is_killed(
         afflux.start()
         burst.wait_bound(PODS * 3 // 4)
         assert sum(rule.hits for rule in rules) > 1
-        proxy.calm()
+        proxy.clear_faults()
         burst.wait_all()
-        cluster.wait_until(lambda: all(runs(each) for each in cluster.pods()), "all to run")
+        cluster.wait_until(lambda: all(is_running(each) for each in cluster.pods()), "all to run")
         verdict.assert_sound(cluster, burst.names)
-        afflux.assert_well()
+        afflux.assert_healthy()
 
 
-def patches_of_volumes(call: Call) -> bool:
-    return call.method == "PATCH" and "/persistentvolumes/" in call.path
+def patches_of_volumes(info: RequestInfo) -> bool:
+    return info.method == "PATCH" and "/persistentvolumes/" in info.path
 
 
-def patches_of_claims(call: Call) -> bool:
-    return call.method == "PATCH" and "/persistentvolumeclaims/" in call.path
+def patches_of_claims(info: RequestInfo) -> bool:
+    return info.method == "PATCH" and "/persistentvolumeclaims/" in info.path
 
 
 def create_claim(cluster: ControlPlane, name: str) -> None:
@@ -126,10 +126,10 @@ def create_disk(cluster: ControlPlane, name: str, node: str) -> None:
 
 
 def writer(name: str, claims: list[str], **fields: Any) -> Manifest:
-    """A pod that cannot run before it has its disks, on a machine that reaches them."""
+    """A pod with these claims."""
     volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
     return pod(name, volumes=volumes, **fields)
 
 
-def runs(pod: Manifest) -> bool:
+def is_running(pod: Manifest) -> bool:
     return pod["status"]["phase"] == "Running"

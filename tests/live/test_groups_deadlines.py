@@ -1,13 +1,13 @@
-"""When a group's deadline is over it goes, with its Job and nothing else, if that was asked for."""
+"""Deadline cleanup: overdue groups are deleted with their Job and nothing else, if enabled."""
 
 import time
 from collections.abc import Iterator
 
 import pytest
+from cluster_objects import create, event_of, names, wait_placed
 from live_manifests import JOBS, in_group, job, pod
-from looking import create, event_of, names, placed
-from scheduler import Scheduler
-from sharing import emptied, installed
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, installed_scheduler
 from testbed import ControlPlane
 
 
@@ -15,48 +15,50 @@ from testbed import ControlPlane
 def afflux(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    """With the rights that the chart grants for cleaning up, and no more."""
+    """A scheduler with exactly the rights that the chart grants for the cleanup."""
     directory = tmp_path_factory.mktemp("deadlines")
-    with installed(control_plane, "cleanup", directory, cleanup={"enabled": True}) as process:
+    with installed_scheduler(
+        control_plane, "cleanup", directory, cleanup={"enabled": True}
+    ) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
 def has_job(cluster: ControlPlane, name: str) -> bool:
     return name in {each["metadata"]["name"] for each in cluster.api.list(JOBS)}
 
 
-def test_a_group_and_its_job_are_gone_and_nothing_is_made_anew(cluster: ControlPlane) -> None:
+def test_an_overdue_group_is_deleted_with_its_job_and_not_recreated(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     create(cluster, pod("bystander", activeDeadlineSeconds=600))
     cluster.api.create(JOBS, job("sum", 3))
     cluster.wait_until(lambda: len(names(cluster)) == 3, "the pods")
     members = names(cluster) - {"bystander"}
-    placed(cluster, "bystander", *members)
+    wait_placed(cluster, "bystander", *members)
     cluster.wait_until(lambda: not has_job(cluster, "sum"), "the end of the Job")
     cluster.wait_until(lambda: names(cluster) == {"bystander"}, "the end of its pods")
     note = event_of(cluster, min(members), "DeadlineOver")["note"]
-    assert note == "The deadline of group default/sum is over; deleted with it: Job default/sum"
+    assert note == "The deadline of group default/sum has passed; deleted with it: Job default/sum"
     time.sleep(1)
     assert names(cluster) == {"bystander"}
-    # The name is free.
+    # The group name can be used again.
     create(cluster, *(pod(name, **in_group("sum", 2)) for name in ("a", "b")))
-    placed(cluster, "a", "b")
+    wait_placed(cluster, "a", "b")
 
 
-def test_pods_without_an_owner_go_and_those_of_other_schedulers_stay(
+def test_overdue_pods_without_an_owner_end_and_pods_of_other_schedulers_stay(
     cluster: ControlPlane,
 ) -> None:
     cluster.create_nodes(2)
     pair = in_group("pair", 2)
     create(cluster, pod("theirs", scheduler="another", **pair))
     create(cluster, *(pod(name, activeDeadlineSeconds=2, **pair) for name in ("a", "b")))
-    placed(cluster, "a", "b")
-    # The kubelet may have been faster: what has ended by itself stays to be looked at.
+    wait_placed(cluster, "a", "b")
+    # If the kubelet was faster, the ended pods stay for inspection.
     cluster.wait_until(
         lambda: all(
             each["metadata"]["name"] == "theirs" or each["status"]["phase"] == "Failed"
@@ -67,7 +69,7 @@ def test_pods_without_an_owner_go_and_those_of_other_schedulers_stay(
     assert "theirs" in names(cluster)
 
 
-def test_below_an_owner_that_we_may_not_see_pods_stay_and_name_the_right_that_is_missing(
+def test_overdue_pods_of_an_unreadable_owner_stay_and_the_event_names_the_missing_right(
     cluster: ControlPlane,
 ) -> None:
     cluster.create_nodes(1)
@@ -77,10 +79,10 @@ def test_below_an_owner_that_we_may_not_see_pods_stay_and_name_the_right_that_is
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "hidden", "controller": True}
     member["metadata"]["ownerReferences"] = [owner | {"uid": hidden["metadata"]["uid"]}]
     create(cluster, member)
-    placed(cluster, "a")
+    wait_placed(cluster, "a")
     note = event_of(cluster, "a", "DeadlineOver")["note"]
     assert "ConfigMap default/hidden could not be read" in note
     assert 'cannot get resource "configmaps" in API group "" in the namespace "default"' in note
-    # Nobody but the kubelet has put an end to it.
+    # The kubelet stopped the pod; afflux did not delete it.
     cluster.wait_until(lambda: cluster.pod("a")["status"]["phase"] == "Failed", "its end")
     assert "deletionTimestamp" not in cluster.pod("a")["metadata"]

@@ -1,4 +1,4 @@
-"""Who belongs to a group, from its first pod until its name is free; and who is refused."""
+"""Membership in groups: quorum, late members, reuse of names, and refused pods."""
 
 import json
 import time
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cluster_objects import create, delete, event_of, names, node_of, wait_for_reason, wait_placed
 from live_manifests import JOBS, in_group, job, pod
-from looking import create, delete, event_of, names, node_of, placed, waits
-from scheduler import Scheduler
-from sharing import emptied, shared
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane
 
 from afflux.cycle.events import TaskRuns
 from afflux.kube import objects
-from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.cluster_reader import ClusterReader
 
 RUN_SECONDS = "testbed.afflux.dev/run-seconds"
 
@@ -27,33 +27,33 @@ def afflux(
 ) -> Iterator[Scheduler]:
     queues = [{"name": "default"}, {"name": "short", "limits": {"duration": "1m", "groupSize": 2}}]
     directory = tmp_path_factory.mktemp("members")
-    with shared(control_plane, rights, directory, queues=queues) as process:
+    with running_scheduler(control_plane, rights, directory, queues=queues) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
-def test_a_pod_that_is_deleted_before_the_quorum_leaves_and_a_late_one_joins(
+def test_pods_leave_a_group_before_the_quorum_and_join_it_after_it_has_started(
     cluster: ControlPlane,
 ) -> None:
     cluster.create_nodes(2)
     trio = in_group("trio", 3)
     create(cluster, pod("a", **trio), pod("b", **trio))
-    waits(cluster, "b", "group default/trio has 2 of 3 members")
+    wait_for_reason(cluster, "b", "group default/trio has 2 of 3 members")
     delete(cluster, "Pod", "a")
     cluster.wait_until(lambda: names(cluster) == {"b"}, "the pod to leave")
     create(cluster, pod("c", **trio))
-    waits(cluster, "c", "group default/trio has 2 of 3 members")
+    wait_for_reason(cluster, "c", "group default/trio has 2 of 3 members")
     create(cluster, pod("d", **trio))
-    placed(cluster, "b", "c", "d")
+    wait_placed(cluster, "b", "c", "d")
     create(cluster, pod("late", **trio))
-    placed(cluster, "late")
+    wait_placed(cluster, "late")
 
 
-def test_a_name_is_used_again_by_another_group_when_all_have_ended(cluster: ControlPlane) -> None:
+def test_a_group_name_can_be_reused_when_all_its_pods_have_ended(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     pair = in_group("pair", 2)
     quick = pair | {"annotations": {RUN_SECONDS: "0.2"}, "restartPolicy": "Never"}
@@ -63,20 +63,22 @@ def test_a_name_is_used_again_by_another_group_when_all_have_ended(cluster: Cont
         "the first group to end",
     )
     create(cluster, pod("c", **pair))
-    # It does not join what has ended: it needs a quorum of its own.
-    waits(cluster, "c", "group default/pair has 1 of 2 members")
+    # The pod does not join the ended group; the new group needs its own quorum.
+    wait_for_reason(cluster, "c", "group default/pair has 1 of 2 members")
     create(cluster, pod("d", **pair))
-    placed(cluster, "c", "d")
+    wait_placed(cluster, "c", "d")
 
 
-def test_sizes_that_cannot_be_are_refused_and_the_others_start(cluster: ControlPlane) -> None:
+def test_pods_with_invalid_group_sizes_are_refused_and_the_others_start(
+    cluster: ControlPlane,
+) -> None:
     cluster.create_nodes(2)
-    # A label cannot begin with a minus sign: the API server itself refuses what is negative.
+    # No negative size: the API server refuses label values that begin with a minus sign.
     sizes = {"word": "many", "zero": "0", "huge": "10001", "other": "7"}
     create(cluster, pod("a", **in_group("pair", 2)))
     create(cluster, *(pod(name, **in_group("pair", size)) for name, size in sizes.items()))
     create(cluster, pod("b", **in_group("pair", 2)))
-    placed(cluster, "a", "b")
+    wait_placed(cluster, "a", "b")
     label = "label afflux.dev/group-size"
     words = {
         "word": f"{label}: 'many', expected a whole number from 1 up",
@@ -87,19 +89,19 @@ def test_sizes_that_cannot_be_are_refused_and_the_others_start(cluster: ControlP
     for name, why in words.items():
         event = event_of(cluster, name, "GroupRefused")
         assert (event["type"], event["note"]) == ("Warning", why)
-        waits(cluster, name, why)
+        wait_for_reason(cluster, name, why)
     assert [node_of(cluster, name) for name in sizes] == [None] * len(sizes)
 
 
-def test_a_queue_that_is_not_known_is_refused_with_those_that_are(cluster: ControlPlane) -> None:
+def test_the_event_for_an_unknown_queue_lists_the_known_ones(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     create(cluster, pod("lost", labels={"afflux.dev/queue": "nigth"}), pod("solo"))
     event = event_of(cluster, "lost", "GroupRefused")
     assert event["note"] == "queue 'nigth' is not known, expected one of: default, short"
-    placed(cluster, "solo")
+    wait_placed(cluster, "solo")
 
 
-def test_what_a_queue_does_not_take_is_refused(cluster: ControlPlane) -> None:
+def test_groups_beyond_the_limits_of_a_queue_are_refused(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     short = {"afflux.dev/queue": "short"}
     create(
@@ -110,7 +112,7 @@ def test_what_a_queue_does_not_take_is_refused(cluster: ControlPlane) -> None:
         pod("right", labels=short, activeDeadlineSeconds=60),
         pod("expected", labels=short, annotations={"afflux.dev/expected-seconds": "60"}),
     )
-    placed(cluster, "right", "expected")
+    wait_placed(cluster, "right", "expected")
     words = {
         "endless": "it may run without end, expected at most 60 s in queue short",
         "long": "it may run 61 s, expected at most 60 s in queue short",
@@ -120,31 +122,35 @@ def test_what_a_queue_does_not_take_is_refused(cluster: ControlPlane) -> None:
         assert event_of(cluster, name, "GroupRefused")["note"] == why
 
 
-def test_what_can_never_fit_is_told_so_and_looked_at_again(cluster: ControlPlane) -> None:
+def test_an_unsatisfiable_group_has_an_event_and_starts_when_the_cluster_grows(
+    cluster: ControlPlane,
+) -> None:
     cluster.create_nodes(2, cpu="1")
     names = ("a", "b", "c")
     create(cluster, *(pod(name, cpu="600m", **in_group("trio", 3)) for name in names))
     for name in names:
         note = event_of(cluster, name, "Unsatisfiable")["note"]
         assert note.startswith("group default/trio: needs room for 3 of its members at once")
-    waits(cluster, "c", "Unsatisfiable: needs room for 3 of its members at once")
+    wait_for_reason(cluster, "c", "Unsatisfiable: needs room for 3 of its members at once")
     cluster.create_nodes(1, cpu="1", prefix="third")
-    placed(cluster, *names)
+    wait_placed(cluster, *names)
 
 
-def test_without_being_asked_nobody_cleans_up(cluster: ControlPlane) -> None:
+def test_without_configuration_overdue_groups_are_not_deleted(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     cluster.api.create(JOBS, job("sum", 1))
     cluster.wait_until(
         lambda: cluster.api.get(f"{JOBS}/sum")["status"].get("failed", 0) >= 2, "the deadline"
     )
-    # The kubelet has stopped them, and nobody else has done anything: the Job will make others.
+    # The kubelet stopped the pods; afflux deleted neither the pods nor the Job.
     time.sleep(1)
     assert "deletionTimestamp" not in cluster.api.get(f"{JOBS}/sum")["metadata"]
     assert {each["status"]["phase"] for each in cluster.pods("default")} == {"Failed"}
 
 
-def test_when_a_pod_ends_is_known_from_its_start_whoever_placed_it(cluster: ControlPlane) -> None:
+def test_the_end_of_a_pod_of_another_scheduler_is_known_from_its_start(
+    cluster: ControlPlane,
+) -> None:
     (node,) = cluster.create_nodes(1)
     fields = {"activeDeadlineSeconds": 600, "terminationGracePeriodSeconds": 7}
     create(cluster, pod("theirs", scheduler="another", **fields), pod("endless", scheduler="other"))
@@ -153,22 +159,19 @@ def test_when_a_pod_ends_is_known_from_its_start_whoever_placed_it(cluster: Cont
     cluster.wait_until(lambda: "startTime" in cluster.pod("theirs")["status"], "the start")
     cluster.wait_until(lambda: "startTime" in cluster.pod("endless")["status"], "the start")
     began = datetime.fromisoformat(cluster.pod("theirs")["status"]["startTime"]).timestamp()
-    assert ends(cluster) == {
-        "default/theirs": began + 607,
-        "default/endless": None,
-    }
+    assert expected_ends(cluster) == {"default/theirs": began + 607, "default/endless": None}
 
 
-def ends(cluster: ControlPlane) -> dict[str, float | None]:
-    """When the pods of a cluster are expected to end, as a scheduler that has just started says."""
-    mirror = Mirror(["afflux"])
-    for manifests, shelf, kind in (
-        (cluster.nodes(), mirror.nodes, objects.Node),
-        (cluster.pods("default"), mirror.pods, objects.Pod),
+def expected_ends(cluster: ControlPlane) -> dict[str, float | None]:
+    """The expected ends of the pods according to a new `ClusterReader`."""
+    reader = ClusterReader(["afflux"])
+    for manifests, store, kind in (
+        (cluster.nodes(), reader.nodes, objects.Node),
+        (cluster.pods("default"), reader.pods, objects.Pod),
     ):
-        shelf.replaced([msgspec.json.decode(json.dumps(each), type=kind) for each in manifests])
+        store.replaced([msgspec.json.decode(json.dumps(each), type=kind) for each in manifests])
     return {
         event.task.name: event.until_seconds
-        for event in mirror.drain(0.0)
+        for event in reader.take_events(0.0)
         if isinstance(event, TaskRuns)
     }

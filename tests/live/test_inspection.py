@@ -1,4 +1,4 @@
-"""The inspection service with a real API server, real rights and a real ledger: who sees what."""
+"""Access to the inspection service with a real API server, real rights and a real ledger."""
 
 import asyncio
 import contextlib
@@ -17,26 +17,26 @@ from typing import Any
 
 import pytest
 import trustme
-from installation import CHART, NAMESPACE, install, may, render
+from chart_installation import CHART, NAMESPACE, install, is_allowed, render
 from live_manifests import pod
-from scheduler import LEASE, Schedulers
+from scheduler_process import LEASE, Schedulers
 from test_rights import EVERYWHERE, attributes, rights
 from testbed import ControlPlane, Manifest
 
 import afflux
-from afflux.cycle.entries import EventEntry, GroupEntry, MemberEntry, Turn
-from afflux.cycle.inspection import API_GROUP, ROOT
+from afflux.cycle.inspection_types import API_GROUP, ROOT
+from afflux.cycle.ledger_entries import EventEntry, GroupEntry, LedgerBatch, MemberEntry
 from afflux.kube.api.client import Api
 from afflux.kube.api.kubeconfig import read_kubeconfig
-from afflux.kube.live.reviewing import Reviews, follow_authorities
-from afflux.ledger.embedded import Embedded
-from afflux.ledger.inspecting import LedgerInspection
+from afflux.kube.live.access_review import AccessReviews, follow_authorities
+from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.ledger.postgres import PostgresLedger
-from afflux.model.promise import Promise
-from afflux.web.authenticating import Gate
-from afflux.web.inspecting import Inspecting
-from afflux.web.metrics import Metrics
-from afflux.web.serving import Pages
+from afflux.ledger.queries import LedgerInspection
+from afflux.model.reservation import Reservation
+from afflux.web.authentication import Authenticator
+from afflux.web.inspection_pages import InspectionPages
+from afflux.web.pages import Pages
+from afflux.web.scheduler_metrics import Metrics
 
 SERVING = {"certFile": "/etc/tls/tls.crt", "keyFile": "/etc/tls/tls.key"}
 ENABLED: dict[str, Any] = {"inspection": {"enabled": True}, "config": {"serving": SERVING}}
@@ -48,7 +48,7 @@ QUEUE_ALL = f"{ROOT}/queue"
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a ledger with a few groups."""
-    embedded = Embedded(str(tmp_path_factory.mktemp("ledger")))
+    embedded = EmbeddedPostgres(str(tmp_path_factory.mktemp("ledger")))
     address = embedded.start()
 
     async def write() -> None:
@@ -59,9 +59,9 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             GroupEntry("team-b/first", size=1, ready_seconds=1.8e9, reason="waits"),
             GroupEntry("team-a/train", size=2, ready_seconds=1.8e9 + 1, members=members),
         )
-        promises = (Promise("team-a/train", 1.9e9, (("u0", "node-0"), ("u1", "node-1"))),)
+        reservations = (Reservation("team-a/train", 1.9e9, (("u0", "node-0"), ("u1", "node-1"))),)
         events = (EventEntry("team-a/train", "Promised", "on 2 machines"),)
-        await written.commit(Turn(groups=groups, promises=promises, events=events))
+        await written.commit(LedgerBatch(groups=groups, reservations=reservations, events=events))
         await written.close()
 
     asyncio.run(write())
@@ -71,7 +71,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @dataclass
 class Service:
-    """The service as an account of the cluster runs it, and those who ask."""
+    """A client of the inspection service."""
 
     plane: ControlPlane
     url: str
@@ -97,14 +97,14 @@ class Service:
             return response.status, json.load(response)
 
     def certificate(self, user: str, group: str | None = None) -> tuple[Path, Path]:
-        """A client of the cluster's own authority."""
+        """A client certificate that the cluster's authority signed."""
         made = self.plane.components.authority.client(user, group)
         return made.certificate, made.key
 
 
 @contextlib.contextmanager
 def running(plane: ControlPlane, kubeconfig: Path, ledger: str) -> Iterator[Service]:
-    """The pages in a thread, as the user of this kubeconfig."""
+    """Serve the pages in a thread, with the rights of this kubeconfig."""
     ports: list[int] = []
     listening, done = threading.Event(), threading.Event()
     server = plane.components.server
@@ -119,7 +119,7 @@ def running(plane: ControlPlane, kubeconfig: Path, ledger: str) -> Iterator[Serv
                 live={},
                 ready={},
                 configuration={},
-                inspecting=Inspecting(inspection, Gate(Reviews(api))),
+                inspection=InspectionPages(inspection, Authenticator(AccessReviews(api))),
             )
             async with pages:
                 await pages.start("127.0.0.1", 0, str(server.certificate), str(server.key))
@@ -151,7 +151,7 @@ def running(plane: ControlPlane, kubeconfig: Path, ledger: str) -> Iterator[Serv
 
 @pytest.fixture
 def service(cluster: ControlPlane, ledger: str) -> Iterator[Service]:
-    """With the rights of the chart and no more."""
+    """The service with exactly the rights of the chart."""
     kubeconfig = install(cluster, **ENABLED)
     for name in ("team-a", "team-b"):
         cluster.create_namespace(name)
@@ -160,7 +160,7 @@ def service(cluster: ControlPlane, ledger: str) -> Iterator[Service]:
 
 
 def account(plane: ControlPlane, name: str, role: str | None = None) -> str:
-    """The token of an account of team-a that has this ClusterRole there."""
+    """The token of a new account of team-a, with this ClusterRole in team-a."""
     plane.kubectl("create", "serviceaccount", name, "-n", "team-a")
     if role is not None:
         plane.kubectl(
@@ -173,25 +173,25 @@ def account(plane: ControlPlane, name: str, role: str | None = None) -> str:
 
 def wait_for_right(plane: ControlPlane, user: str, namespace: str) -> None:
     right = {"group": API_GROUP, "resource": "groups", "verb": "list", "namespace": namespace}
-    plane.wait_until(lambda: may(plane, user, **right), f"the right of {user}")
+    plane.wait_until(lambda: is_allowed(plane, user, **right), f"the right of {user}")
 
 
-# --- Who is let in
+# --- Access
 
 
-def test_the_matrix_of_credentials_and_rights(service: Service) -> None:
+def test_access_by_credentials_and_rights(service: Service) -> None:
     plane = service.plane
     viewer = account(plane, "viewer", "view")
     named = account(plane, "named", "afflux-viewer")
     stranger = account(plane, "stranger")
 
-    def code(path: str, **who: Any) -> int:
-        status, body = service.ask(path, **who)
+    def code(path: str, **credentials: Any) -> int:
+        status, body = service.ask(path, **credentials)
         assert body["kind"] == ("QueueList" if status == 200 else "Status")
         return status
 
-    def codes(**who: Any) -> list[int]:
-        return [code(path, **who) for path in (QUEUE_A, QUEUE_B, QUEUE_ALL)]
+    def codes(**credentials: Any) -> list[int]:
+        return [code(path, **credentials) for path in (QUEUE_A, QUEUE_B, QUEUE_ALL)]
 
     assert codes() == [401, 401, 401]
     assert codes(token="nonsense") == [401, 401, 401]  # noqa: S106
@@ -199,7 +199,7 @@ def test_the_matrix_of_credentials_and_rights(service: Service) -> None:
     assert codes(token=stranger) == [403, 403, 403]
     assert codes(token=viewer) == [200, 403, 403]
     assert codes(token=named) == [200, 403, 403]
-    # Certificates: the cluster's administrator, a user without rights, one with the group.
+    # Certificates: the administrator, then a user without rights whose group gets them.
     admin = plane.components.admin
     assert codes(client=(admin.certificate, admin.key)) == [200, 200, 200]
     bob = service.certificate("bob", "devs")
@@ -209,24 +209,26 @@ def test_the_matrix_of_credentials_and_rights(service: Service) -> None:
         "--group=devs",
     )  # fmt: skip
     try:
-        # Refusals hold for ten seconds.
+        # Refusals are cached for ten seconds.
         plane.wait_until(lambda: codes(client=bob) == [200, 200, 200], "bob's rights", every=1)
     finally:
         plane.kubectl("delete", "clusterrolebinding", "inspection-devs")
-    # Of another authority, whatever the name: no connection.
+    # A certificate of another authority: the TLS handshake fails, whatever its name.
     mallory = trustme.CA(key_type=trustme.KeyType.ECDSA).issue_cert(
         "x.invalid", common_name="admin", organization_name="system:masters"
     )
     with pytest.raises(OSError):  # noqa: PT011 - of several kinds
         service.ask(QUEUE_ALL, client=mallory)
-    # What was granted can be taken back.
+    # The right can be revoked.
     plane.kubectl("delete", "rolebinding", "viewer", "-n", "team-a")
     plane.wait_until(
         lambda: code(QUEUE_A, token=viewer) == 403, "the right to be gone", seconds=30, every=1
     )
 
 
-def test_without_the_rights_to_ask_it_says_which(cluster: ControlPlane, ledger: str) -> None:
+def test_the_response_names_the_rights_that_the_service_lacks(
+    cluster: ControlPlane, ledger: str
+) -> None:
     kubeconfig = install(cluster)
     token = cluster.service_account_token("default", "default")
     with running(cluster, kubeconfig, ledger) as service:
@@ -234,7 +236,7 @@ def test_without_the_rights_to_ask_it_says_which(cluster: ControlPlane, ledger: 
         assert (status, body["reason"]) == (503, "ServiceUnavailable")
         assert "expected create on tokenreviews" in body["message"]
         assert "inspection.enabled" in body["message"]
-        # And nobody's certificate counts, whoever signed it.
+        # No client certificate is accepted, as the authorities are unknown.
         admin = cluster.components.admin
         assert service.ask(QUEUE_ALL, client=(admin.certificate, admin.key))[0] == 401
 
@@ -285,10 +287,10 @@ def test_the_commands_with_a_kubeconfig(service: Service, tmp_path: Path) -> Non
     assert "kubectl afflux group: there is no group 'no'" in err
 
 
-def test_a_scheduler_with_a_ledger_shows_its_groups_to_those_who_may_see_them(
+def test_a_scheduler_with_a_ledger_shows_its_groups_to_permitted_users(
     cluster: ControlPlane, schedulers: Schedulers
 ) -> None:
-    """From the pod to the table: everything between is what is shipped."""
+    """From the pod to the printed table, with only shipped components."""
     config = {"leaderElection": {"resourceName": LEASE}, "serving": SERVING}
     kubeconfig = install(cluster, inspection={"enabled": True}, config=config)
     cluster.create_namespace("team-a")
@@ -300,8 +302,8 @@ def test_a_scheduler_with_a_ledger_shows_its_groups_to_those_who_may_see_them(
         process = schedulers.make(kubeconfig, serving=files, ledger={"directory": directory})
         process.start(ready=False)
         listens = r"serving health and metrics on .*, port (\d+)"
-        process.wait_until(lambda: process.said(listens) is not None, "the port")
-        service = Service(cluster, f"https://127.0.0.1:{process.said(listens)}")
+        process.wait_until(lambda: process.logged(listens) is not None, "the port")
+        service = Service(cluster, f"https://127.0.0.1:{process.logged(listens)}")
         admin = cluster.components.admin
         client = (admin.certificate, admin.key)
         sized = {"afflux.dev/group-name": "half", "afflux.dev/group-size": "3"}
@@ -319,7 +321,7 @@ def test_a_scheduler_with_a_ledger_shows_its_groups_to_those_who_may_see_them(
             )
             return {each["name"]: each["state"] for each in body["items"]} if status == 200 else {}
 
-        # There is room for one of the two, whichever comes first.
+        # There is room for one of `runs` and `waits`.
         known = ["provisional", "running", "waiting"]
         process.wait_until(lambda: sorted(states().values()) == known, "what the ledger knows")
         assert states()["half"] == "provisional"
@@ -343,7 +345,7 @@ def test_a_scheduler_with_a_ledger_shows_its_groups_to_those_who_may_see_them(
 # --- The chart
 
 
-def test_the_chart_grants_what_the_service_needs_and_not_one_more(cluster: ControlPlane) -> None:
+def test_the_chart_grants_exactly_the_rights_that_the_service_needs(cluster: ControlPlane) -> None:
     install(cluster, **ENABLED)
     cluster.wait_for_account(NAMESPACE)
     reviews = {
@@ -356,20 +358,20 @@ def test_the_chart_grants_what_the_service_needs_and_not_one_more(cluster: Contr
         for resource in resources
         for verb in verbs
     }
-    everybody = rights(cluster, NAMESPACE, "default", "default")
-    assert rights(cluster, NAMESPACE, "afflux", "default") - everybody == usual | reviews
+    default_rights = rights(cluster, NAMESPACE, "default", "default")
+    assert rights(cluster, NAMESPACE, "afflux", "default") - default_rights == usual | reviews
     system = rights(cluster, NAMESPACE, "afflux", "kube-system")
     assert ("", "configmaps", "extension-apiserver-authentication", "get") in system
     assert not any(
         resource == "configmaps" and name != "extension-apiserver-authentication"
         for _, resource, name, _ in system
     )
-    # It asks for others; it may not look itself, because nobody has to.
+    # The service may review the access of users, but may not list groups itself.
     user = f"system:serviceaccount:{NAMESPACE}:afflux"
-    assert not may(cluster, user, **attributes(API_GROUP, "groups", "list"))
+    assert not is_allowed(cluster, user, **attributes(API_GROUP, "groups", "list"))
 
 
-def test_the_chart_has_a_service_for_it_only_over_tls() -> None:
+def test_the_chart_has_an_inspection_service_only_over_tls() -> None:
     def services(manifests: list[Manifest]) -> dict[str, Manifest]:
         return {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Service"}
 
@@ -385,7 +387,7 @@ def test_the_chart_has_a_service_for_it_only_over_tls() -> None:
     assert (CHART / "templates" / "inspection.yaml").exists()
 
 
-def test_the_viewers_role_can_be_kept_out_of_the_usual_ones() -> None:
+def test_aggregation_of_the_viewer_role_can_be_turned_off() -> None:
     def labels(**values: Any) -> Manifest:
         manifests = render(**(ENABLED | {"inspection": {"enabled": True, **values}}))
         (viewer,) = (

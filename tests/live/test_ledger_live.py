@@ -1,4 +1,4 @@
-"""afflux with a ledger on a real API server: killed, deposed, without its database, and well."""
+"""afflux with a ledger: process killed, leader replaced, database killed or away for a while."""
 
 import os
 import signal
@@ -8,21 +8,21 @@ from typing import Any
 
 import psycopg
 import pytest
-from bursts import NODES, PER_NODE, Burst, create_nodes, gang, many, pod
-from looking import create, delete, placed
+from cluster_objects import create, delete, wait_placed
+from pod_bursts import NODES, PODS_PER_NODE, Burst, create_nodes, gang, numbered_pods, pod
 from psycopg import sql
-from scheduler import ALONE, SHORT, Scheduler, Schedulers
+from scheduler_process import SHORT_LEASE, WITHOUT_ELECTION, Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
-from afflux.ledger.embedded import Embedded, _servers
+from afflux.ledger.embedded_postgres import EmbeddedPostgres, _servers
 
-SLOTS = NODES * PER_NODE
-AWAY_SECONDS = 60.0
+SLOTS = NODES * PODS_PER_NODE
+OUTAGE_SECONDS = 60.0
 
 
 def ask(directory: str, query: str) -> list[tuple[Any, ...]]:
-    """What the ledger says, asked by somebody else."""
-    server = Embedded(directory)
+    """The rows of a query, read by another connection."""
+    server = EmbeddedPostgres(directory)
     try:
         with psycopg.connect(server.start()) as connection:
             return connection.execute(query.encode()).fetchall()
@@ -35,14 +35,18 @@ def queue(directory: str) -> list[tuple[str, float]]:
     try:
         return [(row[0], row[1]) for row in ask(directory, query)]
     except psycopg.errors.UndefinedTable:
-        return []  # it has only just begun
+        return []  # the ledger has no schema yet
 
 
-def test_killed_it_keeps_the_order(
+def test_the_queue_keeps_its_order_when_the_process_is_killed(
     cluster: ControlPlane, schedulers: Schedulers, directory: str
 ) -> None:
-    """Created within a second or two, which is all that the API server remembers of their order."""
-    sections = {"leaderElection": ALONE, "ledger": {"directory": directory}, "strategy": "fcfs"}
+    """The pods have nearly the same creation time, so that only the ledger knows their order."""
+    sections = {
+        "leaderElection": WITHOUT_ELECTION,
+        "ledger": {"directory": directory},
+        "strategy": "fcfs",
+    }
     afflux = schedulers.start(**sections)
     names = [f"{letter}-pod" for letter in "ecagdfb"]
     create(cluster, *(pod(name, cpu="1") for name in names))
@@ -53,25 +57,25 @@ def test_killed_it_keeps_the_order(
         afflux.kill()
         afflux.start()
     cluster.create_nodes(1, cpu="3")
-    placed(cluster, *names[:3])
+    wait_placed(cluster, *names[:3])
     afflux.wait_until(lambda: queue(directory) == before[3:], "three to have left the queue")
     delete(cluster, "Pod", *names[:3])
-    placed(cluster, *names[3:6])
+    wait_placed(cluster, *names[3:6])
     ended = "SELECT name, how, machines <> '{\"\"}' FROM afflux.finished_groups ORDER BY name"
     afflux.wait_until(lambda: len(ask(directory, ended)) == 3, "three to be history")
     assert ask(directory, ended) == [(name, "deleted", True) for name in sorted(names[:3])]
-    afflux.assert_well()
+    afflux.assert_healthy()
     assert afflux.stop() == 0
     assert not any(_servers(Path(directory).resolve() / "data"))
 
 
-def test_killed_in_mid_bind_it_loses_nobody(
+def test_no_pod_is_lost_when_the_process_is_killed_while_binding(
     cluster: ControlPlane, schedulers: Schedulers, directory: str
 ) -> None:
     create_nodes(cluster)
-    afflux = schedulers.start(leaderElection=ALONE, ledger={"directory": directory})
+    afflux = schedulers.start(leaderElection=WITHOUT_ELECTION, ledger={"directory": directory})
     gangs = [each for number in range(8) for each in gang(f"gang-{number}", 8)]
-    burst = Burst(cluster, [*gangs, *many(SLOTS - len(gangs))], per_second=40)
+    burst = Burst(cluster, [*gangs, *numbered_pods(SLOTS - len(gangs))], per_second=40)
     for _ in range(3):
         burst.wait_bound(sum(each.bound for each in verdict.bindings(cluster)) + 1)
         afflux.kill()
@@ -84,20 +88,20 @@ def test_killed_in_mid_bind_it_loses_nobody(
     assert ask(directory, "SELECT count(*) FROM afflux.groups") == [(groups,)]
     assert ask(directory, "SELECT count(*) FROM afflux.pods WHERE machine <> ''") == [(SLOTS,)]
     assert ask(directory, "SELECT * FROM afflux.intents") == []
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
-def test_a_leader_that_slept_finds_the_ledger_taken(
+def test_a_suspended_leader_finds_the_ledger_taken_over(
     cluster: ControlPlane, schedulers: Schedulers, directory: str
 ) -> None:
     create_nodes(cluster)
-    server = Embedded(directory)
+    server = EmbeddedPostgres(directory)
     ledger = {"url": server.start()}
     try:
-        leader = schedulers.start(leaderElection=SHORT, ledger=ledger)
+        leader = schedulers.start(leaderElection=SHORT_LEASE, ledger=ledger)
         leader.wait_until(lambda: schedulers.leader() is leader, "the first to lead")
-        other = schedulers.start(leaderElection=SHORT, ledger=ledger)
-        burst = Burst(cluster, many(SLOTS), per_second=40)
+        other = schedulers.start(leaderElection=SHORT_LEASE, ledger=ledger)
+        burst = Burst(cluster, numbered_pods(SLOTS), per_second=40)
         burst.wait_bound(SLOTS // 4)
         leader.signal(signal.SIGSTOP)
         other.wait_until(lambda: schedulers.leader() is other, "the other to lead")
@@ -108,20 +112,20 @@ def test_a_leader_that_slept_finds_the_ledger_taken(
         verdict.assert_sound(cluster, burst.names)
         epoch = schedulers.lease()["leaseTransitions"]
         assert ask(directory, "SELECT epoch FROM afflux.fence") == [(epoch,)]
-        other.assert_well()
+        other.assert_healthy()
     finally:
         server.stop()
 
 
 @pytest.mark.parametrize("when_away", ["wait", "continue"])
-def test_the_database_is_killed_and_comes_back(
+def test_an_embedded_database_is_restarted_after_it_was_killed(
     cluster: ControlPlane, schedulers: Schedulers, directory: str, when_away: str
 ) -> None:
-    """One of our own is started again by whoever needs it."""
+    """An embedded server is started again by the process that uses it."""
     create_nodes(cluster)
     ledger = {"directory": directory, "whenAway": when_away}
-    afflux = schedulers.start(leaderElection=ALONE, ledger=ledger)
-    burst = Burst(cluster, many(SLOTS), per_second=60)
+    afflux = schedulers.start(leaderElection=WITHOUT_ELECTION, ledger=ledger)
+    burst = Burst(cluster, numbered_pods(SLOTS), per_second=60)
     burst.wait_bound(SLOTS // 4)
     pid_file = Path(directory) / "data" / "postmaster.pid"
     os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
@@ -131,14 +135,14 @@ def test_the_database_is_killed_and_comes_back(
     afflux.wait_until(lambda: ask(directory, running) == [(SLOTS,)], "all to be written")
     assert "the ledger is away" in afflux.log.read_text()
     assert "the ledger is back" in afflux.log.read_text()
-    afflux.assert_well()
+    afflux.assert_healthy()
 
 
 class Side:
-    """One of two schedulers with machines, pods and a database of its own."""
+    """One of two schedulers with its own machines, pods and database."""
 
     def __init__(self, plane: ControlPlane, schedulers: Schedulers, name: str, server: str) -> None:
-        """`server` is the address of its database's server, and its name is `whenAway`, too."""
+        """`server` is the address of the database; `name` is also the value of `whenAway`."""
         self.name = name
         self.url = server.replace("/postgres?", f"/{name}?")
         self._plane = plane
@@ -146,7 +150,7 @@ class Side:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         plane.create_nodes(1, cpu="6", prefix=name, labels={"side": name})
         self.afflux: Scheduler = schedulers.start(
-            leaderElection=ALONE,
+            leaderElection=WITHOUT_ELECTION,
             strategy="fcfs",
             profiles=[{"schedulerName": name}],
             ledger={"url": self.url, "whenAway": name},
@@ -159,86 +163,86 @@ class Side:
     def delete(self, *names: str) -> None:
         delete(self._plane, "Pod", *(f"{self.name}-{each}" for each in names))
 
-    def placed(self, *names: str) -> None:
-        placed(self._plane, *(f"{self.name}-{each}" for each in names))
+    def wait_placed(self, *names: str) -> None:
+        wait_placed(self._plane, *(f"{self.name}-{each}" for each in names))
 
     def bound(self) -> set[str]:
-        """Who has a machine."""
+        """The names of the bound pods."""
         return {
             each["metadata"]["name"].removeprefix(f"{self.name}-")
             for each in self._plane.pods("default")
             if each["spec"]["schedulerName"] == self.name and each["spec"].get("nodeName")
         }
 
-    def kept(self, table: str) -> list[str]:
-        """The groups in a table of its ledger, in the order of the queue."""
+    def rows(self, table: str) -> list[str]:
+        """The groups in a table of the ledger, in queue order."""
         query = sql.SQL("SELECT name FROM {} ORDER BY priority DESC, ready_seconds")
         with psycopg.connect(self.url) as connection:
             found = connection.execute(query.format(sql.Identifier("afflux", table))).fetchall()
         return [row[0].removeprefix(f"{self.name}-") for row in found]
 
-    def wait_kept(self, table: str, *names: str) -> None:
-        self.afflux.wait_until(lambda: self.kept(table) == list(names), f"{names} in {table}")
+    def wait_rows(self, table: str, *names: str) -> None:
+        self.afflux.wait_until(lambda: self.rows(table) == list(names), f"{names} in {table}")
 
 
-def test_the_database_is_away_for_a_minute(
+def test_scheduling_and_the_queue_while_the_database_is_away_for_a_minute(
     cluster: ControlPlane, schedulers: Schedulers, directory: str
 ) -> None:
-    """Really away: stopped, and nobody but the test can start it. Two schedulers live through it,
-    one that waits for it and one that goes on."""
-    server = Embedded(directory)
+    """The server is stopped, and the schedulers cannot start it. One scheduler waits for it, the
+    other continues."""
+    server = EmbeddedPostgres(directory)
     address = server.start()
     try:
-        waits, continues = sides = [
+        waiting, continuing = sides = [
             Side(cluster, schedulers, name, address) for name in ("wait", "continue")
         ]
         for side in sides:
             side.create("a0", "a1", "a2", "a3")
-            side.placed("a0", "a1", "a2", "a3")
-            # The first does not fit, and whoever comes later waits behind it.
+            side.wait_placed("a0", "a1", "a2", "a3")
+            # b0 does not fit, and b1 waits behind it.
             side.create("b0", cpu="3")
             side.create("b1")
         for side in sides:
-            side.wait_kept("queue", "b0", "b1")
-            side.wait_kept("running_groups", "a0", "a1", "a2", "a3")
+            side.wait_rows("queue", "b0", "b1")
+            side.wait_rows("running_groups", "a0", "a1", "a2", "a3")
 
         server.stop()
         began = time.monotonic()
         for side in sides:
             side.create("c1")
             side.create("c0")
-            # Room for the first in the queue, then for the second.
+            # Room for b0, then for b1.
             side.delete("a0")
-        continues.placed("b0")
+        continuing.wait_placed("b0")
         for side in sides:
             side.delete("a1")
-        continues.placed("b1")
-        while time.monotonic() - began < AWAY_SECONDS:
-            assert waits.bound() == {"a2", "a3"}
-            assert continues.bound() == {"a2", "a3", "b0", "b1"}
+        continuing.wait_placed("b1")
+        while time.monotonic() - began < OUTAGE_SECONDS:
+            assert waiting.bound() == {"a2", "a3"}
+            assert continuing.bound() == {"a2", "a3", "b0", "b1"}
             for side in sides:
-                side.afflux.assert_well()
+                side.afflux.assert_healthy()
             time.sleep(5)
         server.start()
 
-        waits.placed("b0", "b1")
+        waiting.wait_placed("b0", "b1")
         for side in sides:
             side.create("d0")
-            # Who came while nobody could write it down stands where he came.
-            side.wait_kept("queue", "c1", "c0", "d0")
-            side.wait_kept("running_groups", "a2", "a3", "b0", "b1")
-            side.wait_kept("finished_groups", "a0", "a1")
-            assert float(side.afflux.said(r"the ledger is back after ([\d.]+) s") or 0) > 50
-            # Nor is that forgotten when the process is.
+            # Pods that arrived during the outage keep their positions.
+            side.wait_rows("queue", "c1", "c0", "d0")
+            side.wait_rows("running_groups", "a2", "a3", "b0", "b1")
+            side.wait_rows("finished_groups", "a0", "a1")
+            assert float(side.afflux.logged(r"the ledger is back after ([\d.]+) s") or 0) > 50
+            # A restarted process keeps them too.
             side.afflux.kill()
             side.afflux.start()
             side.delete("a2")
-            side.placed("c1")
-            side.wait_kept("queue", "c0", "d0")
+            side.wait_placed("c1")
+            side.wait_rows("queue", "c0", "d0")
             side.delete("a3", "b1")
-            side.placed("c0", "d0")
-            side.wait_kept("running_groups", "b0", "c1", "c0", "d0")
-            side.afflux.assert_well()
+            side.wait_placed("c0", "d0")
+            side.wait_rows("running_groups", "b0", "c1", "c0", "d0")
+            side.afflux.assert_healthy()
         expected = [f"default/{side.name}-{name}" for side in sides for name in side.bound()]
         assert len(expected) == 8
         verdict.assert_sound(cluster, expected)

@@ -1,4 +1,4 @@
-"""Leases, events and conditions on a real API server, with the rights they need and no more."""
+"""Leases, events and conditions on a real API server, with exactly the rights that they need."""
 
 import asyncio
 import signal
@@ -11,13 +11,13 @@ import pytest
 from testbed import ControlPlane
 
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
+from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.api.kubeconfig import read_kubeconfig
-from afflux.kube.live.conditions import Condition, Conditions, gated, unschedulable
-from afflux.kube.live.leasing import Lease, LostLeaseError, Term
-from afflux.kube.live.recording import LEADER_ELECTION, Recorder
-from afflux.kube.live.references import ObjectRef, PodRef
-from afflux.web.metrics import Metrics
+from afflux.kube.live.event_recorder import LEADER_ELECTION, EventRecorder
+from afflux.kube.live.leader_election import LeaderElection, LeadershipTerm, LostLeaseError
+from afflux.kube.live.object_refs import ObjectRef, PodRef
+from afflux.kube.live.pod_conditions import Condition, PodConditions, unschedulable
+from afflux.web.scheduler_metrics import Metrics
 
 RULES = {
     "leases": ("coordination.k8s.io", ["get", "create", "update"]),
@@ -29,8 +29,8 @@ WHY = "0/2 nodes are available: 2 Insufficient cpu."
 
 
 @pytest.fixture
-def connection(cluster: ControlPlane) -> Connection:
-    """Somebody who may do what these parts do."""
+def connection(cluster: ControlPlane) -> ClientConfig:
+    """The connection of an account with the rights of these components."""
     cluster.create_namespace("reporting")
     cluster.kubectl("create", "serviceaccount", "afflux", "-n", "reporting")
     role = {
@@ -57,7 +57,7 @@ def pod(cluster: ControlPlane, name: str, **spec: Any) -> PodRef:
         "/api/v1/namespaces/reporting/pods",
         {
             "metadata": {"name": name},
-            "spec": {"schedulerName": "nobody", "containers": [container], **spec},
+            "spec": {"schedulerName": "none", "containers": [container], **spec},
         },
     )
     metadata = made["metadata"]
@@ -78,7 +78,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Looks from a thread: the testbed's own client waits for its answers."""
+    """Checks in a thread, because the testbed's client blocks."""
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(what):
             await asyncio.sleep(0.05)
@@ -87,22 +87,23 @@ async def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
 # --- Events
 
 
-def test_events_are_taken_counted_and_shown(cluster: ControlPlane, connection: Connection) -> None:
+def test_events_are_created_counted_and_shown_by_kubectl(
+    cluster: ControlPlane, connection: ClientConfig
+) -> None:
     long_name = "a" * 200 + "-" + "b" * 52
     waits, runs, longest = (pod(cluster, name) for name in ("waits", "runs", long_name))
     metrics = Metrics()
 
     async def test() -> None:
         async with Api(connection) as api:
-            recorder = Recorder(api, metrics, "batch", quiet_seconds=0.5)
+            recorder = EventRecorder(api, metrics, "batch", repeat_interval_seconds=0.5)
             recorder.failed(waits, WHY)
             recorder.scheduled(runs, "n1")
-            recorder.preempted(runs, waits, "n1")
             recorder.scheduled(longest, "n1")
             recorder.failed(longest, "ü" * 2000)
             lease = ObjectRef("coordination.k8s.io/v1", "Lease", "reporting", "afflux")
             recorder.event(LEADER_ELECTION, lease, "one became leader")
-            await until(lambda: len(cluster.events("reporting")) == 6)
+            await until(lambda: len(cluster.events("reporting")) == 5)
             await asyncio.sleep(0.6)
             recorder.failed(waits, WHY)
             await recorder.close(30)
@@ -112,17 +113,16 @@ def test_events_are_taken_counted_and_shown(cluster: ControlPlane, connection: C
         (event["regarding"]["name"], event["reason"]): event
         for event in cluster.events("reporting")
     }
-    assert len(events) == 6
+    assert len(events) == 5
     failed = events["waits", "FailedScheduling"]
     assert (failed["type"], failed["action"], failed["note"]) == ("Warning", "Scheduling", WHY)
     assert failed["series"]["count"] == 2
     assert failed["reportingController"] == "batch"
-    assert events["runs", "Preempted"]["related"]["name"] == "waits"
     assert events[long_name, "Scheduled"]["metadata"]["name"].startswith("a" * 200)
     # The limit is one of bytes.
     assert len(events[long_name, "FailedScheduling"]["note"].encode()) <= 1024
     assert metrics.registry.get_sample_value("afflux_events_total", {"result": "failed"}) is None
-    # What people see.
+    # What kubectl shows.
     told = cluster.kubectl("describe", "pod", "runs", "-n", "reporting")
     assert "Successfully assigned reporting/runs to n1" in told
 
@@ -131,7 +131,7 @@ def test_events_are_taken_counted_and_shown(cluster: ControlPlane, connection: C
 
 
 def test_conditions_say_why_and_leave_bound_pods_alone(
-    cluster: ControlPlane, connection: Connection
+    cluster: ControlPlane, connection: ClientConfig
 ) -> None:
     (node,) = cluster.create_nodes(1)
     waits, bound, deleted = (pod(cluster, name) for name in ("waits", "bound", "deleted"))
@@ -139,68 +139,66 @@ def test_conditions_say_why_and_leave_bound_pods_alone(
     cluster.bind("bound", node, "reporting")
     cluster.kubectl("delete", "pod", "deleted", "-n", "reporting", "--now")
     recreated = PodRef("reporting", "waits", "the uid of an earlier one")
-    # Somebody touched it since we saw it.
+    # Another client changed the pod since it was read.
     cluster.kubectl("annotate", "pod", "waits", "-n", "reporting", "a=b")
     metrics = Metrics()
 
     async def test() -> None:
         async with Api(connection) as api:
-            conditions = Conditions(api, metrics, calm_seconds=0)
+            conditions = PodConditions(api, metrics, change_interval_seconds=0)
             for ref in (waits, bound, deleted, recreated):
                 conditions.write(ref, unschedulable(WHY), None, generation=1)
-            # The API server has said so itself.
+            # The API server has written the condition itself.
             seen = await asyncio.to_thread(condition, cluster, held)
             known = Condition(seen["status"], seen["reason"], seen["message"])
-            conditions.write(held, gated(), known, generation=1)
+            conditions.write(held, known, known, generation=1)
             await until(lambda: condition(cluster, waits).get("message") == WHY)
             first = await asyncio.to_thread(condition, cluster, waits)
             await asyncio.sleep(1.1)  # its times are in seconds
-            conditions.write(waits, unschedulable("other"), None, nominated_node="n9")
+            conditions.write(waits, unschedulable("other"), None)
             await until(lambda: condition(cluster, waits).get("message") == "other")
             again = await asyncio.to_thread(condition, cluster, waits)
             assert again["lastTransitionTime"] == first["lastTransitionTime"]
-            conditions.write(waits, unschedulable("other"), None, nominated_node="")
             await conditions.close(30)
 
     run(test)
     written = condition(cluster, waits)
     assert (written["status"], written["reason"]) == ("False", "Unschedulable")
-    assert "nominatedNodeName" not in cluster.pod("waits", "reporting")["status"]
     assert condition(cluster, bound)["status"] == "True"
     counted = {
         result: metrics.registry.get_sample_value("afflux_conditions_total", {"result": result})
         for result in ("written", "unchanged", "gone", "failed")
     }
-    assert counted == {"written": 3, "unchanged": 1, "gone": 3, "failed": None}
+    assert counted == {"written": 2, "unchanged": 1, "gone": 3, "failed": None}
 
 
 # --- Leases
 
 
 def test_replicas_hand_over_and_survive_a_server_that_dies(
-    cluster: ControlPlane, connection: Connection
+    cluster: ControlPlane, connection: ClientConfig
 ) -> None:
-    terms: list[tuple[str, Term]] = []
+    terms: list[tuple[str, LeadershipTerm]] = []
 
     def valid() -> list[str]:
         return [name for name, term in terms if term.remaining_seconds() > 0]
 
     async def contend(name: str) -> None:
-        async def work(term: Term) -> None:
+        async def work(term: LeadershipTerm) -> None:
             terms.append((name, term))
             while True:
                 assert len(valid()) <= 1
                 await asyncio.sleep(0.01)
 
         async with Api(connection) as api:
-            lease = Lease(
+            lease = LeaderElection(
                 api,
                 namespace="reporting",
                 name="afflux",
                 metrics=Metrics(),
-                lease_seconds=5.0,
-                renew_seconds=3.0,
-                retry_seconds=0.3,
+                lease_duration_seconds=5.0,
+                renew_deadline_seconds=3.0,
+                retry_period_seconds=0.3,
                 identity=name,
             )
             while True:
@@ -211,11 +209,11 @@ def test_replicas_hand_over_and_survive_a_server_that_dies(
         tasks = {name: asyncio.create_task(contend(name)) for name in ("one", "two", "three")}
         try:
             await until(lambda: bool(valid()))
-            # The leader leaves in peace: somebody takes over, under the next number.
+            # The leader releases the lease: another replica takes over with the next epoch.
             first = valid()[0]
             tasks.pop(first).cancel()
             await until(lambda: bool(valid()) and valid()[0] != first)
-            # The server is gone for longer than a term lasts: nobody leads.
+            # The server is away for longer than a term: no replica leads.
             await asyncio.to_thread(kill, cluster.pid("kube-apiserver"), signal.SIGSTOP)
             try:
                 await until(lambda: not valid())

@@ -1,13 +1,13 @@
-"""The rights that the chart grants: those that afflux needs, and not one more."""
+"""The rights that the chart grants: exactly those that afflux needs."""
 
 from itertools import product
 
-from installation import CHART, NAMESPACE, install, may
+from chart_installation import CHART, NAMESPACE, install, is_allowed
 from testbed import ControlPlane, Manifest
 
 from afflux.config import read_configuration
-from afflux.kube.live.following import always_there, maybe_there
-from afflux.kube.live.mirror import Mirror
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.watched_kinds import optional_kinds, required_kinds
 
 STATIC_POD = CHART.parents[1] / "deploy" / "static-pod"
 USER = f"system:serviceaccount:{NAMESPACE}:afflux"
@@ -51,9 +51,9 @@ REFUSED = (
 
 
 def rights(cluster: ControlPlane, namespace: str, account: str, where: str) -> set[tuple[str, ...]]:
-    """What the API server says that this account may do there: group, resource, name, verb."""
+    """The rights of an account as the API server lists them: group, resource, name, verb."""
     token = cluster.service_account_token(namespace, account)
-    api = cluster.api_as(token)
+    api = cluster.api_with_token(token)
     review: Manifest = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -67,16 +67,13 @@ def rights(cluster: ControlPlane, namespace: str, account: str, where: str) -> s
         right
         for rule in answer["status"]["resourceRules"]
         for right in product(
-            rule["apiGroups"],
-            rule["resources"],
-            rule.get("resourceNames", [""]),
-            rule["verbs"],
+            rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""]), rule["verbs"]
         )
     }
 
 
 def attributes(group: str, resource: str, verb: str, **more: str) -> dict[str, str]:
-    """The same for a SubjectAccessReview."""
+    """The resource attributes of a SubjectAccessReview."""
     resource, _, subresource = resource.partition("/")
     return {
         "group": group,
@@ -88,9 +85,7 @@ def attributes(group: str, resource: str, verb: str, **more: str) -> dict[str, s
     }
 
 
-def test_the_service_account_has_the_rights_it_needs_and_not_one_more(
-    cluster: ControlPlane,
-) -> None:
+def test_the_service_account_has_exactly_the_rights_it_needs(cluster: ControlPlane) -> None:
     install(cluster)
     cluster.wait_for_account(NAMESPACE)
     expected = {
@@ -108,28 +103,31 @@ def test_the_service_account_has_the_rights_it_needs_and_not_one_more(
         NAMESPACE: expected,
         "kube-system": expected | lease,
     }.items():
-        everybody = rights(cluster, NAMESPACE, "default", where)
-        assert rights(cluster, NAMESPACE, "afflux", where) - everybody == ours
+        default_rights = rights(cluster, NAMESPACE, "default", where)
+        assert rights(cluster, NAMESPACE, "afflux", where) - default_rights == ours
 
 
-def test_what_it_must_not_do_is_refused(cluster: ControlPlane) -> None:
+def test_other_requests_are_refused(cluster: ControlPlane) -> None:
     install(cluster)
     for group, resources, verbs in EVERYWHERE:
         for resource, verb in product(resources, verbs):
-            assert may(cluster, USER, **attributes(group, resource, verb)), (resource, verb)
+            assert is_allowed(cluster, USER, **attributes(group, resource, verb)), (resource, verb)
     for group, resource, verbs in REFUSED:
         for verb in verbs:
-            assert not may(cluster, USER, **attributes(group, resource, verb)), (resource, verb)
+            assert not is_allowed(cluster, USER, **attributes(group, resource, verb)), (
+                resource,
+                verb,
+            )
 
 
-def test_deleting_has_to_be_asked_for(cluster: ControlPlane) -> None:
+def test_rights_to_delete_are_granted_only_when_configured(cluster: ControlPlane) -> None:
     jobs = {"group": "batch", "resource": "jobs"}
     install(cluster, config={"cleanup": {"enabled": False}})
     cluster.wait_for_account(NAMESPACE)
     before = rights(cluster, NAMESPACE, "afflux", "default")
     owners = [{"apiGroup": "example.org", "resource": "trainings"}]
     install(cluster, config={"cleanup": {"enabled": True}}, rbac={"cleanupOwners": owners})
-    cluster.wait_until(lambda: may(cluster, USER, verb="delete", **jobs), "the right")
+    cluster.wait_until(lambda: is_allowed(cluster, USER, verb="delete", **jobs), "the right")
     more = {
         ("", ("pods",), ("delete",)),
         ("batch", ("jobs",), ("get", "delete")),
@@ -142,24 +140,24 @@ def test_deleting_has_to_be_asked_for(cluster: ControlPlane) -> None:
         for group, resources, verbs in more
         for resource, verb in product(resources, verbs)
     }
-    # Whoever only takes back what is half-bound deletes pods and nothing else.
+    # The rollback of half-bound groups deletes pods and nothing else.
     install(cluster, config={"cleanup": {"halfBoundAfter": "10m"}})
-    cluster.wait_until(lambda: not may(cluster, USER, verb="delete", **jobs), "no right")
+    cluster.wait_until(lambda: not is_allowed(cluster, USER, verb="delete", **jobs), "no right")
     only_pods = {("", "pods", "", "delete")}
     assert rights(cluster, NAMESPACE, "afflux", "default") - before == only_pods
-    # Whoever turns it off again takes the rights back.
+    # Turning it off removes the rights.
     install(cluster)
     cluster.wait_until(
-        lambda: not may(cluster, USER, verb="delete", group="", resource="pods"), "no right"
+        lambda: not is_allowed(cluster, USER, verb="delete", group="", resource="pods"), "no right"
     )
 
 
-def test_of_all_leases_it_may_have_its_own(cluster: ControlPlane) -> None:
+def test_only_its_own_lease_may_be_changed(cluster: ControlPlane) -> None:
     install(cluster, config={"leaderElection": {"resourceName": "mine"}})
 
     def allowed(verb: str, name: str, namespace: str = "kube-system") -> bool:
         lease = attributes("coordination.k8s.io", "leases", verb, name=name, namespace=namespace)
-        return may(cluster, USER, **lease)
+        return is_allowed(cluster, USER, **lease)
 
     assert allowed("get", "mine")
     assert allowed("update", "mine")
@@ -179,25 +177,27 @@ def kind_of(path: str) -> tuple[str, str]:
     return ("" if root == "api" else parts[0], parts[-1])
 
 
-def test_everything_that_afflux_follows_can_be_listed_and_watched(cluster: ControlPlane) -> None:
+def test_all_watched_kinds_may_be_listed_and_watched(cluster: ControlPlane) -> None:
     install(cluster)
-    mirror = Mirror(["afflux"])
-    kinds = [kind_of(each.collection.path) for each in always_there(mirror)]
-    kinds += [(each.group, each.plural) for each in maybe_there(mirror)]
+    reader = ClusterReader(["afflux"])
+    kinds = [kind_of(each.collection.path) for each in required_kinds(reader)]
+    kinds += [(each.group, "podgroups") for each in optional_kinds(reader)]
     assert ("", "pods") in kinds
     for (group, resource), verb in product(kinds, ("list", "watch")):
         right = attributes(group, resource, verb, namespace="")
-        assert may(cluster, USER, **right), (resource, verb)
+        assert is_allowed(cluster, USER, **right), (resource, verb)
 
 
-def test_kube_schedulers_own_rights_are_enough_for_the_static_pod(cluster: ControlPlane) -> None:
+def test_the_rights_of_kube_scheduler_are_enough_for_the_static_pod(cluster: ControlPlane) -> None:
     cluster.kubectl("apply", "--server-side", "-f", str(STATIC_POD / "rbac.yaml"))
     user = "system:kube-scheduler"
     podgroups = attributes("scheduling.x-k8s.io", "podgroups", "list")
-    cluster.wait_until(lambda: may(cluster, user, **podgroups), "the right to read PodGroups")
+    cluster.wait_until(
+        lambda: is_allowed(cluster, user, **podgroups), "the right to read PodGroups"
+    )
     for group, resources, verbs in EVERYWHERE:
         for resource, verb in product(resources, verbs):
-            assert may(cluster, user, **attributes(group, resource, verb)), (resource, verb)
+            assert is_allowed(cluster, user, **attributes(group, resource, verb)), (resource, verb)
     lease = read_configuration(str(STATIC_POD / "config.yaml")).leader_election
     for verb, name in (
         ("get", lease.resource_name),
@@ -207,4 +207,4 @@ def test_kube_schedulers_own_rights_are_enough_for_the_static_pod(cluster: Contr
         right = attributes(
             "coordination.k8s.io", "leases", verb, name=name, namespace=lease.resource_namespace
         )
-        assert may(cluster, user, **right), verb
+        assert is_allowed(cluster, user, **right), verb

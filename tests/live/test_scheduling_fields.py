@@ -1,10 +1,19 @@
-"""Every field that decides where a pod may run on resources and nodes, one promise at a time."""
+"""Requests, affinity, taints, host ports, gates and images, one rule at a time."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chance import OVERHEAD, runtime_class
+from cluster_objects import (
+    count,
+    create,
+    delete,
+    events_of,
+    node_of,
+    set_status,
+    wait_for_reason,
+    wait_placed,
+)
 from live_manifests import (
     HOSTNAME,
     IMAGE,
@@ -21,9 +30,9 @@ from live_manifests import (
     toleration,
     with_ports,
 )
-from looking import count, create, delete, events_of, node_of, placed, set_status, waits
-from scheduler import Scheduler
-from sharing import emptied, shared
+from random_manifests import OVERHEAD, runtime_class
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane, Manifest, verdict
 from testbed.api import STRATEGIC
 
@@ -34,22 +43,22 @@ GPU = "example.com/gpu"
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("fields")) as process:
+    with running_scheduler(control_plane, rights, tmp_path_factory.mktemp("fields")) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
 def fit_one_by_one(cluster: ControlPlane, spec: Manifest, fitting: int, words: str) -> None:
-    """So many pods of this spec find room; the next one does not, for this reason."""
+    """Exactly `count` pods of this spec are placed; the next one waits with this reason."""
     names = [f"p{index}" for index in range(fitting)]
     create(cluster, *(pod(name, **spec) for name in names))
-    placed(cluster, *names)
+    wait_placed(cluster, *names)
     create(cluster, pod("one-more", **spec))
-    waits(cluster, "one-more", words)
+    wait_for_reason(cluster, "one-more", words)
     verdict.assert_sound(cluster, [f"default/{name}" for name in names])
 
 
@@ -65,7 +74,7 @@ def test_allocatable_counts_and_not_capacity(cluster: ControlPlane) -> None:
     (node,) = cluster.create_nodes(1, cpu="4")
     set_status(cluster, node, allocatable={"cpu": "1"})
     create(cluster, pod("large", cpu="1500m"))
-    waits(cluster, "large", "1 Insufficient cpu")
+    wait_for_reason(cluster, "large", "1 Insufficient cpu")
 
 
 def test_memory_is_counted(cluster: ControlPlane) -> None:
@@ -74,7 +83,7 @@ def test_memory_is_counted(cluster: ControlPlane) -> None:
     fit_one_by_one(cluster, spec, 2, "1 Insufficient memory")
 
 
-def test_an_init_container_needs_its_room_before_the_others_do(cluster: ControlPlane) -> None:
+def test_requests_of_init_containers_do_not_add_up_with_the_others(cluster: ControlPlane) -> None:
     cluster.create_nodes(1, cpu="1")
     spec = {
         "containers": [container({"cpu": "100m"})],
@@ -83,7 +92,7 @@ def test_an_init_container_needs_its_room_before_the_others_do(cluster: ControlP
     fit_one_by_one(cluster, spec, 1, "1 Insufficient cpu")
 
 
-def test_a_sidecar_needs_its_room_beside_the_others(cluster: ControlPlane) -> None:
+def test_requests_of_sidecars_add_up_with_the_others(cluster: ControlPlane) -> None:
     cluster.create_nodes(1, cpu="1")
     spec = {
         "containers": [container({"cpu": "300m"})],
@@ -109,18 +118,18 @@ def test_requests_of_the_pod_as_a_whole_are_counted(cluster: ControlPlane) -> No
     fit_one_by_one(cluster, spec, 2, "1 Insufficient cpu")
 
 
-def test_a_pod_that_is_being_resized_counts_with_what_it_will_need(cluster: ControlPlane) -> None:
+def test_a_pod_being_resized_counts_with_its_new_requests(cluster: ControlPlane) -> None:
     cluster.create_nodes(1, cpu="1")
     create(cluster, pod("growing", cpu="300m"))
     cluster.wait_until(lambda: cluster.pod("growing")["status"]["phase"] == "Running", "its start")
     path = "/api/v1/namespaces/default/pods/growing"
-    # As kubelets say that they can resize it.
+    # As a kubelet does when it accepts the resize.
     has = {"name": "main", "resources": {"requests": {"cpu": "300m"}}}
     cluster.api.patch(f"{path}/status", {"status": {"containerStatuses": [has]}}, STRATEGIC)
     wants = {"name": "main", "resources": {"requests": {"cpu": "800m"}}}
     cluster.api.patch(f"{path}/resize", {"spec": {"containers": [wants]}}, STRATEGIC)
     create(cluster, pod("next", cpu="300m"))
-    waits(cluster, "next", "1 Insufficient cpu")
+    wait_for_reason(cluster, "next", "1 Insufficient cpu")
 
 
 def test_extended_resources_are_counted(cluster: ControlPlane) -> None:
@@ -137,10 +146,10 @@ def test_no_machine_takes_more_pods_than_it_says(cluster: ControlPlane) -> None:
     fit_one_by_one(cluster, spec, 3, "0/1 nodes are available: 1 Too many pods.")
 
 
-def test_a_pod_that_names_its_node_is_counted_and_not_touched(cluster: ControlPlane) -> None:
+def test_a_pod_created_with_a_node_name_is_counted_but_not_bound(cluster: ControlPlane) -> None:
     (node,) = cluster.create_nodes(1, cpu="1")
     create(cluster, pod("direct", cpu="800m", nodeName=node), pod("next", cpu="300m"))
-    waits(cluster, "next", "1 Insufficient cpu")
+    wait_for_reason(cluster, "next", "1 Insufficient cpu")
     assert [binding.pod for binding in verdict.bindings(cluster)] == []
 
 
@@ -152,8 +161,8 @@ def test_a_node_selector_is_obeyed(cluster: ControlPlane) -> None:
     (chosen,) = cluster.create_nodes(1, labels={"disk": "ssd"}, prefix="fast")
     create(cluster, pod("picky", nodeSelector={"disk": "ssd"}))
     create(cluster, pod("pickier", nodeSelector={"disk": "ssd", "team": "blue"}))
-    assert placed(cluster, "picky") == {"picky": chosen}
-    waits(cluster, "pickier", "4 node(s) didn't match Pod's node affinity/selector")
+    assert wait_placed(cluster, "picky") == {"picky": chosen}
+    wait_for_reason(cluster, "pickier", "4 node(s) didn't match Pod's node affinity/selector")
 
 
 OPERATORS = {
@@ -168,8 +177,8 @@ OPERATORS = {
 
 @pytest.fixture(scope="module")
 def sizes(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    """Machines of several sizes; one has none, and one a size that is no number."""
-    plane = emptied(control_plane, afflux)
+    """Machines with a size label; one has none, and one a size that is no number."""
+    plane = empty_cluster(control_plane, afflux)
     for name, labels in {
         "five": {"size": "5"},
         "nine": {"size": "9"},
@@ -181,10 +190,9 @@ def sizes(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_required_affinity_knows_every_operator(sizes: ControlPlane, operator: str) -> None:
+def test_required_affinity_supports_every_operator(sizes: ControlPlane, operator: str) -> None:
     stated, allowed = OPERATORS[operator]
-    # As many as there are machines, each too large for two to share one: all that are allowed,
-    # and no other, get one.
+    # One pod per machine, each too large to share it: exactly the allowed machines get one.
     names = [f"{operator.lower()}-{index}" for index in range(4)]
     spec = {"cpu": "20", "affinity": required(labelled(stated))}
     create(sizes, *(pod(name, **spec) for name in names))
@@ -195,7 +203,7 @@ def test_required_affinity_knows_every_operator(sizes: ControlPlane, operator: s
     assert {name.rpartition("-")[0] for name in found if name} == allowed
     for name in names:
         if node_of(sizes, name) is None:
-            waits(sizes, name, "nodes are available")
+            wait_for_reason(sizes, name, "nodes are available")
     delete(sizes, "Pod", *names)
 
 
@@ -203,15 +211,15 @@ def test_affinity_by_name_leads_to_one_machine_or_away_from_it(cluster: ControlP
     one, two = cluster.create_nodes(2)
     create(cluster, pod("there", affinity=on(two)))
     create(cluster, pod("not-there", affinity=required(named("NotIn", two))))
-    assert placed(cluster, "there", "not-there") == {"there": two, "not-there": one}
+    assert wait_placed(cluster, "there", "not-there") == {"there": two, "not-there": one}
 
 
-def test_one_term_is_enough_but_it_has_to_hold_as_a_whole(cluster: ControlPlane) -> None:
+def test_one_term_is_sufficient_but_all_its_expressions_must_match(cluster: ControlPlane) -> None:
     cluster.create_nodes(2, labels={"disk": "ssd"})
     (right,) = cluster.create_nodes(1, labels={"disk": "ssd", "team": "blue"}, prefix="right")
     both = labelled(expression("disk", "In", "ssd"), expression("team", "In", "blue"))
     create(cluster, pod("either", affinity=required(labelled(expression("gold", "Exists")), both)))
-    assert placed(cluster, "either") == {"either": right}
+    assert wait_placed(cluster, "either") == {"either": right}
 
 
 def test_preferred_affinity_is_followed_while_there_is_room(cluster: ControlPlane) -> None:
@@ -224,7 +232,7 @@ def test_preferred_affinity_is_followed_while_there_is_room(cluster: ControlPlan
     )
     for name in labels:
         create(cluster, pod(name, cpu="1", affinity=wish))
-        assert placed(cluster, name) == {name: f"{name}-0000"}
+        assert wait_placed(cluster, name) == {name: f"{name}-0000"}
 
 
 # --- Taints
@@ -234,36 +242,38 @@ def test_taints_keep_pods_away_that_do_not_tolerate_them(cluster: ControlPlane) 
     (hard,) = cluster.create_nodes(1, taints=[taint("a", "NoSchedule", "1")], prefix="hard")
     (harder,) = cluster.create_nodes(1, taints=[taint("b", "NoExecute")], prefix="harder")
     create(cluster, pod("plain"))
-    waits(cluster, "plain", "0/2 nodes are available: 2 node(s) had untolerated taint(s).")
+    wait_for_reason(
+        cluster, "plain", "0/2 nodes are available: 2 node(s) had untolerated taint(s)."
+    )
     create(cluster, pod("wrong", tolerations=[toleration("a", "Equal", value="2")]))
-    waits(cluster, "wrong", "2 node(s) had untolerated taint(s)")
+    wait_for_reason(cluster, "wrong", "2 node(s) had untolerated taint(s)")
     create(cluster, pod("equal", tolerations=[toleration("a", "Equal", value="1")]))
     create(cluster, pod("exists", tolerations=[toleration("b", effect="NoExecute")]))
-    assert placed(cluster, "equal", "exists") == {"equal": hard, "exists": harder}
+    assert wait_placed(cluster, "equal", "exists") == {"equal": hard, "exists": harder}
 
 
-def test_a_pod_that_learns_to_tolerate_a_taint_is_placed_at_once(cluster: ControlPlane) -> None:
+def test_a_pod_is_placed_when_a_toleration_is_added(cluster: ControlPlane) -> None:
     (node,) = cluster.create_nodes(1, taints=[taint("a", "NoSchedule")])
     create(cluster, pod("plain"))
-    waits(cluster, "plain", "1 node(s) had untolerated taint(s)")
+    wait_for_reason(cluster, "plain", "1 node(s) had untolerated taint(s)")
     known = cluster.pod("plain")["spec"]["tolerations"]
     path = "/api/v1/namespaces/default/pods/plain"
     cluster.api.patch(path, {"spec": {"tolerations": [*known, toleration("a")]}})
-    assert placed(cluster, "plain") == {"plain": node}
+    assert wait_placed(cluster, "plain") == {"plain": node}
 
 
-def test_a_soft_taint_is_avoided_while_there_is_another_place(cluster: ControlPlane) -> None:
+def test_a_soft_taint_is_avoided_while_another_machine_has_room(cluster: ControlPlane) -> None:
     (soft,) = cluster.create_nodes(1, taints=[taint("a", "PreferNoSchedule")], prefix="soft")
     (plain,) = cluster.create_nodes(1, pods=2, prefix="plain")
     for name, expected in {"one": plain, "two": plain, "three": soft}.items():
         create(cluster, pod(name, cpu="1"))
-        assert placed(cluster, name) == {name: expected}
+        assert wait_placed(cluster, name) == {name: expected}
 
 
 # --- Host ports
 
 
-def test_a_host_port_is_given_once_per_machine_protocol_and_address(cluster: ControlPlane) -> None:
+def test_a_host_port_is_used_once_per_machine_protocol_and_address(cluster: ControlPlane) -> None:
     (node,) = cluster.create_nodes(1)
     for name, port in {
         "web": host_port(80),
@@ -272,15 +282,17 @@ def test_a_host_port_is_given_once_per_machine_protocol_and_address(cluster: Con
         "other-address": host_port(81, ip="10.0.0.1"),
     }.items():
         create(cluster, pod(name, containers=with_ports(port)))
-        assert placed(cluster, name) == {name: node}
+        assert wait_placed(cluster, name) == {name: node}
     for name, port in {
         "second-web": host_port(80),
         "web-on-one-address": host_port(80, ip="127.0.0.1"),
         "everywhere": host_port(81),
     }.items():
         create(cluster, pod(name, containers=with_ports(port)))
-        waits(cluster, name, "1 node(s) didn't have free ports for the requested pod ports")
-    # When the pod that has it is gone, so is what was in the way.
+        wait_for_reason(
+            cluster, name, "1 node(s) didn't have free ports for the requested pod ports"
+        )
+    # The port is free again when its pod is gone.
     delete(cluster, "Pod", "web")
     cluster.wait_until(
         lambda: bool(node_of(cluster, "second-web") or node_of(cluster, "web-on-one-address")),
@@ -292,27 +304,25 @@ def test_pods_with_the_same_port_spread_over_the_machines(cluster: ControlPlane)
     nodes = cluster.create_nodes(3)
     names = ["a", "b", "c"]
     create(cluster, *(pod(name, containers=with_ports(host_port(80))) for name in names))
-    assert count(placed(cluster, *names)) == dict.fromkeys(sorted(nodes), 1)
+    assert count(wait_placed(cluster, *names)) == dict.fromkeys(sorted(nodes), 1)
 
 
 # --- Gates
 
 
-def test_a_gated_pod_waits_and_is_placed_as_soon_as_its_gates_are_gone(
-    cluster: ControlPlane,
-) -> None:
+def test_a_gated_pod_is_placed_when_its_gates_are_removed(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     gates = [{"name": "example.com/quota"}, {"name": "example.com/data"}]
     create(cluster, pod("gated", schedulingGates=gates), pod("free"))
-    placed(cluster, "free")
-    assert waits(cluster, "gated")["reason"] == "SchedulingGated"
+    wait_placed(cluster, "free")
+    assert wait_for_reason(cluster, "gated")["reason"] == "SchedulingGated"
     path = "/api/v1/namespaces/default/pods/gated"
     cluster.api.patch(path, {"spec": {"schedulingGates": gates[1:]}})
     create(cluster, pod("free-again"))
-    placed(cluster, "free-again")
-    assert waits(cluster, "gated")["reason"] == "SchedulingGated"
+    wait_placed(cluster, "free-again")
+    assert wait_for_reason(cluster, "gated")["reason"] == "SchedulingGated"
     cluster.api.patch(path, {"spec": {"schedulingGates": None}})
-    placed(cluster, "gated")
+    wait_placed(cluster, "gated")
     assert events_of(cluster, "gated", "FailedScheduling") == []
 
 
@@ -328,8 +338,8 @@ def test_a_pod_prefers_a_machine_that_has_its_image(cluster: ControlPlane) -> No
     for name in names:
         large = container({"cpu": "100m"}) | {"image": image}
         create(cluster, pod(name, containers=[large]))
-        placed(cluster, name)
-    assert set(placed(cluster, *names).values()) == set(nodes[2:])
-    # It is a preference: a pod that fits elsewhere only goes there.
+        wait_placed(cluster, name)
+    assert set(wait_placed(cluster, *names).values()) == set(nodes[2:])
+    # Only a preference: a pod that does not fit there goes elsewhere.
     create(cluster, pod("selected", containers=[large], nodeSelector={HOSTNAME: nodes[0]}))
-    assert placed(cluster, "selected") == {"selected": nodes[0]}
+    assert wait_placed(cluster, "selected") == {"selected": nodes[0]}

@@ -1,13 +1,13 @@
-"""Groups start together or not at all, however they are named."""
+"""Gang scheduling for all kinds of groups: labels, coscheduling and native PodGroups."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cluster_objects import count, create, delete, node_of, wait_for_reason, wait_placed
 from live_manifests import pod
-from looking import count, create, delete, node_of, placed, waits
-from scheduler import Scheduler, install_rights
-from sharing import emptied, shared
+from scheduler_process import Scheduler, install_rights
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane, Manifest, verdict
 from testbed.control_plane import Options
 
@@ -17,7 +17,7 @@ COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane that knows Kubernetes' own groups, and those of the coscheduling plugin."""
+    """A control plane with native PodGroups and those of the coscheduling plugin."""
     options = Options(
         runtime_config={"scheduling.k8s.io/v1beta1": "true"},
         feature_gates={"GenericWorkload": True},
@@ -34,7 +34,7 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def afflux(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
     rights = install_rights(plane)
-    with shared(plane, rights, tmp_path_factory.mktemp("groups")) as process:
+    with running_scheduler(plane, rights, tmp_path_factory.mktemp("groups")) as process:
         yield process
 
 
@@ -42,11 +42,11 @@ def afflux(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def cluster(plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
     for path in (NATIVE, COSCHEDULING):
         plane.api.delete(path)
-    return emptied(plane, afflux)
+    return empty_cluster(plane, afflux)
 
 
 def definition(name: str) -> Manifest:
-    """A kind of which nobody checks the fields; names under k8s.io want an approval."""
+    """A CRD without validation; names under k8s.io need the approval annotation."""
     plural, _, group = name.partition(".")
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1alpha1", "served": True, "storage": True}
@@ -73,15 +73,15 @@ def serves(plane: ControlPlane, path: str) -> bool:
 
 
 def sized(prefix: str, name: str, size: int) -> Manifest:
-    """Labels that name a group and say how large it is."""
+    """Labels with the name and the size of a group."""
     return {f"{prefix}group-name": name, f"{prefix}group-size": str(size)}
 
 
-WAYS = ("afflux.dev/", "fluxnetes.", "scheduling.x-k8s.io", "scheduling.k8s.io")
+GROUP_KINDS = ("afflux.dev/", "fluxnetes.", "scheduling.x-k8s.io", "scheduling.k8s.io")
 
 
 def members(cluster: ControlPlane, way: str, name: str, size: int) -> dict[str, Any]:
-    """Fields of pods of a group that needs so many, the group itself being made if need be."""
+    """The fields of the pods of a group; creates its PodGroup if this kind needs one."""
     match way:
         case "scheduling.x-k8s.io":
             create_group(cluster, COSCHEDULING, name, minMember=size)
@@ -100,22 +100,22 @@ def create_group(cluster: ControlPlane, path: str, name: str, **spec: Any) -> No
     cluster.api.create(path, group)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", GROUP_KINDS)
 def test_a_group_waits_until_it_is_complete_and_then_starts(
     cluster: ControlPlane, way: str
 ) -> None:
     cluster.create_nodes(2)
     fields = members(cluster, way, "trio", 3)
     create(cluster, pod("a", **fields), pod("b", **fields))
-    # News about one pod come once in ten seconds at most: what is said of the last is up to date.
+    # A pod's condition is updated at most every ten seconds: b's is up to date, a's may not be.
     words = "0/2 nodes are available: group default/trio has 2 of 3 members."
-    assert waits(cluster, "b", words)["reason"] == "Unschedulable"
-    waits(cluster, "a", "of 3 members")
+    assert wait_for_reason(cluster, "b", words)["reason"] == "Unschedulable"
+    wait_for_reason(cluster, "a", "of 3 members")
     create(cluster, pod("c", **fields))
-    placed(cluster, "a", "b", "c")
+    wait_placed(cluster, "a", "b", "c")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", GROUP_KINDS)
 def test_a_group_that_does_not_fit_as_a_whole_does_not_start_at_all(
     cluster: ControlPlane, way: str
 ) -> None:
@@ -123,14 +123,14 @@ def test_a_group_that_does_not_fit_as_a_whole_does_not_start_at_all(
     fields = members(cluster, way, "trio", 3)
     names = ["a", "b", "c"]
     create(cluster, *(pod(name, cpu="600m", **fields) for name in names))
-    waits(cluster, "c", "group default/trio needs room for all 3 members at once")
-    # Nobody is in the way of others meanwhile.
+    wait_for_reason(cluster, "c", "group default/trio needs room for all 3 members at once")
+    # The waiting group does not block other pods.
     create(cluster, pod("single", cpu="600m"))
-    taken = placed(cluster, "single")["single"]
+    taken = wait_placed(cluster, "single")["single"]
     delete(cluster, "Pod", "single")
     assert [node_of(cluster, name) for name in names] == [None] * 3
     (third,) = cluster.create_nodes(1, cpu="1", prefix="third")
-    assert count(placed(cluster, *names)) == dict.fromkeys(sorted([*nodes, third]), 1)
+    assert count(wait_placed(cluster, *names)) == dict.fromkeys(sorted([*nodes, third]), 1)
     assert taken in nodes
     assert verdict.bound_twice(verdict.bindings(cluster)) == []
 
@@ -143,51 +143,55 @@ def test_members_of_different_sizes_start_together(cluster: ControlPlane) -> Non
         cluster, pod("worker-1", cpu="1", labels=labels), pod("worker-2", cpu="1", labels=labels)
     )
     create(cluster, pod("leader", cpu="3", labels=labels))
-    found = placed(cluster, "leader", "worker-1", "worker-2")
+    found = wait_placed(cluster, "leader", "worker-1", "worker-2")
     assert found["leader"] == large
     assert {found["worker-1"], found["worker-2"]} == {small, large}
 
 
-def test_a_member_that_was_lost_is_replaced_without_the_others(cluster: ControlPlane) -> None:
+def test_a_lost_member_is_replaced_without_the_others(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     fields = members(cluster, "scheduling.k8s.io", "trio", 3)
     create(cluster, *(pod(name, **fields) for name in ("a", "b", "c")))
-    placed(cluster, "a", "b", "c")
+    wait_placed(cluster, "a", "b", "c")
     delete(cluster, "Pod", "b")
     create(cluster, pod("b-again", **fields))
-    placed(cluster, "b-again")
+    wait_placed(cluster, "b-again")
 
 
 def test_more_than_the_quorum_may_join(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     fields = members(cluster, "scheduling.k8s.io", "pair", 2)
     create(cluster, *(pod(name, **fields) for name in ("a", "b", "c", "d")))
-    placed(cluster, "a", "b", "c", "d")
+    wait_placed(cluster, "a", "b", "c", "d")
 
 
-def test_one_member_that_has_to_wait_holds_up_the_group(cluster: ControlPlane) -> None:
+def test_a_gated_member_holds_back_its_group(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     labels = sized("afflux.dev/", "pair", 2)
     gate = {"schedulingGates": [{"name": "example.com/data"}]}
     create(cluster, pod("gated", labels=labels, **gate), pod("ready", labels=labels))
-    waits(cluster, "ready", "group default/pair waits for default/gated: spec.schedulingGates")
+    wait_for_reason(
+        cluster, "ready", "group default/pair waits for default/gated: spec.schedulingGates"
+    )
     path = "/api/v1/namespaces/default/pods/gated"
     cluster.api.patch(path, {"spec": {"schedulingGates": None}})
-    placed(cluster, "ready", "gated")
+    wait_placed(cluster, "ready", "gated")
 
 
-def test_a_group_that_is_not_there_is_waited_for(cluster: ControlPlane) -> None:
+def test_a_pod_waits_for_a_pod_group_that_does_not_exist_yet(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     create(cluster, pod("early", schedulingGroup={"podGroupName": "later"}))
-    waits(cluster, "early", "PodGroup default/later")
+    wait_for_reason(cluster, "early", "PodGroup default/later")
     create_group(cluster, NATIVE, "later", schedulingPolicy={"basic": {}})
-    placed(cluster, "early")
+    wait_placed(cluster, "early")
 
 
-def test_labels_that_contradict_each_other_are_named(cluster: ControlPlane) -> None:
+def test_contradicting_labels_are_named_in_the_reason(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     create(cluster, pod("a", labels=sized("afflux.dev/", "g", 2)))
     create(cluster, pod("b", labels=sized("afflux.dev/", "g", 3)))
     create(cluster, pod("c", labels=sized("fluxnetes.", "h", 0)))
-    waits(cluster, "b", "afflux.dev/group-size: 2 on default/a")
-    waits(cluster, "c", "label fluxnetes.group-size: '0', expected a whole number from 1 up")
+    wait_for_reason(cluster, "b", "afflux.dev/group-size: 2 on default/a")
+    wait_for_reason(
+        cluster, "c", "label fluxnetes.group-size: '0', expected a whole number from 1 up"
+    )

@@ -1,8 +1,7 @@
-"""How long a pod waits for its place on a large cluster that is at rest: measured and printed.
+"""Measures and prints how long a large idle cluster takes from creating a pod to binding it.
 
-Run with `-s` to see the figures. From the answer to the pod's creation until a watch shows it
-bound; and the same for a pod that is bound by hand as soon as it is created, which is what the API
-server itself takes.
+Run with `-s` to see the figures. The clock starts with the response to the pod's creation and stops
+when a watch shows it bound. Pods that the test itself binds at once show the API server's share.
 """
 
 import http.client
@@ -17,10 +16,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from cluster_objects import create, wait_placed
 from live_manifests import OURS, pod
-from looking import create, placed
-from scheduler import Scheduler
-from sharing import emptied, shared
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane
 
 NODES = 1000
@@ -32,12 +31,12 @@ PATIENCE_SECONDS = 60.0
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("latency")) as process:
+    with running_scheduler(control_plane, rights, tmp_path_factory.mktemp("latency")) as process:
         yield process
 
 
 class Sightings:
-    """When a watch has shown each pod bound, by name."""
+    """When the watch reported each pod as bound, by name."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
@@ -49,7 +48,7 @@ class Sightings:
             self._changed.notify_all()
 
     def of(self, name: str) -> float:
-        """When it was seen, as soon as it is."""
+        """Wait until the pod is bound; returns when the watch reported it."""
         with self._changed:
             seen = self._changed.wait_for(lambda: name in self._times, PATIENCE_SECONDS)
             assert seen, f"{name} was not bound within {PATIENCE_SECONDS:g} s"
@@ -58,7 +57,7 @@ class Sightings:
 
 @contextmanager
 def watching(plane: ControlPlane) -> Iterator[Sightings]:
-    """A watch of its own, so that nothing else delays what it sees."""
+    """A separate watch, which no other work delays."""
     context = ssl.create_default_context(cafile=str(plane.authority))
     context.load_cert_chain(plane.components.admin.certificate, plane.components.admin.key)
     parts = urlsplit(plane.url)
@@ -85,15 +84,15 @@ def watching(plane: ControlPlane) -> Iterator[Sightings]:
     try:
         yield sightings
     finally:
-        # A pod of this name ends the reader.
-        create(plane, pod("last", scheduler="nobody"))
+        # The pod `last` ends the reader.
+        create(plane, pod("last", scheduler="none"))
         reader.join(PATIENCE_SECONDS)
         connection.close()
 
 
 def latency(plane: ControlPlane, sightings: Sightings, name: str, node: str | None = None) -> float:
-    """Seconds from the answer to a pod's creation to the sight of it bound; by hand, to a node."""
-    create(plane, pod(name, scheduler="nobody" if node else OURS))
+    """Seconds from the creation of a pod to its binding; the test binds it if `node` is given."""
+    create(plane, pod(name, scheduler="none" if node else OURS))
     created = time.monotonic()
     if node:
         plane.bind(name, node)
@@ -103,15 +102,15 @@ def latency(plane: ControlPlane, sightings: Sightings, name: str, node: str | No
 def test_a_pod_is_placed_at_once_among_a_thousand_machines(
     control_plane: ControlPlane, afflux: Scheduler
 ) -> None:
-    plane = emptied(control_plane, afflux)
+    plane = empty_cluster(control_plane, afflux)
     plane.create_nodes(NODES)
     create(plane, pod("first"))
-    placed(plane, "first", seconds=PATIENCE_SECONDS)
+    wait_placed(plane, "first", seconds=PATIENCE_SECONDS)
     time.sleep(1)
     with watching(plane) as sightings:
         null: list[float] = []
         ours: list[float] = []
-        # In turn, so that whatever else the machine does happens to both.
+        # Alternating, so that other load affects both alike.
         for number in range(PODS):
             for title, times, node in (("null", null, "node-0500"), ("ours", ours, None)):
                 times.append(latency(plane, sightings, f"{title}-{number}", node))
@@ -128,5 +127,5 @@ def test_a_pod_is_placed_at_once_among_a_thousand_machines(
         )
         + f"; beyond the API server p50 {beyond[0]:.1f}, p99 {beyond[1]:.1f}"
     )
-    # Much more than it should be: a busy machine must not fail this.
+    # Far above the usual latency, so that a busy machine does not fail the test.
     assert max(ours) < 5

@@ -1,4 +1,4 @@
-"""The process as its operator sees it: pages, figures, lease, configuration, mistakes, rest."""
+"""The process as its operator sees it: pages, metrics, lease, idling, configuration and errors."""
 
 import json
 import re
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cluster_objects import create, event_of, wait_for_reason, wait_placed
 from live_manifests import pod
-from looking import create, event_of, placed, waits
-from scheduler import CONFIGURATION, LEASE, NAMESPACE, Scheduler, Schedulers
-from sharing import emptied, shared
+from scheduler_process import CONFIGURATION, LEASE, NAMESPACE, Scheduler, Schedulers
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane
 from testbed.processes import cpu_seconds
 
 COMMAND = (sys.executable, "-m", "afflux.cli")
 ROOT = Path(__file__).parents[2]
 
-# As in kube-scheduler, so that its dashboards go on working.
+# As in kube-scheduler, so that its dashboards work.
 METRICS = {
     "scheduler_schedule_attempts_total",
     "scheduler_scheduling_attempt_duration_seconds",
@@ -41,17 +41,17 @@ METRICS = {
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("process")) as process:
+    with running_scheduler(control_plane, rights, tmp_path_factory.mktemp("process")) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
 def run(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """`afflux ...` until it ends by itself."""
+    """Run `afflux ...` until it exits."""
     return subprocess.run(
         [*COMMAND, *arguments],
         env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
@@ -66,7 +66,7 @@ def run(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("page", ["livez", "readyz", "healthz"])
-def test_health_is_told_as_kubernetes_components_tell_it(afflux: Scheduler, page: str) -> None:
+def test_health_pages_are_those_of_kubernetes_components(afflux: Scheduler, page: str) -> None:
     assert afflux.ask(page) == (True, "ok")
     well, verbose = afflux.ask(f"{page}?verbose")
     assert well
@@ -81,17 +81,17 @@ def test_the_configuration_in_effect_is_shown(afflux: Scheduler) -> None:
     assert shown["profiles"] == [
         {"schedulerName": "afflux", "policies": [{"name": "cpu-memory", "weight": 1, "args": {}}]}
     ]
-    assert shown["clientConnection"]["qps"] == 0  # a default that nobody wrote down
+    assert shown["clientConnection"]["qps"] == 0  # a default
 
 
-def test_figures_have_the_names_that_dashboards_know(
+def test_metrics_have_the_names_that_dashboards_use(
     cluster: ControlPlane, afflux: Scheduler
 ) -> None:
     cluster.create_nodes(1, cpu="1")
     create(cluster, pod("small"), pod("large", cpu="2"))
     create(cluster, pod("gated", schedulingGates=[{"name": "example.com/x"}]))
-    placed(cluster, "small")
-    waits(cluster, "large", "Insufficient cpu")
+    wait_placed(cluster, "small")
+    wait_for_reason(cluster, "large", "Insufficient cpu")
     _, page = afflux.ask("metrics")
     names = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
     assert names >= METRICS
@@ -107,14 +107,14 @@ def test_figures_have_the_names_that_dashboards_know(
             ]
             == [0, 1, 1]
         ),
-        "the figures of those who wait",
+        "the metrics of waiting pods",
     )
 
 
 # --- Lease
 
 
-def test_the_leader_is_seen_in_its_lease(control_plane: ControlPlane, afflux: Scheduler) -> None:
+def test_the_lease_names_the_leader(control_plane: ControlPlane, afflux: Scheduler) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
     control_plane.wait_until(lambda: bool(afflux.identity), "a candidate")
     control_plane.wait_until(
@@ -129,9 +129,7 @@ def test_the_leader_is_seen_in_its_lease(control_plane: ControlPlane, afflux: Sc
     )
 
 
-def test_a_lease_that_somebody_deleted_is_made_again(
-    cluster: ControlPlane, afflux: Scheduler
-) -> None:
+def test_a_deleted_lease_is_created_again(cluster: ControlPlane, afflux: Scheduler) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
     cluster.api.delete(f"{path}/{LEASE}")
     cluster.wait_until(
@@ -139,17 +137,19 @@ def test_a_lease_that_somebody_deleted_is_made_again(
     )
     cluster.create_nodes(1)
     create(cluster, pod("after"))
-    placed(cluster, "after")
-    afflux.assert_well()
+    wait_placed(cluster, "after")
+    afflux.assert_healthy()
 
 
-# --- Rest
+# --- Idling
 
 
-def test_it_sleeps_when_there_is_nothing_to_do(cluster: ControlPlane, afflux: Scheduler) -> None:
+def test_the_process_idles_when_there_is_nothing_to_do(
+    cluster: ControlPlane, afflux: Scheduler
+) -> None:
     cluster.create_nodes(10)
     create(cluster, pod("placed"), pod("waiting", cpu="1000"))
-    placed(cluster, "placed")
+    wait_placed(cluster, "placed")
     event_of(cluster, "waiting", "FailedScheduling")
     time.sleep(1)
     began, used = time.monotonic(), cpu_seconds(afflux.pid)
@@ -159,7 +159,7 @@ def test_it_sleeps_when_there_is_nothing_to_do(cluster: ControlPlane, afflux: Sc
     assert share < 0.05
 
 
-# --- Configuration and mistakes
+# --- Configuration and errors
 
 
 def test_the_configuration_can_be_printed_and_read_back(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_the_configuration_is_explained_in_one_line(
+def test_an_error_in_the_configuration_is_explained_in_one_line(
     tmp_path: Path, mistake: str
 ) -> None:
     section, words = MISTAKES[mistake]
@@ -201,7 +201,7 @@ def test_a_mistake_in_the_configuration_is_explained_in_one_line(
         assert word in line
 
 
-def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "kubeconfig"
     done = run("run", "--kubeconfig", str(missing))
     assert done.returncode == 2
@@ -209,14 +209,14 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert str(missing) in line
 
 
-def test_a_context_that_is_not_there_is_named(control_plane: ControlPlane) -> None:
+def test_a_missing_context_is_named(control_plane: ControlPlane) -> None:
     done = run("run", "--kubeconfig", str(control_plane.kubeconfig), "--context", "production")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "production" in line
 
 
-def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(control_plane: ControlPlane, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         file = tmp_path / "config.yaml"
@@ -228,14 +228,14 @@ def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, tmp_path: Pa
     assert f"serving.port: {port}" in done.stderr.splitlines()[-1]
 
 
-# --- Ways to the cluster
+# --- Credentials and retries
 
 
-def test_a_certificate_opens_the_door(cluster: ControlPlane, schedulers: Schedulers) -> None:
-    schedulers.make(cluster.kubeconfig).start().assert_well()
+def test_a_client_certificate_is_accepted(cluster: ControlPlane, schedulers: Schedulers) -> None:
+    schedulers.make(cluster.kubeconfig).start().assert_healthy()
 
 
-def test_a_credential_plugin_opens_the_door(
+def test_a_credential_plugin_is_used(
     cluster: ControlPlane, schedulers: Schedulers, tmp_path: Path
 ) -> None:
     written = yaml.safe_load(schedulers.kubeconfig.read_text())
@@ -255,20 +255,20 @@ def test_a_credential_plugin_opens_the_door(
     }
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(written))
-    schedulers.make(file).start().assert_well()
+    schedulers.make(file).start().assert_healthy()
 
 
-def test_a_server_that_cannot_be_reached_is_tried_again(
+def test_an_unreachable_server_is_tried_again(
     cluster: ControlPlane, schedulers: Schedulers, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
     text = schedulers.kubeconfig.read_text()
     file = tmp_path / "kubeconfig"
     file.write_text(re.sub(r"https://127\.0\.0\.1:\d+", f"https://127.0.0.1:{port}", text))
     process = schedulers.make(file).start(ready=False)
     process.wait_until(
-        lambda: bool(process.said("(node watch: .*; trying again in)")), "a complaint"
+        lambda: bool(process.logged("(node watch: .*; trying again in)")), "a complaint"
     )
     assert process.alive
     process.wait_until(lambda: process.ask("livez") == (True, "ok"), "being alive")

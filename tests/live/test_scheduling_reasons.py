@@ -1,5 +1,5 @@
-"""What users are told: why a pod waits, by condition and event, and when it is placed; and that a
-pod with a constraint that afflux does not enforce is never placed as if it had none.
+"""Conditions and events that say why a pod waits and when it is placed; pods with a constraint that
+afflux does not enforce are never placed.
 """
 
 from collections.abc import Iterator
@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_manifests import HOSTNAME, pod
-from looking import (
+from cluster_objects import (
     condition,
     create,
     delete,
     event_of,
     events_of,
     node_of,
-    placed,
-    waits,
+    wait_for_reason,
+    wait_placed,
 )
-from scheduler import Scheduler
-from sharing import emptied, shared
+from live_manifests import HOSTNAME, pod
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane
 
 SELECTING = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}
@@ -52,19 +52,19 @@ NOT_ENFORCED: dict[str, tuple[dict[str, Any], str]] = {
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("reasons")) as process:
+    with running_scheduler(control_plane, rights, tmp_path_factory.mktemp("reasons")) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
 # --- Constraints that are not enforced
 
 
-def test_a_pod_with_a_constraint_that_is_not_enforced_waits_and_says_which(
+def test_a_pod_with_an_unsupported_constraint_waits_and_its_reason_names_it(
     cluster: ControlPlane,
 ) -> None:
     cluster.create_nodes(3)
@@ -73,37 +73,35 @@ def test_a_pod_with_a_constraint_that_is_not_enforced_waits_and_says_which(
         create(cluster, pod(name, labels={"app": "web"}, **spec))
     for name, (_, field) in zip(names, NOT_ENFORCED.values(), strict=True):
         words = f"0/3 nodes are available: {field} is not supported yet."
-        assert waits(cluster, name, words)["reason"] == "Unschedulable"
+        assert wait_for_reason(cluster, name, words)["reason"] == "Unschedulable"
         assert event_of(cluster, name, "FailedScheduling")["note"] == words
-    # They had their chance: others are placed after them.
+    # These pods were considered, since a later pod is placed.
     create(cluster, pod("plain"))
-    placed(cluster, "plain")
+    wait_placed(cluster, "plain")
     assert [node_of(cluster, name) for name in names] == [None] * len(names)
 
 
-def test_a_pod_that_a_running_pod_keeps_away_waits_until_that_one_is_gone(
+def test_a_pod_waits_while_the_anti_affinity_of_a_running_pod_excludes_it(
     cluster: ControlPlane,
 ) -> None:
     (node,) = cluster.create_nodes(1)
     repelling = {"affinity": {"podAntiAffinity": {NOW: [SELECTING]}}}
     create(cluster, pod("loner", scheduler="another", nodeName=node, **repelling))
     create(cluster, pod("web", labels={"app": "web"}), pod("batch", labels={"app": "batch"}))
-    placed(cluster, "batch")
+    wait_placed(cluster, "batch")
     words = "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
-    waits(cluster, "web", words)
+    wait_for_reason(cluster, "web", words)
     delete(cluster, "Pod", "loner")
-    placed(cluster, "web")
+    wait_placed(cluster, "web")
 
 
 # --- Conditions and events
 
 
-def test_a_pod_that_waits_has_the_condition_that_autoscalers_look_for(
-    cluster: ControlPlane,
-) -> None:
+def test_a_waiting_pod_has_the_condition_that_autoscalers_look_for(cluster: ControlPlane) -> None:
     cluster.create_nodes(2, cpu="1")
     create(cluster, pod("large", cpu="2"))
-    found = waits(cluster, "large", "0/2 nodes are available")
+    found = wait_for_reason(cluster, "large", "0/2 nodes are available")
     assert isinstance(found.pop("lastTransitionTime"), str)
     assert found == {
         "type": "PodScheduled",
@@ -115,9 +113,7 @@ def test_a_pod_that_waits_has_the_condition_that_autoscalers_look_for(
     }
 
 
-def test_a_pod_that_waits_gets_a_warning_and_one_that_is_placed_good_news(
-    cluster: ControlPlane,
-) -> None:
+def test_a_waiting_pod_gets_a_warning_and_a_bound_pod_a_normal_event(cluster: ControlPlane) -> None:
     create(cluster, pod("web"))
     failed = event_of(cluster, "web", "FailedScheduling")
     (node,) = cluster.create_nodes(1)
@@ -140,10 +136,10 @@ def test_a_pod_that_waits_gets_a_warning_and_one_that_is_placed_good_news(
     assert condition(web)["status"] == "True"
 
 
-def test_kubectl_shows_both(cluster: ControlPlane) -> None:
+def test_kubectl_shows_the_condition_and_the_event(cluster: ControlPlane) -> None:
     create(cluster, pod("web"))
     event_of(cluster, "web", "FailedScheduling")
-    waits(cluster, "web")
+    wait_for_reason(cluster, "web")
 
     def described() -> list[list[str]]:
         return [line.split() for line in cluster.kubectl("describe", "pod", "web").splitlines()]
@@ -157,34 +153,34 @@ def test_kubectl_shows_both(cluster: ControlPlane) -> None:
     assert news[-6:] == ["afflux", "Successfully", "assigned", "default/web", "to", "node-0000"]
 
 
-def test_a_pod_that_waits_is_told_so_once_until_there_is_news(cluster: ControlPlane) -> None:
+def test_an_unchanged_reason_is_announced_once(cluster: ControlPlane) -> None:
     (node,) = cluster.create_nodes(1, cpu="1")
     create(cluster, pod("large", cpu="2"))
-    waits(cluster, "large", "0/1 nodes are available")
+    wait_for_reason(cluster, "large", "0/1 nodes are available")
     event_of(cluster, "large", "FailedScheduling")
     version = cluster.pod("large")["metadata"]["resourceVersion"]
-    # Life goes on, and many a cycle with it, but for this pod nothing has changed.
+    # Many cycles run, but for this pod nothing changes.
     for number in range(10):
         create(cluster, pod(f"small-{number}", cpu="10m"))
-        placed(cluster, f"small-{number}")
+        wait_placed(cluster, f"small-{number}")
         label = {"metadata": {"labels": {"turn": str(number)}}}
         cluster.api.patch(f"/api/v1/nodes/{node}", label)
         delete(cluster, "Pod", f"small-{number}")
     assert cluster.pod("large")["metadata"]["resourceVersion"] == version
     (event,) = events_of(cluster, "large", "FailedScheduling")
     assert event.get("series") is None
-    # A second machine that is too small is news. It may take a while: nobody wants to be flooded.
+    # A second machine that is too small changes the reason, which is announced at a limited rate.
     cluster.create_nodes(1, cpu="500m", prefix="small")
-    waits(cluster, "large", "0/2 nodes are available: 2 Insufficient cpu.")
+    wait_for_reason(cluster, "large", "0/2 nodes are available: 2 Insufficient cpu.")
     cluster.wait_until(lambda: len(events_of(cluster, "large", "FailedScheduling")) == 2, "news")
 
 
-def test_everybody_who_waits_is_told(cluster: ControlPlane) -> None:
+def test_every_waiting_pod_gets_an_event(cluster: ControlPlane) -> None:
     cluster.create_nodes(3, cpu="1")
     names = [f"p{number:02d}" for number in range(60)]
     cluster.create_pods([pod(name, cpu="2") for name in names])
     for name in names:
-        waits(cluster, name, "0/3 nodes are available: 3 Insufficient cpu.")
+        wait_for_reason(cluster, name, "0/3 nodes are available: 3 Insufficient cpu.")
     told = {
         event["regarding"]["name"]
         for event in cluster.events("default")

@@ -1,9 +1,18 @@
-"""Pods with volumes: they run where their volumes are, or can be made, and nowhere else."""
+"""Pods with volumes run only where their volumes are or can be provisioned."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster_objects import (
+    collection,
+    create,
+    delete,
+    event_of,
+    node_of,
+    wait_for_reason,
+    wait_placed,
+)
 from live_manifests import (
     HOSTNAME,
     ZONE,
@@ -17,9 +26,8 @@ from live_manifests import (
     storage_class,
     volume,
 )
-from looking import collection, create, delete, event_of, node_of, placed, waits
-from scheduler import Scheduler
-from sharing import emptied, shared
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane, Manifest
 
 BY_HAND = "kubernetes.io/no-provisioner"
@@ -32,13 +40,13 @@ DRIVER = "attached.example.com"
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("volumes")) as process:
+    with running_scheduler(control_plane, rights, tmp_path_factory.mktemp("volumes")) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
 def read(cluster: ControlPlane, kind: str, name: str) -> Manifest:
@@ -46,7 +54,7 @@ def read(cluster: ControlPlane, kind: str, name: str) -> Manifest:
 
 
 def claim_volume(cluster: ControlPlane, name: str, **fields: object) -> None:
-    """A claim that has a volume of its own name."""
+    """Create a claim that is bound to a volume of the same name."""
     mode = {"mode": fields["mode"]} if "mode" in fields else {}
     create(cluster, volume(name, for_claim=name, **fields), claim(name, volumeName=name, **mode))
     cluster.wait_until(
@@ -54,8 +62,8 @@ def claim_volume(cluster: ControlPlane, name: str, **fields: object) -> None:
     )
 
 
-def runs(cluster: ControlPlane, name: str) -> None:
-    """The machine has found the volumes of the pod, and started it."""
+def wait_running(cluster: ControlPlane, name: str) -> None:
+    """Wait until the node has mounted the pod's volumes and started it."""
     cluster.wait_until(lambda: cluster.pod(name)["status"]["phase"] == "Running", f"{name} to run")
 
 
@@ -63,14 +71,14 @@ def at(key: str, *values: str) -> list[Manifest]:
     return [labelled(expression(key, "In", *values))]
 
 
-def test_a_pod_goes_where_its_volume_can_be_reached(cluster: ControlPlane) -> None:
+def test_a_pod_goes_to_a_machine_that_reaches_its_volume(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(4)
     claim_volume(cluster, "data", terms=at(HOSTNAME, nodes[2]))
     claim_volume(cluster, "away", terms=at(HOSTNAME, "somewhere-else"))
     create(cluster, pod("writer", volumes=mounting("data")))
     create(cluster, pod("stranded", volumes=mounting("away")))
-    assert placed(cluster, "writer") == {"writer": nodes[2]}
-    waits(cluster, "stranded", "4 node(s) didn't match PersistentVolume's node affinity")
+    assert wait_placed(cluster, "writer") == {"writer": nodes[2]}
+    wait_for_reason(cluster, "stranded", "4 node(s) didn't match PersistentVolume's node affinity")
 
 
 def test_a_pod_goes_to_the_zone_on_the_label_of_its_volume(cluster: ControlPlane) -> None:
@@ -80,49 +88,49 @@ def test_a_pod_goes_to_the_zone_on_the_label_of_its_volume(cluster: ControlPlane
     claim_volume(cluster, "away", labels={ZONE: "zone-7"}, nfs=SHARE)
     for name in ("data", "both", "away"):
         create(cluster, pod(f"with-{name}", volumes=mounting(name)))
-    assert placed(cluster, "with-data", "with-both") == {
+    assert wait_placed(cluster, "with-data", "with-both") == {
         "with-data": nodes[1],
         "with-both": nodes[2],
     }
-    waits(cluster, "with-away", "3 node(s) had no available volume zone")
+    wait_for_reason(cluster, "with-away", "3 node(s) had no available volume zone")
 
 
-def test_a_volume_is_made_where_its_first_pod_goes(cluster: ControlPlane) -> None:
+def test_a_volume_is_provisioned_on_the_machine_of_its_first_pod(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(3)
     create(cluster, storage_class("disk"), claim("data"))
     create(cluster, pod("first", volumes=mounting("data"), nodeSelector={HOSTNAME: nodes[1]}))
-    assert placed(cluster, "first") == {"first": nodes[1]}
-    runs(cluster, "first")
+    assert wait_placed(cluster, "first") == {"first": nodes[1]}
+    wait_running(cluster, "first")
     found = read(cluster, "PersistentVolumeClaim", "data")
     assert found["metadata"]["annotations"][SELECTED_NODE] == nodes[1]
-    # The next one has to follow.
+    # The second pod must go to the same machine.
     create(cluster, pod("second", volumes=mounting("data")))
-    assert placed(cluster, "second") == {"second": nodes[1]}
-    runs(cluster, "second")
+    assert wait_placed(cluster, "second") == {"second": nodes[1]}
+    wait_running(cluster, "second")
     assert event_of(cluster, "first", "Scheduled")["note"].endswith(f"to {nodes[1]}")
 
 
-def test_every_pod_of_many_gets_a_volume_that_is_made_for_it(cluster: ControlPlane) -> None:
+def test_every_pod_of_many_gets_a_provisioned_volume(cluster: ControlPlane) -> None:
     cluster.create_nodes(4)
     create(cluster, storage_class("disk"))
     names = [f"p{index}" for index in range(12)]
     for name in names:
         create(cluster, claim(name), pod(name, cpu="8", volumes=mounting(name)))
-    placed(cluster, *names)
+    wait_placed(cluster, *names)
     for name in names:
-        runs(cluster, name)
+        wait_running(cluster, name)
 
 
-def test_a_class_that_is_for_some_zones_is_used_there_only(cluster: ControlPlane) -> None:
+def test_a_class_with_allowed_topologies_is_used_there_only(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(3)
     topology = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-2"]}]}]
     create(cluster, storage_class("disk", allowedTopologies=topology), claim("data"))
     create(cluster, pod("writer", volumes=mounting("data")))
-    assert placed(cluster, "writer") == {"writer": nodes[2]}
-    runs(cluster, "writer")
+    assert wait_placed(cluster, "writer") == {"writer": nodes[2]}
+    wait_running(cluster, "writer")
 
 
-def test_two_pods_get_two_volumes_that_were_made_by_hand(cluster: ControlPlane) -> None:
+def test_two_pods_get_two_existing_volumes(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(5)
     create(cluster, storage_class("local", BY_HAND))
     for name, node in {"disk-a": nodes[1], "disk-b": nodes[3]}.items():
@@ -140,19 +148,19 @@ def test_two_pods_get_two_volumes_that_were_made_by_hand(cluster: ControlPlane) 
     volumes = {read(cluster, "PersistentVolumeClaim", n)["spec"]["volumeName"] for n in lucky}
     assert volumes == {"disk-a", "disk-b"}
     for name in lucky:
-        runs(cluster, name)
+        wait_running(cluster, name)
     words = "0/5 nodes are available: 5 node(s) didn't find available persistent volumes to bind."
-    assert waits(cluster, unlucky, words)["reason"] == "Unschedulable"
-    # A third one is used as soon as it is there.
+    assert wait_for_reason(cluster, unlucky, words)["reason"] == "Unschedulable"
+    # A third volume is used as soon as it exists.
     create(cluster, volume("disk-c", "local", terms=at(HOSTNAME, nodes[0])))
-    assert placed(cluster, unlucky) == {unlucky: nodes[0]}
-    runs(cluster, unlucky)
+    assert wait_placed(cluster, unlucky) == {unlucky: nodes[0]}
+    wait_running(cluster, unlucky)
 
 
-def test_pods_that_all_want_the_same_volume_first_get_one_each_without_delay(
+def test_pods_that_prefer_the_same_volume_get_one_each_without_delay(
     cluster: ControlPlane, afflux: Scheduler
 ) -> None:
-    # Each machine is a little busier than the one before: everybody wants to go to the first.
+    # Each machine is busier than the one before, so that all pods prefer the first.
     nodes = cluster.create_nodes(8)
     create(cluster, storage_class("local", BY_HAND))
     for number, node in enumerate(nodes):
@@ -162,13 +170,13 @@ def test_pods_that_all_want_the_same_volume_first_get_one_each_without_delay(
     names = [f"p{number}" for number in range(len(nodes))]
     create(cluster, *(claim(name, "local") for name in names))
     cluster.create_pods([pod(name, cpu="10m", volumes=mounting(name)) for name in names])
-    assert set(placed(cluster, *names).values()) == set(nodes)
-    # Being overtaken by one of their own is no error, for which they would have to wait.
+    assert set(wait_placed(cluster, *names).values()) == set(nodes)
+    # A conflict between pods of one cycle is not an error, which would cause a backoff.
     assert afflux.metric("scheduler_schedule_attempts_total", 'result="error"') == 0
 
 
 def gang(name: str, size: int, storage: str = "local") -> tuple[list[str], list[Manifest]]:
-    """The members of a group by name, and what they are: a claim and a pod each."""
+    """The names of the members of a group, and their manifests: a claim and a pod each."""
     labels = {"afflux.dev/group-name": name, "afflux.dev/group-size": str(size)}
     names = [f"{name}-{number}" for number in range(size)]
     claims = [claim(each, storage) for each in names]
@@ -186,43 +194,41 @@ def test_a_group_starts_when_there_is_a_volume_for_each_of_its_members(
     create(cluster, *members)
     words = "group default/g needs volumes for 3 claims at once, 2 are available"
     for name in names:
-        assert waits(cluster, name, words)["reason"] == "Unschedulable"
-    # Single pods are not held up by it.
+        assert wait_for_reason(cluster, name, words)["reason"] == "Unschedulable"
+    # The waiting group does not block single pods.
     create(cluster, claim("single", "local"), pod("single", volumes=mounting("single")))
-    assert placed(cluster, "single")["single"] in {nodes[1], nodes[3]}
-    waits(cluster, names[0], "at once, 1 are available")
+    assert wait_placed(cluster, "single")["single"] in {nodes[1], nodes[3]}
+    wait_for_reason(cluster, names[0], "at once, 1 are available")
     for name, node in {"disk-c": nodes[0], "disk-d": nodes[2]}.items():
         assert not any(node_of(cluster, member) for member in names)
         create(cluster, volume(name, "local", terms=at(HOSTNAME, node)))
-    found = placed(cluster, *names)
+    found = wait_placed(cluster, *names)
     rest = {nodes[1], nodes[3]} - {node_of(cluster, "single")}
     assert set(found.values()) == {nodes[0], nodes[2], *rest}
     for name in names:
-        runs(cluster, name)
+        wait_running(cluster, name)
     assert afflux.metric("scheduler_schedule_attempts_total", 'result="error"') == 0
 
 
-def test_volumes_steer_the_members_of_a_group(cluster: ControlPlane) -> None:
+def test_the_members_of_a_group_go_to_the_machines_of_the_volumes(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(4)
     create(cluster, storage_class("local", BY_HAND))
-    # All that the first group can have is on one machine; the second takes what is left.
+    # All volumes for the first group are on one machine; the second group gets the others.
     for number in range(3):
         create(cluster, volume(f"disk-{number}", "local", terms=at(HOSTNAME, nodes[2])))
     names, members = gang("g", 3)
     create(cluster, *members)
-    assert placed(cluster, *names) == dict.fromkeys(names, nodes[2])
+    assert wait_placed(cluster, *names) == dict.fromkeys(names, nodes[2])
     create(cluster, volume("left", "local", terms=at(HOSTNAME, nodes[0])))
     create(cluster, volume("right", "local", terms=at(HOSTNAME, nodes[3])))
     others, members = gang("h", 2)
     create(cluster, *members)
-    assert set(placed(cluster, *others).values()) == {nodes[0], nodes[3]}
+    assert set(wait_placed(cluster, *others).values()) == {nodes[0], nodes[3]}
     for name in (*names, *others):
-        runs(cluster, name)
+        wait_running(cluster, name)
 
 
-def test_groups_that_share_the_volumes_of_a_zone_start_one_after_the_other(
-    cluster: ControlPlane,
-) -> None:
+def test_groups_that_need_the_same_volumes_start_one_after_the_other(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(6)  # two in each of three zones
     create(cluster, storage_class("local", BY_HAND))
     for number in range(4):
@@ -236,35 +242,35 @@ def test_groups_that_share_the_volumes_of_a_zone_start_one_after_the_other(
     first, second = sorted(
         (names for names, _ in groups), key=lambda names: node_of(cluster, names[0]) is None
     )
-    assert set(placed(cluster, *first).values()) <= {nodes[i] for i in (1, 2, 4, 5)}
-    waits(cluster, second[0], "needs volumes for 3 claims at once, 1 are available")
+    assert set(wait_placed(cluster, *first).values()) <= {nodes[i] for i in (1, 2, 4, 5)}
+    wait_for_reason(cluster, second[0], "needs volumes for 3 claims at once, 1 are available")
     assert not any(node_of(cluster, name) for name in second)
     for number in range(4, 6):
         create(cluster, volume(f"disk-{number}", "local", terms=at(ZONE, "zone-0"), nfs=SHARE))
-    placed(cluster, *second)
+    wait_placed(cluster, *second)
     for name in (*first, *second):
-        runs(cluster, name)
+        wait_running(cluster, name)
 
 
-def test_a_group_gets_volumes_that_are_made_for_it(cluster: ControlPlane) -> None:
+def test_a_group_gets_provisioned_volumes(cluster: ControlPlane) -> None:
     cluster.create_nodes(3)
     create(cluster, storage_class("disk"))
     names, members = gang("g", 4, "disk")
     create(cluster, *members)
-    placed(cluster, *names)
+    wait_placed(cluster, *names)
     for name in names:
-        runs(cluster, name)
+        wait_running(cluster, name)
 
 
-def test_one_pod_with_two_volumes_goes_where_it_finds_both(cluster: ControlPlane) -> None:
+def test_a_pod_with_two_volumes_goes_to_a_machine_that_reaches_both(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(3)
     create(cluster, storage_class("local", BY_HAND))
     for name, node in {"lonely": nodes[0], "left": nodes[2], "right": nodes[2]}.items():
         create(cluster, volume(name, "local", terms=at(HOSTNAME, node)))
     create(cluster, claim("a", "local"), claim("b", "local"))
     create(cluster, pod("both", volumes=mounting("a", "b")))
-    assert placed(cluster, "both") == {"both": nodes[2]}
-    runs(cluster, "both")
+    assert wait_placed(cluster, "both") == {"both": nodes[2]}
+    wait_running(cluster, "both")
 
 
 def test_no_more_volumes_are_attached_to_a_machine_than_it_can_hold(cluster: ControlPlane) -> None:
@@ -279,47 +285,45 @@ def test_no_more_volumes_are_attached_to_a_machine_than_it_can_hold(cluster: Con
     (fourth,) = (name for name in names if not node_of(cluster, name))
     where = [node_of(cluster, name) for name in names]
     assert (where.count(small), where.count(large)) == (1, 2)
-    waits(cluster, fourth, "0/2 nodes are available: 2 node(s) exceed max volume count.")
+    wait_for_reason(cluster, fourth, "0/2 nodes are available: 2 node(s) exceed max volume count.")
     delete(cluster, "Pod", next(name for name in names if node_of(cluster, name) == small))
-    assert placed(cluster, fourth) == {fourth: small}
+    assert wait_placed(cluster, fourth) == {fourth: small}
 
 
-def test_a_claim_for_one_pod_is_used_by_one_pod_at_a_time(cluster: ControlPlane) -> None:
+def test_a_read_write_once_pod_claim_is_used_by_one_pod_at_a_time(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     claim_volume(cluster, "mine", mode="ReadWriteOncePod", nfs=SHARE)
     create(cluster, pod("first", volumes=mounting("mine")))
-    placed(cluster, "first")
+    wait_placed(cluster, "first")
     create(cluster, pod("second", volumes=mounting("mine")))
     words = "PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
-    waits(cluster, "second", words)
+    wait_for_reason(cluster, "second", words)
     delete(cluster, "Pod", "first")
-    placed(cluster, "second")
+    wait_placed(cluster, "second")
 
 
-def test_a_pod_waits_for_its_claim_to_be_there_and_goes_on_when_it_is(
-    cluster: ControlPlane,
-) -> None:
+def test_a_pod_is_placed_when_its_claim_is_created(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     create(cluster, storage_class("disk"), pod("early", volumes=mounting("data")))
-    waits(cluster, "early", 'persistentvolumeclaim "data" not found')
+    wait_for_reason(cluster, "early", 'persistentvolumeclaim "data" not found')
     create(cluster, claim("data"))
-    placed(cluster, "early")
-    runs(cluster, "early")
+    wait_placed(cluster, "early")
+    wait_running(cluster, "early")
 
 
-def test_a_volume_that_the_pod_brings_along_is_made_for_it(cluster: ControlPlane) -> None:
+def test_a_generic_ephemeral_volume_is_provisioned(cluster: ControlPlane) -> None:
     cluster.create_nodes(2)
     create(cluster, storage_class("disk"))
     template = {"volumeClaimTemplate": {"spec": claim("-")["spec"]}}
     create(cluster, pod("guest", volumes=[{"name": "scratch", "ephemeral": template}]))
-    placed(cluster, "guest")
-    runs(cluster, "guest")
+    wait_placed(cluster, "guest")
+    wait_running(cluster, "guest")
 
 
-def test_a_claim_that_was_bound_by_others_binds_the_pod(cluster: ControlPlane) -> None:
+def test_a_pod_with_an_immediately_bound_claim_is_placed(cluster: ControlPlane) -> None:
     nodes = cluster.create_nodes(3)
     create(cluster, storage_class("at-once", volumeBindingMode="Immediate"))
     create(cluster, claim("data", "at-once"))
     create(cluster, pod("writer", volumes=mounting("data")))
-    assert placed(cluster, "writer")["writer"] in nodes
-    runs(cluster, "writer")
+    assert wait_placed(cluster, "writer")["writer"] in nodes
+    wait_running(cluster, "writer")

@@ -1,14 +1,14 @@
-"""Deployments, daemon sets, stateful sets and jobs, with afflux to place their pods."""
+"""Deployments, daemon sets, stateful sets and jobs whose pods afflux places."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_objects import count, create
 from live_manifests import claim, pod, storage_class
-from looking import count, create
-from scheduler import Scheduler
-from sharing import emptied, shared
+from scheduler_process import Scheduler
+from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane, Manifest
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -20,17 +20,17 @@ RUN_SECONDS = "testbed.afflux.dev/run-seconds"
 def afflux(
     control_plane: ControlPlane, rights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduler]:
-    with shared(control_plane, rights, tmp_path_factory.mktemp("workloads")) as process:
+    with running_scheduler(control_plane, rights, tmp_path_factory.mktemp("workloads")) as process:
         yield process
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, afflux: Scheduler) -> ControlPlane:
-    return emptied(control_plane, afflux)
+    return empty_cluster(control_plane, afflux)
 
 
 def workload(name: str, **spec: Any) -> Manifest:
-    """A controller of pods with the label of its own name."""
+    """A workload whose pods have its name as a label."""
     template: Manifest = pod("-", cpu="1", labels={"app": name}, **spec.pop("pods", {}))
     metadata = {key: template["metadata"][key] for key in ("labels", "annotations")}
     return {
@@ -44,7 +44,7 @@ def workload(name: str, **spec: Any) -> Manifest:
 
 
 def running(cluster: ControlPlane) -> dict[str, str]:
-    """Pods that run, by name, with their machines."""
+    """The running pods and their machines."""
     return {
         each["metadata"]["name"]: each["spec"]["nodeName"]
         for each in cluster.pods("default")
@@ -81,13 +81,13 @@ def test_a_stateful_set_keeps_its_volumes(cluster: ControlPlane) -> None:
     names = {"db-0", "db-1", "db-2"}
     cluster.wait_until(lambda: running(cluster).keys() == names, "three members")
     before = running(cluster)
-    # A member that is replaced goes back to where its data are.
+    # A replaced member returns to the machine of its volume.
     cluster.kubectl("delete", "pod", "db-1", "--now")
     cluster.wait_until(lambda: running(cluster).keys() == names, "three members again")
     assert running(cluster) == before
 
 
-def test_a_job_larger_than_the_cluster_is_done_piece_by_piece(cluster: ControlPlane) -> None:
+def test_a_job_larger_than_the_cluster_runs_in_parts(cluster: ControlPlane) -> None:
     cluster.create_nodes(2, cpu="2")
     pods = {"restartPolicy": "Never", "annotations": {RUN_SECONDS: "0.5"}}
     job = workload("sum", completions=12, parallelism=12, pods=pods)

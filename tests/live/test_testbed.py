@@ -14,20 +14,17 @@ from testbed.api import STRATEGIC
 from testbed.building import KUBERNETES_VERSION
 from testbed.nodes import node
 
-NOBODY = "none"  # a scheduler that does not exist: such pods wait for a test's own hand
+NO_SCHEDULER = "none"  # no such scheduler: tests bind these pods themselves
 
 
-def pod(name: str, scheduler: str = NOBODY, **spec: Any) -> Manifest:
+def pod(name: str, scheduler: str = NO_SCHEDULER, **spec: Any) -> Manifest:
     container = {"name": "main", "image": "testbed.invalid/nothing"}
     resources = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "annotations": {}},
-        "spec": {
-            "schedulerName": scheduler,
-            "containers": [container | {"resources": resources}],
-        }
+        "spec": {"schedulerName": scheduler, "containers": [container | {"resources": resources}]}
         | spec,
     }
 
@@ -48,9 +45,9 @@ def test_the_versions_of_server_and_kubectl_agree(cluster: ControlPlane) -> None
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["anonymous", "service account"])
-def test_who_has_no_role_is_refused(cluster: ControlPlane, known: bool) -> None:
+def test_requests_without_a_role_are_refused(cluster: ControlPlane, known: bool) -> None:
     token = cluster.service_account_token("default", "default") if known else None
-    api = cluster.api_as(token)
+    api = cluster.api_with_token(token)
     try:
         for path in ("/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces/default/secrets"):
             with pytest.raises(ApiError) as refusal:
@@ -60,9 +57,7 @@ def test_who_has_no_role_is_refused(cluster: ControlPlane, known: bool) -> None:
         api.close()
 
 
-def test_a_kubeconfig_of_a_service_account_has_its_rights_and_no_more(
-    cluster: ControlPlane,
-) -> None:
+def test_a_kubeconfig_of_a_service_account_has_exactly_its_rights(cluster: ControlPlane) -> None:
     cluster.create_namespace("rights")
     cluster.kubectl("create", "serviceaccount", "reader", "-n", "rights")
     cluster.kubectl("create", "role", "reader", "-n", "rights", "--verb=list", "--resource=pods")
@@ -132,7 +127,7 @@ def test_a_machine_that_is_not_ready_is_tainted_as_in_a_cluster(cluster: Control
 
 
 @pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
-def test_what_was_written_outlives_a_kill(cluster: ControlPlane, part: str) -> None:
+def test_written_objects_survive_a_kill(cluster: ControlPlane, part: str) -> None:
     (machine,) = cluster.create_nodes(1)
     cluster.create_pods([pod("kept")])
     url = cluster.url
@@ -210,7 +205,7 @@ def test_a_claim_gets_its_volume_when_its_machine_is_chosen(cluster: ControlPlan
     assert cluster.api.list("/api/v1/persistentvolumes") == []
 
 
-def test_emptying_leaves_nothing_of_a_test(cluster: ControlPlane) -> None:
+def test_delete_everything_leaves_no_objects(cluster: ControlPlane) -> None:
     (machine,) = cluster.create_nodes(1)
     cluster.create_namespace("work")
     cluster.kubectl("create", "deployment", "web", "-n", "work", "--image=none", "--replicas=3")
@@ -223,13 +218,13 @@ def test_emptying_leaves_nothing_of_a_test(cluster: ControlPlane) -> None:
     assert cluster.pods() == cluster.nodes() == []
     namespaces = {item["metadata"]["name"] for item in cluster.api.list("/api/v1/namespaces")}
     assert "work" not in namespaces
-    # The namespace was not merely hidden: its content does not come back with its name.
+    # The content was deleted with the namespace: it does not come back with the name.
     cluster.kubectl("create", "namespace", "work")
     assert "mine" not in cluster.kubectl("get", "configmaps", "-n", "work")
     assert verdict.bindings(cluster) == []
 
 
-# --- The verdict can be a bad one
+# --- The verdict detects violations
 
 
 def test_a_machine_over_its_capacity_is_seen(cluster: ControlPlane) -> None:
@@ -285,7 +280,7 @@ def test_requests_are_added_up_as_the_api_server_documents() -> None:
     assert verdict.over_capacity([heavy], [{"spec": spec, "status": {"phase": "Failed"}}]) == []
 
 
-# --- Nothing is left behind
+# --- No processes are left behind
 
 
 def test_a_killed_test_process_leaves_no_orphans(tmp_path: Path) -> None:
@@ -315,5 +310,5 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # Whoever inherits an orphan may be slow to bury it.
+    # The process that inherits an orphan may reap it late.
     return ") Z " not in Path(f"/proc/{pid}/stat").read_text()

@@ -1,11 +1,11 @@
-"""Situations in which no machine can take a pod: a cluster where each machine has something wrong
-with it, and pods that look at it from all sides.
+"""Pods that no node can take, by what makes them unschedulable, and the cluster for them: each
+node has another defect, from taints to used host ports.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from chance import GPU, OVERHEAD
+from cluster_objects import collection, create, delete, set_ready, set_spec
 from live_manifests import (
     HOSTNAME,
     ZONE,
@@ -29,18 +29,18 @@ from live_manifests import (
     volume,
     with_ports,
 )
-from looking import collection, create, delete, set_ready, set_spec
+from random_manifests import GPU, OVERHEAD
 from testbed import ControlPlane, Manifest
 from testbed.nodes import node
 
-# --- The cluster: each machine has something that is wrong with it
+# --- The cluster: each node has another defect
 
 
-SMALL = "small.example.com"
-MISSING = "missing.example.com"
+SMALL_DRIVER = "small.example.com"
+MISSING_DRIVER = "missing.example.com"
 SHARE = {"server": "somewhere", "path": "/"}
-# Claims that have the volume of their own name.
-BOUND = (
+# Claims that are bound to the volume of the same name.
+BOUND_CLAIMS = (
     "held", "one-more", "once", "away", "zoned", "a-only", "c-only", "uninstalled", "leaving",
     "vanished",
 )  # fmt: skip
@@ -63,39 +63,39 @@ def machines() -> list[Manifest]:
     ]
 
 
-def residents() -> list[Manifest]:
-    """Pods that are there already, bound by hand."""
+def bound_pods() -> list[Manifest]:
+    """Running pods of another scheduler."""
     taken = with_ports(host_port(8080), host_port(5353, "UDP", "127.0.0.1"), cpu="1")
     return [
-        pod("resident-full", scheduler="nobody", cpu="3", nodeName="full"),
-        pod("resident-crowded", scheduler="nobody", nodeName="crowded"),
-        pod("resident-ports", scheduler="nobody", containers=taken, nodeName="ports"),
-        pod("resident-disks", scheduler="nobody", volumes=mounting("held"), nodeName="disks"),
-        pod("resident-leaving", scheduler="nobody", volumes=mounting("leaving"), nodeName="disks"),
-        pod("resident-once", scheduler="nobody", volumes=mounting("once"), nodeName="disks"),
+        pod("resident-full", scheduler="another", cpu="3", nodeName="full"),
+        pod("resident-crowded", scheduler="another", nodeName="crowded"),
+        pod("resident-ports", scheduler="another", containers=taken, nodeName="ports"),
+        pod("resident-disks", scheduler="another", volumes=mounting("held"), nodeName="disks"),
+        pod("resident-leaving", scheduler="another", volumes=mounting("leaving"), nodeName="disks"),
+        pod("resident-once", scheduler="another", volumes=mounting("once"), nodeName="disks"),
     ]
 
 
-def disks() -> list[Manifest]:
-    """Storage that the situations talk about."""
+def storage_objects() -> list[Manifest]:
+    """Storage classes, drivers, volumes and claims of the pods below."""
     elsewhere = labelled(expression(HOSTNAME, "In", "somewhere-else"))
     return [
-        storage_class("disk", "example.com/nobody"),
-        storage_class("at-once", "example.com/nobody", volumeBindingMode="Immediate"),
+        storage_class("disk", "example.com/no-provisioner"),
+        storage_class("at-once", "example.com/no-provisioner", volumeBindingMode="Immediate"),
         storage_class("by-hand", "kubernetes.io/no-provisioner"),
         storage_class(
             "far",
             allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-z"]}]}],
         ),
-        storage_class("small", SMALL),
-        csi_driver(SMALL, storageCapacity=True),
+        storage_class("small", SMALL_DRIVER),
+        csi_driver(SMALL_DRIVER, storageCapacity=True),
         capacity("small-here", "small", "1Mi"),
-        csi_driver(MISSING, preventPodSchedulingIfMissing=True),
+        csi_driver(MISSING_DRIVER, preventPodSchedulingIfMissing=True),
         csi_node("disks", 1),
         volume("held", csi=csi("held"), for_claim="held"),
         volume("one-more", csi=csi("one-more"), for_claim="one-more"),
         volume("once", mode="ReadWriteOncePod", for_claim="once", nfs=SHARE),
-        volume("uninstalled", csi=csi("uninstalled", MISSING), for_claim="uninstalled"),
+        volume("uninstalled", csi=csi("uninstalled", MISSING_DRIVER), for_claim="uninstalled"),
         volume("leaving", nfs=SHARE, for_claim="leaving"),
         volume("vanished", nfs=SHARE, for_claim="vanished"),
         volume("away", terms=[elsewhere], for_claim="away"),
@@ -103,7 +103,7 @@ def disks() -> list[Manifest]:
         volume("a-only", terms=[labelled(expression(ZONE, "In", "zone-a"))], for_claim="a-only"),
         volume("c-only", terms=[labelled(expression(ZONE, "In", "zone-c"))], for_claim="c-only"),
         volume("free", "by-hand", terms=[labelled(expression(HOSTNAME, "In", "unready"))]),
-        *(claim(name) for name in BOUND if name != "once"),
+        *(claim(name) for name in BOUND_CLAIMS if name != "once"),
         claim("once", mode="ReadWriteOncePod"),
         claim("unbound", "at-once"),
         claim("by-hand-1", "by-hand"),
@@ -115,63 +115,57 @@ def disks() -> list[Manifest]:
     ]
 
 
-def wanting(**spec: Any) -> Manifest:
+def pod_spec(**spec: Any) -> Manifest:
     """Fields of a pod's spec."""
     return spec
 
 
-EVERYTHING = [toleration()]
+TOLERATE_ALL = [toleration()]
 HUGE = {"cpu": "100"}
 
-SITUATIONS: dict[str, Manifest] = {
+UNSCHEDULABLE_PODS: dict[str, Manifest] = {
     # Resources
-    "cpu": wanting(containers=[container(HUGE)]),
-    "cpu that fits some machines by size but not by what is left": wanting(
-        containers=[container({"cpu": "3500m"})],
-        nodeSelector={"disk": "hdd"},
+    "cpu": pod_spec(containers=[container(HUGE)]),
+    "cpu that fits some machines by size but not by what is left": pod_spec(
+        containers=[container({"cpu": "3500m"})], nodeSelector={"disk": "hdd"}
     ),
-    "memory": wanting(containers=[container({"memory": "1Ti"})]),
-    "cpu and memory": wanting(containers=[container(HUGE | {"memory": "1Ti"})]),
-    "ephemeral storage": wanting(containers=[container({"ephemeral-storage": "2Ti"})]),
-    "an extended resource that nobody has": wanting(
+    "memory": pod_spec(containers=[container({"memory": "1Ti"})]),
+    "cpu and memory": pod_spec(containers=[container(HUGE | {"memory": "1Ti"})]),
+    "ephemeral storage": pod_spec(containers=[container({"ephemeral-storage": "2Ti"})]),
+    "an extended resource that no node has": pod_spec(
         containers=[container({"cpu": "1", "example.com/fpga": "1"})]
     ),
-    "more of an extended resource than there is": wanting(
-        containers=[container({"cpu": "1", GPU: "3"})], tolerations=EVERYTHING
+    "more of an extended resource than there is": pod_spec(
+        containers=[container({"cpu": "1", GPU: "3"})], tolerations=TOLERATE_ALL
     ),
-    "huge pages": wanting(
+    "huge pages": pod_spec(
         containers=[container({"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "128Mi"})]
     ),
-    "several at once": wanting(
-        containers=[
-            container(HUGE | {"memory": "1Ti", "ephemeral-storage": "2Ti", GPU: "3"}),
-        ],
-        tolerations=EVERYTHING,
+    "several at once": pod_spec(
+        containers=[container(HUGE | {"memory": "1Ti", "ephemeral-storage": "2Ti", GPU: "3"})],
+        tolerations=TOLERATE_ALL,
     ),
-    "an init container that needs more": wanting(
+    "an init container that needs more": pod_spec(
         containers=[container({"cpu": "1"})], initContainers=[container(HUGE, "init")]
     ),
-    "a sidecar on top": wanting(
+    "a sidecar on top": pod_spec(
         containers=[container({"cpu": "3"})],
         initContainers=[container({"cpu": "2"}, "side", restartPolicy="Always")],
     ),
-    "an init container beside a sidecar": wanting(
+    "an init container beside a sidecar": pod_spec(
         containers=[container({"cpu": "1"})],
         initContainers=[
             container({"cpu": "2"}, "side", restartPolicy="Always"),
             container({"cpu": "3"}, "init"),
         ],
     ),
-    "overhead": wanting(
-        containers=[container({"cpu": "3800m"})],
-        runtimeClassName=OVERHEAD,
-    ),
-    "nothing but room for one more pod": wanting(nodeSelector={"size": "big"}),
+    "overhead": pod_spec(containers=[container({"cpu": "3800m"})], runtimeClassName=OVERHEAD),
+    "nothing but room for one more pod": pod_spec(nodeSelector={"size": "big"}),
     # Labels
-    "a selector": wanting(nodeSelector={"disk": "tape"}),
-    "a selector and cpu": wanting(containers=[container(HUGE)], nodeSelector={"disk": "ssd"}),
-    "affinity In": wanting(affinity=required(labelled(expression("disk", "In", "tape", "cd")))),
-    "affinity NotIn": wanting(
+    "a selector": pod_spec(nodeSelector={"disk": "tape"}),
+    "a selector and cpu": pod_spec(containers=[container(HUGE)], nodeSelector={"disk": "ssd"}),
+    "affinity In": pod_spec(affinity=required(labelled(expression("disk", "In", "tape", "cd")))),
+    "affinity NotIn": pod_spec(
         affinity=required(
             labelled(
                 expression("disk", "NotIn", "ssd", "hdd"),
@@ -179,20 +173,18 @@ SITUATIONS: dict[str, Manifest] = {
             )
         )
     ),
-    "affinity Exists": wanting(
-        affinity=required(labelled(expression("gold", "Exists"))),
-    ),
-    "affinity DoesNotExist": wanting(
+    "affinity Exists": pod_spec(affinity=required(labelled(expression("gold", "Exists")))),
+    "affinity DoesNotExist": pod_spec(
         affinity=required(
             labelled(expression("size", "DoesNotExist"), expression("disk", "Exists"))
-        ),
+        )
     ),
-    "affinity Gt": wanting(affinity=required(labelled(expression("size", "Gt", "9")))),
-    "affinity Lt": wanting(affinity=required(labelled(expression("size", "Lt", "5")))),
-    "affinity to nothing": wanting(affinity=required({})),
-    "affinity by name": wanting(affinity=on("nobody")),
-    "affinity to a machine that is full": wanting(cpu="2", affinity=on("full")),
-    "affinity away from a name": wanting(
+    "affinity Gt": pod_spec(affinity=required(labelled(expression("size", "Gt", "9")))),
+    "affinity Lt": pod_spec(affinity=required(labelled(expression("size", "Lt", "5")))),
+    "affinity to nothing": pod_spec(affinity=required({})),
+    "affinity by name": pod_spec(affinity=on("no-such-node")),
+    "affinity to a machine that is full": pod_spec(cpu="2", affinity=on("full")),
+    "affinity away from a name": pod_spec(
         affinity=required(
             {
                 "matchFields": [expression("metadata.name", "NotIn", "plain")],
@@ -200,81 +192,79 @@ SITUATIONS: dict[str, Manifest] = {
             }
         )
     ),
-    "one of several names": wanting(
+    "one of several names": pod_spec(
         cpu="5", affinity=required(named("In", "plain"), named("In", "full"))
     ),
-    "a name or a label": wanting(
+    "a name or a label": pod_spec(
         cpu="5", affinity=required(named("In", "plain"), labelled(expression("disk", "In", "hdd")))
     ),
-    "affinity and selector": wanting(
+    "affinity and selector": pod_spec(
         nodeSelector={"disk": "ssd"}, affinity=required(labelled(expression("disk", "In", "hdd")))
     ),
     # Taints
-    "taints that are not tolerated": wanting(containers=[container({"cpu": "1", GPU: "1"})]),
-    "one taint tolerated": wanting(
+    "taints that are not tolerated": pod_spec(containers=[container({"cpu": "1", GPU: "1"})]),
+    "one taint tolerated": pod_spec(
         containers=[container(HUGE)], tolerations=[toleration("dedicated", "Equal", value="gpu")]
     ),
-    "the wrong value tolerated": wanting(
+    "the wrong value tolerated": pod_spec(
         containers=[container(HUGE)], tolerations=[toleration("dedicated", "Equal", value="cpu")]
     ),
-    "the wrong effect tolerated": wanting(
+    "the wrong effect tolerated": pod_spec(
         containers=[container(HUGE)], tolerations=[toleration("dedicated", effect="NoExecute")]
     ),
-    "NoExecute tolerated": wanting(
+    "NoExecute tolerated": pod_spec(
         containers=[container(HUGE)], tolerations=[toleration("drain", effect="NoExecute")]
     ),
-    "everything tolerated": wanting(containers=[container(HUGE)], tolerations=EVERYTHING),
-    "a cordon tolerated": wanting(
+    "everything tolerated": pod_spec(containers=[container(HUGE)], tolerations=TOLERATE_ALL),
+    "a cordon tolerated": pod_spec(
         containers=[container(HUGE)], tolerations=[toleration("node.kubernetes.io/unschedulable")]
     ),
-    "not being ready tolerated": wanting(
+    "not being ready tolerated": pod_spec(
         containers=[container(HUGE)], tolerations=[toleration("node.kubernetes.io/not-ready")]
     ),
     # Ports
-    "a port that is taken": wanting(
+    "a port that is taken": pod_spec(
         containers=with_ports(host_port(8080)), nodeSelector={HOSTNAME: "ports"}
     ),
-    "a port that is taken, on one address": wanting(
+    "a port that is taken, on one address": pod_spec(
         containers=with_ports(host_port(8080, ip="10.0.0.1")), nodeSelector={HOSTNAME: "ports"}
     ),
-    "a port of another protocol on every address": wanting(
+    "a port of another protocol on every address": pod_spec(
         containers=with_ports(host_port(5353, "UDP")), nodeSelector={HOSTNAME: "ports"}
     ),
-    "a port of a sidecar": wanting(
-        initContainers=[
-            container({}, "side", restartPolicy="Always", ports=[host_port(8080)]),
-        ],
+    "a port of a sidecar": pod_spec(
+        initContainers=[container({}, "side", restartPolicy="Always", ports=[host_port(8080)])],
         nodeSelector={HOSTNAME: "ports"},
     ),
-    "a port of a pod on the host's network": wanting(
+    "a port of a pod on the host's network": pod_spec(
         containers=with_ports({"containerPort": 8080}),
         hostNetwork=True,
         nodeSelector={HOSTNAME: "ports"},
     ),
-    "a port and cpu": wanting(
+    "a port and cpu": pod_spec(
         containers=with_ports(host_port(8080), cpu="100"), nodeSelector={HOSTNAME: "ports"}
     ),
     # Volumes
-    "a claim that is not there": wanting(volumes=mounting("no-such-claim")),
-    "a claim that waits for its volume": wanting(volumes=mounting("unbound")),
-    "a claim of a class that is not there": wanting(volumes=mounting("classless")),
-    "a claim without a class": wanting(volumes=mounting("no-class")),
-    "a volume that is elsewhere": wanting(volumes=mounting("away")),
-    "a volume in another zone": wanting(volumes=mounting("zoned")),
-    "volumes in two zones": wanting(volumes=mounting("a-only", "c-only")),
-    "a volume for one pod only": wanting(volumes=mounting("once")),
-    "a volume too many": wanting(volumes=mounting("one-more"), nodeSelector={HOSTNAME: "disks"}),
-    "no volume to be had": wanting(volumes=mounting("by-hand-1")),
-    "no volume as large": wanting(volumes=mounting("too-large")),
-    "a class that is for another zone": wanting(volumes=mounting("nowhere")),
-    "a volume whose driver must be there": wanting(volumes=mounting("uninstalled")),
-    "a claim that is being deleted": wanting(volumes=mounting("leaving")),
-    "a claim that has lost its volume": wanting(volumes=mounting("vanished")),
-    "no space left": wanting(volumes=mounting("spacious")),
-    "a volume elsewhere and cpu": wanting(
+    "a claim that is not there": pod_spec(volumes=mounting("no-such-claim")),
+    "a claim that waits for its volume": pod_spec(volumes=mounting("unbound")),
+    "a claim of a class that is not there": pod_spec(volumes=mounting("classless")),
+    "a claim without a class": pod_spec(volumes=mounting("no-class")),
+    "a volume that is elsewhere": pod_spec(volumes=mounting("away")),
+    "a volume in another zone": pod_spec(volumes=mounting("zoned")),
+    "volumes in two zones": pod_spec(volumes=mounting("a-only", "c-only")),
+    "a volume for one pod only": pod_spec(volumes=mounting("once")),
+    "a volume too many": pod_spec(volumes=mounting("one-more"), nodeSelector={HOSTNAME: "disks"}),
+    "no volume to be had": pod_spec(volumes=mounting("by-hand-1")),
+    "no volume as large": pod_spec(volumes=mounting("too-large")),
+    "a class that is for another zone": pod_spec(volumes=mounting("nowhere")),
+    "a volume whose driver must be there": pod_spec(volumes=mounting("uninstalled")),
+    "a claim that is being deleted": pod_spec(volumes=mounting("leaving")),
+    "a claim that has lost its volume": pod_spec(volumes=mounting("vanished")),
+    "no space left": pod_spec(volumes=mounting("spacious")),
+    "a volume elsewhere and cpu": pod_spec(
         volumes=mounting("away"), containers=[container({"cpu": "3500m"})]
     ),
-    "a generic ephemeral volume without a volume": wanting(
+    "a generic ephemeral volume without a volume": pod_spec(
         volumes=[
             {
                 "name": "scratch",
@@ -285,9 +275,9 @@ SITUATIONS: dict[str, Manifest] = {
 }
 
 
-def build(plane: ControlPlane) -> None:
-    """Make the cluster, and wait until the controllers have done their part."""
-    create(plane, *machines(), *disks())
+def create_cluster(plane: ControlPlane) -> None:
+    """Create the cluster and wait for its controllers."""
+    create(plane, *machines(), *storage_objects())
     set_spec(plane, "cordoned", unschedulable=True)
     set_ready(plane, "unready", "False")
     claims = collection("PersistentVolumeClaim")
@@ -295,17 +285,17 @@ def build(plane: ControlPlane) -> None:
     def phases(names: Iterable[str]) -> set[str]:
         return {plane.api.get(f"{claims}/{name}")["status"]["phase"] for name in names}
 
-    plane.wait_until(lambda: phases(BOUND) == {"Bound"}, "claims to be bound")
-    create(plane, *residents())
-    # It stays as long as its pod runs.
+    plane.wait_until(lambda: phases(BOUND_CLAIMS) == {"Bound"}, "claims to be bound")
+    create(plane, *bound_pods())
+    # The claim stays as long as its pod runs.
     delete(plane, "PersistentVolumeClaim", "leaving")
-    # In this order: a controller gives a volume that is not going away its finalizer back.
+    # In this order: the controller restores the finalizer of a volume that is not being deleted.
     delete(plane, "PersistentVolume", "vanished")
     plane.api.patch(
         f"{collection('PersistentVolume')}/vanished", {"metadata": {"finalizers": None}}
     )
     plane.wait_until(lambda: phases(["vanished"]) == {"Lost"}, "a claim to lose its volume")
-    plane.wait_until(lambda: len(_taints(plane, "unready")) == 2, "taints of what is not ready")
+    plane.wait_until(lambda: len(_taints(plane, "unready")) == 2, "the taints of `unready`")
     plane.wait_until(lambda: len(_taints(plane, "cordoned")) == 1, "the taint of a cordon")
 
 

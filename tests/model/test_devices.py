@@ -18,27 +18,27 @@ FREE = st.lists(st.integers(-200, 1000) | st.sampled_from((0, 500, 1000)), max_s
 REQUEST = st.builds(DeviceRequest, st.integers(1, 3), MILLI)
 
 
-def seats_by_trial(free: tuple[int, ...], requests: list[DeviceRequest]) -> bool:
+def fits_by_trial(free: tuple[int, ...], requests: list[DeviceRequest]) -> bool:
     if not requests:
         return True
     request, *others = requests
     usable = [i for i, left in enumerate(free) if left >= request.milli]
     return any(
-        seats_by_trial(take_devices(free, indices, request.milli), others)
+        fits_by_trial(take_devices(free, indices, request.milli), others)
         for indices in combinations(usable, request.count)
     )
 
 
 @given(FREE, REQUEST)
-def test_room_is_the_largest_number_of_requests_that_can_be_seated(free, request):
+def test_room_is_the_largest_number_of_requests_that_fit(free, request):
     room = room_on_devices(free, request)
     if room <= 4:
-        assert seats_by_trial(free, [request] * room)
-        assert not seats_by_trial(free, [request] * (room + 1))
+        assert fits_by_trial(free, [request] * room)
+        assert not fits_by_trial(free, [request] * (room + 1))
 
 
 @given(FREE, REQUEST, st.data())
-def test_one_after_the_other_takes_no_more_room_than_it_must(free, request, data):
+def test_choosing_for_further_requests_keeps_room_for_all_of_them(free, request, data):
     count = data.draw(st.integers(0, room_on_devices(free, request)))
     for left in range(count - 1, -1, -1):
         chosen = choose_devices(free, request, left)
@@ -49,7 +49,7 @@ def test_one_after_the_other_takes_no_more_room_than_it_must(free, request, data
 
 
 @given(FREE, REQUEST)
-def test_one_alone_takes_the_tightest(free, request):
+def test_a_single_request_takes_the_fullest_devices(free, request):
     chosen = choose_devices(free, request)
     usable = sorted(left for left in free if left >= request.milli)
     if len(usable) < request.count:
@@ -58,13 +58,13 @@ def test_one_alone_takes_the_tightest(free, request):
         assert sorted(free[index] for index in chosen) == usable[: request.count]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(FREE, st.lists(REQUEST, max_size=4))
 @example((1000, 500, 500), [DeviceRequest(2, 500), DeviceRequest(2, 500)])
 @example((900, 500, 400), [DeviceRequest(1, 500), DeviceRequest(2, 400)])
-def test_several_at_once_are_seated_exactly_when_there_is_a_way(free, requests):
+def test_several_requests_are_packed_exactly_if_they_fit(free, requests):
     chosen = pack_devices(free, requests)
-    assert (chosen is not None) == seats_by_trial(free, requests)
+    assert (chosen is not None) == fits_by_trial(free, requests)
     for request, indices in zip(requests, chosen or (), strict=chosen is not None):
         assert len(set(indices)) == request.count
         free = take_devices(free, indices, request.milli)

@@ -1,4 +1,4 @@
-"""Host ports and attachments as resources: who clashes with whom, what a machine has unsaid."""
+"""Host ports and attachments as resources: which ports conflict, and default capacities."""
 
 from itertools import product
 
@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.model.implied import (
+from afflux.model.implied_resources import (
     UNLIMITED_ATTACHMENTS,
     HostPort,
-    attachments,
+    attachment_resource,
     capacity_of,
-    implied_capacity,
+    default_capacity,
     is_volume,
     port_requests,
-    volumes_for,
+    volume_resource,
 )
 from afflux.model.resources import resources
 
@@ -34,10 +34,10 @@ def clash(one: HostPort, other: HostPort) -> bool:
 
 
 @given(st.lists(st.lists(ports, max_size=4), max_size=6))
-def test_tasks_fit_together_exactly_if_no_two_of_their_ports_clash(tasks: list[list[HostPort]]):
+def test_tasks_fit_together_exactly_if_no_two_ports_conflict(tasks: list[list[HostPort]]):
     asked = [port_requests(of) for of in tasks]
     names = {name for each in asked for name in each}
-    fits = all(sum(each.get(n, 0) for each in asked) <= implied_capacity(n) for n in names)
+    fits = all(sum(each.get(n, 0) for each in asked) <= default_capacity(n) for n in names)
     assert fits == (
         not any(
             clash(one, other)
@@ -49,13 +49,13 @@ def test_tasks_fit_together_exactly_if_no_two_of_their_ports_clash(tasks: list[l
 
 
 @given(st.lists(ports, max_size=5), st.randoms())
-def test_neither_order_nor_repetition_matters(wanted: list[HostPort], rng):
+def test_order_and_duplicates_of_ports_do_not_matter(wanted: list[HostPort], rng):
     again = [*wanted, *wanted]
     rng.shuffle(again)
     assert resources(port_requests(again)) == resources(port_requests(wanted))
 
 
-def test_a_port_on_every_address_includes_each_single_one():
+def test_a_port_on_every_address_includes_every_single_address():
     everywhere = HostPort("TCP", 80)
     assert port_requests([everywhere, HostPort("TCP", 80, "10.0.0.1")]) == port_requests(
         [everywhere]
@@ -67,24 +67,24 @@ def test_a_port_on_every_address_includes_each_single_one():
     [
         ("cpu", 0),
         ("example.com/port", 0),
-        (attachments("disk.example.com"), UNLIMITED_ATTACHMENTS),
-        (volumes_for("local"), 0),
+        (attachment_resource("disk.example.com"), UNLIMITED_ATTACHMENTS),
+        (volume_resource("local"), 0),
         *((name, 1) for name in port_requests([HostPort("TCP", 80, "::")]) if "@" in name),
     ],
 )
-def test_what_a_machine_has_without_stating_it(name: str, amount: int):
-    assert implied_capacity(name) == amount
+def test_default_capacity_applies_where_no_amount_is_stated(name: str, amount: int):
+    assert default_capacity(name) == amount
     assert capacity_of((("cpu", 0),), name) == amount
 
 
-def test_a_stated_limit_counts_even_if_it_is_nothing():
-    disk = attachments("disk.example.com")
+def test_a_stated_capacity_of_zero_replaces_the_default():
+    disk = attachment_resource("disk.example.com")
     assert capacity_of(((disk, 3),), disk) == 3
     assert capacity_of(((disk, 0),), disk) == 0
 
 
-def test_volumes_to_be_had_are_no_attachments():
-    name = volumes_for("local")
+def test_available_volumes_are_not_attachments():
+    name = volume_resource("local")
     assert is_volume(name)
-    assert not is_volume(attachments("disk.example.com"))
+    assert not is_volume(attachment_resource("disk.example.com"))
     assert capacity_of(((name, 2),), name) == 2

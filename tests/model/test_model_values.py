@@ -17,7 +17,7 @@ def test_equal_vectors_are_equal_values():
     assert amount_of(one, "pods") == 0
 
 
-def test_shapes_differ_in_what_decides_where_they_go_and_nothing_else():
+def test_shapes_are_equal_if_requests_and_devices_are():
     plain = Shape(resources({"cpu": 1}))
     assert plain == Shape(resources({"cpu": 1}))
     assert hash(plain) == hash(Shape(resources({"cpu": 1})))
@@ -36,12 +36,12 @@ def test_a_free_machine_has_whole_devices():
     assert Machine("m", ()).free_devices() == ()
 
 
-def test_words_for_what_lacks():
+def test_reasons_for_insufficient_resources():
     assert reason.insufficient("pods") == "Too many pods"
     assert reason.insufficient("nvidia.com/gpu") == "Insufficient nvidia.com/gpu"
 
 
-def test_one_machine_may_count_for_several_reasons():
+def test_a_machine_counts_once_for_each_of_its_reasons():
     assert reason.summary(2, {"Insufficient cpu": 2, "Insufficient memory": 1}) == (
         "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu."
     )

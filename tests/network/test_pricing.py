@@ -1,4 +1,4 @@
-"""Prices are kept from cycle to cycle, and are always what a fresh look would say."""
+"""Prices are cached from cycle to cycle and always equal newly computed ones."""
 
 from random import Random
 
@@ -9,20 +9,19 @@ from afflux.cluster.state import State
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.task import Task
-from afflux.network import pricing as pricing_module
 from afflux.network.pricing import Pricing
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
-from oracles.building import machine, shape, task
+from oracles.builders import machine, shape, task
 from oracles.random_clusters import MIB, Generator
 
 POLICIES = [Weighted(CpuMemory(), 2), Weighted(LoadSpreading(), 3)]
 
 
-class Counting(Policy):
-    """Notes how many rows it was asked about."""
+class CountingPolicy(Policy):
+    """Records how many rows each call is about."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -33,7 +32,7 @@ class Counting(Policy):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_kept_prices_equal_fresh_ones_after_any_changes(seed: int):
+def test_cached_prices_equal_new_ones_after_any_changes(seed: int):
     rng = Random(f"pricing {seed}")
     generator = Generator(rng)
     generator.constrained = True
@@ -97,7 +96,7 @@ def test_a_profile_without_policies_is_named():
         pricing.prices(shape(profile="none"))
 
 
-def test_a_figure_of_the_whole_cluster_that_changes_makes_every_price_of_the_class_new():
+def test_a_changed_cache_key_renews_every_price_of_the_class():
     large = {"app:1": 900 * MIB}
     state = State([machine("a", images=large), machine("b")])
     pricing = Pricing(state, constraints(), [])
@@ -112,7 +111,7 @@ def test_a_figure_of_the_whole_cluster_that_changes_makes_every_price_of_the_cla
 def test_in_a_large_cluster_one_more_machine_with_an_image_changes_only_its_own_row():
     large = {"app:1": 900 * MIB}
     state = State([machine(f"m{n}", images=large if n < 300 else {}) for n in range(1000)])
-    counting = Counting()
+    counting = CountingPolicy()
     pricing = Pricing(state, constraints(), [Weighted(counting)])
     wants = shape(images=Images(("app:1",), 1))
     pricing.prices(wants)
@@ -121,9 +120,9 @@ def test_in_a_large_cluster_one_more_machine_with_an_image_changes_only_its_own_
     assert counting.rows == [1000, 1]
 
 
-def test_only_rows_that_changed_are_asked_about_again():
+def test_only_changed_rows_are_priced_again():
     state = State([machine(f"m{i}", cpu=9) for i in range(100)])
-    counting = Counting()
+    counting = CountingPolicy()
     pricing = Pricing(state, constraints(), [Weighted(counting)])
     of = shape(cpu=1)
     pricing.prices(of)
@@ -144,20 +143,20 @@ def test_costs_add_up_by_weight():
     assert prices.slope.tolist() == [2 * 200 + 3 * 100]
 
 
-def test_forgotten_classes_are_asked_about_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pricing_module, "KEPT_CLASSES", 2)
-    monkeypatch.setattr(pricing_module, "KEPT_CELLS", 0)
+def test_classes_evicted_from_the_cache_are_priced_again():
     state = State([machine("m", cpu=9)])
-    counting = Counting()
-    pricing = Pricing(state, constraints(), [Weighted(counting)])
+    counting = CountingPolicy()
+    pricing = Pricing(
+        state, constraints(), [Weighted(counting)], max_cached_cells=0, min_cached_classes=2
+    )
     shapes = [shape(cpu=i) for i in (1, 2, 3)]
     for of in (*shapes, shapes[2], shapes[0]):
         assert pricing.prices(of).room.tolist() == [9 // dict(of.requests)["cpu"]]
     assert len(counting.rows) == 4
 
 
-class Answering(Policy):
-    """Answers the same whatever it is asked."""
+class FixedAnswer(Policy):
+    """Returns the same answer for every call."""
 
     def __init__(self, answer) -> None:
         self.answer = answer
@@ -175,7 +174,7 @@ class Answering(Policy):
         (np.array([0, 1 << 50]), "cost: 1125899906842624; expected 0 to"),
     ],
 )
-def test_a_policy_that_does_not_answer_in_costs_is_refused_by_name(answer, words: str):
+def test_an_answer_that_is_no_column_of_costs_is_an_error_that_names_the_policy(answer, words: str):
     state = State([machine("m", cpu=9), machine("n", cpu=9)])
-    with pytest.raises(InputError, match=f"policy Answering: {words}"):
-        Pricing(state, constraints(), [Weighted(Answering(answer))]).prices(shape(cpu=1))
+    with pytest.raises(InputError, match=f"policy FixedAnswer: {words}"):
+        Pricing(state, constraints(), [Weighted(FixedAnswer(answer))]).prices(shape(cpu=1))

@@ -1,4 +1,4 @@
-"""Slow second opinions: naive models, exact programs, and the process that solves them.
+"""Slow reference implementations: naive models, integer programs and their solver process.
 
 Nothing here uses columns, classes or books of the scheduler; a test compares, an oracle computes.
 """

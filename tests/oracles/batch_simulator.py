@@ -1,4 +1,4 @@
-"""A simulator of batch queues that shares nothing with ours: processors are a number.
+"""An independent simulator of batch queues: processors are a number.
 
 The conventions of the literature: at equal times submissions come before terminations, with a pass
 after every single event, and terminations go in the order of the log.
@@ -18,7 +18,7 @@ class Job:
     processors: int
 
 
-class Batch:
+class BatchSimulator:
     """Free processors as a list of (time, change), summed anew for every question."""
 
     def __init__(self, jobs: list[Job], size: int, strategy: str, depth: int = 64) -> None:
@@ -28,8 +28,8 @@ class Batch:
         self.waiting: list[Job] = []
         self.running: dict[int, tuple[Job, float]] = {}
         self.starts: dict[int, float] = {}
-        self.promises: dict[int, float] = {}
-        self.first_promises: dict[int, float] = {}
+        self.reservations: dict[int, float] = {}
+        self.first_reservations: dict[int, float] = {}
 
     def run(self) -> dict[int, float]:
         arrivals = list(self.jobs)
@@ -51,10 +51,10 @@ class Batch:
 
     def decide(self, now: float) -> list[Job]:
         free = self.size - sum(job.processors for job, _ in self.running.values())
-        # What is taken in this pass: (from, until, processors); at once is before now.
+        # What is taken in this pass: (from, until, processors). A start at once is before now.
         taken: list[tuple[float, float, int]] = []
         chosen: list[Job] = []
-        old, self.promises = self.promises, {}
+        old, self.reservations = self.reservations, {}
         if self.strategy == "conservative-compress":
             taken += [
                 (old[job.number], old[job.number] + job.estimate, job.processors)
@@ -74,7 +74,7 @@ class Batch:
                 continue
             if self.strategy == "fcfs":
                 break
-            if len(self.promises) < most:
+            if len(self.reservations) < most:
                 times = {now} | {max(end, now) for _, end in self.running.values()}
                 times |= {until for _, until, _ in taken}
                 start = next(
@@ -82,8 +82,8 @@ class Batch:
                     for at in sorted(times)
                     if at >= now and self._fits(free, now, taken, at, job, at_once=False)
                 )
-                self.promises[job.number] = start
-                self.first_promises.setdefault(job.number, start)
+                self.reservations[job.number] = start
+                self.first_reservations.setdefault(job.number, start)
                 taken.append((start, start + job.estimate, job.processors))
         return chosen
 

@@ -1,24 +1,24 @@
-"""Short words to write examples with."""
+"""Short functions that build the values of examples."""
 
 from collections.abc import Sequence
 
 from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.state import State
-from afflux.cycle.optimising import Optimising
+from afflux.cycle.optimiser import Optimiser
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
-from afflux.plan.rounds import Round
+from afflux.plan.round import Round
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 
 MACHINE_FIELDS = {"labels", "taints", "unschedulable", "images"}
-SHAPE_FIELDS = {"affinity", "tolerations", "images", "places", "profile"}
+SHAPE_FIELDS = {"affinity", "tolerations", "images", "reachability", "profile"}
 
 
 def machine(name: str = "m", *, devices: int = 0, pods: int = 110, **fields: object) -> Machine:
@@ -45,9 +45,9 @@ def group(name: str, *shapes: Shape, priority: int = 0, ready: float = 0.0) -> G
     return Group(name, tasks, priority, ready)
 
 
-def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weighted) -> Optimising:
+def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weighted) -> Optimiser:
     chosen = [p if isinstance(p, Weighted) else Weighted(p) for p in policies or (CpuMemory(),)]
-    return Optimising(state, [(QueueRules(), strategy)], constraints(), chosen)
+    return Optimiser(state, [(QueueRules(), strategy)], constraints(), chosen)
 
 
 def decide(state: State, *groups: Group, strategy: Strategy = flow) -> Round:

@@ -1,4 +1,4 @@
-"""Integer programs, and the way to the process that solves them."""
+"""Integer programs, and the client of the process that solves them."""
 
 import json
 import subprocess
@@ -26,8 +26,8 @@ class Program:
         if terms:
             self.rows.append((low, high, terms))
 
-    def price(self, costs: Terms) -> None:
-        """Exchange the objective."""
+    def set_objective(self, costs: Terms) -> None:
+        """Replace the objective."""
         by_column = dict(costs)
         self.columns = [
             (low, high, by_column.get(i, 0.0)) for i, (low, high, _) in enumerate(self.columns)

@@ -1,8 +1,8 @@
-"""The true problem as an integer program: every resource and every device exact.
+"""Placement as an integer program, exact for every resource and every device.
 
 Units of one class on one machine are counted. Of each device of a machine a class takes a number of
-places, at most one per unit; t units that need k different devices each can be seated exactly when
-t * k places are taken and no device gives more than t.
+slots, at most one per unit; t units that need k different devices each fit exactly if t * k slots
+are taken and no device gives more than t.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from afflux.model.group import Group
 from afflux.model.task import Shape
 from oracles.highs import Highs, Program, Terms
-from oracles.scalar import Room, admits
+from oracles.naive_model import Room, admits
 
 
-class Packing:
+class PlacementProgram:
     """Which groups are placed, all or nothing, on what is left of some machines."""
 
     def __init__(self, rooms: dict[str, Room], groups: Sequence[Group]) -> None:
@@ -23,8 +23,8 @@ class Packing:
         self._rooms = list(rooms.values())
         self._asked: dict[tuple[int, str], Terms] = {}
         self._held: dict[tuple[int, int], Terms] = {}
-        # Groups of one that nothing tells apart would only make the search longer: they are
-        # counted, and `opened` holds the variable of their class.
+        # Equal groups of one would only make the search longer: they are counted, and their class
+        # has one variable.
         self.pools: dict[tuple[int, Shape], tuple[int, list[Group]]] = {}
         pools: dict[tuple[int, Shape], list[Group]] = {}
         for group in groups:
@@ -33,7 +33,7 @@ class Packing:
             else:
                 opened = self.program.variable(0, 1)
                 self.opened[group.name] = (opened, group)
-                self._seat(opened, group)
+                self._place_whole(opened, group)
         for key, members in pools.items():
             count = self.program.variable(0, len(members))
             self.pools[key] = (count, members)
@@ -51,7 +51,7 @@ class Packing:
             (column, 1.0) for (p, _), (column, _) in self.pools.items() if p == priority
         ]
 
-    def _seat(self, opened: int, group: Group) -> None:
+    def _place_whole(self, opened: int, group: Group) -> None:
         need: dict[Shape, int] = {}
         for task in group.tasks:
             need[task.shape] = need.get(task.shape, 0) + 1
@@ -99,25 +99,25 @@ def least_cost(
 ) -> int:
     """The least cost of any plan: what waits costs its worth, what is placed its cost, and the
     k-th task on a machine (k from 0) k times its slope more."""
-    packing = Packing(rooms, groups)
-    program = packing.program
+    placement = PlacementProgram(rooms, groups)
+    program = placement.program
     total = sum(worth(group) for group in groups)
-    prices = [(column, -float(worth(group))) for column, group in packing.opened.values()]
-    for count, members in packing.pools.values():
+    prices = [(column, -float(worth(group))) for column, group in placement.opened.values()]
+    for count, members in placement.pools.values():
         placed = [(program.variable(0, 1), -float(worth(group))) for group in members]
         program.row(0, 0, [(count, -1.0), *((column, 1.0) for column, _ in placed)])
         prices += placed
     if cost is not None and slope is not None:
-        prices += [(unit, float(cost(shape, name))) for unit, shape, name in packing.units]
+        prices += [(unit, float(cost(shape, name))) for unit, shape, name in placement.units]
         for name in rooms:
-            here = [unit for unit, _, where in packing.units if where == name]
+            here = [unit for unit, _, where in placement.units if where == name]
             most = sum(int(program.columns[unit][1]) for unit in here)
             slots = [(program.variable(0, 1), float(k * slope(name))) for k in range(most)]
             program.row(
                 0, 0, [*((unit, 1.0) for unit in here), *((slot, -1.0) for slot, _ in slots)]
             )
             prices += slots
-    program.price(prices)
+    program.set_objective(prices)
     return round(total + highs.solve(program).value)
 
 
@@ -131,14 +131,14 @@ def can_place_whole(highs: Highs, rooms: dict[str, Room], group: Group) -> bool:
             return False
     if len(group.tasks) == 1:
         return True
-    packing = Packing(rooms, [group])
-    for column, _ in packing.opened.values():
-        packing.program.row(1, 1, [(column, 1.0)])
-    return highs.solve(packing.program).value is not None
+    placement = PlacementProgram(rooms, [group])
+    for column, _ in placement.opened.values():
+        placement.program.row(1, 1, [(column, 1.0)])
+    return highs.solve(placement.program).value is not None
 
 
 def _most(room: Room, shape: Shape, count: int) -> int:
-    """A number that is never too small of how many such tasks the machine takes."""
+    """An upper bound on how many such tasks the machine takes."""
     if not room.fits(shape) or not admits(room.machine, shape):
         return 0
     for name, asked in shape.requests:
@@ -148,12 +148,12 @@ def _most(room: Room, shape: Shape, count: int) -> int:
 
 def most_placed(highs: Highs, rooms: dict[str, Room], groups: Sequence[Group]) -> dict[int, int]:
     """The largest numbers of tasks by priority, the highest priority first."""
-    packing = Packing(rooms, groups)
+    placement = PlacementProgram(rooms, groups)
     counts: dict[int, int] = {}
     for priority in sorted({group.priority for group in groups}, reverse=True):
-        terms = packing.placed(priority)
-        packing.program.price([(column, -weight) for column, weight in terms])
-        best = round(-highs.solve(packing.program).value)
+        terms = placement.placed(priority)
+        placement.program.set_objective([(column, -weight) for column, weight in terms])
+        best = round(-highs.solve(placement.program).value)
         counts[priority] = best
-        packing.program.row(best, best, terms)
+        placement.program.row(best, best, terms)
     return counts

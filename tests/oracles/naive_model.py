@@ -1,4 +1,4 @@
-"""What Kubernetes and the model promise, task by task and machine by machine, in plain loops.
+"""The rules of Kubernetes and of the model, task by task and machine by machine, in plain loops.
 
 Written from the documentation and not from the source, so that a mistake has to be made twice.
 """
@@ -67,8 +67,8 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 def admits(machine: Machine, shape: Shape) -> bool:
     """Cordons, taints, node affinity and the reach of volumes."""
-    for places in shape.places:
-        if not any(term_holds(term, machine) for term in places.terms):
+    for reachability in shape.reachability:
+        if not any(term_holds(term, machine) for term in reachability.terms):
             return False
     taints = [taint for taint in machine.taints if taint.effect != "PreferNoSchedule"]
     if machine.unschedulable:
@@ -88,12 +88,12 @@ def image_score(world: "World", machine: Machine, shape: Shape) -> int:
         having = sum(name in other.images for other in world.machines.values())
         if name in machine.images:
             total += machine.images[name] * having // len(world.machines)
-    low, high = 23 * mebibyte, 1000 * mebibyte * shape.images.sources
+    low, high = 23 * mebibyte, 1000 * mebibyte * shape.images.image_count
     return 100 * (min(max(total, low), high) - low) // (high - low)
 
 
 def unstated(name: str) -> int:
-    """How much of a resource a machine has that does not mention it."""
+    """The amount of a resource on a machine that does not state it."""
     if name.startswith("port/"):
         return 1 if "@" in name else 2**20
     return 2**31 if name.startswith("attach/") else 0
@@ -149,7 +149,7 @@ class Room:
 
 @dataclass
 class World:
-    """The cluster as a list of facts: machines by name, and who runs where on which devices."""
+    """The cluster as a list of facts: machines by name, and running tasks with their devices."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
     running: dict[str, tuple[Task, str, tuple[int, ...]]] = field(default_factory=dict)
@@ -167,8 +167,8 @@ class World:
         self.machines[machine.name] = machine
         for task, name, devices in list(self.running.values()):
             if name == machine.name:
-                kept = tuple(index for index in devices if index < machine.devices)
-                self.running[task.id] = (task, name, kept)
+                left = tuple(index for index in devices if index < machine.devices)
+                self.running[task.id] = (task, name, left)
 
     def remove_machine(self, name: str) -> list[str]:
         del self.machines[name]
@@ -178,7 +178,7 @@ class World:
         return lost
 
     def run(self, task: Task, name: str, devices: tuple[int, ...] | None = None) -> None:
-        """Without devices decided it takes the fullest ones with enough left, or none at all."""
+        """Without given devices the task takes the fullest ones with enough left, or none."""
         before = self.running.pop(task.id, None)
         wanted = task.shape.devices
         if wanted is None:

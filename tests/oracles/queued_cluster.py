@@ -1,17 +1,17 @@
-"""A small cluster with queues, in which jobs ask for processors and nothing else."""
+"""A small cluster with queues, whose jobs ask for processors only."""
 
 from afflux.admit.strategies import Strategy
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.cycle.optimising import Optimising, Queues
+from afflux.cycle.optimiser import Optimiser, Queues
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
-from oracles.building import machine, shape, task
+from oracles.builders import machine, shape, task
 
 
 def job(name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **more) -> Group:
@@ -20,7 +20,7 @@ def job(name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **m
 
 
 class Cluster:
-    """One machine unless said otherwise, of four processors."""
+    """A cluster of the given machines, or of one with four processors."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Cluster:
         self.state = State(machines or [machine("m", cpu=4)])
         queues = strategy if isinstance(strategy, list) else [(QueueRules(**rules), strategy)]
         policies = [Weighted(CpuMemory())]
-        scheduler = Optimising(self.state, queues, constraints(), policies)
+        scheduler = Optimiser(self.state, queues, constraints(), policies)
         self.cycle = Cycle(self.state, scheduler, tolerance_seconds=tolerance_seconds)
 
     def run(self, *events: Event | Group, now: float = 0.0) -> Outcome:
@@ -44,5 +44,5 @@ class Cluster:
         return sorted({p.task.id.split(".")[0] for p in self.run(*events, now=now).placements})
 
 
-def promised(outcome: Outcome) -> dict[str, float | None]:
-    return {promise.group: promise.start_seconds for promise in outcome.promises}
+def reserved_starts(outcome: Outcome) -> dict[str, float | None]:
+    return {reservation.group: reservation.start_seconds for reservation in outcome.reservations}

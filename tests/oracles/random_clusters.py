@@ -1,4 +1,4 @@
-"""Random clusters and workloads that leave nothing out: every kind of machine, shape and group."""
+"""Random clusters and workloads with every kind of machine, shape and group."""
 
 from dataclasses import dataclass, replace
 from itertools import count
@@ -8,9 +8,9 @@ from afflux.model import reason
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
 from afflux.model.images import Images
-from afflux.model.implied import HostPort, attachments, port_requests
+from afflux.model.implied_resources import HostPort, attachment_resource, port_requests
 from afflux.model.machine import Machine
-from afflux.model.places import Places
+from afflux.model.reachability import Reachability
 from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
@@ -91,7 +91,7 @@ def random_affinity(rng: Random) -> NodeAffinity:
 class Generator:
     """One random cluster: which resources and devices there are, and how full it is.
 
-    Where only sizes matter (`gangs_only`), little but packing keeps a gang waiting.
+    With `gangs_only` there are mostly gangs, and little but packing keeps them waiting.
     """
 
     rng: Random
@@ -124,7 +124,9 @@ class Generator:
             if resource != "example.com/rare" or rng.random() < 0.5
         }
         if self.with_volumes:
-            capacity |= {attachments(d): rng.randint(1, 4) for d in DRIVERS if rng.random() < 0.6}
+            capacity |= {
+                attachment_resource(d): rng.randint(1, 4) for d in DRIVERS if rng.random() < 0.6
+            }
         capacity["pods"] = 110 if self.gangs_only else rng.choice((0, 1, 2, 3, 4, 6, 9, 110))
         labels = {k: rng.choice(v) for k, v in LABELS.items() if rng.random() < 0.6}
         constrained = self.constrained
@@ -142,7 +144,7 @@ class Generator:
         return [self.machine(f"m{i}") for i in range(self.rng.randint(1, self.largest_machines))]
 
     def resized(self, machine: Machine) -> Machine:
-        """The same machine after somebody changed it while it runs."""
+        """The same machine with a changed description."""
         other = self.machine(machine.name)
         kind = self.rng.randrange(3)
         if kind == 0:
@@ -161,7 +163,7 @@ class Generator:
         if self.with_ports and rng.random() < 0.5:
             requests |= port_requests(rng.sample(PORTS, rng.randint(1, 3)))
         if self.with_volumes and rng.random() < 0.5:
-            requests[attachments(rng.choice(DRIVERS))] = rng.randint(1, 2)
+            requests[attachment_resource(rng.choice(DRIVERS))] = rng.randint(1, 2)
         devices = None
         if self.with_devices and rng.random() < 0.6:
             devices = DeviceRequest(
@@ -173,14 +175,14 @@ class Generator:
             devices,
             random_affinity(rng) if constrained and rng.random() < 0.4 else ANYWHERE,
             tuple(t for t in TOLERATIONS if constrained and rng.random() < 0.15),
-            self.places() if constrained and self.with_volumes and rng.random() < 0.5 else (),
+            self.reachability() if constrained and self.with_volumes and rng.random() < 0.5 else (),
             self.images() if constrained and rng.random() < 0.4 else None,
         )
 
-    def places(self) -> tuple[Places, ...]:
+    def reachability(self) -> tuple[Reachability, ...]:
         rng = self.rng
         return tuple(
-            Places(rng.choice(VOLUME_REASONS), tuple(random_term(rng) for _ in range(count)))
+            Reachability(rng.choice(VOLUME_REASONS), tuple(random_term(rng) for _ in range(count)))
             for count in rng.choices((0, 1, 2, 3), (1, 6, 4, 4), k=rng.randint(1, 3))
         )
 

@@ -1,6 +1,6 @@
-"""Who keeps an eye on promises: what was said is remembered, and what the cycle says is held to it.
+"""Checks reservations: remembers them and what has happened, and compares with each outcome.
 
-The record knows nothing of how promises are made: only who was told what, and what has happened.
+The record does not know how reservations are made.
 """
 
 import math
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from afflux.cycle.loop import Outcome
-from afflux.cycle.promises import Broken, Cause
+from afflux.cycle.reservations import BrokenReservation, DelayCause
 from afflux.model.group import Group
 from afflux.model.machine import Machine
-from afflux.model.promise import Promise
+from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
-from oracles.scalar import admits, unstated
+from oracles.naive_model import admits, unstated
 
-KEEP_PROMISES = {"easy", "conservative", "conservative-compress"}
+KEEP_RESERVATIONS = {"easy", "conservative", "conservative-compress"}
 
 
 @dataclass
-class Word:
-    """What a group was first promised, and the step at which that was."""
+class FirstReservation:
+    """The start that was first reserved for a group, and the step in which that was."""
 
     start: float
     step: int
@@ -30,7 +30,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Taken:
-    """A task of this shape is on this machine, from when until when."""
+    """A task of this shape uses this machine from `begin` to `until`."""
 
     shape: Shape
     machine: str
@@ -39,53 +39,53 @@ class Taken:
 
 
 class Record:
-    """Promises, and what has happened since; queues with their strategies, as they are served."""
+    """Reservations and what has happened since; `queues` with their strategies, in their order."""
 
     def __init__(self, queues: Sequence[tuple[str, str]]) -> None:
         self.step = 0
-        self.broken: list[tuple[str, Cause]] = []
+        self.broken: list[tuple[str, DelayCause]] = []
         self.moved_later: list[str] = []
-        self.promised = 0
+        self.reservations = 0
         self._rank = {name: number for number, (name, _) in enumerate(queues)}
         self._strategy = dict(queues)
-        self._words: dict[str, Word] = {}
+        self._first: dict[str, FirstReservation] = {}
         self._latest: dict[str, float | None] = {}
-        self._last: Sequence[Promise] = ()
-        self._happened: list[tuple[int, Cause, Callable[[Group], bool]]] = []
+        self._last: Sequence[Reservation] = ()
+        self._happened: list[tuple[int, DelayCause, Callable[[Group], bool]]] = []
 
-    def happens(self, cause: Cause, to: Callable[[Group], bool] = lambda _: True) -> None:
+    def happens(self, cause: DelayCause, to: Callable[[Group], bool] = lambda _: True) -> None:
         self._happened.append((self.step, cause, to))
 
     def forget(self, name: str) -> None:
-        self._words.pop(name, None)
+        self._first.pop(name, None)
         self._latest.pop(name, None)
 
-    def restart(self, promises: Sequence[Promise], now: float, *, decided: bool) -> None:
-        """What is written down is what was first promised."""
-        self._words = {
-            promise.group: Word(promise.start_seconds, self.step)
-            for promise in promises
-            if promise.start_seconds is not None
+    def restart(self, reservations: Sequence[Reservation], now: float, *, decided: bool) -> None:
+        """The stored reservations count as the first ones."""
+        self._first = {
+            reservation.group: FirstReservation(reservation.start_seconds, self.step)
+            for reservation in reservations
+            if reservation.start_seconds is not None
         }
-        if not decided or any(word.start < now for word in self._words.values()):
-            # What had changed before was not planned for yet.
-            self.happens(Cause.RESTART)
-        # Who plans anew does so after a restart as well; nobody saw what else there was.
-        self.happens(Cause.RESTART, lambda g: self._strategy[g.queue] not in KEEP_PROMISES)
+        if not decided or any(first.start < now for first in self._first.values()):
+            # Earlier changes have not been planned for yet.
+            self.happens(DelayCause.RESTART)
+        # A strategy that plans anew does so after a restart as well.
+        self.happens(DelayCause.RESTART, lambda g: self._strategy[g.queue] not in KEEP_RESERVATIONS)
 
-    def hear(
+    def check(
         self, outcome: Outcome, placed: list[Group], waiting: Mapping[str, Group], now: float
     ) -> None:
-        """Who was promised what, whose promise was not kept, and whether the cause is true."""
+        """Compare the reservations, the broken ones and their causes with the record."""
         self.step += 1
-        new = {p.group: p.start_seconds for p in outcome.promises}
-        assert len(new) == len(outcome.promises)
+        new = {p.group: p.start_seconds for p in outcome.reservations}
+        assert len(new) == len(outcome.reservations)
         assert new.keys() <= waiting.keys()
-        self._go_ahead(placed, outcome.promises, waiting)
+        self._note_overtaken(placed, outcome.reservations, waiting)
         late = {
             group.name: group
             for group in placed
-            if group.name in self._words and now > self._words[group.name].start
+            if group.name in self._first and now > self._first[group.name].start
         }
         assert {each.group for each in outcome.broken} == late.keys()
         for each in outcome.broken:
@@ -97,35 +97,37 @@ class Record:
             if before is not None and (start is None or start > before):
                 self.moved_later.append(name)
             if start is not None:
-                self.promised += 1
-                self._words.setdefault(name, Word(start, self.step))
+                self.reservations += 1
+                self._first.setdefault(name, FirstReservation(start, self.step))
         for name, start in self._latest.items():
-            if self._strategy[waiting[name].queue] in KEEP_PROMISES and start is not None:
-                # Nobody is forgotten, whatever happens, unless it can never start any more.
+            if self._strategy[waiting[name].queue] in KEEP_RESERVATIONS and start is not None:
+                # No reservation is lost, unless its group can never start any more.
                 assert name in new or name in outcome.unsatisfiable, (name, start)
         self._latest = new
 
-    def _check_cause(self, broken: Broken, group: Group) -> None:
-        word, strategy = self._words[group.name], self._strategy[group.queue]
-        assert broken.promised_seconds == word.start
+    def _check_cause(self, broken: BrokenReservation, group: Group) -> None:
+        first, strategy = self._first[group.name], self._strategy[group.queue]
+        assert broken.reserved_start_seconds == first.start
         self.broken.append((strategy, broken.cause))
-        if broken.cause is Cause.STRATEGY:
-            assert strategy not in KEEP_PROMISES, (broken, word)
+        if broken.cause is DelayCause.STRATEGY:
+            assert strategy not in KEEP_RESERVATIONS, (broken, first)
             return
-        since = {cause for step, cause, to in self._happened if step >= word.step and to(group)}
-        assert broken.cause in since, (broken, word, since)
+        since = {cause for step, cause, to in self._happened if step >= first.step and to(group)}
+        assert broken.cause in since, (broken, first, since)
 
-    def _go_ahead(
-        self, placed: list[Group], promises: Sequence[Promise], waiting: Mapping[str, Group]
+    def _note_overtaken(
+        self, placed: list[Group], reservations: Sequence[Reservation], waiting: Mapping[str, Group]
     ) -> None:
-        """Who starts or gets another promise takes something from those served after it."""
-        moved = [waiting[each.group] for each in promises if each not in self._last]
-        self._last = promises
+        """Groups that start or get another reservation may delay the groups served after them."""
+        moved = [waiting[each.group] for each in reservations if each not in self._last]
+        self._last = reservations
         before = self.step - 1
         for ahead in [*placed, *moved]:
-            self._happened.append((before, Cause.QUEUE, partial(self._is_served_before, ahead)))
+            self._happened.append(
+                (before, DelayCause.QUEUE, partial(self._is_served_before, ahead))
+            )
             if self._latest.get(ahead.name) is None:
-                self._happened.append((before, Cause.PRIORITY, partial(_is_above, ahead)))
+                self._happened.append((before, DelayCause.PRIORITY, partial(_is_above, ahead)))
 
     def _is_served_before(self, group: Group, other: Group) -> bool:
         return self._rank[group.queue] < self._rank[other.queue]
@@ -138,42 +140,42 @@ def check_room(
     taken: list[Taken],
     now: float,
 ) -> None:
-    """Machines that exist and are allowed, each member once; nobody has more than there is."""
+    """Reservations name allowed machines, each member once, and overfill no machine."""
     use, times = list(taken), set[float]()
-    for promise in outcome.promises:
-        group, start = waiting[promise.group], promise.start_seconds
+    for reservation in outcome.reservations:
+        group, start = waiting[reservation.group], reservation.start_seconds
         if start is None:
-            assert promise.machines == ()
+            assert reservation.machines == ()
             continue
         if outcome.round is not None:
             assert start >= now
-        named = Counter(task for task, _ in promise.machines)
+        named = Counter(task for task, _ in reservation.machines)
         assert named == Counter(task.id for task in group.tasks)
-        where = dict(promise.machines)
+        where = dict(reservation.machines)
         end = math.inf if group.run_seconds is None else start + group.run_seconds
         for task in group.tasks:
-            assert where[task.id] in machines, (promise, sorted(machines))
-            assert admits(machines[where[task.id]], task.shape), (promise, task.shape)
+            assert where[task.id] in machines, (reservation, sorted(machines))
+            assert admits(machines[where[task.id]], task.shape), (reservation, task.shape)
             use.append(Taken(task.shape, where[task.id], start, end))
         times.add(start)
-    # Ends that move by seconds are not worth a pass: until the next, promises are as they were.
+    # Ends that move by seconds cause no pass: until the next one, reservations stay as they are.
     for at in times if outcome.round is not None else ():
         for machine in machines.values():
-            # What should have ended is expected to end at once.
+            # An overdue task is expected to end at once.
             there = [
                 each
                 for each in use
                 if each.machine == machine.name
                 and (each.begin <= at < max(each.until, now) or each.begin == at)
             ]
-            # Foreign pods may overfill a machine, with what nobody asks for who is promised.
+            # Foreign pods may overfill a machine with resources that no reservation asks for.
             asked = {key for each in there if each.begin == at for key, _ in each.shape.requests}
             over = _too_much(machine, [each.shape for each in there], asked)
-            assert not over, (machine.name, at, over, outcome.promises)
+            assert not over, (machine.name, at, over, outcome.reservations)
 
 
 def _too_much(machine: Machine, taken: list[Shape], asked: set[str]) -> dict[str, int]:
-    """Of what is asked for there, that of which more is taken than there is."""
+    """The resources among `asked` of which more is taken than the machine has."""
     offered = dict(machine.capacity)
     amounts: Counter[str] = Counter()
     devices = 0

@@ -1,13 +1,13 @@
-"""A small world in which groups come and go and things go wrong.
+"""A small simulated cluster in which groups come and go, with disturbances.
 
-It keeps a record of its own: plain dictionaries of what is where until when. What the cycle says is
-held against it, and against what has happened, in `promise_checks`.
+It keeps plain dictionaries of what runs where until when, and compares every outcome of the cycle
+with them and, in `reservation_checks`, with what has happened.
 """
 
 import math
 from dataclasses import dataclass, field, replace
 
-from afflux.admit.strategies import OURS
+from afflux.admit.strategies import BUILT_IN
 from afflux.cluster.state import State
 from afflux.cycle.events import (
     Event,
@@ -19,12 +19,12 @@ from afflux.cycle.events import (
     TaskRuns,
 )
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.cycle.optimising import Optimising
-from afflux.cycle.promises import Cause
+from afflux.cycle.optimiser import Optimiser
+from afflux.cycle.reservations import DelayCause
 from afflux.model.group import Group
-from afflux.model.implied import HostPort, port_requests
+from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.machine import Machine
-from afflux.model.places import Places
+from afflux.model.reachability import Reachability
 from afflux.model.resources import resources
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.task import Shape, Task
@@ -32,9 +32,9 @@ from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
-from oracles.building import machine, shape
-from oracles.promise_checks import Record, Taken, check_room
-from oracles.scalar import admits
+from oracles.builders import machine, shape
+from oracles.naive_model import admits
+from oracles.reservation_checks import Record, Taken, check_room
 
 PORT = resources({"pods": 1, "cpu": 1} | port_requests([HostPort("TCP", 80)]))
 SHAPES = (
@@ -57,7 +57,7 @@ MACHINES = (
 
 @dataclass
 class Running:
-    """A group that has started: where, until when it was expected to run, and when it will end."""
+    """A started group: its machines, its expected end `until`, and its real end `ends`."""
 
     group: Group
     where: dict[str, str]
@@ -84,10 +84,10 @@ class World:
 
     def _new_cycle(self, machines: list[Machine]) -> Cycle:
         state = State(machines)
-        queues = [(rules, OURS[strategy]) for rules, strategy in self.queues]
-        return Cycle(state, Optimising(state, queues, constraints(), [Weighted(CpuMemory())]))
+        queues = [(rules, BUILT_IN[strategy]) for rules, strategy in self.queues]
+        return Cycle(state, Optimiser(state, queues, constraints(), [Weighted(CpuMemory())]))
 
-    # --- What can happen
+    # --- Events
 
     def arrive(
         self, shapes: tuple[int, ...], run: float | None, priority: int, queue: int, age: float = 0
@@ -103,13 +103,13 @@ class World:
         self.waiting[name] = group
         self._run(GroupReady(group))
 
-    def passes(self, seconds: float) -> None:
-        """Time goes by; what ends meanwhile ends on its time, a pass for each."""
+    def wait(self, seconds: float) -> None:
+        """Let time pass; tasks that end meanwhile end at their time, with a cycle for each end."""
         until = self.now + seconds
         while True:
             due = [(r.ends, name) for name, r in self.running.items() if r.ends <= until]
             gone = [(end, name) for name, (_, _, end) in self.foreign.items() if end <= until]
-            again = self.outcome.again_seconds
+            again = self.outcome.wake_up_seconds
             woken = [] if again is None or again > until else [(again, "")]
             if not due and not gone and not woken:
                 break
@@ -141,30 +141,30 @@ class World:
             self._run(GroupWithdrawn(name))
 
     def overrun(self, which: int, seconds: float) -> None:
-        """Somebody will run longer than it said; nobody is told."""
+        """A running group will run longer than it said, without a report."""
         bounded = [r for r in self.running.values() if r.ends < math.inf]
         if bounded:
             bounded[which % len(bounded)].ends += seconds
 
     def extend(self, which: int, seconds: float) -> None:
-        """Somebody says that it will run longer."""
+        """A running group reports that it will run longer."""
         bounded = [r for r in self.running.values() if r.until < math.inf]
         if bounded:
             chosen = bounded[which % len(bounded)]
             chosen.until = max(chosen.until, self.now) + seconds
             chosen.ends = max(chosen.ends, chosen.until)
-            self.record.happens(Cause.OVERRUN)
+            self.record.happens(DelayCause.OVERRUN)
             self._run(*self._reports(chosen))
 
     def resize(self, which: int, shape_number: int) -> None:
-        """A running group asks for other amounts; they fit or not, they are taken."""
+        """A running group asks for other amounts, and takes them whether they fit or not."""
         if self.running:
             chosen = list(self.running.values())[which % len(self.running)]
             task = chosen.group.tasks[0]
             new = SHAPES[shape_number % 4]
             old = dict(chosen.shapes.get(task.id, task.shape).requests)
             if any(amount > old.get(name, 0) for name, amount in new.requests):
-                self.record.happens(Cause.FOREIGN)
+                self.record.happens(DelayCause.FOREIGN)
             chosen.shapes[task.id] = new
             self._run(*self._reports(chosen))
 
@@ -172,10 +172,10 @@ class World:
         if self.machines:
             name = list(self.machines)[which % len(self.machines)]
             del self.machines[name]
-            self.record.happens(Cause.MACHINE)
+            self.record.happens(DelayCause.MACHINE)
             for running in list(self.running.values()):
                 if name in running.where.values():
-                    # Its other members end as well, at once.
+                    # The other members of the group end at once as well.
                     del self.running[running.group.name]
             self.foreign = {k: v for k, v in self.foreign.items() if v[1] != name}
             here = {t for r in self.running.values() for t in r.where} | self.foreign.keys()
@@ -203,7 +203,7 @@ class World:
             )[kind % 3]
             self.machines[name] = after
             if after != before:
-                self.record.happens(Cause.MACHINE)
+                self.record.happens(DelayCause.MACHINE)
             self._run(MachineSet(after))
 
     def put_foreign(self, which: int, shape_number: int, seconds: float) -> None:
@@ -213,16 +213,18 @@ class World:
             task = Task(f"f{self.numbers}", f"f{self.numbers}", SHAPES[shape_number % 4])
             until = self.now + seconds
             self.foreign[task.id] = (task, name, until)
-            self.record.happens(Cause.FOREIGN)
+            self.record.happens(DelayCause.FOREIGN)
             self._run(TaskRuns(task, name, None if until == math.inf else until))
 
     def repel(self, zone: str) -> None:
-        """Somebody else's pod keeps all who wait out of a zone, or nobody does any more."""
-        apart = Places("kept out", (Term((Requirement("zone", "NotIn", (zone,)),)),), passing=True)
+        """A foreign pod keeps all waiting groups out of a zone, or no longer does."""
+        apart = Reachability(
+            "kept out", (Term((Requirement("zone", "NotIn", (zone,)),)),), temporary=True
+        )
         changed: list[Event] = []
         for name, group in list(self.waiting.items()):
             tasks = tuple(
-                replace(t, shape=replace(t.shape, places=(apart,) if zone else ()))
+                replace(t, shape=replace(t.shape, reachability=(apart,) if zone else ()))
                 for t in group.tasks
             )
             after = replace(group, tasks=tasks)
@@ -230,25 +232,25 @@ class World:
                 self.waiting[name] = after
                 changed.append(GroupReady(after))
         if changed:
-            self.record.happens(Cause.CHANGED)
+            self.record.happens(DelayCause.CHANGED)
             self._run(*changed)
 
     def change(self, which: int, run: float | None) -> None:
-        """A group that waits says something else about how long it runs."""
+        """A waiting group changes its run time."""
         if self.waiting:
             name = list(self.waiting)[which % len(self.waiting)]
             after = replace(self.waiting[name], run_seconds=run)
             if after != self.waiting[name]:
-                self.record.happens(Cause.CHANGED)
+                self.record.happens(DelayCause.CHANGED)
             self.waiting[name] = after
             self._run(GroupReady(after))
 
     def restart(self) -> None:
-        """Another process goes on with what is written down, and what it is told."""
-        promises = self.outcome.promises
+        """A new process continues with the stored reservations and the reported state."""
+        reservations = self.outcome.reservations
         self.cycle = self._new_cycle([])
-        self.cycle.restore(promises)
-        self.record.restart(promises, self.now, decided=self.outcome.round is not None)
+        self.cycle.restore(reservations)
+        self.record.restart(reservations, self.now, decided=self.outcome.round is not None)
         self._run(
             *(MachineSet(each) for each in self.machines.values()),
             *(event for each in self.running.values() for event in self._reports(each)),
@@ -259,14 +261,14 @@ class World:
             *(GroupReady(group) for group in self.waiting.values()),
         )
 
-    # --- What becomes of it
+    # --- Checks
 
     def _run(self, *events: Event) -> None:
         self.outcome = outcome = self.cycle.run(events, self.now)
         placed = self._start(outcome)
-        self.record.hear(outcome, placed, self.waiting, self.now)
+        self.record.check(outcome, placed, self.waiting, self.now)
         check_room(outcome, self.waiting, self.machines, self._taken(), self.now)
-        self._hear_of_those_who_never_start(outcome, events)
+        self._check_unsatisfiable(outcome, events)
 
     def _start(self, outcome: Outcome) -> list[Group]:
         where = {p.task.id: p.machine for p in outcome.placements}
@@ -281,8 +283,8 @@ class World:
             self.running[group.name] = Running(group, there, until, until)
         return placed
 
-    def _hear_of_those_who_never_start(self, outcome: Outcome, events: tuple[Event, ...]) -> None:
-        """They are told so until they change or machines do, whoever is ahead of them."""
+    def _check_unsatisfiable(self, outcome: Outcome, events: tuple[Event, ...]) -> None:
+        """A group stays unsatisfiable until it or a machine changes, whatever is ahead of it."""
         if any(isinstance(event, MachineSet | MachineGone) for event in events):
             self.never.clear()
         self.never &= self.waiting.keys()
@@ -293,7 +295,7 @@ class World:
             self.never = set(outcome.unsatisfiable)
 
     def _taken(self) -> list[Taken]:
-        """By what runs."""
+        """The use of machines by running tasks."""
         ours = [
             Taken(
                 running.shapes.get(task.id, task.shape),
@@ -308,15 +310,15 @@ class World:
         return ours + [Taken(task.shape, name, -math.inf, until) for task, name, until in theirs]
 
     def _overdue(self) -> None:
-        """Whether somebody should have ended by now."""
+        """Note an overrun if a running group should have ended by now."""
         if any(r.until < self.now for r in self.running.values()) or any(
             r.until <= self.now < r.ends for r in self.running.values()
         ):
-            self.record.happens(Cause.OVERRUN)
+            self.record.happens(DelayCause.OVERRUN)
 
     def _held_tasks(self) -> list[str]:
         state = self.cycle.state
-        return [held.task.id for row, _ in state.machines() for held in state.held_on(row)]
+        return [held.task.id for row, _ in state.machines() for held in state.placed_on(row)]
 
     def _reports(self, running: Running) -> list[Event]:
         until = None if running.until == math.inf else running.until

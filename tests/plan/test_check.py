@@ -8,9 +8,9 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.model.devices import choose_devices
-from afflux.model.implied import HostPort, attachments, port_requests
+from afflux.model.implied_resources import HostPort, attachment_resource, port_requests
 from afflux.model.placement import Placement
-from afflux.model.places import Places
+from afflux.model.reachability import Reachability
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape
@@ -18,7 +18,7 @@ from afflux.network.pricing import Pricing
 from afflux.plan.check import PlanError, check_plan
 from afflux.policies.policy import Policy
 from afflux.policies.registry import constraints
-from oracles.building import group, machine, shape, task
+from oracles.builders import group, machine, shape, task
 from oracles.random_clusters import Generator
 
 
@@ -85,7 +85,7 @@ def test_a_task_placed_twice(state: State):
     refused(state, [one], placed(one) + placed(one, "n"), "placed twice")
 
 
-def test_a_stranger(state: State):
+def test_a_task_that_does_not_wait_is_refused(state: State):
     refused(state, [group("g", shape())], placed(group("other", shape())), "other.0")
 
 
@@ -113,7 +113,7 @@ def test_a_tainted_machine_unless_that_is_tolerated(state: State, effect):
     check_plan(state, [tolerant], placed(tolerant))
 
 
-def test_a_soft_taint_refuses_nobody(state: State):
+def test_a_soft_taint_refuses_no_task(state: State):
     state.set_machine(machine("m", cpu=10, taints=(Taint("slow", "PreferNoSchedule"),)))
     one = group("g", shape())
     check_plan(state, [one], placed(one))
@@ -140,7 +140,7 @@ def test_a_device_over_a_thousand(state: State):
     check_plan(state, [gang], [Placement(first, "m", (0,)), Placement(second, "m", (1,))])
 
 
-def test_a_device_that_somebody_else_holds(state: State):
+def test_a_device_that_another_task_uses(state: State):
     state.place(task("holder", shape(count=1, milli=501)), "m", (1,))
     one = group("g", shape(count=1, milli=500))
     refused(state, [one], placed(one, devices=(1,)), "device 1 is over its capacity")
@@ -168,7 +168,7 @@ def test_a_blocked_task_and_its_group(state: State):
 
 
 class Nowhere(Policy):
-    """A policy that somebody else might bring."""
+    """A policy of another package."""
 
     reason = "node(s) were not liked"
 
@@ -176,7 +176,7 @@ class Nowhere(Policy):
         return np.zeros(len(machines), bool)
 
 
-def test_a_machine_that_a_policy_of_somebody_else_refuses(state: State):
+def test_a_machine_that_a_policy_of_another_package_refuses(state: State):
     single = group("g", shape(cpu=1))
     check_plan(state, [single], placed(single), lambda _: [Policy()])
     with pytest.raises(PlanError, match="were not liked"):
@@ -200,21 +200,25 @@ def test_a_port_is_given_once_unless_the_addresses_differ():
     check_plan(state, [other], placed(other))
 
 
-def test_every_place_has_to_include_the_machine():
-    def places(why: str, *zones: str) -> Places:
-        return Places(why, tuple(Term((Requirement("zone", "In", (z,)),)) for z in zones))
+def test_a_machine_must_match_every_reachability_rule():
+    def reachability(why: str, *zones: str) -> Reachability:
+        return Reachability(why, tuple(Term((Requirement("zone", "In", (z,)),)) for z in zones))
 
     state = State([machine("m", labels={"zone": "a"})])
-    near = group("g", shape(places=(places("far", "b", "a"), places("farther", "a"))))
+    near = group(
+        "g", shape(reachability=(reachability("far", "b", "a"), reachability("farther", "a")))
+    )
     check_plan(state, [near], placed(near))
-    away = group("g", shape(places=(places("far", "b", "a"), places("farther", "b"))))
+    away = group(
+        "g", shape(reachability=(reachability("far", "b", "a"), reachability("farther", "b")))
+    )
     refused(state, [away], placed(away), "g.0 on m: farther")
-    nowhere = group("g", shape(places=(places("nowhere"),)))
+    nowhere = group("g", shape(reachability=(reachability("nowhere"),)))
     refused(state, [nowhere], placed(nowhere), "g.0 on m: nowhere")
 
 
 def test_a_limit_on_attached_volumes_holds_where_it_is_stated():
-    volume = {attachments("disk.example.com"): 1}
+    volume = {attachment_resource("disk.example.com"): 1}
     pair = group("g", shape(**volume), shape(**volume))
     limited = State([machine("m", **volume)])
     refused(limited, [pair], placed(pair), r"m: node\(s\) exceed max volume count")

@@ -7,15 +7,15 @@ import pytest
 from afflux.admit.strategies import fcfs
 from afflux.cluster.state import State
 from afflux.model import reason
-from afflux.model.implied import HostPort, attachments, port_requests
-from afflux.model.places import Places
+from afflux.model.implied_resources import HostPort, attachment_resource, port_requests
+from afflux.model.reachability import Reachability
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.plan.explain import verdicts, why_waiting
 from afflux.policies.registry import constraints
-from oracles.building import group, machine, scheduler, shape, task
+from oracles.builders import group, machine, scheduler, shape, task
+from oracles.naive_model import World, admits
 from oracles.random_clusters import Generator
-from oracles.scalar import World, admits
 
 IN_ZONE_A = NodeAffinity(selector=(("zone", "a"),))
 TAINTED = (Taint("dedicated", "NoSchedule"),)
@@ -83,7 +83,7 @@ def test_a_taken_port_is_named_once_and_before_other_resources():
 
 
 def test_a_full_attachment_limit_is_named_after_the_other_resources():
-    limited = {attachments("disk.example.com"): 1}
+    limited = {attachment_resource("disk.example.com"): 1}
     state = State([machine("m", cpu=1, **limited), machine("n", cpu=9, **limited)])
     for name in ("m", "n"):
         state.place(task(f"on-{name}", shape(**limited)), name)
@@ -91,25 +91,25 @@ def test_a_full_attachment_limit_is_named_after_the_other_resources():
         "m": ("Insufficient cpu",),
         "n": ("node(s) exceed max volume count",),
     }
-    assert against(state, shape(cpu=5, **{attachments("other"): 9})) == {
+    assert against(state, shape(cpu=5, **{attachment_resource("other"): 9})) == {
         "m": ("Insufficient cpu",),
         "n": (),
     }
 
 
 def test_volumes_come_last_those_of_binding_together_and_zones_after_them():
-    def places(why: str, label: str) -> Places:
-        return Places(why, (Term((Requirement(label, "Exists"),)),))
+    def reachability(why: str, label: str) -> Reachability:
+        return Reachability(why, (Term((Requirement(label, "Exists"),)),))
 
     wanted = shape(
-        places=(
-            places(reason.VOLUME_SPACE, "space"),
-            places(reason.VOLUME_ZONE, "zone"),
-            places(reason.VOLUME_MISSING, "made"),
-            places(reason.VOLUME_AFFINITY, "near"),
-            places(reason.driver_missing("x"), "driver"),
+        reachability=(
+            reachability(reason.VOLUME_SPACE, "space"),
+            reachability(reason.VOLUME_ZONE, "zone"),
+            reachability(reason.VOLUME_MISSING, "made"),
+            reachability(reason.VOLUME_AFFINITY, "near"),
+            reachability(reason.driver_missing("x"), "driver"),
         ),
-        **{attachments("x"): 2},
+        **{attachment_resource("x"): 2},
     )
     rows = {
         "none": (set(), 0, (reason.driver_missing("x"),)),
@@ -121,7 +121,7 @@ def test_volumes_come_last_those_of_binding_together_and_zones_after_them():
     }
     state = State(
         [
-            machine(name, labels=dict.fromkeys(labels, ""), **{attachments("x"): limit})
+            machine(name, labels=dict.fromkeys(labels, ""), **{attachment_resource("x"): limit})
             for name, (labels, limit, _) in rows.items()
         ]
     )

@@ -9,17 +9,17 @@ from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.task import Task
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book, settle
-from afflux.plan.demand import count_classes
+from afflux.plan.book import Book, make_placements
 from afflux.plan.gangs import place_gang
+from afflux.plan.waiting_demand import count_classes
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
-from oracles.building import decide, group, machine, shape
+from oracles.builders import decide, group, machine, shape
 from oracles.highs import Highs
-from oracles.programs import can_place_whole
+from oracles.integer_programs import can_place_whole
+from oracles.naive_model import World, admits, broken_rules, fits_by_trial
 from oracles.random_clusters import Generator
-from oracles.scalar import World, admits, broken_rules, fits_by_trial
 
 BATCHES = 8
 GANGS_PER_BATCH = 120
@@ -38,11 +38,11 @@ def random_cluster(rng: Random, largest: int) -> tuple[World, Generator]:
     return world, generator
 
 
-def planted_gang(rng: Random, world: World, generator: Generator, most: int) -> Group:
+def planted_gang(rng: Random, world: World, generator: Generator, max_room: int) -> Group:
     """Members that fill the machines to the brim, sometimes one more than there is room for."""
     rooms = world.rooms()
     shapes = []
-    wanted = rng.randint(2, most)
+    wanted = rng.randint(2, max_room)
     for _ in range(60):
         shape = rng.choice(generator.shapes)
         fitting = [r for r in rooms.values() if r.fits(shape) and admits(r.machine, shape)]
@@ -51,12 +51,12 @@ def planted_gang(rng: Random, world: World, generator: Generator, most: int) -> 
         room = rng.choice(fitting)
         usable = [
             i
-            for i, left in enumerate(room.devices)
-            if shape.devices and left >= shape.devices.milli
+            for i, waiting_count in enumerate(room.devices)
+            if shape.devices and waiting_count >= shape.devices.milli
         ]
         room.take(shape, rng.sample(usable, shape.devices.count) if shape.devices else ())
         shapes.append(shape)
-    while len(shapes) < 2 or (len(shapes) < most and rng.random() < 0.5):
+    while len(shapes) < 2 or (len(shapes) < max_room and rng.random() < 0.5):
         shapes.append(rng.choice(generator.shapes))
     tasks = tuple(Task(f"t{i}", f"t{i}", shape) for i, shape in enumerate(shapes))
     return Group("gang", tasks)
@@ -74,7 +74,7 @@ def try_to_place(world: World, gang: Group) -> bool:
     before = (book.free.copy(), list(book.free_devices), book.room.copy())
     found = place_gang(book, need)
     if found:
-        assert not broken_rules(world, [gang], settle(book, state, [gang]))
+        assert not broken_rules(world, [gang], make_placements(book, state, [gang]))
         assert book.units.sum(axis=1).tolist() == [need[number] for number in range(len(numbers))]
     else:
         assert not book.units.any()
@@ -90,7 +90,7 @@ def test_a_gang_is_placed_exactly_when_the_integer_program_says_so(batch: int, h
     for number in range(GANGS_PER_BATCH):
         rng = Random(f"gang {batch} {number}")
         world, generator = random_cluster(rng, largest=6)
-        gang = planted_gang(rng, world, generator, most=10)
+        gang = planted_gang(rng, world, generator, max_room=10)
         expected = can_place_whole(highs, world.rooms(), gang)
         assert try_to_place(world, gang) == expected, (batch, number)
         outcomes.append(expected)
@@ -105,7 +105,7 @@ def test_with_devices_a_gang_is_placed_exactly_when_trying_everything_finds_a_wa
         world, generator = random_cluster(rng, largest=3)
         while not generator.with_devices:
             world, generator = random_cluster(rng, largest=3)
-        gang = planted_gang(rng, world, generator, most=5)
+        gang = planted_gang(rng, world, generator, max_room=5)
         expected = fits_by_trial(world.rooms(), [task.shape for task in gang.tasks])
         assert try_to_place(world, gang) == expected, (batch, number)
         outcomes.append(expected)

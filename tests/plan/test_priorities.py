@@ -17,11 +17,11 @@ from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.selectors import NodeAffinity
-from oracles.building import by_machine, decide, group, machine, shape
+from oracles.builders import by_machine, decide, group, machine, shape
 from oracles.highs import Highs
-from oracles.programs import can_place_whole, most_placed
+from oracles.integer_programs import can_place_whole, most_placed
+from oracles.naive_model import World
 from oracles.random_clusters import Generator
-from oracles.scalar import World
 
 # Of the tasks that could be placed, at the first level at which the plan and the optimum differ.
 LARGEST_GAP = 0.015

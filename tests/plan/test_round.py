@@ -6,7 +6,7 @@ from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Weighted
-from oracles.building import by_machine, decide, group, machine, scheduler, shape, task
+from oracles.builders import by_machine, decide, group, machine, scheduler, shape, task
 
 
 def test_nine_and_four_on_ten_free_never_share_the_machine():
@@ -59,18 +59,18 @@ def test_a_pod_limit_that_is_raised_or_lowered_counts_from_the_next_round():
     assert decide(state, *waiting).placements == ()
 
 
-def test_a_machine_overcommitted_in_one_resource_still_takes_who_does_not_ask_for_it():
+def test_a_machine_overcommitted_in_one_resource_takes_tasks_that_do_not_request_it():
     state = State([machine("m", cpu=10, memory=10)])
     state.place(task("hog", shape(memory=20)), "m")
     plan = decide(state, group("cpu", shape(cpu=10)), group("memory", shape(memory=1)))
     assert by_machine(plan.placements) == {"m": ["cpu.0"]}
 
 
-def test_without_machines_everybody_waits():
+def test_without_machines_every_task_waits():
     assert decide(State(), group("g", shape(cpu=1))).placements == ()
 
 
-def test_a_resource_that_no_machine_has_keeps_only_those_waiting_who_ask_for_it():
+def test_only_tasks_that_request_a_missing_resource_wait():
     state = State([machine("m", cpu=10)])
     plan = decide(
         state,
@@ -145,7 +145,7 @@ def test_a_quiet_round_is_empty():
     assert (plan.placements, plan.placed, plan.cost, plan.bound, plan.gap) == ((), (), 0, 0, 0.0)
 
 
-def test_whoever_has_room_is_placed_however_dear_that_is():
+def test_a_task_with_room_is_placed_at_any_cost():
     state = State([machine("m", cpu=10)])
     state.place(task("running"), "m")
     dear = scheduler(state, flow, LoadSpreading(per_task=10**9))
@@ -153,7 +153,7 @@ def test_whoever_has_room_is_placed_however_dear_that_is():
     assert by_machine(plan.placements) == {"m": ["a.0", "b.0"]}
 
 
-def test_a_lower_priority_is_placed_by_cost_although_a_higher_one_had_to_be_searched_for():
+def test_a_lower_priority_is_placed_by_cost_after_a_search_for_a_higher_one():
     # Both high tasks are drawn to the empty machine, which takes only one of them. The tight one
     # is the dearest: best fit would choose it for the others, the network does not.
     running = {"empty": 0, "tight": 9, "b": 5, "c": 5}

@@ -10,22 +10,22 @@ from afflux.model.group import Group
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book
-from afflux.plan.demand import (
-    DOUBLED_AFTER_SECONDS,
+from afflux.plan.preselection import preselect
+from afflux.plan.waiting_demand import (
     WAITING_COST,
+    WAITING_COST_DOUBLES_AFTER_SECONDS,
     Demand,
     count_tasks,
     gather_demand,
 )
-from afflux.plan.ration import ration
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
-from oracles.building import group, machine, scheduler, shape
+from oracles.builders import group, machine, scheduler, shape
 from oracles.highs import Highs
-from oracles.programs import least_cost
+from oracles.integer_programs import least_cost
+from oracles.naive_model import World
 from oracles.random_clusters import Generator
-from oracles.scalar import World
 
 
 def random_instance(seed: str) -> tuple[World, list[Group]]:
@@ -37,9 +37,7 @@ def random_instance(seed: str) -> tuple[World, list[Group]]:
         world.set_machine(offered)
     groups = [
         replace(
-            waiting,
-            priority=0,
-            tasks=tuple(replace(task, blocked=None) for task in waiting.tasks),
+            waiting, priority=0, tasks=tuple(replace(task, blocked=None) for task in waiting.tasks)
         )
         for waiting in generator.groups()
     ]
@@ -64,14 +62,14 @@ def books(world: World, groups: list[Group]) -> tuple[Book | None, Demand, State
     return book, demand, state
 
 
-def worth_of(demand: Demand) -> dict[str, int]:
-    worth: dict[str, int] = {}
+def waiting_costs_of(demand: Demand) -> dict[str, int]:
+    waiting_cost: dict[str, int] = {}
     for level in demand.levels:
-        worth |= {gang.group.name: gang.worth for gang in level.gangs}
+        waiting_cost |= {gang.group.name: gang.waiting_cost for gang in level.gangs}
         for singles in level.singles.values():
             names = [waiting.name for waiting in singles.groups]
-            worth |= dict(zip(names, map(int, singles.waiting), strict=True))
-    return worth
+            waiting_cost |= dict(zip(names, map(int, singles.waiting_costs), strict=True))
+    return waiting_cost
 
 
 class Instance:
@@ -80,12 +78,12 @@ class Instance:
     def __init__(self, seed: str) -> None:
         self.world, self.groups = random_instance(seed)
         self.book, self.demand, self.state = books(self.world, self.groups)
-        self.worths = worth_of(self.demand)
-        self.waiting = [g for g in self.groups if g.name in self.worths]
+        self.waiting_costs = waiting_costs_of(self.demand)
+        self.waiting = [g for g in self.groups if g.name in self.waiting_costs]
         self.numbers = {shape: i for i, shape in enumerate(self.demand.shapes)}
 
-    def worth(self, waiting: Group) -> int:
-        return self.worths[waiting.name]
+    def waiting_cost(self, waiting: Group) -> int:
+        return self.waiting_costs[waiting.name]
 
     def cost(self, shape: Shape, name: str) -> int:
         return int(self.book.cost[self.numbers[shape], self.state.rows[name]])
@@ -97,38 +95,38 @@ class Instance:
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(4))
 def test_no_plan_undercuts_the_bound(batch: int, highs: Highs):
-    rationed = rounds = 0
+    preselected = rounds = 0
     for number in range(45):
         it = Instance(f"bound {batch} {number}")
         if not it.waiting:
             continue
-        limit = ration(it.book, it.demand.levels[0])
+        limit = preselect(it.book, it.demand.levels[0])
         if limit is not None:
-            rationed += 1
-            least = least_cost(highs, it.world.rooms(), it.waiting, it.worth)
+            preselected += 1
+            least = least_cost(highs, it.world.rooms(), it.waiting, it.waiting_cost)
             assert limit.waiting_bound <= least, (batch, number)
         rounds += 1
         plan = scheduler(it.state).decide(it.state, it.groups)
-        least = least_cost(highs, it.world.rooms(), it.waiting, it.worth, it.cost, it.slope)
+        least = least_cost(highs, it.world.rooms(), it.waiting, it.waiting_cost, it.cost, it.slope)
         assert plan.bound <= least <= plan.cost, (batch, number)
-    assert rationed > 10
+    assert preselected > 10
     assert rounds > 25
 
 
-def test_the_bound_counts_the_oldest_of_a_class_at_their_own_worth():
+def test_the_bound_uses_the_waiting_cost_of_each_task_of_a_class():
     # Room for one of two; the older one is worth twice the newer.
     world = World({"m": machine("m", cpu=1)})
     old = group("old", shape(cpu=1), ready=0.0)
-    new = group("new", shape(cpu=1), ready=float(DOUBLED_AFTER_SECONDS))
+    new = group("new", shape(cpu=1), ready=float(WAITING_COST_DOUBLES_AFTER_SECONDS))
     book, demand, _ = books(world, [old, new])
-    limit = ration(book, demand.levels[0])
+    limit = preselect(book, demand.levels[0])
     assert limit is not None
     assert limit.waiting_bound <= WAITING_COST
     assert limit.waiting_bound > WAITING_COST * 0.99
     assert limit.singles == {0: 1}
 
 
-def test_where_everything_fits_nothing_is_rationed():
+def test_nothing_is_preselected_if_everything_fits():
     world = World({"m": machine("m", cpu=2)})
     book, demand, _ = books(world, [group("a", shape(cpu=1)), group("b", shape(cpu=1))])
-    assert ration(book, demand.levels[0]) is None
+    assert preselect(book, demand.levels[0]) is None

@@ -22,7 +22,7 @@ from afflux.cycle.events import (
     TaskRuns,
 )
 from afflux.cycle.loop import Cycle
-from afflux.cycle.optimising import Optimising
+from afflux.cycle.optimiser import Optimiser
 from afflux.model.group import Group
 from afflux.model.task import Task
 from afflux.policies.cpu_memory import CpuMemory
@@ -31,9 +31,9 @@ from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 from oracles.highs import Highs
-from oracles.programs import can_place_whole
+from oracles.integer_programs import can_place_whole
+from oracles.naive_model import World, broken_rules, fits_somewhere
 from oracles.random_clusters import Generator
-from oracles.scalar import World, broken_rules, fits_somewhere
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ CLUSTERS_PER_BATCH = 100
 
 
 class Story:
-    """One cluster through several rounds, told to the cycle and to the naive world alike."""
+    """One cluster over several rounds; the cycle and the naive model get the same events."""
 
     def __init__(self, seed: str, strategy: Strategy = flow, **kind: int) -> None:
         self.rng = Random(seed)
@@ -55,7 +55,7 @@ class Story:
         policies = [Weighted(CpuMemory()), Weighted(LoadSpreading(), self.rng.randint(1, 3))]
         state = State()
         chosen = policies[: self.rng.randint(1, len(policies))]
-        scheduler = Optimising(state, [(QueueRules(), strategy)], constraints(), chosen)
+        scheduler = Optimiser(state, [(QueueRules(), strategy)], constraints(), chosen)
         self.cycle = Cycle(state, scheduler)
         self._foreign = 0
 
@@ -152,15 +152,11 @@ def overlooked(highs: Highs, story: Story) -> list[str]:
     [*range(QUICK_BATCHES)]
     + [pytest.param(b, marks=pytest.mark.slow) for b in range(QUICK_BATCHES, BATCHES)],
 )
-def test_rounds_never_break_a_rule_and_leave_nobody_waiting_for_whom_there_is_room(
-    batch: int, highs: Highs
-):
+def test_rounds_break_no_rule_and_leave_no_group_waiting_that_fits(batch: int, highs: Highs):
     for number in range(CLUSTERS_PER_BATCH):
         gangs_only = number % 4 == 0
         story = Story(
-            f"flow {batch} {number}",
-            gangs_only=gangs_only,
-            largest_groups=5 if gangs_only else 14,
+            f"flow {batch} {number}", gangs_only=gangs_only, largest_groups=5 if gangs_only else 14
         )
         events = story.opening()
         for turn in range(story.rng.choice((1, 1, 2, 4))):
@@ -170,14 +166,14 @@ def test_rounds_never_break_a_rule_and_leave_nobody_waiting_for_whom_there_is_ro
 
 
 @pytest.mark.parametrize("batch", range(4))
-def test_first_come_first_served_never_lets_anybody_overtake(batch: int, highs: Highs):
+def test_under_fcfs_no_group_overtakes_another(batch: int, highs: Highs):
     for number in range(CLUSTERS_PER_BATCH):
         story = Story(f"fcfs {batch} {number}", fcfs)
         events = story.opening()
         for _ in range(story.rng.choice((1, 2, 3))):
             story.round(events)
             placed = story.last_placed
-            # Who can never start is in nobody's way.
+            # Groups that can never start are skipped.
             hopeful = [g for g in story.order_before if g.name not in story.unsatisfiable]
             order = [group.name for group in hopeful if not story.is_blocked(group)]
             assert order[: len(placed)] == placed

@@ -6,21 +6,22 @@ from random import Random
 import numpy as np
 import pytest
 
+from afflux.cluster import task_room
 from afflux.cluster.state import State
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
-from afflux.policies import fit, node_affinity
+from afflux.policies import node_affinity
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.image_locality import ImageLocality
 from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Policy, admitted_by
 from afflux.policies.registry import constraints, make_policy, policy_names
 from afflux.policies.taints import Taints
-from oracles.building import machine, shape, task
+from oracles.builders import machine, shape, task
+from oracles.naive_model import World, admits, affinity_holds, image_score, term_holds, tolerated
 from oracles.random_clusters import MIB, Generator, random_affinity
-from oracles.scalar import World, admits, affinity_holds, image_score, term_holds, tolerated
 
 ALL = (Policy(), *constraints(), CpuMemory(), LoadSpreading())
 
@@ -55,7 +56,7 @@ def test_cpu_memory_prefers_the_even_machine_among_equally_full_ones():
     assert (even, odd) == (400, 400 + 90)
 
 
-def test_cpu_memory_counts_overcommitted_machines_as_full_and_nothing_of_nothing_as_free():
+def test_cpu_memory_counts_overcommitted_machines_as_full_and_empty_capacity_as_unused():
     state = State([machine("over", cpu=2, memory=2), machine("none")])
     state.place(task("a", shape(cpu=9, memory=9)), "over")
     assert CpuMemory().cost(shape(), state.view()).tolist() == [1000, 0]
@@ -96,13 +97,13 @@ def test_an_image_counts_with_its_size_and_its_spread_from_23_to_1000_mebibytes(
         ]
     )
 
-    def costs(*names: str, sources: int = 1) -> list[int]:
-        return ImageLocality().cost(shape(images=Images(names, sources)), state.view()).tolist()
+    def costs(*names: str, image_count: int = 1) -> list[int]:
+        return ImageLocality().cost(shape(images=Images(names, image_count)), state.view()).tolist()
 
     # Half of the machines have it: 250 MiB count, (250 - 23) / (1000 - 23) = 23 percent.
     assert costs("half") == [38, 38, 50, 50]
     # Twice is 500 MiB of at most 2000; a quarter of the machines have the 9000 MiB.
-    assert costs("half", "half", sources=2) == [38, 38, 50, 50]
+    assert costs("half", "half", image_count=2) == [38, 38, 50, 50]
     assert costs("huge") == [50, 0, 50, 50]
     # 15 and 20 MiB are below what counts at all.
     assert costs("small") == [50, 50, 50, 50]
@@ -127,7 +128,7 @@ def test_no_image_outweighs_a_preferred_term(weights: tuple[int, ...]):
     wants = shape(affinity=NodeAffinity(preferred=preferred), images=Images(("there",), 1))
     wanted = node_affinity.NodeAffinity().cost(wants, state.view())
     total = wanted + ImageLocality().cost(wants, state.view())
-    # Whoever misses a term costs more than the machine that misses none and has no image.
+    # A machine that misses a term costs more than one that matches all and has no image.
     dearer = wanted[:-1] > 0
     assert (total[:-1] > total[-1])[dearer].all()
 
@@ -173,7 +174,7 @@ def test_any_subset_of_rows_is_priced_as_it_is_among_all(seed: int):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_columns_say_what_the_scalar_model_says(seed: int):
+def test_columns_agree_with_the_scalar_model(seed: int):
     rng = Random(f"columns {seed}")
     state, world, generator = random_state(rng)
     for _ in range(8):
@@ -210,13 +211,15 @@ def test_room_is_how_many_fit_one_after_the_other(seed: int):
     for of in shapes:
         state.requests(of)  # every resource has its column now
     requests = np.array([state.requests(of) for of in shapes])
-    table = fit.rooms(state.view().free, requests)
+    table = task_room.rooms(state.view().free, requests)
     for number, of in enumerate(shapes):
-        column = fit.room(state.view().free, requests[number])
+        column = task_room.room(state.view().free, requests[number])
         assert column.tolist() == table[number].tolist()
         if of.devices is not None:
-            np.minimum(column, fit.device_room(state.view().free_devices, of.devices), out=column)
-        lacking = fit.lacking(state.view().free, requests[number]).any(axis=1)
+            np.minimum(
+                column, task_room.device_room(state.view().free_devices, of.devices), out=column
+            )
+        lacking = task_room.lacking(state.view().free, requests[number]).any(axis=1)
         for name, row in state.rows.items():
             room = world.rooms()[name]
             assert bool(lacking[row]) == any(room.left(r) < asked for r, asked in of.requests)
@@ -225,11 +228,11 @@ def test_room_is_how_many_fit_one_after_the_other(seed: int):
             assert table[number][row] == max(0, counted)
 
 
-def test_a_shape_that_asks_for_nothing_has_room_everywhere():
+def test_a_shape_without_requests_fits_everywhere():
     state = State([machine("m", cpu=1)])
     nothing = np.zeros(len(state.resource_names), np.int64)
-    assert fit.room(state.view().free, nothing).tolist() == [fit.UNLIMITED]
-    assert fit.rooms(state.view().free, nothing[None, :]).tolist() == [[fit.UNLIMITED]]
+    assert task_room.room(state.view().free, nothing).tolist() == [task_room.UNLIMITED]
+    assert task_room.rooms(state.view().free, nothing[None, :]).tolist() == [[task_room.UNLIMITED]]
 
 
 def test_the_policies_that_can_be_named():

@@ -7,16 +7,16 @@ from random import Random
 import pytest
 
 from afflux.model.group import Group
-from afflux.queue.waiting import Queue
-from oracles.building import group, shape, task
+from afflux.queue.order import WaitingQueue
+from oracles.builders import group, shape, task
 
 
-def names(queue: Queue) -> list[str]:
+def names(queue: WaitingQueue) -> list[str]:
     return [waiting.name for waiting in queue.considered()]
 
 
-def queue_of(*groups: Group) -> Queue:
-    queue = Queue()
+def queue_of(*groups: Group) -> WaitingQueue:
+    queue = WaitingQueue()
     for waiting in groups:
         queue.add(waiting)
     return queue
@@ -51,7 +51,7 @@ def test_a_group_that_is_added_with_another_priority_moves():
     assert names(queue) == ["b", "a"]
 
 
-def test_a_blocked_group_waits_beside_the_others():
+def test_a_blocked_group_waits_without_being_considered():
     waiting = group("a", shape())
     queue = queue_of(blocked(waiting), group("b", shape()))
     assert names(queue) == ["b"]
@@ -68,13 +68,13 @@ def test_a_group_that_was_blocked_for_a_while_keeps_its_place():
     assert names(queue) == ["a", "b"]
 
 
-def test_one_blocked_member_holds_the_whole_group():
+def test_one_blocked_member_blocks_the_whole_group():
     gang = group("g", shape(), shape())
     queue = queue_of(replace(gang, tasks=(gang.tasks[0], task("g.1", None, "why"))))
     assert names(queue) == []
 
 
-def test_discarding_what_is_not_there_is_no_matter():
+def test_discarding_an_unknown_group_is_ignored():
     queue = queue_of(group("a", shape()))
     queue.discard("b")
     queue.discard_all(["c"])
@@ -82,9 +82,9 @@ def test_discarding_what_is_not_there_is_no_matter():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_discards_at_once_are_as_good_as_one_by_one(seed: int):
+def test_discard_all_equals_single_discards(seed: int):
     rng = Random(seed)
-    one, many = Queue(), Queue()
+    one, many = WaitingQueue(), WaitingQueue()
     model: dict[str, tuple[float, float, int]] = {}
     numbers: dict[str, int] = {}
     sequence = count()

@@ -1,4 +1,4 @@
-"""A page of a report, read strictly."""
+"""Parses and checks a report page strictly."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -9,7 +9,7 @@ VOID = {"meta", "wbr", "br", "img", "link", "hr", "input"}
 
 
 class Outline(HTMLParser):
-    """Reads a page strictly: every element closed by its own end tag."""
+    """Parses a page; every element must be closed by its own end tag."""
 
     def __init__(self, page: str):
         super().__init__(convert_charrefs=True)
@@ -51,7 +51,7 @@ def visible(page: str) -> str:
 
 
 def check(page: str) -> None:
-    """What every page has, whatever it shows."""
+    """Checks that hold for every page."""
     outline = Outline(page)
     for key in SECTIONS:
         assert outline.with_id(key), key

@@ -1,4 +1,4 @@
-"""Results to make a page of: a mix under three toy schedulers, and tasks one by one."""
+"""Results for report tests: a mix under three toy schedulers, and tasks listed one by one."""
 
 import heapq
 import random
@@ -56,7 +56,7 @@ def made_up(groups: int, machines: int, seed: int = 1, load: float = 0.95) -> Wo
 def simulate(
     workload: Workload, scheduler: str, *, tight: bool, skips: bool, piecemeal: bool = False
 ) -> Result:
-    """A toy: first come first served, with or without letting later groups pass.
+    """A toy scheduler: first come first served; with `skips`, later groups may pass.
 
     `tight` packs, otherwise it spreads; `piecemeal` binds members of a gang one by one.
     """

@@ -10,9 +10,9 @@ from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 from afflux.sim.backfilling import backfilled
-from afflux.sim.columns import Groups, columns
 from afflux.sim.metrics import measure
 from afflux.sim.result import Result, Run
+from afflux.sim.result_columns import Groups, columns
 from afflux.sim.workload import Submission, Workload
 
 
@@ -32,35 +32,35 @@ def groups(*lives: tuple[float, float | None], priority=(), queue=()) -> Groups:
     )
 
 
-def test_who_starts_before_one_that_came_first_was_backfilled():
+def test_a_group_that_starts_before_an_earlier_one_was_backfilled():
     assert backfilled(groups((0, 0), (1, 9), (2, 3))).tolist() == [False, False, True]
 
 
-def test_who_waits_its_turn_was_not():
+def test_a_group_that_starts_in_order_was_not_backfilled():
     assert not backfilled(groups((0, 0), (1, 5), (2, 5), (3, 8))).any()
 
 
-def test_who_came_when_the_other_had_started_passed_nobody():
+def test_a_group_submitted_after_the_start_of_another_did_not_pass_it():
     assert not backfilled(groups((0, 4), (4, 4), (5, 5))).any()
 
 
-def test_of_two_that_came_at_once_the_first_submitted_is_ahead():
+def test_of_two_submitted_at_once_the_first_is_ahead():
     assert backfilled(groups((0, 7), (0, 3))).tolist() == [False, True]
     assert backfilled(groups((0, 3), (0, 7))).tolist() == [False, False]
 
 
-def test_one_of_a_higher_priority_is_ahead_however_late_it_came():
+def test_a_higher_priority_is_ahead_regardless_of_submission():
     lives = (0, 6), (3, 9)
     assert backfilled(groups(*lives, priority=[0, 10])).tolist() == [True, False]
     # It had not come yet when the other started.
     assert not backfilled(groups((0, 2), (3, 9), priority=[0, 10])).any()
 
 
-def test_who_passes_one_of_a_lower_priority_takes_only_its_turn():
+def test_passing_a_lower_priority_is_not_backfilling():
     assert not backfilled(groups((0, 9), (1, 2), priority=[0, 10])).any()
 
 
-def test_queues_are_apart():
+def test_groups_of_other_queues_are_never_ahead():
     assert backfilled(groups((0, 9), (1, 2), (1, 3), queue=[0, 1, 0])).tolist() == [
         False,
         False,
@@ -68,11 +68,11 @@ def test_queues_are_apart():
     ]
 
 
-def test_who_never_started_is_in_nobodys_way_and_passed_nobody():
+def test_groups_that_never_started_are_neither_ahead_nor_backfilled():
     assert not backfilled(groups((0, None), (1, 1), (2, 2))).any()
 
 
-def test_without_groups_nobody_was():
+def test_without_groups_none_is_backfilled():
     assert backfilled(groups()).tolist() == []
 
 
@@ -87,7 +87,7 @@ def test_without_groups_nobody_was():
         max_size=12,
     )
 )
-def test_it_is_what_looking_at_every_pair_says(drawn: list[tuple[int, int | None, int, int]]):
+def test_it_equals_a_comparison_of_every_pair(drawn: list[tuple[int, int | None, int, int]]):
     lives = [
         (submit, None if wait is None else submit + wait, priority, queue)
         for submit, wait, priority, queue in drawn

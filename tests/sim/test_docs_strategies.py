@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from afflux.admit.strategies import OURS
-from afflux.app import contestants
+from afflux.admit.strategies import BUILT_IN
+from afflux.app import simulated_schedulers
 from afflux.cli.arguments import SimulateOptions, parse
 from afflux.config import read_configuration
-from afflux.cycle.promises import Cause
-from afflux.sim.loading import load_workload
+from afflux.cycle.reservations import DelayCause
 from afflux.sim.metrics import measure
 from afflux.sim.replay import replay
 from afflux.sim.result import Result
-from afflux.sim.starts import write_starts
+from afflux.sim.starts_csv import write_starts
 from afflux.sim.swf import read_swf
+from afflux.sim.workload_loader import load_workload
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "strategies.md").read_text()
@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
 
 def simulate(*strategies: str) -> list[Result]:
     log = load_workload([str(LOG)], None)
-    chosen = contestants([f"cpu-memory@{name}" for name in strategies])
+    chosen = simulated_schedulers([f"cpu-memory@{name}" for name in strategies])
     return [replay(log, each) for each in chosen]
 
 
@@ -73,11 +73,11 @@ def test_one_promise_is_broken_and_by_the_strategy_that_is_named():
 
 def test_every_strategy_has_a_line():
     named = {name for row in table("strategy")[1:] for name in re.findall(r"`([^`]+)`", row[0])}
-    assert named == set(OURS)
+    assert named == set(BUILT_IN)
 
 
 def test_every_cause_and_every_figure_of_promises_is_explained():
-    assert [row[0].strip("`") for row in table("cause")[1:]] == [str(cause) for cause in Cause]
+    assert [row[0].strip("`") for row in table("cause")[1:]] == [str(cause) for cause in DelayCause]
     figures = measure(simulate("easy")[0])["promises"]
     assert [row[0].strip("`") for row in table("figure")[1:]] == list(figures)
 
@@ -88,8 +88,8 @@ def test_the_configuration_can_be_read(tmp_path: Path):
     path.write_text(example)
     default, batch, planned = read_configuration(str(path)).settings.queue_rules()
     assert (default.strategy, batch.strategy, planned.strategy) == ("flow", "easy", "hybrid")
-    assert (batch.depth, batch.default_run_seconds, batch.largest_group) == (500, 7200.0, 256)
-    assert (planned.reservations, planned.holds_for_endless) == (100, True)
+    assert (batch.depth, batch.default_run_seconds, batch.max_group_size) == (500, 7200.0, 256)
+    assert (planned.max_reservations, planned.hold_for_endless) == (100, True)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,8 @@ def test_the_strategy_on_the_page_can_be_shipped_and_does_what_it_says():
     lines = [f"{n} {at} -1 {run} {size} -1 -1 -1 {run}" + " -1" * 9 for n, at, run, size in jobs]
     log = read_swf("\n".join(lines) + "\n", "five jobs", 3)
     easy, shortest = (
-        replay(log, each) for each in contestants(["cpu-memory@easy", "cpu-memory@shortest-first"])
+        replay(log, each)
+        for each in simulated_schedulers(["cpu-memory@easy", "cpu-memory@shortest-first"])
     )
     assert starts(easy) == {"1": 0, "2": 0, "3": 100, "4": 10, "5": 150}
     assert starts(shortest) == {"1": 0, "2": 0, "3": 100, "4": 150, "5": 10}
@@ -147,9 +148,9 @@ def test_the_strategy_on_the_page_can_be_shipped_and_does_what_it_says():
 @pytest.mark.usefixtures("shipped")
 def test_it_breaks_no_promise():
     (shortest,) = simulate("shortest-first")
-    promises = measure(shortest)["promises"]
-    assert promises["made"] > 0
-    assert promises["broken"] == 0
+    reservations = measure(shortest)["promises"]
+    assert reservations["made"] > 0
+    assert reservations["broken"] == 0
     assert all(run.start is not None for run in shortest.runs)
 
 

@@ -16,7 +16,7 @@ from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 from afflux.sim.metrics import measure
-from afflux.sim.result import CycleTiming, Promised, Result, Run
+from afflux.sim.result import CycleTiming, ReservationRecord, Result, Run
 from afflux.sim.workload import Submission, Workload
 
 SMALL = Shape(resources({"cpu": 1000, "memory": 100}))
@@ -298,15 +298,17 @@ def test_every_value_is_json_and_no_share_exceeds_its_whole(drawn: Result):
     assert not any(isinstance(value, np.generic) for value in figures.values())
 
 
-def test_promises_are_counted_with_what_broke_them():
+def test_reservations_are_counted_with_their_causes():
     one = result([group("a", SMALL)], {"a-0": (9.0, 9.0, 10.0, "m")})
-    promised = (
-        Promised("a", 0.0, 8.0, 7.0, "higher priority"),
-        Promised("b", 0.0, 8.0, 8.0),
-        Promised("c", 0.0, 5.0, 5.0, "foreign pod"),
+    reservations = (
+        ReservationRecord("a", 0.0, 8.0, 7.0, "higher priority"),
+        ReservationRecord("b", 0.0, 8.0, 8.0),
+        ReservationRecord("c", 0.0, 5.0, 5.0, "foreign pod"),
     )
-    unknown = frozenset({"d"})
-    assert measure(replace(one, promised=promised, unknown=unknown))["promises"] == {
+    start_unknown = frozenset({"d"})
+    assert measure(replace(one, reservations=reservations, start_unknown=start_unknown))[
+        "promises"
+    ] == {
         "made": 3,
         "unknown": 1,
         "broken": 2,

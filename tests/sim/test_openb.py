@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from afflux.model.devices import DeviceRequest
 from afflux.model.errors import InputError
 from afflux.model.task import Shape
-from afflux.sim.openb import Table, read_openb
+from afflux.sim.openb import CsvFile, read_openb
 from afflux.sim.workload import Submission, Workload
 
 NODES = """\
@@ -29,7 +29,7 @@ pod-3,4000,8192,0,0,,LS,Pending,70,75,
 
 
 def read(pods: str = PODS, nodes: str = NODES, machines: int | None = None) -> Workload:
-    return read_openb(Table("nodes.csv", nodes), Table("data/pods.csv", pods), machines)
+    return read_openb(CsvFile("nodes.csv", nodes), CsvFile("data/pods.csv", pods), machines)
 
 
 def read_pod(line: str) -> Submission:
@@ -93,7 +93,7 @@ class TestPods:
     def test_pods_come_by_creation_then_in_the_order_of_the_file(self) -> None:
         order = [submission.group.name for submission in read().submissions]
         assert order == ["pod-2", "pod-3", "pod-1"]
-        assert not read().pass_per_event
+        assert not read().cycle_per_event
 
     def test_equal_pods_share_one_shape(self) -> None:
         lines = [

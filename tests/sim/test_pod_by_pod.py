@@ -114,7 +114,7 @@ def test_each_pod_sees_those_before_it() -> None:
     assert all(set(found[i : i + 2]) == {"n1", "n2"} for i in range(0, 8, 2))
 
 
-def test_nobody_looks_ahead() -> None:
+def test_there_is_no_look_ahead() -> None:
     # Two small pods are spread, and the large one finds no room that would have been there.
     state = State([machine("n1"), machine("n2")])
     found = choices(state, *[shape(1000, 2 * GIB)] * 2, shape(4000, 8 * GIB))
@@ -142,12 +142,12 @@ def test_balance_decides_between_nodes_that_are_equally_free() -> None:
     assert choices(state, shape(300, 0)) == ["n2"]
 
 
-def test_pods_that_ask_for_nothing_are_spread_all_the_same() -> None:
+def test_pods_without_requests_are_spread_too() -> None:
     state = State([machine(f"n{i}") for i in range(4)])
     assert sorted(choices(state, *[shape()] * 8)) == sorted(["n0", "n1", "n2", "n3"] * 2)
 
 
-def test_pods_that_ask_for_nothing_count_in_later_rounds_until_they_end() -> None:
+def test_pods_without_requests_count_in_later_cycles_until_they_end() -> None:
     names = [f"n{i}" for i in range(5)]
     state, peer = State(machine(name) for name in names), PodByPod()
 
@@ -204,13 +204,13 @@ def test_devices_are_filtered_one_by_one() -> None:
     assert choices(state, share, share, share) == ["n1", "n1", None]
 
 
-def test_a_resource_that_nobody_has_heard_of_makes_its_pod_wait() -> None:
+def test_a_pod_with_an_unknown_resource_waits() -> None:
     odd = Shape(resources({"example.com/odd": 1, PODS: 1}))
     state = State([machine("n1")])
     assert choices(state, shape(1000), odd, shape(1000)) == ["n1", None, "n1"]
 
 
-def test_without_nodes_everybody_waits() -> None:
+def test_without_nodes_all_pods_wait() -> None:
     assert choices(State(), shape(1000)) == [None]
 
 
@@ -226,13 +226,13 @@ class Node:
     memory: int
     slots: int
     requested: list[int] = field(default_factory=lambda: [0, 0])
-    counted: list[int] = field(default_factory=lambda: [0, 0])
+    with_defaults: list[int] = field(default_factory=lambda: [0, 0])
     pods: int = 0
 
     def add(self, cpu: int, memory: int) -> None:
         self.requested = [self.requested[0] + cpu, self.requested[1] + memory]
-        self.counted[0] += cpu if cpu > 0 else 100
-        self.counted[1] += memory if memory > 0 else 200 * MIB
+        self.with_defaults[0] += cpu if cpu > 0 else 100
+        self.with_defaults[1] += memory if memory > 0 else 200 * MIB
         self.pods += 1
 
 
@@ -298,8 +298,8 @@ class Kube:
 
     def _least_allocated(self, node: Node, pod: Pod) -> int:
         after = [
-            node.counted[0] + (pod.cpu or 100),
-            node.counted[1] + (pod.memory or 200 * MIB),
+            node.with_defaults[0] + (pod.cpu or 100),
+            node.with_defaults[1] + (pod.memory or 200 * MIB),
         ]
         parts = [
             0 if used > whole else (whole - used) * 100 // whole
@@ -385,9 +385,9 @@ def cluster(drawn: list[tuple]) -> tuple[State, list[Node]]:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(nodes, pods, st.booleans())
-def test_the_peer_goes_where_kube_scheduler_would(
+def test_pods_are_placed_as_kube_scheduler_places_them(
     drawn: list[tuple], waiting: list[Pod], one_round: bool
 ) -> None:
     state, scalar = cluster(drawn)

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from afflux import app
 from afflux.cluster.state import State
-from afflux.cycle.ports import Scheduler
+from afflux.cycle.interfaces import Scheduler
 from afflux.model.devices import WHOLE_MILLI, DeviceRequest
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import amount_of, resources
 from afflux.model.task import Shape, Task
-from afflux.plan.rounds import Round
+from afflux.plan.round import Round
 from afflux.policies.policy import Policy
-from afflux.sim.replay import Contestant, replay
+from afflux.sim.replay import SimulatedScheduler, replay
 from afflux.sim.result import Result, Run
 from afflux.sim.workload import Submission, Workload
 
@@ -42,15 +42,15 @@ def job(name: str, submit: float, run: float | None, size: int = 1) -> Submissio
 
 
 def workload(
-    machines: int | tuple[Machine, ...], *jobs: Submission, pass_per_event: bool = False
+    machines: int | tuple[Machine, ...], *jobs: Submission, cycle_per_event: bool = False
 ) -> Workload:
     if isinstance(machines, int):
         machines = processors(machines)
-    return Workload("test", machines, jobs, pass_per_event)
+    return Workload("test", machines, jobs, cycle_per_event)
 
 
-def contestant(name: str) -> Contestant:
-    (found,) = app.contestants([name])
+def simulated_scheduler(name: str) -> SimulatedScheduler:
+    (found,) = app.simulated_schedulers([name])
     return found
 
 
@@ -84,9 +84,9 @@ class FirstFit:
         return Round(tuple(placements), tuple(placed), 0, 0, 0)
 
 
-def first_fit(whole_groups: bool = True) -> tuple[Contestant, FirstFit]:
+def first_fit(whole_groups: bool = True) -> tuple[SimulatedScheduler, FirstFit]:
     spy = FirstFit()
-    return Contestant("first-fit", lambda _: spy, whole_groups), spy
+    return SimulatedScheduler("first-fit", lambda _: spy, whole_groups), spy
 
 
 # --- When things happen
@@ -95,7 +95,7 @@ def first_fit(whole_groups: bool = True) -> tuple[Contestant, FirstFit]:
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_tasks_start_when_there_is_room_and_run_for_their_time(name: str) -> None:
     jobs = job("a", 0, 10), job("b", 2, 10), job("c", 3, 5)
-    result = replay(workload(2, *jobs), contestant(name))
+    result = replay(workload(2, *jobs), simulated_scheduler(name))
     assert spans(result) == {"a.0": (0, 10), "b.0": (2, 12), "c.0": (10, 15)}
     assert result.ended_at == 15
     assert result.scheduler == name
@@ -104,7 +104,7 @@ def test_tasks_start_when_there_is_room_and_run_for_their_time(name: str) -> Non
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_all_runs_are_there_in_the_order_of_submission(name: str) -> None:
     jobs = job("b", 0, 10, 2), job("a", 0, 10), job("c", 1, None)
-    result = replay(workload(2, *jobs), contestant(name))
+    result = replay(workload(2, *jobs), simulated_scheduler(name))
     assert [run.task.name for run in result.runs] == ["b.0", "b.1", "a.0", "c.0"]
     assert [run.group for run in result.runs] == ["b", "b", "a", "c"]
     assert [run.submit for run in result.runs] == [0, 0, 0, 1]
@@ -112,22 +112,24 @@ def test_all_runs_are_there_in_the_order_of_submission(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_task_without_end_holds_its_machine_for_good(name: str) -> None:
-    result = replay(workload(1, job("service", 0, None), job("batch", 5, 10)), contestant(name))
+    result = replay(
+        workload(1, job("service", 0, None), job("batch", 5, 10)), simulated_scheduler(name)
+    )
     assert spans(result) == {"service.0": (0, None), "batch.0": (None, None)}
     assert machines_of(result) == {"service.0": "m0", "batch.0": None}
     assert result.ended_at == 5
 
 
 @pytest.mark.parametrize("name", ["cpu-memory", "load-spreading"])
-def test_what_fits_nowhere_waits_for_ever_and_holds_up_nobody(name: str) -> None:
-    result = replay(workload(2, job("huge", 0, 10, 3), job("a", 1, 10)), contestant(name))
+def test_a_task_that_fits_nowhere_waits_and_blocks_no_other(name: str) -> None:
+    result = replay(workload(2, job("huge", 0, 10, 3), job("a", 1, 10)), simulated_scheduler(name))
     assert spans(result)["a.0"] == (1, 11)
     assert [(r.bound, r.start, r.end, r.machine) for r in result.runs[:3]] == [(None,) * 4] * 3
 
 
-def test_under_fcfs_who_has_to_wait_holds_up_everybody_behind_but_not_who_can_never_start() -> None:
+def test_under_fcfs_a_waiting_group_blocks_later_ones_unless_it_can_never_start() -> None:
     jobs = job("first", 0, 10), job("huge", 1, 10, 3), job("both", 2, 10, 2), job("a", 3, 10)
-    result = replay(workload(2, *jobs), contestant("cpu-memory@fcfs"))
+    result = replay(workload(2, *jobs), simulated_scheduler("cpu-memory@fcfs"))
     assert spans(result)["first.0"] == (0, 10)
     assert spans(result)["huge.0"] == (None, None)
     assert spans(result)["both.0"] == (10, 20)
@@ -135,13 +137,13 @@ def test_under_fcfs_who_has_to_wait_holds_up_everybody_behind_but_not_who_can_ne
 
 
 def test_a_workload_without_submissions_is_over_at_once() -> None:
-    result = replay(workload(2), contestant("cpu-memory"))
+    result = replay(workload(2), simulated_scheduler("cpu-memory"))
     assert (result.runs, result.cycles, result.ended_at) == ((), (), 0)
 
 
 def test_a_workload_without_machines_leaves_everything_waiting() -> None:
     for name in SCHEDULERS:
-        result = replay(workload(0, job("a", 0, 10), job("b", 1, 10, 2)), contestant(name))
+        result = replay(workload(0, job("a", 0, 10), job("b", 1, 10, 2)), simulated_scheduler(name))
         assert set(spans(result).values()) == {(None, None)}
 
 
@@ -149,7 +151,7 @@ def test_a_workload_without_machines_leaves_everything_waiting() -> None:
 def test_a_resource_that_no_machine_has_makes_its_task_wait(name: str) -> None:
     odd = Shape(resources({"example.com/odd": 1, "pods": 1}))
     group = Group("odd", (Task("odd.0", "odd.0", odd),), ready_seconds=0.0)
-    result = replay(workload(1, Submission(group, 10.0)), contestant(name))
+    result = replay(workload(1, Submission(group, 10.0)), simulated_scheduler(name))
     assert spans(result) == {"odd.0": (None, None)}
 
 
@@ -163,10 +165,10 @@ def test_everything_of_one_instant_is_decided_at_once() -> None:
     assert spy.asked == [["a"], ["b", "c"], ["c"], []]
 
 
-def test_with_a_pass_per_event_submissions_come_first_then_ends_in_order_of_submission() -> None:
+def test_with_a_cycle_per_event_submissions_come_before_ends() -> None:
     who, spy = first_fit()
     jobs = job("a", 0, 10), job("b", 0, 10), job("c", 10, 5), job("d", 10, 5)
-    result = replay(workload(2, *jobs, pass_per_event=True), who)
+    result = replay(workload(2, *jobs, cycle_per_event=True), who)
     #                submit a, b, c, d           end of a, of b     of c, d
     assert spy.asked == [["a"], ["b"], ["c"], ["c", "d"], ["c", "d"], ["d"], [], []]
     machines = machines_of(result)
@@ -174,9 +176,9 @@ def test_with_a_pass_per_event_submissions_come_first_then_ends_in_order_of_subm
     assert machines["d.0"] == machines["b.0"]
 
 
-def test_with_a_pass_per_event_a_newcomer_may_be_faster_than_room_that_is_given_back() -> None:
+def test_with_a_cycle_per_event_a_submission_is_decided_before_machines_are_released() -> None:
     jobs = job("a", 0, 10), job("wide", 5, 1, 2), job("late", 10, 7)
-    result = replay(workload(2, *jobs, pass_per_event=True), contestant("cpu-memory"))
+    result = replay(workload(2, *jobs, cycle_per_event=True), simulated_scheduler("cpu-memory"))
     # When `late` arrives one processor is free; the other is given back after that, still at 10.
     assert spans(result)["late.0"] == (10, 17)
     assert spans(result)["wide.0"] == (17, 18)
@@ -186,7 +188,7 @@ def test_ends_at_the_same_time_come_in_order_of_submission_not_of_start() -> Non
     who, _ = first_fit()
     # b starts before a (which needs two), both end at 20; c then gets a machine of a's.
     jobs = job("x", 0, 10, 2), job("a", 1, 10, 2), job("b", 2, 18), job("c", 3, 5)
-    result = replay(workload(3, *jobs, pass_per_event=True), who)
+    result = replay(workload(3, *jobs, cycle_per_event=True), who)
     assert spans(result)["a.0"] == spans(result)["a.1"] == (10, 20)
     assert spans(result)["b.0"] == (2, 20)
     assert spans(result)["c.0"] == (20, 25)
@@ -198,13 +200,13 @@ def test_ends_at_the_same_time_come_in_order_of_submission_not_of_start() -> Non
 
 @pytest.mark.parametrize("name", ["cpu-memory", "load-spreading", "cpu-memory@fcfs"])
 def test_a_gang_starts_as_a_whole(name: str) -> None:
-    result = replay(workload(3, job("a", 0, 10), job("gang", 1, 5, 3)), contestant(name))
+    result = replay(workload(3, job("a", 0, 10), job("gang", 1, 5, 3)), simulated_scheduler(name))
     assert spans(result)["gang.0"] == spans(result)["gang.2"] == (10, 15)
     assert all(run.bound == run.start for run in result.runs)
 
 
 def test_without_whole_groups_members_hold_their_machines_until_the_last_one_is_placed() -> None:
-    for who in (first_fit(whole_groups=False)[0], contestant("pod-by-pod")):
+    for who in (first_fit(whole_groups=False)[0], simulated_scheduler("pod-by-pod")):
         result = replay(workload(2, job("a", 0, 10), job("gang", 1, 5, 2)), who)
         assert [(r.bound, r.start, r.end) for r in result.runs] == [
             (0, 0, 10),
@@ -239,14 +241,14 @@ def test_with_an_interval_the_scheduler_runs_at_its_multiples_once_for_all() -> 
     for per_event in (False, True):
         who, spy = first_fit()
         jobs = job("a", 0, 12), job("b", 3, 5), job("c", 4, 5)
-        result = replay(workload(2, *jobs, pass_per_event=per_event), who, 10)
+        result = replay(workload(2, *jobs, cycle_per_event=per_event), who, 10)
         assert spans(result) == {"a.0": (0, 12), "b.0": (10, 15), "c.0": (20, 25)}
         assert spy.asked == [["a"], ["b", "c"], ["c"], []]
         assert [cycle.at for cycle in result.cycles] == [0, 10, 20]
         assert result.ended_at == 30
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.floats(0, 1e6),
     st.one_of(st.floats(1e-9, 1e6), st.sampled_from([0.1, 0.3, 0.7, 1e-300, 5e-324])),
@@ -263,10 +265,10 @@ def test_an_interval_never_stops_the_clock(offset: float, interval: float, step:
 # --- What is told on the way, and left behind
 
 
-def test_progress_hears_of_every_submission_and_every_end() -> None:
+def test_progress_counts_every_submission_and_every_end() -> None:
     heard: list[int] = []
     jobs = job("a", 0, 10, 2), job("b", 1, None), job("huge", 2, 5, 9), job("c", 3, 1)
-    replay(workload(3, *jobs), contestant("cpu-memory"), progress=heard.append)
+    replay(workload(3, *jobs), simulated_scheduler("cpu-memory"), progress=heard.append)
     assert sum(heard) == 4 + 2, "four groups arrive, a and c end"
 
 
@@ -307,15 +309,15 @@ logs = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(logs, st.booleans())
 def test_fcfs_starts_every_job_when_an_independent_simulator_does(
-    log: list[tuple[int, int, int]], pass_per_event: bool
+    log: list[tuple[int, int, int]], cycle_per_event: bool
 ) -> None:
     log = sorted(log, key=lambda entry: entry[0])
     jobs = [job(f"{n}", submit, run, size) for n, (submit, run, size) in enumerate(log)]
     result = replay(
-        workload(8, *jobs, pass_per_event=pass_per_event), contestant("cpu-memory@fcfs")
+        workload(8, *jobs, cycle_per_event=cycle_per_event), simulated_scheduler("cpu-memory@fcfs")
     )
     starts = {run.group: run.start for run in result.runs}
     assert [starts[f"{n}"] for n in range(len(log))] == fcfs_starts(log, 8)
@@ -379,7 +381,7 @@ groups_strategy = st.lists(
 )
 
 
-def random_workload(machines: Iterable, groups: Iterable, pass_per_event: bool) -> Workload:
+def random_workload(machines: Iterable, groups: Iterable, cycle_per_event: bool) -> Workload:
     submissions = []
     for number, (shapes, submit, run, priority) in enumerate(groups):
         tasks = tuple(Task(f"{number}.{i}", f"{number}.{i}", s) for i, s in enumerate(shapes))
@@ -387,7 +389,7 @@ def random_workload(machines: Iterable, groups: Iterable, pass_per_event: bool) 
         submissions.append(Submission(group, run))
     submissions.sort(key=lambda submission: submission.group.ready_seconds)
     cluster = tuple(Machine(f"m{n}", *offer) for n, offer in enumerate(machines))
-    return workload(cluster, *submissions, pass_per_event=pass_per_event)
+    return workload(cluster, *submissions, cycle_per_event=cycle_per_event)
 
 
 def check_capacity(result: Result, devices: dict[str, tuple[int, ...]]) -> None:
@@ -441,22 +443,24 @@ def check_groups(result: Result, whole: bool) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(machines_strategy, groups_strategy, st.booleans(), st.sampled_from([0.0, 0.0, 3.0]))
 def test_no_machine_is_ever_over_capacity(
-    machines: list, groups: list, pass_per_event: bool, interval: float
+    machines: list, groups: list, cycle_per_event: bool, interval: float
 ) -> None:
     for name in SCHEDULERS:
-        who = contestant(name)
+        who = simulated_scheduler(name)
         watched: list[Watched] = []
 
-        def make(state: State, who: Contestant = who, seen: list[Watched] = watched) -> Watched:
+        def make(
+            state: State, who: SimulatedScheduler = who, seen: list[Watched] = watched
+        ) -> Watched:
             seen.append(Watched(who.make(state)))
             return seen[-1]
 
         result = replay(
-            random_workload(machines, groups, pass_per_event),
-            Contestant(name, make, who.whole_groups),
+            random_workload(machines, groups, cycle_per_event),
+            SimulatedScheduler(name, make, who.whole_groups),
             interval,
         )
         check_capacity(result, watched[0].devices)
@@ -481,11 +485,11 @@ def takes(machine: Machine, shape: Shape) -> bool:
     return enough and (shape.devices is None or shape.devices.count <= machine.devices)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(machines_strategy, groups_strategy)
 def test_the_same_replay_twice_gives_the_same_result(machines: list, groups: list) -> None:
     for name in SCHEDULERS:
-        replayed = random_workload(machines, groups, pass_per_event=False)
-        one, other = (replay(replayed, contestant(name)) for _ in range(2))
+        replayed = random_workload(machines, groups, cycle_per_event=False)
+        one, other = (replay(replayed, simulated_scheduler(name)) for _ in range(2))
         assert one.runs == other.runs
         assert one.ended_at == other.ended_at

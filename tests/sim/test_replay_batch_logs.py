@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from afflux.app import contestant
-from afflux.config import parse_spec
+from afflux.app import simulated_scheduler
+from afflux.config import parse_scheduler_spec
 from afflux.sim.metrics import measure
 from afflux.sim.replay import replay
 from afflux.sim.swf import read_swf
-from oracles.batch import Batch, Job
+from oracles.batch_simulator import BatchSimulator, Job
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def swf(jobs: list[Job]) -> str:
 
 def simulate(text: str, size: int, strategy: str):
     workload = read_swf(text, "random.swf", size)
-    return replay(workload, contestant(parse_spec(f"cpu-memory@{strategy}")))
+    return replay(workload, simulated_scheduler(parse_scheduler_spec(f"cpu-memory@{strategy}")))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -48,17 +48,17 @@ def test_every_job_starts_when_an_independent_simulator_says(strategy: str, seed
     rng = Random(f"batch {seed}")
     size = rng.choice([1, 3, 8, 20])
     jobs = random_jobs(rng, size)
-    expected = Batch(jobs, size, strategy).run()
+    expected = BatchSimulator(jobs, size, strategy).run()
     result = simulate(swf(jobs), size, strategy)
     assert {int(run.group): run.start for run in result.runs} == expected
 
 
 @pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
 @pytest.mark.parametrize("seed", range(40))
-def test_with_honest_durations_no_promise_is_broken(strategy: str, seed: int):
+def test_with_exact_estimates_no_reservation_is_broken(strategy: str, seed: int):
     rng = Random(f"promises {seed}")
     jobs = random_jobs(rng, 12)
-    promises = measure(simulate(swf(jobs), 12, strategy))["promises"]
-    assert promises["broken"] == 0
+    reservations = measure(simulate(swf(jobs), 12, strategy))["promises"]
+    assert reservations["broken"] == 0
     if strategy != "easy" and len(jobs) > 30:
-        assert promises["made"] > 0
+        assert reservations["made"] > 0

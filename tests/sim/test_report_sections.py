@@ -1,4 +1,4 @@
-"""The figures on the page of a comparison: honest about who wins, counted right, easy to read."""
+"""The summary and timeline of the report, and how it computes and formats values."""
 
 import re
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_outline import visible
-from reported_results import NEVER, PAGE, RAN, RESULTS, STRANDED, tiny
+from report_parser import visible
+from report_results import NEVER, PAGE, RAN, RESULTS, STRANDED, tiny
 
 from afflux.sim.report import render
-from afflux.sim.report.binning import held_over_time
-from afflux.sim.report.scale import time_ticks
-from afflux.sim.report.text import duration
+from afflux.sim.report.scales import time_ticks
+from afflux.sim.report.text_format import duration
+from afflux.sim.report.time_bins import mean_over_time
 
 
 class TestTheSummary:
@@ -30,7 +30,7 @@ class TestTheSummary:
         assert "20.0 s" in mean[0]
         assert "best" in mean[1]
 
-    def test_who_leaves_tasks_out_does_not_win_by_it(self):
+    def test_a_scheduler_with_more_unplaced_tasks_cannot_win(self):
         picky = tiny([RAN, NEVER], "picky")
         patient = tiny([RAN, (40.0, 40.0, 50.0)], "patient")
         page = render([picky, patient])
@@ -38,9 +38,9 @@ class TestTheSummary:
         for name in ("Mean wait", "Longest wait", "Makespan", "Unplaced"):
             assert ["best" in cell for cell in rows[name]] == [False, True], name
         assert "picky left 1 task unplaced" in visible(page)
-        assert "do not compete" in visible(page)
+        assert "cannot win a row" in visible(page)
 
-    def test_holding_machines_without_working_is_no_merit(self):
+    def test_utilisation_without_work_cannot_win(self):
         holding = tiny([STRANDED, RAN], "holding")
         working = tiny([RAN, RAN], "working")
         rows = self.rows(render([holding, working]))
@@ -48,24 +48,24 @@ class TestTheSummary:
         assert ["best" in cell for cell in rows["of it at work"]] == [False, True]
         assert ["best" in cell for cell in rows["of it stranded"]] == [False, True]
 
-    def test_equals_do_not_beat_each_other(self):
+    def test_equal_values_have_no_winner(self):
         page = render([tiny([RAN], "a"), tiny([RAN], "b")])
         assert 'class="best"' not in page
         assert "No scheduler is better than another" in visible(page)
 
-    def test_a_single_scheduler_wins_nothing(self):
+    def test_a_single_scheduler_has_no_best_values(self):
         assert 'class="best"' not in render(RESULTS[:1])
 
 
 class TestTheTimeline:
-    def test_shows_a_sample_with_the_longest_waits_and_says_so(self):
+    def test_shows_a_sample_with_the_longest_waits(self):
         lives = [(float(i % 7), float(i % 7), 20.0) for i in range(400)]
         lives[123] = (90.0, 90.0, 95.0)
         page = render([tiny(lives)])
         assert "g123, 1 task: waited 1 min 30 s, ran 5.00 s" in page
         assert "150 of 400 groups are shown" in visible(page)
 
-    def test_shows_all_groups_when_they_are_few(self):
+    def test_shows_all_groups_if_they_are_few(self):
         assert "All 120 groups are shown" in visible(PAGE)
 
 
@@ -76,7 +76,7 @@ class TestTheTimeline:
     ),
     st.integers(1, 9),
 )
-def test_means_over_time_are_the_overlaps_one_by_one(
+def test_means_over_time_equal_the_sum_of_overlaps(
     intervals: list[tuple[int, float, float, float]], bins: int
 ):
     span = (5.0, 45.0)
@@ -90,7 +90,7 @@ def test_means_over_time_are_the_overlaps_one_by_one(
     rows, starts, lengths, weights = (
         np.array(column) for column in (zip(*intervals, strict=True) if intervals else [()] * 4)
     )
-    found = held_over_time(
+    found = mean_over_time(
         starts.astype(float),
         (starts + lengths).astype(float),
         weights.astype(float),
@@ -119,7 +119,7 @@ def test_means_over_time_are_the_overlaps_one_by_one(
         (1e9, "11,574 d 2 h"),
     ],
 )
-def test_durations_read_in_two_units_at_most(seconds: float, text: str):
+def test_durations_have_at_most_two_units(seconds: float, text: str):
     assert duration(seconds) == text
 
 

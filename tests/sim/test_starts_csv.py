@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from afflux.atomic_write import atomic_write
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 from afflux.sim.result import Result, Run
-from afflux.sim.starts import write_starts
+from afflux.sim.starts_csv import write_starts
 from afflux.sim.workload import Submission, Workload
-from afflux.sim.writing import replacing
 
 SHAPE = Shape(resources({"cpu": 1000}))
 
@@ -60,7 +60,7 @@ def test_no_tasks_leave_the_header(tmp_path: Path):
 @pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt(), SystemExit(1)])
 def test_a_failure_in_the_middle_leaves_nothing_behind(tmp_path: Path, failure: BaseException):
     def fail() -> None:
-        with replacing(tmp_path / "out.csv") as file:
+        with atomic_write(tmp_path / "out.csv") as file:
             file.write("half a")
             file.flush()
             raise failure
@@ -119,7 +119,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
 def test_a_private_file_stays_private(tmp_path: Path) -> None:
     file = tmp_path / "starts.csv"
     file.touch(mode=0o600)
-    with replacing(file) as out:
+    with atomic_write(file) as out:
         out.write("x")
     assert file.read_text() == "x"
     assert file.stat().st_mode & 0o777 == 0o600

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afflux.model.errors import InputError
-from afflux.sim.swf import FIELDS, LARGEST_MACHINE, read_swf
+from afflux.sim.swf import FIELDS, MAX_PROCESSORS, read_swf
 from afflux.sim.workload import Submission, Workload
 
 LOG = """\
@@ -51,7 +51,7 @@ class TestJobs:
         assert len(shapes) == 1
 
     def test_the_scheduler_runs_after_every_single_event(self) -> None:
-        assert read_swf(LOG, "my.swf").pass_per_event
+        assert read_swf(LOG, "my.swf").cycle_per_event
 
     def test_the_workload_is_called_like_the_file(self) -> None:
         assert read_swf(LOG, "logs/my.swf").name == "my"
@@ -134,7 +134,7 @@ class TestMachines:
         with pytest.raises(InputError, match=r"no MaxProcs or MaxNodes.* expected --machines"):
             read(record(), machines=None)
 
-    @pytest.mark.parametrize("machines", [0, -1, LARGEST_MACHINE + 1])
+    @pytest.mark.parametrize("machines", [0, -1, MAX_PROCESSORS + 1])
     def test_an_impossible_number_is_refused(self, machines: int) -> None:
         with pytest.raises(InputError, match=f"--machines is {machines}; expected 1 to"):
             read(record(), machines=machines)

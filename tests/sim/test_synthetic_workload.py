@@ -15,9 +15,9 @@ from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.resources import amount_of
 from afflux.model.task import Shape
-from afflux.sim.distributions import bounded_pareto, daily_arrivals, log_normal, pick
-from afflux.sim.fleet import CPU_FLEET, GPU_FLEET, deal
-from afflux.sim.synthetic import PRESETS, RANGES, Parameters, generate, parse
+from afflux.sim.random_variables import bounded_pareto, daily_arrivals, log_normal, weighted_choice
+from afflux.sim.synthetic_cluster import CPU_FLEET, GPU_FLEET, make_cluster
+from afflux.sim.synthetic_workload import PRESETS, RANGES, Parameters, generate, parse
 from afflux.sim.workload import Submission, Workload
 
 DAY = 86_400.0
@@ -100,7 +100,7 @@ def offered(workload: Workload, windows: int, span: float) -> float:
 
 class TestAnyWorkload:
     @given(spec=specs)
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_can_be_scheduled_and_ends(self, spec: str) -> None:
         workload = generate(spec)
         parameters = parse(spec)
@@ -126,13 +126,13 @@ class TestAnyWorkload:
             assert 1 <= submission.run_seconds <= DAY
 
     @given(spec=specs)
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_is_the_same_every_time(self, spec: str) -> None:
         assert generate(spec) == generate(spec)
 
     def test_is_the_same_in_another_process(self) -> None:
         program = (
-            "from afflux.sim.synthetic import generate; import hashlib;"
+            "from afflux.sim.synthetic_workload import generate; import hashlib;"
             "print(hashlib.sha256(repr(generate('synthetic:mixed')).encode()).hexdigest())"
         )
         command = [sys.executable, "-c", program]
@@ -189,12 +189,12 @@ class TestMixed:
         jobs = [s for s in self.workload.submissions if kind(s) != "service"]
         ratios: list[float] = []
         for submission in jobs:
-            told, actual = submission.group.run_seconds, submission.run_seconds
-            assert told is not None
+            estimate, actual = submission.group.run_seconds, submission.run_seconds
+            assert estimate is not None
             assert actual is not None
-            assert told >= actual
-            assert told % 300 == 0
-            ratios.append(told / actual)
+            assert estimate >= actual
+            assert estimate % 300 == 0
+            ratios.append(estimate / actual)
         assert 1.3 < float(np.median(ratios)) < 4
 
     def test_has_gangs_of_two_to_thirty_two_members_of_up_to_three_shapes(self) -> None:
@@ -310,7 +310,7 @@ class TestDistributions:
 
     def test_pick_follows_the_weights(self) -> None:
         rng = np.random.default_rng(1)
-        counts = Counter(pick(rng, (("a", 1), ("b", 3))) for _ in range(20_000))
+        counts = Counter(weighted_choice(rng, (("a", 1), ("b", 3))) for _ in range(20_000))
         assert counts["b"] / counts["a"] == pytest.approx(3, rel=0.1)
 
     def test_arrivals_are_most_in_the_afternoon_and_fewest_at_night(self) -> None:
@@ -329,7 +329,7 @@ class TestDistributions:
     def test_machines_are_dealt_by_share_to_within_one(
         self, machines: int, fleet: tuple[tuple[Machine, float], ...]
     ) -> None:
-        dealt = {machine.name: count for machine, count in deal(fleet, machines).types}
+        dealt = {machine.name: count for machine, count in make_cluster(fleet, machines).types}
         assert sum(dealt.values()) == machines
         for machine, share in fleet:
             assert abs(dealt.get(machine.name, 0) - machines * share) < 1

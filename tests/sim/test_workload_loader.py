@@ -4,11 +4,11 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afflux.model.errors import InputError
-from afflux.sim.loading import load_workload
+from afflux.sim.workload_loader import load_workload
 
 LOG = "; MaxProcs: 4\n1 0 -1 60 2 -1 -1 -1 90 -1 1 1 1 -1 -1 1 -1 -1\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nnode-a,32000,262144,8,T4\nnode-b,32000,262144,0,\n"
@@ -28,7 +28,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-class TestWhatCounts:
+class TestAccepted:
     def test_a_log(self) -> None:
         workload = load_workload(["log"])
         assert (workload.name, len(workload.machines)) == ("log", 4)
@@ -67,7 +67,7 @@ class TestWhatCounts:
         (folder / "marked").write_bytes(b"\xef\xbb\xbf" + NODES.encode())
         assert load_workload(["marked", "pods"]).machines
 
-    def test_a_list_that_lacks_a_column_is_still_known_for_what_it_is(self, folder: Path) -> None:
+    def test_a_list_without_a_column_is_still_recognised(self, folder: Path) -> None:
         (folder / "poor").write_text("sn,cpu_milli,memory_mib,gpu\nnode-a,1,1,0\n")
         with pytest.raises(
             InputError, match=r"^poor, line 1: no column 'model'; expected at least"
@@ -76,7 +76,7 @@ class TestWhatCounts:
 
 
 @pytest.mark.usefixtures("folder")
-class TestWhatDoesNot:
+class TestRefused:
     @pytest.mark.parametrize(
         ("sources", "message"),
         [
@@ -135,7 +135,6 @@ class TestWhatDoesNot:
 
 
 @given(content=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-@settings(deadline=None)
 def test_any_bytes_are_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:

@@ -13,24 +13,25 @@ from typing import Any
 import aiohttp
 import trustme
 
-from afflux.cycle.inspection import (
+from afflux.cycle.inspection_types import (
     ROOT,
-    Asked,
     GroupDetails,
     GroupMeta,
     HistoryList,
     ListMeta,
+    ListQuery,
     QueueLine,
     QueueList,
     ReservationList,
-    at,
+    to_datetime,
 )
-from afflux.web.authenticating import Access, Gate, User
-from afflux.web.inspecting import Inspecting
-from afflux.web.metrics import Metrics
-from afflux.web.serving import Pages
+from afflux.web.authentication import MAX_CACHE_ENTRIES, Access, Authenticator, User
+from afflux.web.inspection_pages import InspectionPages
+from afflux.web.pages import Pages
+from afflux.web.scheduler_metrics import Metrics
+from movable_clock import run_on_movable_loop
 
-NOW = at(1_800_000_000)
+NOW = to_datetime(1_800_000_000)
 META = ListMeta(time=NOW)
 LINE = QueueLine(
     namespace="team-a",
@@ -41,10 +42,10 @@ LINE = QueueLine(
     present=4,
     priority=0,
     state="waiting",
-    waiting_since=at(1_799_999_688),
+    waiting_since=to_datetime(1_799_999_688),
     run_seconds=3600.0,
     promised=True,
-    expected_start=at(1_800_000_312.5),
+    expected_start=to_datetime(1_800_000_312.5),
     reason="0/5 nodes are available: 5 Insufficient cpu.",
 )
 DETAILS = GroupDetails(
@@ -92,15 +93,15 @@ class Answers:
         if self.problem is not None:
             raise self.problem
 
-    async def queue(self, asked: Asked) -> QueueList:
+    async def queue(self, asked: ListQuery) -> QueueList:
         await self._ask(asked)
         return QueueList(metadata=META, items=(LINE,))
 
-    async def reservations(self, asked: Asked) -> ReservationList:
+    async def reservations(self, asked: ListQuery) -> ReservationList:
         await self._ask(asked)
         return ReservationList(metadata=META, items=())
 
-    async def history(self, asked: Asked) -> HistoryList:
+    async def history(self, asked: ListQuery) -> HistoryList:
         await self._ask(asked)
         return HistoryList(metadata=META, items=())
 
@@ -121,7 +122,7 @@ class Reviewer:
         self.hold: asyncio.Event | None = None
         self.held = 0
 
-    async def user_of(self, token: str) -> User | None:
+    async def review_token(self, token: str) -> User | None:
         self.tokens.append(token)
         if self.problem is not None:
             raise self.problem
@@ -135,7 +136,7 @@ class Reviewer:
         name = self.names.get(token)
         return User(name, groups=groups[name]) if name else None
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def review_access(self, user: User, access: Access) -> bool:
         self.accesses.append((user, access))
         return "admins" in user.groups or ("devs" in user.groups and access.namespace == "team-a")
 
@@ -201,7 +202,8 @@ async def service(
     folder: Path,
     *,
     tls: bool = True,
-    patience_seconds: float = 10.0,
+    timeout_seconds: float = 10.0,
+    max_cache_entries: int = MAX_CACHE_ENTRIES,
     stranger_seconds: float = 10.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Service]:
@@ -211,10 +213,15 @@ async def service(
         live={},
         ready={},
         configuration={},
-        inspecting=Inspecting(
+        inspection=InspectionPages(
             answers,
-            Gate(reviewer, clock, patience_seconds=stranger_seconds),
-            patience_seconds=patience_seconds,
+            Authenticator(
+                reviewer,
+                clock,
+                review_timeout_seconds=stranger_seconds,
+                max_cache_entries=max_cache_entries,
+            ),
+            timeout_seconds=timeout_seconds,
         ),
     )
     authority = new_authority()
@@ -237,10 +244,10 @@ def certificate(authority: trustme.CA, user: str, group: str | None = None) -> t
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await test()
 
-    asyncio.run(bounded())
+    run_on_movable_loop(bounded())
 
 
 QUEUE = f"{ROOT}/namespaces/team-a/queue"

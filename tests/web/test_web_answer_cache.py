@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.web.remembering import Lately, Remembering
+from afflux.web.answer_cache import AnswerCache, RecentlySeen
 
 SECONDS, MOST = 10.0, 3
 
@@ -28,11 +28,9 @@ class Time:
         )
     )
 )
-def test_lately_are_the_last_so_many_who_were_seen_within_so_many_seconds(
-    steps: list[tuple[str, int]],
-) -> None:
+def test_recently_seen_holds_the_last_keys_within_the_ttl(steps: list[tuple[str, int]]) -> None:
     clock = Time()
-    lately = Lately[int](SECONDS, MOST, clock)
+    recent = RecentlySeen[int](SECONDS, MOST, clock)
     seen: list[tuple[int, float]] = []  # as a list that is as long as it gets
     for step, number in steps:
         if step == "wait":
@@ -40,64 +38,62 @@ def test_lately_are_the_last_so_many_who_were_seen_within_so_many_seconds(
             continue
         seen = [(one, when) for one, when in seen if one != number]
         if step == "saw":
-            lately.saw(number)
+            recent.add(number)
             seen.append((number, clock.now))
         else:
-            lately.forget(number)
-        # Those who made room for others are gone, even if one of these is forgotten.
+            recent.discard(number)
+        # Dropped keys do not come back when a later one is discarded.
         seen = seen[-MOST:]
         expected = {one for one, when in seen if clock.now - when < SECONDS}
-        assert {one for one in range(6) if one in lately} == expected
+        assert {one for one in range(6) if one in recent} == expected
 
 
-def test_what_was_learnt_elsewhere_is_an_answer_for_as_long_as_any() -> None:
+def test_an_answer_that_was_put_expires_like_others() -> None:
     async def test() -> None:
         clock = Time()
-        remembering = Remembering[str, int](SECONDS, MOST, clock)
+        cache = AnswerCache[str, int](SECONDS, MOST, clock)
 
-        async def find_out() -> int:
+        async def compute() -> int:
             return 2
 
-        remembering.learn("question", 1)
-        assert await remembering.answer("question", find_out) == 1
+        cache.put("key", 1)
+        assert await cache.get("key", compute) == 1
         clock.now += SECONDS
-        assert await remembering.answer("question", find_out) == 2
-        remembering.learn("question", 3)
-        assert await remembering.answer("question", find_out) == 3
+        assert await cache.get("key", compute) == 2
+        cache.put("key", 3)
+        assert await cache.get("key", compute) == 3
 
     asyncio.run(test())
 
 
-def test_never_more_than_there_is_room_for() -> None:
+def test_the_cache_never_exceeds_its_maximum() -> None:
     async def test() -> None:
-        remembering = Remembering[int, int](SECONDS, MOST, Time())
+        cache = AnswerCache[int, int](SECONDS, MOST, Time())
         asked: list[int] = []
 
-        async def find_out(number: int) -> int:
+        async def compute(number: int) -> int:
             asked.append(number)
             return number
 
         for number in (0, 1, 2, 3, 3, 2, 1, 0):
-            assert (
-                await remembering.answer(number, lambda number=number: find_out(number)) == number
-            )
+            assert await cache.get(number, lambda number=number: compute(number)) == number
         assert asked == [0, 1, 2, 3, 0]
 
     asyncio.run(test())
 
 
-def test_failures_are_not_remembered() -> None:
+def test_failures_are_not_cached() -> None:
     async def test() -> None:
-        remembering = Remembering[str, int](SECONDS, MOST, Time())
+        cache = AnswerCache[str, int](SECONDS, MOST, Time())
 
         async def fail() -> int:
             raise ValueError("not now")
 
-        async def find_out() -> int:
+        async def compute() -> int:
             return 1
 
         with pytest.raises(ValueError, match="not now"):
-            await remembering.answer("question", fail)
-        assert await remembering.answer("question", find_out) == 1
+            await cache.get("key", fail)
+        assert await cache.get("key", compute) == 1
 
     asyncio.run(test())

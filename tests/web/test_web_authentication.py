@@ -8,20 +8,19 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from inspected_service import QUEUE, Reply, Service, certificate, new_authority, run, service
+from inspection_service import QUEUE, Reply, Service, certificate, new_authority, run, service
 
-from afflux.cycle.inspection import ROOT
+from afflux.cycle.inspection_types import ROOT
 from afflux.model.errors import InputError
-from afflux.web import authenticating
-from afflux.web.authenticating import (
-    KNOWN_SECONDS,
-    MOST_STRANGERS,
-    MOST_STRANGERS_OF_ONE,
-    REMEMBERED_SECONDS,
+from afflux.web.authentication import (
+    CACHE_TTL_SECONDS,
+    KNOWN_TTL_SECONDS,
+    MAX_UNKNOWN,
+    MAX_UNKNOWN_PER_ADDRESS,
     ReviewError,
     User,
 )
-from afflux.web.inspecting import MOST_AT_ONCE
+from afflux.web.inspection_pages import MAX_IN_FLIGHT
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +110,7 @@ def test_nothing_is_answered_in_the_clear(tmp_path: Path) -> None:
     run(test)
 
 
-def test_nobody_is_impersonated(tmp_path: Path) -> None:
+def test_impersonation_is_refused(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             reply = await served.get(QUEUE, "alices", **{"Impersonate-User": "root"})
@@ -133,7 +132,7 @@ def test_reviews_hold_for_a_while(tmp_path: Path) -> None:
     run(test)
 
 
-def test_if_nobody_can_say_who_asks_nobody_is_let_in(tmp_path: Path) -> None:
+def test_without_reviews_no_request_is_authenticated(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             served.reviewer.problem = ReviewError("the API server cannot be asked who you are")
@@ -150,7 +149,7 @@ def test_if_nobody_can_say_who_asks_nobody_is_let_in(tmp_path: Path) -> None:
 # --- Strangers
 
 
-def test_strangers_cannot_keep_out_those_who_are_known(tmp_path: Path) -> None:
+def test_unknown_tokens_do_not_block_known_ones(tmp_path: Path) -> None:
     """Tokens that are nobody's, which the API server is slow to say."""
 
     async def test() -> None:
@@ -159,21 +158,21 @@ def test_strangers_cannot_keep_out_those_who_are_known(tmp_path: Path) -> None:
             served.reviewer.hold = asyncio.Event()
             strangers = [
                 asyncio.create_task(served.get(QUEUE, f"stranger-{number}"))
-                for number in range(MOST_AT_ONCE + 5)
+                for number in range(MAX_IN_FLIGHT + 5)
             ]
-            sent_away = len(strangers) - MOST_STRANGERS_OF_ONE
+            sent_away = len(strangers) - MAX_UNKNOWN_PER_ADDRESS
             done: set[asyncio.Task[Reply]] = set()
             while len(done) < sent_away:
                 done = {task for task in strangers if task.done()}
                 await asyncio.sleep(0.01)
             assert {task.result().refusal for task in done} == {(429, "TooManyRequests")}
-            assert served.reviewer.held == MOST_STRANGERS_OF_ONE
+            assert served.reviewer.held == MAX_UNKNOWN_PER_ADDRESS
             # Whom the API server has just named is known, and others come from elsewhere.
             assert (await served.get(QUEUE, "alices")).status == 200
             assert (await served.get(QUEUE, "roots", address="127.0.0.2")).status == 200
             served.reviewer.hold.set()
             late = await asyncio.gather(*strangers)
-            assert [reply.status for reply in late].count(401) == MOST_STRANGERS_OF_ONE
+            assert [reply.status for reply in late].count(401) == MAX_UNKNOWN_PER_ADDRESS
             # And there is room again.
             assert (await served.get(QUEUE, "roots")).status == 200
 
@@ -196,9 +195,9 @@ async def strangers_in_all_places(served: Service) -> list[asyncio.Task[Reply]]:
     served.reviewer.hold = asyncio.Event()
     strangers = [
         asyncio.create_task(served.get(QUEUE, f"stranger-{number}"))
-        for number in range(MOST_STRANGERS_OF_ONE)
+        for number in range(MAX_UNKNOWN_PER_ADDRESS)
     ]
-    while served.reviewer.held < MOST_STRANGERS_OF_ONE:
+    while served.reviewer.held < MAX_UNKNOWN_PER_ADDRESS:
         await asyncio.sleep(0.01)
     return strangers
 
@@ -209,12 +208,12 @@ async def go_on(served: Service, strangers: list[asyncio.Task[Reply]]) -> None:
     assert {reply.status for reply in await asyncio.gather(*strangers)} == {401}
 
 
-def test_who_is_known_does_not_queue_with_strangers_when_the_review_is_old(tmp_path: Path) -> None:
+def test_a_known_token_is_reviewed_again_without_the_limit(tmp_path: Path) -> None:
     async def test() -> None:
         clock = Clock()
         async with service(tmp_path, clock=clock) as served:
             assert (await served.get(QUEUE, "alices")).status == 200
-            clock.seconds += REMEMBERED_SECONDS + 1
+            clock.seconds += CACHE_TTL_SECONDS + 1
             strangers = await strangers_in_all_places(served)
             assert (await served.get(QUEUE, "roots")).refusal == (429, "TooManyRequests")
             assert (await served.get(QUEUE, "alices")).status == 200
@@ -225,13 +224,9 @@ def test_who_is_known_does_not_queue_with_strangers_when_the_review_is_old(tmp_p
     run(test)
 
 
-def test_nonsense_does_not_push_out_those_who_are_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(authenticating, "MOST_REMEMBERED", 4)
-
+def test_invalid_tokens_do_not_evict_known_ones(tmp_path: Path) -> None:
     async def test() -> None:
-        async with service(tmp_path) as served:
+        async with service(tmp_path, max_cache_entries=4) as served:
             assert (await served.get(QUEUE, "alices")).status == 200
             for number in range(8):
                 assert (await served.get(QUEUE, f"nonsense-{number}")).status == 401
@@ -244,13 +239,13 @@ def test_nonsense_does_not_push_out_those_who_are_known(
     run(test)
 
 
-def test_a_token_that_was_known_and_is_withdrawn_is_a_strangers(tmp_path: Path) -> None:
+def test_a_revoked_token_becomes_unknown(tmp_path: Path) -> None:
     async def test() -> None:
         clock = Clock()
         async with service(tmp_path, clock=clock) as served:
             assert (await served.get(QUEUE, "alices")).status == 200
             del served.reviewer.names["alices"]
-            clock.seconds += REMEMBERED_SECONDS + 1
+            clock.seconds += CACHE_TTL_SECONDS + 1
             assert (await served.get(QUEUE, "alices")).refusal == (401, "Unauthorized")
             # Like theirs it is asked about once more, in their turn, and that is remembered.
             for _ in range(3):
@@ -260,12 +255,12 @@ def test_a_token_that_was_known_and_is_withdrawn_is_a_strangers(tmp_path: Path) 
     run(test)
 
 
-def test_who_was_not_seen_for_an_hour_is_a_stranger_again(tmp_path: Path) -> None:
+def test_a_token_not_seen_for_an_hour_becomes_unknown(tmp_path: Path) -> None:
     async def test() -> None:
         clock = Clock()
         async with service(tmp_path, clock=clock) as served:
             assert (await served.get(QUEUE, "alices")).status == 200
-            clock.seconds += KNOWN_SECONDS + 1
+            clock.seconds += KNOWN_TTL_SECONDS + 1
             strangers = await strangers_in_all_places(served)
             assert (await served.get(QUEUE, "alices")).refusal == (429, "TooManyRequests")
             await go_on(served, strangers)
@@ -273,17 +268,17 @@ def test_who_was_not_seen_for_an_hour_is_a_stranger_again(tmp_path: Path) -> Non
     run(test)
 
 
-def test_strangers_everywhere_are_not_asked_about_without_end(tmp_path: Path) -> None:
+def test_reviews_of_unknown_tokens_are_bounded_in_total(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, stranger_seconds=0.5) as served:
             served.reviewer.hold = asyncio.Event()
             strangers = [
                 served.get(QUEUE, f"stranger-{number}", address=f"127.0.1.{number}")
-                for number in range(MOST_STRANGERS + 4)
+                for number in range(MAX_UNKNOWN + 4)
             ]
             found = [reply.refusal for reply in await asyncio.gather(*strangers)]
             assert found.count((429, "TooManyRequests")) == 4
-            assert found.count((503, "ServiceUnavailable")) == MOST_STRANGERS
+            assert found.count((503, "ServiceUnavailable")) == MAX_UNKNOWN
             # Nor does anybody go on asking.
             assert served.reviewer.held == 0
             assert (await served.get(QUEUE, "alices")).status == 200

@@ -6,31 +6,31 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from afflux.cycle.inspection import (
-    MOST_EVENTS,
-    MOST_LINES,
-    MOST_MACHINES,
-    MOST_MEMBERS,
+from afflux.cycle.group_states import GROUP_STATES
+from afflux.cycle.inspection_types import (
+    DEFAULT_LINES,
+    MAX_EVENTS,
+    MAX_LINES,
+    MAX_MACHINES,
+    MAX_MEMBERS,
     ROOT,
-    USUAL_LINES,
-    Finished,
     GroupDetails,
     GroupEvent,
     GroupMeta,
+    HistoryLine,
     ListMeta,
     Member,
     QueueLine,
-    Reservation,
+    ReservationLine,
     Witness,
 )
-from afflux.cycle.phases import PHASES
-from afflux.web.authenticating import (
-    MOST_REMEMBERED,
-    MOST_STRANGERS,
-    MOST_STRANGERS_OF_ONE,
-    REMEMBERED_SECONDS,
+from afflux.web.authentication import (
+    CACHE_TTL_SECONDS,
+    MAX_CACHE_ENTRIES,
+    MAX_UNKNOWN,
+    MAX_UNKNOWN_PER_ADDRESS,
 )
-from afflux.web.inspecting import MOST_AT_ONCE, PATIENCE_SECONDS
+from afflux.web.inspection_pages import MAX_IN_FLIGHT, TIMEOUT_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "inspection.md").read_text()
 FORM = PAGE.partition("## The written form")[2]
@@ -54,8 +54,8 @@ def listed(title: str) -> set[str]:
     [
         ("`metadata` of a list:", ListMeta),
         ("`QueueList`, items:", QueueLine),
-        ("`ReservationList`, items:", Reservation),
-        ("`HistoryList`, items:", Finished),
+        ("`ReservationList`, items:", ReservationLine),
+        ("`HistoryList`, items:", HistoryLine),
         ("`GroupDetails`, which is no list:", GroupDetails),
     ],
 )
@@ -75,15 +75,15 @@ def test_so_are_those_of_its_parts(name: str, kind: type[msgspec.Struct]) -> Non
 def test_the_limits_and_names_are_those_of_the_code() -> None:
     assert FORM.count(f"GET {ROOT}/") == 3
     for text in (
-        f"`limit` (1 to {MOST_LINES}, else {USUAL_LINES})",
-        f"the first {MOST_MACHINES} of them",
-        f"at most {MOST_MEMBERS:,}",
-        f"the last {MOST_EVENTS} under",
+        f"`limit` (1 to {MAX_LINES}, else {DEFAULT_LINES})",
+        f"the first {MAX_MACHINES} of them",
+        f"at most {MAX_MEMBERS:,}",
+        f"the last {MAX_EVENTS} under",
     ):
         assert text in FORM
-    assert f"Reviews hold for {REMEMBERED_SECONDS:g} s" in PAGE
-    assert f"asked about {MOST_STRANGERS} at a time, {MOST_STRANGERS_OF_ONE} of one address" in PAGE
-    assert f"The last {MOST_REMEMBERED} of either kind are remembered" in PAGE
-    assert f"a question takes at most {PATIENCE_SECONDS:g} s, at most {MOST_AT_ONCE} are" in PAGE
-    for state in PHASES:
+    assert f"Reviews hold for {CACHE_TTL_SECONDS:g} s" in PAGE
+    assert f"reviewed {MAX_UNKNOWN} at a time, {MAX_UNKNOWN_PER_ADDRESS} of one address" in PAGE
+    assert f"The last {MAX_CACHE_ENTRIES} of either kind are cached" in PAGE
+    assert f"a request takes at most {TIMEOUT_SECONDS:g} s, at most {MAX_IN_FLIGHT} are" in PAGE
+    for state in GROUP_STATES:
         assert f"`{state}`" in PAGE

@@ -4,15 +4,15 @@ import math
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from afflux.web.families import Distribution, counters, exponential, histograms
-from afflux.web.metrics import Metrics, Started
+from afflux.web.metric_families import Distribution, counters, exponential, histograms
+from afflux.web.scheduler_metrics import Metrics, Started
 
 MILLISECONDS = [0.001 * 2**i for i in range(15)]
 
@@ -152,7 +152,6 @@ def test_a_gap_that_is_unknown_is_no_number() -> None:
 # --- Families
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1e6, allow_nan=False), max_size=100), st.sampled_from([0.001, 1.0, 7.3])
 )

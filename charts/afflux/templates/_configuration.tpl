@@ -1,7 +1,7 @@
 {{/*
-What the chart has to know of the configuration. The defaults are afflux's own; a field that is null
-counts as left out, as afflux has it. Values that an earlier chart did not have are missing after
-`helm upgrade --reuse-values`: then they are as in values.yaml.
+The fields of the configuration that the chart needs, with afflux's defaults. A field that is null
+counts as missing, as in afflux. Values that an earlier chart did not have are missing after
+`helm upgrade --reuse-values`: then the values of values.yaml apply.
 */}}
 
 {{- define "afflux.configuration" -}}
@@ -14,25 +14,25 @@ counts as left out, as afflux has it. Values that an earlier chart did not have 
 {{- toYaml $configuration -}}
 {{- end -}}
 
-{{/* Where the embedded ledger is; empty if it is elsewhere, by its URL, or if there is none. */}}
+{{/* The directory of the embedded ledger; empty if the ledger has a URL or is disabled. */}}
 {{- define "afflux.ledgerDirectory" -}}
 {{- $ledger := (.Values.config | default dict).ledger | default dict -}}
 {{- $kept := ne (toString $ledger.enabled) "false" -}}
 {{- if and $ledger.url $ledger.directory -}}
-{{- fail "config.ledger.directory: given, expected either url, a database, or directory, one of our own" -}}
+{{- fail "config.ledger.directory: given, expected either url, a database, or directory, an embedded ledger" -}}
 {{- end -}}
 {{- if and (or $ledger.url $ledger.directory) (not $kept) -}}
-{{- fail (printf "config.ledger.%s: given, expected none since config.ledger.enabled is false and nothing is kept" (ternary "url" "directory" (not (empty $ledger.url)))) -}}
+{{- fail (printf "config.ledger.%s: given, expected none since config.ledger.enabled is false" (ternary "url" "directory" (not (empty $ledger.url)))) -}}
 {{- end -}}
 {{- if and $kept (not $ledger.url) -}}
 {{- if gt (int .Values.replicas) 1 -}}
-{{- fail (printf "replicas: %d with an embedded ledger, so that each would keep one of its own; expected 1, or config.ledger.url, or config.ledger.enabled: false to keep nothing" (int .Values.replicas)) -}}
+{{- fail (printf "replicas: %d with an embedded ledger, so that each would have a ledger of its own; expected 1, or config.ledger.url, or config.ledger.enabled: false" (int .Values.replicas)) -}}
 {{- end -}}
 {{- $ledger.directory | default "/var/lib/afflux/ledger" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The claim of the embedded ledger; empty if it is gone with its pod. */}}
+{{/* The claim of the embedded ledger; empty if an emptyDir is used. */}}
 {{- define "afflux.ledgerClaim" -}}
 {{- $claim := (.Values.ledger | default dict).claim | default dict -}}
 {{- if or $claim.create $claim.name -}}
@@ -50,14 +50,14 @@ counts as left out, as afflux has it. Values that an earlier chart did not have 
 {{- if $serving.certFile -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
 
-{{/* Empty unless groups are deleted when their deadline is over. */}}
+{{/* Empty unless groups are deleted after their deadline. */}}
 {{- define "afflux.cleanup" -}}
 {{- $cleanup := (.Values.config | default dict).cleanup | default dict -}}
 {{- if eq (toString $cleanup.enabled) "true" -}}enabled{{- end -}}
 {{- end -}}
 
 {{/* Empty unless the bound pods of half-bound groups are deleted. */}}
-{{- define "afflux.takingBack" -}}
+{{- define "afflux.halfBoundRollback" -}}
 {{- $cleanup := (.Values.config | default dict).cleanup | default dict -}}
 {{- $cleanup.halfBoundAfter | default "" -}}
 {{- end -}}
@@ -66,7 +66,7 @@ counts as left out, as afflux has it. Values that an earlier chart did not have 
 {{- printf "%s-cleanup" (include "afflux.fullname" . | trunc 55 | trimSuffix "-") -}}
 {{- end -}}
 
-{{/* Empty if there is no election. */}}
+{{/* Empty without leader election. */}}
 {{- define "afflux.leaseName" -}}
 {{- $election := (.Values.config | default dict).leaderElection | default dict -}}
 {{- if ne (toString $election.leaderElect) "false" -}}
@@ -81,7 +81,7 @@ counts as left out, as afflux has it. Values that an earlier chart did not have 
 {{- $election.resourceNamespace | default "kube-system" -}}
 {{- end -}}
 
-{{/* Who places afflux's own pods. Not afflux: its first pod would wait for itself. */}}
+{{/* The scheduler of afflux's own pods. Not afflux: its first pod would wait for itself. */}}
 {{- define "afflux.schedulerName" -}}
 {{- range (.Values.config | default dict).profiles | default (list dict) -}}
 {{- if eq $.Values.schedulerName (.schedulerName | default "afflux") -}}

@@ -4,7 +4,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Shorter than 63 characters, which is as long as a label may be. */}}
+{{/* At most 63 characters, the maximum length of a label. */}}
 {{- define "afflux.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
@@ -15,7 +15,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* As long as the name of a Service may be. */}}
+{{/* At most 63 characters, the maximum length of a Service name. */}}
 {{- define "afflux.inspectionName" -}}
 {{- printf "%s-inspection" (include "afflux.fullname" . | trunc 52 | trimSuffix "-") -}}
 {{- end -}}

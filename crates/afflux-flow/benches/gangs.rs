@@ -1,28 +1,21 @@
-//! Gangs that are placed whole or not at all, with a fifth more pods than room.
+//! Solve times for gangs that are placed as a whole or not at all, with a fifth more pods than
+//! room.
 //!
-//! `cargo bench -p afflux-flow --bench gangs` solves each kind of instance for seeds 101 to 110, from
-//! nothing, and once more after a tenth of the gangs has been replaced. The search was made with
-//! seeds 1 to 10. With `-- dump KIND SEED` an instance is written instead, for other solvers: a line
-//! per machine with the costs of its slots, a line per gang with its waiting cost, and then a line
-//! for each of its classes, with its count and MACHINE,CAPACITY,COST for each machine it may use.
+//! `cargo bench -p afflux-flow --bench gangs` solves each kind of instance for seeds 101 to 110,
+//! cold, and again after a tenth of the gangs has been replaced. Seeds 1 to 10 were used to tune
+//! the search. `-- dump KIND SEED` writes an instance for other solvers: a line per machine with
+//! the costs of its slots, a line per gang with its waiting cost, and then a line for each of its
+//! classes, with its count and MACHINE,CAPACITY,COST for each machine it may use.
+
+mod random;
 
 use std::time::{Duration, Instant};
 
 use afflux_flow::{ArcId, Effort, FlowError, Gate, Limits, Network, NodeId, Terms};
-
-/// A small generator of its own (splitmix64), so that the networks never change.
-struct Random(u64);
+use random::Random;
 
 impl Random {
-    fn below(&mut self, limit: u64) -> i64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % limit) as i64
-    }
-
-    /// So many different numbers below a limit, in rising order.
+    /// `count` different numbers below a limit, in ascending order.
     fn choose(&mut self, count: usize, limit: usize) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..limit).collect();
         for place in 0..count {
@@ -35,18 +28,18 @@ impl Random {
     }
 }
 
-/// What an instance looks like.
+/// The parameters of an instance.
 struct Kind {
     name: &'static str,
     machines: usize,
     gangs: usize,
-    /// Machines are in so many pools, and each class may use only one pool.
+    /// The number of pools; each class may use only one pool.
     pools: usize,
-    /// How many machines of its pool a class may use, in percent.
+    /// The percentage of machines of its pool that a class may use.
     admitted: usize,
-    /// What it costs to wait, per member: at least, and the range above.
+    /// The waiting cost per member: the minimum, and the range above it.
     waiting: (i64, u64),
-    /// The gap that is good enough.
+    /// The allowed gap.
     gap_ppm: u32,
 }
 
@@ -121,9 +114,9 @@ struct Gang {
     waiting_cost: i64,
 }
 
-/// What there is to place, and where.
+/// The gangs to place, and the machines.
 struct Instance {
-    /// By machine, what each slot costs.
+    /// By machine, the cost of each slot.
     slots: Vec<Vec<i64>>,
     gangs: Vec<Gang>,
 }
@@ -160,7 +153,7 @@ impl Instance {
     }
 }
 
-/// 2 to 32 members of 1 to 3 classes. To wait costs more than to be placed, by how long it was.
+/// A gang of 2 to 32 members in 1 to 3 classes, with a waiting cost above the cost of being placed.
 fn gang(kind: &Kind, random: &mut Random) -> Gang {
     let members = 2 + random.below(31);
     let mut counts = vec![1; (1 + random.below(3)).min(members) as usize];
@@ -200,7 +193,7 @@ fn terms(capacity: i64, cost: i64) -> Terms {
     }
 }
 
-/// The network of an instance, and by gang the nodes and arcs that are its own.
+/// The network of an instance, with the nodes and arcs of each gang.
 struct Cluster {
     network: Network,
     sink: NodeId,
@@ -273,7 +266,7 @@ impl Cluster {
         self.network.set_supply(self.sink, -self.waiting)
     }
 
-    /// Solves, and says how it went.
+    /// Solves, and reports the result.
     fn solve(&mut self, gap_ppm: u32) -> Result<(String, Duration), FlowError> {
         let effort = Effort {
             flows: 200,

@@ -1,68 +1,67 @@
-//! All arcs, column by column.
+//! All arcs of a network, in columns.
 //!
-//! Bounds and costs take 32 bits each, so that an arc takes 20 bytes. The first that does not fit
-//! makes all of them take 64. A bit beside each says whether it has a choice, so that scans can pass
-//! over those that have none.
+//! Bounds and costs take 32 bits each, so that an arc takes 20 bytes. The first value that does not
+//! fit widens all columns to 64 bits. One bit per arc says whether the arc is free or has a fixed
+//! flow (see `fixed_flow`), so that scans can skip arcs with fixed flow.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
-use crate::bits::Bits;
+use crate::bitset::BitSet;
 use crate::problem::{Arc, Terms};
 
-/// All arcs of a network, by number.
+/// All arcs of a network, by arc id.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Arcs {
     tail: Vec<u32>,
     head: Vec<u32>,
-    terms: Kept,
-    /// Those that have a choice, and how many they are.
-    free: Bits,
-    count: usize,
+    terms: TermColumns,
+    /// The free arcs, and their number.
+    free: BitSet,
+    free_count: usize,
 }
 
-/// Terms of arcs, as wide as they have to be.
+/// Terms of arcs in the narrower type that fits them.
 #[derive(Debug, Clone)]
-enum Kept {
-    Narrow(Columns<i32>),
-    Wide(Columns<i64>),
+enum TermColumns {
+    Narrow(TermsOf<i32>),
+    Wide(TermsOf<i64>),
 }
 
-/// Terms of arcs.
+/// Terms of arcs, one column per term.
 #[derive(Debug, Clone, Default)]
-struct Columns<W> {
+struct TermsOf<W> {
     lower: Vec<W>,
     capacity: Vec<W>,
     cost: Vec<W>,
 }
 
-/// Something to be done with many arcs. It is compiled for each width, so that a scan need not ask
-/// for it arc by arc.
+/// An operation on many arcs. It is compiled once per integer width, so that a scan does not check
+/// the width for each arc.
 pub(crate) trait Scan {
-    /// What it comes to.
-    type Found;
+    type Output;
 
-    /// Looks at arcs with their numbers.
-    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Self::Found;
+    /// Runs over arcs with their ids.
+    fn run(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Self::Output;
 }
 
-/// What bounds and costs are kept in.
-pub(crate) trait Width: Copy + Debug + Default + Into<i64> + Send + Sync {
-    /// A number that is known to fit.
-    fn of(number: i64) -> Self;
+/// The integer type that stores bounds and costs.
+pub(crate) trait IntWidth: Copy + Debug + Default + Into<i64> + Send + Sync {
+    /// Converts a number that is known to fit.
+    fn cast(number: i64) -> Self;
 }
 
-impl Width for i32 {
+impl IntWidth for i32 {
     #[inline]
-    fn of(number: i64) -> Self {
+    fn cast(number: i64) -> Self {
         debug_assert!(Self::try_from(number).is_ok());
         number as Self
     }
 }
 
-impl Width for i64 {
+impl IntWidth for i64 {
     #[inline]
-    fn of(number: i64) -> Self {
+    fn cast(number: i64) -> Self {
         number
     }
 }
@@ -80,8 +79,8 @@ impl Arcs {
     #[inline]
     pub fn terms(&self, index: usize) -> Terms {
         match &self.terms {
-            Kept::Narrow(columns) => columns.get(index),
-            Kept::Wide(columns) => columns.get(index),
+            TermColumns::Narrow(columns) => columns.get(index),
+            TermColumns::Wide(columns) => columns.get(index),
         }
     }
 
@@ -91,60 +90,64 @@ impl Arcs {
         Arc::new(tail, head, self.terms(index))
     }
 
-    /// Whether an arc has a choice that the rest of the network must know about.
+    /// Whether an arc is free: neither a loop nor an arc with equal bounds.
     #[inline]
     pub fn is_free(&self, index: usize) -> bool {
-        self.free.has(index)
+        self.free.contains(index)
     }
 
-    /// How many have one.
     pub fn free(&self) -> usize {
-        self.count
+        self.free_count
     }
 
-    /// Notes whether an arc has a choice, which takes bounds that differ.
+    /// Records whether an arc is free, given whether its bounds differ.
     #[inline]
     fn set_free(&mut self, index: usize, differ: bool) {
         let is_free = differ & (self.tail[index] != self.head[index]);
-        self.count = self.count + usize::from(is_free) - usize::from(self.free.has(index));
-        self.free.put(index, is_free);
+        self.free_count =
+            self.free_count + usize::from(is_free) - usize::from(self.free.contains(index));
+        self.free.set(index, is_free);
     }
 
-    /// Looks at all arcs in a row, in order.
-    pub fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
+    /// Scans all arcs of a range, in order.
+    pub fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Output {
         match &self.terms {
-            Kept::Narrow(columns) => scan.over(self.within(columns, range)),
-            Kept::Wide(columns) => scan.over(self.within(columns, range)),
+            TermColumns::Narrow(columns) => scan.run(self.in_range(columns, range)),
+            TermColumns::Wide(columns) => scan.run(self.in_range(columns, range)),
         }
     }
 
-    /// Whether terms take 32 bits.
+    /// Whether terms are stored in 32 bits.
     pub fn is_narrow(&self) -> bool {
-        matches!(self.terms, Kept::Narrow(_))
+        matches!(self.terms, TermColumns::Narrow(_))
     }
 
-    /// Whether most have none, so that it is worth passing over them.
-    pub fn are_mostly_forced(&self) -> bool {
-        2 * self.count < self.len()
+    /// Whether most arcs have a fixed flow, so that skipping them is faster than reading them.
+    pub fn have_mostly_fixed_flow(&self) -> bool {
+        2 * self.free_count < self.len()
     }
 
-    /// Looks at those with a choice.
-    pub fn scan_free<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
-        match (&self.terms, self.are_mostly_forced()) {
-            (Kept::Narrow(columns), true) => scan.over(self.free_within(columns, range)),
-            (Kept::Wide(columns), true) => scan.over(self.free_within(columns, range)),
-            (Kept::Narrow(columns), false) => scan.over(only_free(self.within(columns, range))),
-            (Kept::Wide(columns), false) => scan.over(only_free(self.within(columns, range))),
+    /// Scans the free arcs of a range, in order.
+    pub fn scan_free<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Output {
+        match (&self.terms, self.have_mostly_fixed_flow()) {
+            (TermColumns::Narrow(columns), true) => scan.run(self.free_in_range(columns, range)),
+            (TermColumns::Wide(columns), true) => scan.run(self.free_in_range(columns, range)),
+            (TermColumns::Narrow(columns), false) => {
+                scan.run(only_free(self.in_range(columns, range)))
+            }
+            (TermColumns::Wide(columns), false) => {
+                scan.run(only_free(self.in_range(columns, range)))
+            }
         }
     }
 
     #[inline]
-    fn free_within<W: Width>(
+    fn free_in_range<W: IntWidth>(
         &self,
-        columns: &Columns<W>,
+        columns: &TermsOf<W>,
         range: Range<usize>,
     ) -> impl Iterator<Item = (usize, Arc)> {
-        let free = self.free.within(range);
+        let free = self.free.in_range(range);
         free.map(|index| {
             let (tail, head) = self.ends(index);
             (index, Arc::new(tail, head, columns.get(index)))
@@ -152,9 +155,9 @@ impl Arcs {
     }
 
     #[inline]
-    fn within<W: Width>(
+    fn in_range<W: IntWidth>(
         &self,
-        columns: &Columns<W>,
+        columns: &TermsOf<W>,
         range: Range<usize>,
     ) -> impl Iterator<Item = (usize, Arc)> {
         let tail = self.tail[range.clone()].iter();
@@ -184,9 +187,9 @@ impl Arcs {
     pub fn set_terms(&mut self, index: usize, terms: Terms) {
         self.set_free(index, terms.lower < terms.capacity);
         match &mut self.terms {
-            Kept::Narrow(columns) if terms.fit_32_bits() => columns.set(index, terms),
-            Kept::Wide(columns) => columns.set(index, terms),
-            Kept::Narrow(_) => {
+            TermColumns::Narrow(columns) if terms.fit_32_bits() => columns.set(index, terms),
+            TermColumns::Wide(columns) => columns.set(index, terms),
+            TermColumns::Narrow(_) => {
                 self.terms.widen();
                 self.set_terms(index, terms);
             }
@@ -196,11 +199,11 @@ impl Arcs {
     pub fn set_bounds(&mut self, index: usize, (lower, capacity): (i64, i64)) {
         self.set_free(index, lower < capacity);
         match &mut self.terms {
-            Kept::Narrow(columns) if i32::try_from(capacity).is_ok() => {
+            TermColumns::Narrow(columns) if i32::try_from(capacity).is_ok() => {
                 columns.set_bounds(index, lower, capacity);
             }
-            Kept::Wide(columns) => columns.set_bounds(index, lower, capacity),
-            Kept::Narrow(_) => {
+            TermColumns::Wide(columns) => columns.set_bounds(index, lower, capacity),
+            TermColumns::Narrow(_) => {
                 self.terms.widen();
                 self.set_bounds(index, (lower, capacity));
             }
@@ -209,18 +212,17 @@ impl Arcs {
 
     pub fn set_cost(&mut self, index: usize, cost: i64) {
         match &mut self.terms {
-            Kept::Narrow(columns) if i32::try_from(cost).is_ok() => {
+            TermColumns::Narrow(columns) if i32::try_from(cost).is_ok() => {
                 columns.cost[index] = cost as i32
             }
-            Kept::Wide(columns) => columns.cost[index] = cost,
-            Kept::Narrow(_) => {
+            TermColumns::Wide(columns) => columns.cost[index] = cost,
+            TermColumns::Narrow(_) => {
                 self.terms.widen();
                 self.set_cost(index, cost);
             }
         }
     }
 
-    /// Adds an arc.
     pub fn push(&mut self, arc: &Arc) {
         let terms = arc.terms();
         if !terms.fit_32_bits() {
@@ -229,43 +231,43 @@ impl Arcs {
         let index = self.len();
         self.tail.push(arc.tail as u32);
         self.head.push(arc.head as u32);
-        self.free.reach(index);
+        self.free.grow_to(index);
         self.set_free(index, terms.lower < terms.capacity);
         match &mut self.terms {
-            Kept::Narrow(columns) => columns.push(terms),
-            Kept::Wide(columns) => columns.push(terms),
+            TermColumns::Narrow(columns) => columns.push(terms),
+            TermColumns::Wide(columns) => columns.push(terms),
         }
     }
 
-    /// Makes room for so many more, and not for others.
+    /// Reserves memory for exactly `more` arcs.
     pub fn reserve(&mut self, more: usize) {
         self.tail.reserve_exact(more);
         self.head.reserve_exact(more);
         match &mut self.terms {
-            Kept::Narrow(columns) => columns.reserve(more),
-            Kept::Wide(columns) => columns.reserve(more),
+            TermColumns::Narrow(columns) => columns.reserve(more),
+            TermColumns::Wide(columns) => columns.reserve(more),
         }
     }
 }
 
-/// Of these arcs, those with a choice.
+/// The free arcs among these.
 #[inline]
 fn only_free(arcs: impl Iterator<Item = (usize, Arc)>) -> impl Iterator<Item = (usize, Arc)> {
     arcs.filter(|(_, arc)| arc.is_free())
 }
 
-impl Default for Kept {
+impl Default for TermColumns {
     fn default() -> Self {
-        Self::Narrow(Columns::default())
+        Self::Narrow(TermsOf::default())
     }
 }
 
-impl Kept {
-    /// Makes room for terms that do not fit 32 bits.
+impl TermColumns {
+    /// Widens all columns to 64 bits.
     #[cold]
     fn widen(&mut self) {
         if let Self::Narrow(columns) = self {
-            *self = Self::Wide(Columns {
+            *self = Self::Wide(TermsOf {
                 lower: widened(&mut columns.lower),
                 capacity: widened(&mut columns.capacity),
                 cost: widened(&mut columns.cost),
@@ -274,7 +276,7 @@ impl Kept {
     }
 }
 
-/// The same values; the column gives its memory away.
+/// The same values in 64 bits; frees the memory of the narrow column.
 fn widened(column: &mut Vec<i32>) -> Vec<i64> {
     let column = std::mem::take(column);
     let mut wide = Vec::with_capacity(column.capacity());
@@ -282,7 +284,7 @@ fn widened(column: &mut Vec<i32>) -> Vec<i64> {
     wide
 }
 
-impl<W: Width> Columns<W> {
+impl<W: IntWidth> TermsOf<W> {
     #[inline]
     fn get(&self, index: usize) -> Terms {
         Terms {
@@ -294,18 +296,18 @@ impl<W: Width> Columns<W> {
 
     fn set(&mut self, index: usize, terms: Terms) {
         self.set_bounds(index, terms.lower, terms.capacity);
-        self.cost[index] = W::of(terms.cost);
+        self.cost[index] = W::cast(terms.cost);
     }
 
     fn set_bounds(&mut self, index: usize, lower: i64, capacity: i64) {
-        self.lower[index] = W::of(lower);
-        self.capacity[index] = W::of(capacity);
+        self.lower[index] = W::cast(lower);
+        self.capacity[index] = W::cast(capacity);
     }
 
     fn push(&mut self, terms: Terms) {
-        self.lower.push(W::of(terms.lower));
-        self.capacity.push(W::of(terms.capacity));
-        self.cost.push(W::of(terms.cost));
+        self.lower.push(W::cast(terms.lower));
+        self.capacity.push(W::cast(terms.capacity));
+        self.cost.push(W::cast(terms.cost));
     }
 
     fn reserve(&mut self, more: usize) {
@@ -322,13 +324,13 @@ mod tests {
     use super::{Arcs, Scan};
     use crate::problem::{Arc, Terms};
 
-    /// All of them.
+    /// Collects all arcs.
     struct Collect;
 
     impl Scan for Collect {
-        type Found = Vec<(usize, Arc)>;
+        type Output = Vec<(usize, Arc)>;
 
-        fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Self::Found {
+        fn run(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Self::Output {
             arcs.collect()
         }
     }
@@ -340,7 +342,7 @@ mod tests {
             9 => -100_i64..100,
             1 => prop::sample::select(vec![edges[0], edges[1], edges[0] - 1, edges[1] + 1]),
         ];
-        // Mostly without a choice.
+        // Mostly equal bounds.
         let part = prop_oneof![3 => Just(1), 1 => Just(2)];
         (capacity, part, cost).prop_map(|(capacity, part, cost)| Terms {
             lower: capacity / part,
@@ -351,7 +353,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn are_what_was_said_of_them_at_any_width(
+        fn columns_return_what_was_written_at_any_width(
             steps in prop::collection::vec((0_usize..5, 0_usize..30, 0_usize..9, terms()), 1..60),
         ) {
             let mut arcs = Arcs::default();

@@ -1,21 +1,21 @@
-//! The proof that an answer is right, checked against the problem as it was given.
+//! The optimality proof, checked against the problem as it was given.
 //!
-//! Nothing here knows how the answer was found. Sums are taken in 128 bits, or in 64 where it is
-//! known that they fit.
+//! This module does not use any knowledge of how the answer was found. Sums are taken in 128 bits,
+//! or in 64 bits where they are known to fit.
 
 use std::ops::Range;
 
-use crate::arcs::Scan;
-use crate::halves::in_halves;
-use crate::problem::{Arc, Problem, gains};
-use crate::rows::{CONVEX, as_row};
-use crate::state::any_beyond;
+use crate::arc_columns::Scan;
+use crate::convex_arcs::{FIRST_CONVEX_ID, convex_slot};
+use crate::problem::{Arc, Problem, violates_optimality};
+use crate::solver_state::any_larger_than;
+use crate::two_threads::in_two_threads;
 
-/// Finds what is wrong with a flow and the prices that should prove it optimal.
+/// Checks a flow and the prices that should prove it optimal.
 ///
-/// `None` means that the flow is feasible and that no cheaper one exists: with
-/// r = cost + price\[tail\] - price\[head\], arcs that could carry more have r >= 0 and arcs that
-/// could carry less have r <= 0.
+/// `None` means that the flow is feasible and optimal: with r = cost + price\[tail\] -
+/// price\[head\], arcs with residual capacity have r >= 0 and arcs with flow above the lower bound
+/// have r <= 0. Otherwise the text describes the first violation.
 pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<String> {
     if flow.len() != problem.arcs().len() || price.len() != problem.nodes() {
         return Some(format!(
@@ -28,99 +28,106 @@ pub fn violation(problem: &Problem<'_>, flow: &[i64], price: &[i64]) -> Option<S
     }
     let flow = Flow {
         arcs: flow,
-        carried: &[],
+        convex_flow: &[],
     };
-    let flaw = check(problem, flow, price, Which::All).err()?;
-    Some(flaw.detail(problem, flow, price))
+    let failure = check(problem, flow, price, ArcsToCheck::All).err()?;
+    Some(failure.detail(problem, flow, price))
 }
 
-/// Up to this, sums of three values fit 64 bits.
-const SMALL: u64 = u64::MAX / 8;
+/// Up to this magnitude, sums of three values fit 64 bits.
+const MAX_NARROW_PRICE: u64 = u64::MAX / 8;
 
-/// What is wrong with an answer.
-pub(crate) enum Flaw {
-    /// It is no flow, and why.
-    NoFlow(String),
-    /// These arcs could carry more or less at a gain.
-    Gains(Vec<u32>),
+/// Why a proof fails.
+pub(crate) enum ProofFailure {
+    /// It is not a feasible flow, for this reason.
+    NotAFlow(String),
+    /// These arcs violate optimality.
+    Violations(Vec<u32>),
 }
 
-/// What flows.
+/// The flow of all arcs.
 #[derive(Clone, Copy)]
 pub(crate) struct Flow<'a> {
     pub arcs: &'a [i64],
-    /// Along convex arcs.
-    pub carried: &'a [i64],
+    /// The flow of convex arcs, by slot.
+    pub convex_flow: &'a [i64],
 }
 
 impl Flow<'_> {
-    fn along(&self, number: u32) -> i64 {
-        match as_row(number) {
-            Some(row) => self.carried[row],
-            None => self.arcs[number as usize],
+    fn along(&self, id: u32) -> i64 {
+        match convex_slot(id) {
+            Some(slot) => self.convex_flow[slot],
+            None => self.arcs[id as usize],
         }
     }
 }
 
-/// Which arcs are looked at.
+/// The arcs that a check reads.
 #[derive(Clone, Copy)]
-enum Which {
+enum ArcsToCheck {
     All,
-    /// Those with a choice; what the others come to is known.
+    /// Free arcs only; the sums of all other flow are known.
     Free,
 }
 
-/// What a flow costs, if the prices prove it optimal; or what is wrong with it.
-pub(crate) fn prove(problem: &Problem<'_>, flow: Flow<'_>, price: &[i64]) -> Result<i128, Flaw> {
-    let which = match problem.is_mostly_forced() {
-        true => Which::Free,
-        false => Which::All,
+/// The cost of a flow, if the prices prove it optimal; otherwise why the proof fails.
+pub(crate) fn prove(
+    problem: &Problem<'_>,
+    flow: Flow<'_>,
+    price: &[i64],
+) -> Result<i128, ProofFailure> {
+    let which = match problem.has_mostly_fixed_flow() {
+        true => ArcsToCheck::Free,
+        false => ArcsToCheck::All,
     };
     let proven = check(problem, flow, price, which);
     debug_assert_eq!(
         proven.is_ok(),
-        check(problem, flow, price, Which::All).is_ok()
+        check(problem, flow, price, ArcsToCheck::All).is_ok()
     );
     proven
 }
 
-fn check(problem: &Problem<'_>, flow: Flow<'_>, price: &[i64], which: Which) -> Result<i128, Flaw> {
-    // Costs are limited, so that only prices could be too large for a shorter sum.
-    let is_small = !any_beyond(price, SMALL);
+fn check(
+    problem: &Problem<'_>,
+    flow: Flow<'_>,
+    price: &[i64],
+    which: ArcsToCheck,
+) -> Result<i128, ProofFailure> {
+    // Costs are limited, so only prices can make 64-bit sums overflow.
+    let is_small = !any_larger_than(price, MAX_NARROW_PRICE);
     let seen = match is_small {
-        true => examine(problem, flow, which, |arc: &Arc, units| {
+        true => scan_flow(problem, flow, which, |arc: &Arc, units| {
             let reduced = arc.cost + price[arc.tail] - price[arc.head];
-            gains(reduced, units, (arc.lower, arc.capacity))
+            violates_optimality(reduced, units, (arc.lower, arc.capacity))
         }),
-        false => examine(problem, flow, which, |arc: &Arc, units| {
+        false => scan_flow(problem, flow, which, |arc: &Arc, units| {
             let sign = reduced(arc, price).signum() as i64;
-            gains(sign, units, (arc.lower, arc.capacity))
+            violates_optimality(sign, units, (arc.lower, arc.capacity))
         }),
     };
-    let (cost, flaws) = seen.map_err(Flaw::NoFlow)?;
-    match flaws.is_empty() {
+    let (cost, violations) = seen.map_err(ProofFailure::NotAFlow)?;
+    match violations.is_empty() {
         true => Ok(cost),
-        false => Err(Flaw::Gains(flaws)),
+        false => Err(ProofFailure::Violations(violations)),
     }
 }
 
-impl Flaw {
-    /// In words.
+impl ProofFailure {
+    /// The failure as text.
     pub fn detail(&self, problem: &Problem<'_>, flow: Flow<'_>, price: &[i64]) -> String {
         match self {
-            Self::NoFlow(why) => why.clone(),
-            Self::Gains(arcs) => {
-                let number = arcs[0];
-                let (flow, (lower, capacity)) = (flow.along(number), problem.bounds(number));
-                let (tail, head) = problem.ends(number);
+            Self::NotAFlow(why) => why.clone(),
+            Self::Violations(arcs) => {
+                let id = arcs[0];
+                let (flow, (lower, capacity)) = (flow.along(id), problem.bounds(id));
+                let (tail, head) = problem.ends(id);
                 let fall = i128::from(price[tail]) - i128::from(price[head]);
                 let reduced = |cost: Option<i64>| cost.map(|cost| i128::from(cost) + fall);
-                let margin = problem.margin(number, flow);
+                let margin = problem.margin(id, flow);
                 let next = reduced(margin.next).filter(|&reduced| reduced < 0);
                 let reduced = next.or(reduced(margin.last)).unwrap_or(0);
-                format!(
-                    "arc {number} carries {flow} of {lower}..={capacity} at reduced cost {reduced}"
-                )
+                format!("arc {id} carries {flow} of {lower}..={capacity} at reduced cost {reduced}")
             }
         }
     }
@@ -130,27 +137,27 @@ fn reduced(arc: &Arc, price: &[i64]) -> i128 {
     i128::from(arc.cost) + i128::from(price[arc.tail]) - i128::from(price[arc.head])
 }
 
-/// What a flow costs, if it keeps all bounds and balances; or which it does not.
+/// The cost of a flow, if it is feasible; otherwise the bound or balance that it violates.
 pub(crate) fn feasible(problem: &Problem<'_>, flow: Flow<'_>) -> Result<i128, String> {
-    Ok(examine(problem, flow, Which::All, |_, _| false)?.0)
+    Ok(scan_flow(problem, flow, ArcsToCheck::All, |_, _| false)?.0)
 }
 
-/// What was seen of some arcs.
+/// Sums over scanned arcs.
 #[derive(Default)]
-struct Seen {
-    /// What each node sends more than it receives. These sums may wrap around, but not without
-    /// `moved`, the sum of all magnitudes, being too large.
+struct ScanSums {
+    /// By node, the flow sent less the flow received. These sums may wrap around, but only if
+    /// `moved`, the sum of all magnitudes, is too large.
     sent: Vec<i64>,
     moved: i128,
-    /// What they cost. It may wrap around on the way to a total that fits.
+    /// The total cost. It may wrap around on the way to a total that fits.
     cost: i128,
-    noted: Vec<u32>,
-    /// An arc outside of its bounds.
-    wrong: Option<u32>,
+    violating: Vec<u32>,
+    /// An arc whose flow is outside its bounds.
+    out_of_bounds: Option<u32>,
 }
 
-impl Seen {
-    /// So much is sent along an arc, at this cost in all.
+impl ScanSums {
+    /// Adds the flow of an arc, with its total cost.
     #[inline]
     fn send(&mut self, (tail, head): (usize, usize), units: i64, cost: i128) {
         self.sent[tail] = self.sent[tail].wrapping_add(units);
@@ -159,144 +166,151 @@ impl Seen {
         self.cost = self.cost.wrapping_add(cost);
     }
 
-    /// What was seen of these and of others.
-    fn and(mut self, other: Self) -> Self {
+    /// The sums over both sets of arcs.
+    fn merge(mut self, other: Self) -> Self {
         for (sum, more) in self.sent.iter_mut().zip(other.sent) {
             *sum = sum.wrapping_add(more);
         }
         self.moved += other.moved;
         self.cost = self.cost.wrapping_add(other.cost);
-        self.noted.extend(other.noted);
-        self.wrong = self.wrong.or(other.wrong);
+        self.violating.extend(other.violating);
+        self.out_of_bounds = self.out_of_bounds.or(other.out_of_bounds);
         self
     }
 }
 
-/// A look at some arcs.
-struct Look<'a, N> {
+/// A scan that sums the flow and collects violating arcs.
+struct ProofScan<'a, N> {
     nodes: usize,
     flow: Flow<'a>,
-    is_noted: &'a N,
+    is_violating: &'a N,
 }
 
-impl<N> Clone for Look<'_, N> {
+impl<N> Clone for ProofScan<'_, N> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<N> Copy for Look<'_, N> {}
+impl<N> Copy for ProofScan<'_, N> {}
 
-impl<N: Fn(&Arc, i64) -> bool> Scan for Look<'_, N> {
-    type Found = Seen;
+impl<N: Fn(&Arc, i64) -> bool> Scan for ProofScan<'_, N> {
+    type Output = ScanSums;
 
-    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Seen {
-        let mut seen = Seen {
+    fn run(self, arcs: impl Iterator<Item = (usize, Arc)>) -> ScanSums {
+        let mut seen = ScanSums {
             sent: vec![0; self.nodes],
             moved: 0,
             cost: 0,
-            noted: Vec::new(),
-            wrong: None,
+            violating: Vec::new(),
+            out_of_bounds: None,
         };
         arcs.for_each(|(index, arc)| {
             let units = self.flow.arcs[index];
             if units < arc.lower || units > arc.capacity {
-                seen.wrong = seen.wrong.or(Some(index as u32));
+                seen.out_of_bounds = seen.out_of_bounds.or(Some(index as u32));
             }
             if units != 0 {
                 let cost = i128::from(units) * i128::from(arc.cost);
                 seen.send((arc.tail, arc.head), units, cost);
             }
-            if (self.is_noted)(&arc, units) {
-                seen.noted.push(index as u32);
+            if (self.is_violating)(&arc, units) {
+                seen.violating.push(index as u32);
             }
         });
         seen
     }
 }
 
-impl<N: Fn(&Arc, i64) -> bool> Look<'_, N> {
-    /// The same look at convex arcs, of which the last unit and the next are arcs of their own.
-    fn at_rows(&self, problem: &Problem<'_>, range: Range<usize>, seen: &mut Seen) {
-        let rows = problem.rows();
-        for (row, convex) in rows.range(range) {
-            let (number, units) = (CONVEX + row as u32, self.flow.carried[row]);
-            if convex.clamped(units) != units {
-                seen.wrong = seen.wrong.or(Some(number));
+impl<N: Fn(&Arc, i64) -> bool> ProofScan<'_, N> {
+    /// Scans convex arcs: the last carried unit and the next one are checked like arcs of their
+    /// own.
+    fn scan_convex(&self, problem: &Problem<'_>, range: Range<usize>, seen: &mut ScanSums) {
+        let convex_arcs = problem.convex_arcs();
+        for (slot, convex) in convex_arcs.range(range) {
+            let (id, units) = (FIRST_CONVEX_ID + slot as u32, self.flow.convex_flow[slot]);
+            if convex.clamp_flow(units) != units {
+                seen.out_of_bounds = seen.out_of_bounds.or(Some(id));
                 continue;
             }
             if units != 0 {
-                seen.send(convex.ends(), units, rows.cost_of(convex, units));
+                seen.send(convex.ends(), units, convex_arcs.cost_of(convex, units));
             }
-            let margin = rows.margin(convex, units);
-            let is_noted = |cost: Option<i64>, units: i64| {
-                cost.is_some_and(|cost| (self.is_noted)(&convex.unit(cost), units))
+            let margin = convex_arcs.margin(convex, units);
+            let is_violating = |cost: Option<i64>, units: i64| {
+                cost.is_some_and(|cost| (self.is_violating)(&convex.unit(cost), units))
             };
-            if is_noted(margin.last, 1) || is_noted(margin.next, 0) {
-                seen.noted.push(number);
+            if is_violating(margin.last, 1) || is_violating(margin.next, 0) {
+                seen.violating.push(id);
             }
         }
     }
 }
 
-/// What a flow costs, if it keeps all bounds and balances, and the arcs that are to be noted.
-fn examine(
+/// The cost of a flow, if it is feasible, and the arcs for which `is_violating` holds.
+fn scan_flow(
     problem: &Problem<'_>,
     flow: Flow<'_>,
-    which: Which,
-    is_noted: impl Fn(&Arc, i64) -> bool + Sync,
+    which: ArcsToCheck,
+    is_violating: impl Fn(&Arc, i64) -> bool + Sync,
 ) -> Result<(i128, Vec<u32>), String> {
-    let look = Look {
+    let scan = ProofScan {
         nodes: problem.nodes(),
         flow,
-        is_noted: &is_noted,
+        is_violating: &is_violating,
     };
-    let places = problem.places();
-    let looks = match which {
-        Which::All => places,
-        Which::Free => problem.looks(),
+    let arc_and_convex_count = problem.arc_and_convex_count();
+    let scan_length = match which {
+        ArcsToCheck::All => arc_and_convex_count,
+        ArcsToCheck::Free => problem.scan_length(),
     };
-    let parts = in_halves(places, looks, |range| {
-        let [arcs, rows] = problem.split(range);
+    let parts = in_two_threads(arc_and_convex_count, scan_length, |range| {
+        let [arcs, convex_arcs] = problem.split_range(range);
         let mut seen = match which {
-            Which::All => problem.scan(arcs, look),
-            Which::Free => problem.scan_free(arcs, look),
+            ArcsToCheck::All => problem.scan(arcs, scan),
+            ArcsToCheck::Free => problem.scan_free(arcs, scan),
         };
-        look.at_rows(problem, rows, &mut seen);
+        scan.scan_convex(problem, convex_arcs, &mut seen);
         seen
     });
-    let seen = parts.into_iter().reduce(Seen::and).unwrap_or_default();
-    if let Some(number) = seen.wrong {
-        let (lower, capacity) = problem.bounds(number);
+    let seen = parts
+        .into_iter()
+        .reduce(ScanSums::merge)
+        .unwrap_or_default();
+    if let Some(id) = seen.out_of_bounds {
+        let (lower, capacity) = problem.bounds(id);
         return Err(format!(
-            "arc {number} carries {}, outside of {lower}..={capacity}",
-            flow.along(number)
+            "arc {id} carries {}, outside of {lower}..={capacity}",
+            flow.along(id)
         ));
     }
-    let forced = problem.forced();
+    let fixed_flow = problem.fixed_flow();
     let (owed, cost) = match which {
-        Which::All => (Some(problem.supply()), seen.cost),
-        Which::Free => (forced.due.small(), seen.cost.wrapping_add(forced.cost)),
+        ArcsToCheck::All => (Some(problem.supply()), seen.cost),
+        ArcsToCheck::Free => (
+            fixed_flow.due.narrow(),
+            seen.cost.wrapping_add(fixed_flow.cost),
+        ),
     };
     let is_small = seen.moved < i128::from(i64::MAX);
     if is_small && owed == Some(&seen.sent[..]) {
-        return Ok((cost, seen.noted));
+        return Ok((cost, seen.violating));
     }
-    // Somewhere it does not balance, or sums are too large to tell.
-    if matches!(which, Which::Free) {
-        return examine(problem, flow, Which::All, is_noted);
+    // Some node is not balanced, or the sums may have wrapped around: sum again in 128 bits.
+    if matches!(which, ArcsToCheck::Free) {
+        return scan_flow(problem, flow, ArcsToCheck::All, is_violating);
     }
     let mut sent = vec![0_i128; problem.nodes()];
     let ends = problem.arcs().map(|arc| (arc.tail, arc.head));
-    let rows = problem.rows().range(0..flow.carried.len());
-    let ends = ends.chain(rows.map(|(_, row)| row.ends()));
-    for ((tail, head), &units) in ends.zip(flow.arcs.iter().chain(flow.carried)) {
+    let convex_arcs = problem.convex_arcs().range(0..flow.convex_flow.len());
+    let ends = ends.chain(convex_arcs.map(|(_, convex)| convex.ends()));
+    for ((tail, head), &units) in ends.zip(flow.arcs.iter().chain(flow.convex_flow)) {
         sent[tail] += i128::from(units);
         sent[head] -= i128::from(units);
     }
     let mut supplies = sent.iter().zip(problem.supply());
     match supplies.position(|(&sent, &supply)| sent != i128::from(supply)) {
-        None => Ok((cost, seen.noted)),
+        None => Ok((cost, seen.violating)),
         Some(node) => Err(format!(
             "node {node} sends {} more than it receives, its supply is {}",
             sent[node],
@@ -305,13 +319,13 @@ fn examine(
     }
 }
 
-/// What every flow costs at least, by any prices.
+/// A lower bound on the cost of every flow, from any prices.
 ///
-/// The costs of a flow are the sum of r f over all arcs less the sum of p b over all nodes, and an
-/// arc contributes least with r < 0 when it is full, otherwise when it carries its lower bound. No
-/// arc needs to carry more than all supply, all lower bounds and all that negative arcs attract.
+/// The cost of a flow is the sum of r f over all arcs less the sum of p b over all nodes. An arc
+/// contributes least at its capacity if r < 0, otherwise at its lower bound. No arc needs to carry
+/// more than `flow_limit`.
 pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
-    let most = i128::from(problem.most());
+    let flow_limit = i128::from(problem.flow_limit());
     let balance: i128 = problem
         .supply()
         .iter()
@@ -322,10 +336,10 @@ pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
         .all_arcs()
         .map(|arc| {
             let reduced = reduced(&arc, price);
-            let units = match arc.forced() {
+            let units = match arc.fixed_flow() {
                 Some(units) => i128::from(units),
                 None if reduced < 0 => {
-                    i128::from(arc.capacity).min(most.max(i128::from(arc.lower)))
+                    i128::from(arc.capacity).min(flow_limit.max(i128::from(arc.lower)))
                 }
                 None => i128::from(arc.lower),
             };
@@ -335,9 +349,9 @@ pub(crate) fn bound(problem: &Problem<'_>, price: &[i64]) -> i128 {
     arcs - balance
 }
 
-/// The units that cannot leave a set of nodes whatever the flow: supply and incoming lower bounds,
-/// less the capacity of outgoing arcs. Positive means that the problem is infeasible.
-pub(crate) fn stuck_units(problem: &Problem<'_>, inside: &[bool]) -> i128 {
+/// The units that cannot leave a set of nodes in any flow: supply and incoming lower bounds, less
+/// the capacity of outgoing arcs. A positive value proves that the problem is infeasible.
+pub(crate) fn cut_surplus(problem: &Problem<'_>, inside: &[bool]) -> i128 {
     let supply: i128 = problem
         .supply()
         .iter()
@@ -359,9 +373,10 @@ mod tests {
     use super::bound;
     use crate::problem::Problem;
 
-    /// A loop is on no path from supply to demand, so what could flow there does not limit it.
+    /// A loop is on no path from supply to demand, so the flow limit must count its capacity
+    /// separately.
     #[test]
-    fn a_loop_that_earns_counts_in_full() {
+    fn a_negative_loop_counts_with_its_full_capacity() {
         let problem = Problem::new(
             &[1, -1],
             &[0, 0],

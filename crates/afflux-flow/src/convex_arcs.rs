@@ -1,38 +1,38 @@
-//! Convex arcs: each unit costs as much as the one before, or more.
+//! Convex arcs: each unit costs at least as much as the unit before.
 //!
-//! Such an arc is the same as parallel arcs of one unit each, but nobody has to look at all of them:
-//! the cheapest units are carried, so that it can only gain by the last unit that it carries, or by
-//! the next. What it costs is written as a row, one number for each unit; so a convex arc is called a
-//! [`Row`] here, and lies apart from all other arcs.
+//! A convex arc is equivalent to parallel arcs of one unit each. Because the cheapest units are
+//! carried first, optimality depends only on the last carried unit and the next one, so scans and
+//! proofs need not read the other costs. The costs of an arc are stored as one row. Convex arcs
+//! have ids of their own and are stored apart from all other arcs; the position of a convex arc is
+//! called its slot.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::problem::Arc;
 
-/// Convex arcs have numbers from here on, all others have smaller ones.
-pub(crate) const CONVEX: u32 = 1 << 30;
+/// Ids of convex arcs begin here; all other arcs have smaller ids.
+pub(crate) const FIRST_CONVEX_ID: u32 = 1 << 30;
 
-/// The place of a convex arc among all of them, by its number; none if it is another arc.
+/// The slot of a convex arc, by its id; none for other arcs.
 #[inline]
-pub(crate) fn as_row(number: u32) -> Option<usize> {
-    number.checked_sub(CONVEX).map(|row| row as usize)
+pub(crate) fn convex_slot(id: u32) -> Option<usize> {
+    id.checked_sub(FIRST_CONVEX_ID).map(|slot| slot as usize)
 }
 
-/// A convex arc.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Row {
+pub(crate) struct ConvexArc {
     pub tail: u32,
-    /// Never the tail; one that was removed has node 0 at both ends.
+    /// Differs from the tail; a removed arc has node 0 at both ends.
     pub head: u32,
     pub lower: u32,
     pub capacity: u32,
-    /// Where its costs are.
+    /// Where its costs begin.
     first: u32,
     length: u32,
 }
 
-impl Row {
+impl ConvexArc {
     pub fn exists(&self) -> bool {
         self.tail != self.head
     }
@@ -41,7 +41,7 @@ impl Row {
         (self.tail as usize, self.head as usize)
     }
 
-    /// A unit of it that has a choice and costs so much, as an arc of its own.
+    /// A unit without lower bound, as an arc of its own.
     #[inline]
     pub fn unit(&self, cost: i64) -> Arc {
         Arc {
@@ -53,174 +53,174 @@ impl Row {
         }
     }
 
-    /// For how many units it has costs.
+    /// The number of its costs.
     pub fn length(&self) -> u32 {
         self.length
     }
 
-    /// So much, or as much of it as the bounds admit.
-    pub fn clamped(&self, flow: i64) -> i64 {
+    /// The flow, clamped to the bounds.
+    pub fn clamp_flow(&self, flow: i64) -> i64 {
         flow.clamp(self.lower.into(), self.capacity.into())
     }
 }
 
-/// What an arc, convex or not, could gain by: its last unit and its next.
+/// The costs that decide whether a flow along an arc, convex or not, is optimal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Margin {
-    /// What the last unit costs, if it could be taken back.
+pub(crate) struct MarginalCosts {
+    /// The cost of the last unit, if the flow can be reduced.
     pub last: Option<i64>,
-    /// What one more would cost, if there is room for it.
+    /// The cost of the next unit, if the flow can be increased.
     pub next: Option<i64>,
 }
 
-impl Margin {
-    /// What the unit costs that one more or one less would gain by, where prices fall by so much along
-    /// the arc.
+impl MarginalCosts {
+    /// The cost of a unit whose addition or removal lowers the total cost, if there is one. `fall`
+    /// is the price of the tail less the price of the head.
     #[inline]
-    pub fn tempting(&self, fall: i64) -> Option<i64> {
+    pub fn improving_cost(&self, fall: i64) -> Option<i64> {
         let next = self.next.filter(|cost| cost + fall < 0);
         next.or(self.last.filter(|cost| cost + fall > 0))
     }
 }
 
-/// All convex arcs of a network, by number less [`CONVEX`].
+/// All convex arcs of a network, by slot: their id less [`FIRST_CONVEX_ID`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Rows {
-    rows: Vec<Row>,
+pub(crate) struct ConvexArcs {
+    slots: Vec<ConvexArc>,
     costs: Vec<i64>,
-    /// Those that were removed, by length: others with as many costs take their places.
-    removed: BTreeMap<u32, Vec<u32>>,
+    /// Slots of removed arcs, by number of costs; a new arc with as many costs reuses one.
+    free_slots: BTreeMap<u32, Vec<u32>>,
     count: usize,
-    /// Whether there has been a cost beyond 32 bits.
+    /// Whether any cost so far did not fit 32 bits.
     is_wide: bool,
 }
 
-impl Rows {
-    /// How many there are, with those that were removed.
+impl ConvexArcs {
+    /// The number of slots, including those of removed arcs.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.slots.len()
     }
 
-    /// How many exist.
+    /// The number of arcs that exist.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many costs there are, with those of arcs that were removed.
+    /// The number of costs, including those of removed arcs.
     pub fn units(&self) -> usize {
         self.costs.len()
     }
 
-    /// Whether all costs fit 32 bits; capacities do.
-    pub fn are_narrow(&self) -> bool {
+    /// Whether all costs fit 32 bits; capacities always do.
+    pub fn fit_32_bits(&self) -> bool {
         !self.is_wide
     }
 
     #[inline]
-    pub fn get(&self, row: usize) -> &Row {
-        &self.rows[row]
+    pub fn get(&self, slot: usize) -> &ConvexArc {
+        &self.slots[slot]
     }
 
-    /// Some of them, with their places.
-    pub fn range(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &Row)> {
-        range.clone().zip(&self.rows[range])
+    /// The arcs of a range of slots, with their slots.
+    pub fn range(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &ConvexArc)> {
+        range.clone().zip(&self.slots[range])
     }
 
-    /// What each unit costs that an arc can carry.
+    /// The costs of the units up to the capacity.
     #[inline]
-    pub fn open_costs(&self, row: &Row) -> &[i64] {
-        &self.costs[row.first as usize..][..row.capacity as usize]
+    pub fn usable_costs(&self, convex: &ConvexArc) -> &[i64] {
+        &self.costs[convex.first as usize..][..convex.capacity as usize]
     }
 
-    /// What each unit costs that it could carry with another capacity.
-    pub fn costs_of(&self, row: &Row) -> &[i64] {
-        &self.costs[row.first as usize..][..row.length as usize]
+    /// All costs of an arc, also those beyond its capacity.
+    pub fn costs_of(&self, convex: &ConvexArc) -> &[i64] {
+        &self.costs[convex.first as usize..][..convex.length as usize]
     }
 
-    /// What all units cost of all that exist.
-    pub fn every_cost(&self) -> impl Iterator<Item = i64> {
-        let rows = self.rows.iter().filter(|row| row.exists());
-        rows.flat_map(|row| self.costs_of(row)).copied()
+    /// All costs of all arcs that exist.
+    pub fn all_costs(&self) -> impl Iterator<Item = i64> {
+        let existing = self.slots.iter().filter(|convex| convex.exists());
+        existing.flat_map(|convex| self.costs_of(convex)).copied()
     }
 
-    /// What it can gain by when it carries so much.
+    /// The marginal costs of an arc at a flow.
     #[inline]
-    pub fn margin(&self, row: &Row, flow: i64) -> Margin {
-        let costs = self.open_costs(row);
+    pub fn margin(&self, convex: &ConvexArc, flow: i64) -> MarginalCosts {
+        let costs = self.usable_costs(convex);
         let at = |unit: i64| costs.get(unit as usize).copied();
-        Margin {
-            last: (flow > row.lower.into()).then(|| at(flow - 1)).flatten(),
+        MarginalCosts {
+            last: (flow > convex.lower.into()).then(|| at(flow - 1)).flatten(),
             next: at(flow),
         }
     }
 
-    /// What so many units cost together.
+    /// The total cost of a flow along an arc.
     #[inline]
-    pub fn cost_of(&self, row: &Row, flow: i64) -> i128 {
-        let units = &self.open_costs(row)[..flow as usize];
+    pub fn cost_of(&self, convex: &ConvexArc, flow: i64) -> i128 {
+        let units = &self.usable_costs(convex)[..flow as usize];
         units.iter().map(|&cost| i128::from(cost)).sum()
     }
 
-    /// One arc for each unit of all of them, in order.
-    pub fn pieces(&self) -> impl Iterator<Item = Arc> {
-        self.rows.iter().flat_map(|row| {
-            let costs = self.open_costs(row).iter();
+    /// One arc for each unit of all convex arcs, in order.
+    pub fn unit_arcs(&self) -> impl Iterator<Item = Arc> {
+        self.slots.iter().flat_map(|convex| {
+            let costs = self.usable_costs(convex).iter();
             costs.enumerate().map(|(unit, &cost)| Arc {
-                lower: i64::from(unit < row.lower as usize),
-                ..row.unit(cost)
+                lower: i64::from(unit < convex.lower as usize),
+                ..convex.unit(cost)
             })
         })
     }
 
-    /// The place for one more arc of so many costs; nothing is known of it yet.
+    /// A slot for a new arc with `length` costs; its bounds and costs are not set yet.
     pub fn place(&mut self, ends: (u32, u32), length: u32) -> usize {
         self.count += 1;
-        let removed = self.removed.get_mut(&length).and_then(Vec::pop);
-        let row = removed.map_or(self.rows.len(), |row| row as usize);
-        if row == self.rows.len() {
+        let free_slot = self.free_slots.get_mut(&length).and_then(Vec::pop);
+        let slot = free_slot.map_or(self.slots.len(), |slot| slot as usize);
+        if slot == self.slots.len() {
             let first = self.costs.len() as u32;
             self.costs.resize(self.costs.len() + length as usize, 0);
-            self.rows.push(Row {
+            self.slots.push(ConvexArc {
                 first,
                 length,
-                ..Row::default()
+                ..ConvexArc::default()
             });
         }
-        (self.rows[row].tail, self.rows[row].head) = ends;
-        row
+        (self.slots[slot].tail, self.slots[slot].head) = ends;
+        slot
     }
 
-    pub fn remove(&mut self, row: usize) {
-        let gone = &mut self.rows[row];
-        *gone = Row {
-            first: gone.first,
-            length: gone.length,
-            ..Row::default()
+    pub fn remove(&mut self, slot: usize) {
+        let removed = &mut self.slots[slot];
+        *removed = ConvexArc {
+            first: removed.first,
+            length: removed.length,
+            ..ConvexArc::default()
         };
-        self.removed
-            .entry(gone.length)
+        self.free_slots
+            .entry(removed.length)
             .or_default()
-            .push(row as u32);
+            .push(slot as u32);
         self.count -= 1;
     }
 
-    pub fn set_bounds(&mut self, row: usize, (lower, capacity): (i64, i64)) {
-        let row = &mut self.rows[row];
-        (row.lower, row.capacity) = (lower as u32, capacity as u32);
+    pub fn set_bounds(&mut self, slot: usize, (lower, capacity): (i64, i64)) {
+        let convex = &mut self.slots[slot];
+        (convex.lower, convex.capacity) = (lower as u32, capacity as u32);
     }
 
-    /// As many costs as the arc has.
-    pub fn set_costs(&mut self, row: usize, costs: &[i64]) {
-        let Row { first, length, .. } = self.rows[row];
+    /// Sets the costs of an arc; their number must not change.
+    pub fn set_costs(&mut self, slot: usize, costs: &[i64]) {
+        let ConvexArc { first, length, .. } = self.slots[slot];
         self.costs[first as usize..][..length as usize].copy_from_slice(costs);
         let is_wide = |&cost: &i64| i32::try_from(cost).is_err();
-        // They rise.
+        // The costs rise, so the first and the last are the extremes.
         self.is_wide |= costs.first().is_some_and(is_wide) || costs.last().is_some_and(is_wide);
     }
 
-    /// Makes room for so many more arcs with so many costs.
+    /// Reserves memory for `more` arcs with `units` costs in total.
     pub fn reserve(&mut self, more: usize, units: usize) {
-        self.rows.reserve(more);
+        self.slots.reserve(more);
         self.costs.reserve(units);
     }
 }

@@ -1,131 +1,132 @@
-//! Cost scaling: from a rough answer to the exact one, epsilon by epsilon.
+//! Cost scaling by push-relabel (Goldberg and Tarjan): refinements with decreasing epsilon.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
-use crate::arcs::Width;
-use crate::limits::Clock;
-use crate::prices;
+use crate::arc_columns::IntWidth;
+use crate::deadline::Deadline;
+use crate::exact_prices;
+use crate::global_update::GlobalUpdate;
 use crate::residual::Residual;
-use crate::state::HUB;
-use crate::stop::{PRICE_LIMIT, Stop};
-use crate::update::Update;
+use crate::solver_state::HUB_DEGREE;
+use crate::stop_reason::{PRICE_LIMIT, StopReason};
 
-/// By what epsilon is divided from one refinement to the next.
+/// The factor by which epsilon falls from one refinement to the next.
 const ALPHA: i64 = 6;
 
-/// Entries that are looked at in relabellings, per entry of the network, before prices are updated
-/// globally.
-const UPDATE_AFTER: usize = 2;
+/// Entries scanned by relabellings, per entry and node of the network, before the next global price
+/// update.
+const GLOBAL_UPDATE_INTERVAL: usize = 2;
 
 /// Pushes between two global updates, per entry and node of the network, after which units must be
-/// going round a cycle of arcs that were left admissible.
-const MANY_PUSHES: usize = 16;
+/// circulating on a cycle of arcs that were left unsaturated.
+const MAX_PUSHES: usize = 16;
 
-/// When a warm start takes more global updates than this, its epsilon is too small, and is
-/// multiplied; when it takes no more than a few, the next may begin with a smaller one.
-const MANY_UPDATES: usize = 8;
-const FEW_UPDATES: usize = 2;
-const RAISE: i64 = 25;
+/// A warm start that takes more global updates than the maximum has too small an epsilon, which is
+/// then multiplied; after one that takes only a few, the next may begin with a smaller epsilon.
+const MAX_GLOBAL_UPDATES: usize = 8;
+const FEW_GLOBAL_UPDATES: usize = 2;
+const EPSILON_RAISE: i64 = 25;
 
-/// The steps of a warm start to begin with.
-const MOST_STEPS: i64 = 32;
+/// The initial number of steps of a warm start.
+const MAX_STEPS: i64 = 32;
 
-/// What a warm start may begin with, at most, in epsilons of a cold one: where many units compete for
-/// few places, prices have far to go, and small steps take long.
-const HASTE: i64 = 16;
+/// The largest first epsilon of a warm start, in multiples of that of a cold start. Where many
+/// units compete for few places, prices have far to go, and small steps take long.
+const MAX_WARM_EPSILON: i64 = 16;
 
-/// Sweeps of price refinement before each refinement but the first. Much of what is not optimal up to
-/// the new epsilon only has the wrong prices, and need not be moved there and back.
-const SWEEPS: usize = 2;
+/// Sweeps of price refinement before each refinement except the first. Many arcs violate the new
+/// epsilon only because of their prices; refining prices avoids moving their flow there and back.
+const PRICE_REFINEMENT_SWEEPS: usize = 2;
 
-/// Arcs whose reduced cost is so many epsilons or more will hardly change any more. When all but one in
-/// `FEW` are, a rough answer is enough to go on without them (Goldberg's speculative arc fixing).
-/// Where nodes have fewer entries than `DENSE`, the later refinements take little time anyway.
-const FAR: i64 = 8;
-const FEW: usize = 4;
-const DENSE: usize = 32;
+/// Arcs whose reduced cost is at least `FIXING_DISTANCE` epsilons will hardly change any more. When
+/// all but one in `FIXING_PART` are that far, an approximate answer is enough to go on without them
+/// (speculative arc fixing, Goldberg 1997). Where nodes have fewer entries than
+/// `DENSE_ENTRIES_PER_NODE`, the later refinements take little time anyway.
+const FIXING_DISTANCE: i64 = 8;
+const FIXING_PART: usize = 4;
+const DENSE_ENTRIES_PER_NODE: usize = 32;
 
-/// How many entries, about, tell what arcs cost.
-const SAMPLE: usize = 4096;
+/// The approximate number of entries sampled to estimate a quantile of costs.
+const SAMPLE_SIZE: usize = 4096;
 
-/// The first epsilon of a warm start, as a part of the distance that prices may have to go: so many of
-/// them make it.
+/// The number of steps of the first epsilon that cover the distance that prices may have to go.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Steps(i64);
+pub(crate) struct WarmSteps(i64);
 
-impl Default for Steps {
+impl Default for WarmSteps {
     fn default() -> Self {
-        Self(MOST_STEPS)
+        Self(MAX_STEPS)
     }
 }
 
-impl Steps {
-    fn more(&mut self) {
-        self.0 = (2 * self.0).min(MOST_STEPS);
+impl WarmSteps {
+    fn increase(&mut self) {
+        self.0 = (2 * self.0).min(MAX_STEPS);
     }
 }
 
-/// How far scaling has come.
+/// The result of cost scaling.
 #[derive(Debug)]
-pub(crate) enum Scaled {
-    /// To an optimal flow, and prices that prove it, multiples of the scale.
-    Exactly(Vec<i64>),
-    /// To a flow that is nearly optimal. Arcs with a reduced cost beyond this, not scaled, will hardly
-    /// change, and they are most.
-    Roughly(i64),
+pub(crate) enum ScalingResult {
+    /// An optimal flow, and prices that prove it, multiples of the scale.
+    Exact(Vec<i64>),
+    /// A nearly optimal flow. Most arcs have a larger reduced cost (not scaled) than this and will
+    /// hardly change.
+    Approximate(i64),
 }
 
-/// Turns the pseudoflow of `net` into an optimal flow, or a rough one if that is allowed. A warm start
-/// knows how far prices may have to go, about, and in how many steps.
-pub(crate) fn optimise<W: Width>(
+/// Turns the pseudoflow of `net` into an optimal flow, or an approximate one if that is allowed. A
+/// warm start is given the distance that prices may have to go, and the number of steps.
+pub(crate) fn optimise<W: IntWidth>(
     net: &mut Residual<W>,
-    mut warm: Option<(i64, &mut Steps)>,
-    may_be_rough: bool,
-    clock: &mut Clock<'_>,
-) -> Result<Scaled, Stop> {
+    mut warm: Option<(i64, &mut WarmSteps)>,
+    allow_approximate: bool,
+    deadline: &mut Deadline<'_>,
+) -> Result<ScalingResult, StopReason> {
     let scale = net.scale;
-    let mut largest = first_epsilon(net);
+    let mut largest = initial_epsilon(net);
     let mut epsilon = largest;
     if let Some((distance, steps)) = &warm {
-        largest = largest.saturating_mul(HASTE);
+        largest = largest.saturating_mul(MAX_WARM_EPSILON);
         let step = distance.saturating_mul(scale) / steps.0;
         epsilon = step.clamp(1, largest);
     }
     let mut scaling = Scaling::new(net);
     let mut is_raised = false;
     loop {
-        // Prices that have far to go would take many small steps at first.
+        // If prices have far to go, the first epsilon may be too small and take too many updates.
         let updates = match warm.is_none() || epsilon == largest {
             true => usize::MAX,
-            false => MANY_UPDATES,
+            false => MAX_GLOBAL_UPDATES,
         };
-        let taken = scaling.refine(epsilon, updates, Some(clock))?;
+        let taken = scaling.refine(epsilon, updates, Some(deadline))?;
         if let Some((_, steps)) = &mut warm {
             match taken {
                 None => {
                     is_raised = true;
-                    **steps = Steps(1);
-                    epsilon = epsilon.saturating_mul(RAISE).min(largest);
+                    **steps = WarmSteps(1);
+                    epsilon = epsilon.saturating_mul(EPSILON_RAISE).min(largest);
                     continue;
                 }
-                Some(taken) if taken <= FEW_UPDATES && !is_raised => steps.more(),
+                Some(taken) if taken <= FEW_GLOBAL_UPDATES && !is_raised => steps.increase(),
                 Some(_) => {}
             }
         }
         warm = None;
-        if may_be_rough && epsilon >= scale {
-            if let Some(reach) = reach(scaling.net, epsilon) {
-                return Ok(Scaled::Roughly(reach / scale));
+        if allow_approximate && epsilon >= scale {
+            if let Some(radius) = fixing_radius(scaling.net, epsilon) {
+                return Ok(ScalingResult::Approximate(radius / scale));
             }
         }
         if epsilon < scale {
-            // Exact prices take memory, and mostly nothing of this is needed any more.
+            // Exact prices need memory, so free that of the refinements, which is mostly not needed
+            // again.
             let net = scaling.into_net();
-            if let Some(price) = prices::exact(net, scale, epsilon) {
-                return Ok(Scaled::Exactly(price));
+            if let Some(price) = exact_prices::round_to_exact(net, scale, epsilon) {
+                return Ok(ScalingResult::Exact(price));
             }
             scaling = Scaling::new(net);
             scaling.epsilon = epsilon;
@@ -134,27 +135,28 @@ pub(crate) fn optimise<W: Width>(
     }
 }
 
-/// Up to which reduced cost arcs may still change after a refinement, if they are few.
-fn reach<W: Width>(net: &Residual<W>, epsilon: i64) -> Option<i64> {
-    if net.entries.len() < DENSE * net.nodes() {
+/// The reduced cost up to which arcs may still change after a refinement, if these arcs are few.
+fn fixing_radius<W: IntWidth>(net: &Residual<W>, epsilon: i64) -> Option<i64> {
+    if net.entries.len() < DENSE_ENTRIES_PER_NODE * net.nodes() {
         return None;
     }
-    let reach = FAR.saturating_mul(epsilon);
-    let is_hub = |node: usize| net.range(node).len() > HUB as usize;
+    let radius = FIXING_DISTANCE.saturating_mul(epsilon);
+    let is_hub = |node: usize| net.range(node).len() > HUB_DEGREE as usize;
     let is_near = |&index: &usize| {
         let (tail, head) = (net.tail(index), net.entries[index].head as usize);
         let reduced = net.cost(&net.entries[index]) + net.price[tail] - net.price[head];
-        // What is between hubs is never left out.
-        reduced.abs() <= reach || (is_hub(tail) && is_hub(head))
+        // Arcs between hubs are never left out.
+        reduced.abs() <= radius || (is_hub(tail) && is_hub(head))
     };
-    let step = net.entries.len() / SAMPLE + 1;
+    let step = net.entries.len() / SAMPLE_SIZE + 1;
     let sample = (0..net.entries.len()).step_by(step);
     let all = sample.len();
-    (FEW * sample.filter(is_near).count() < all).then_some(reach)
+    (FIXING_PART * sample.filter(is_near).count() < all).then_some(radius)
 }
 
-/// Turns the pseudoflow of `net` into a flow, whatever it costs. Prices change, and prove nothing.
-pub(crate) fn route<W: Width>(net: &mut Residual<W>) -> Result<(), Stop> {
+/// Turns the pseudoflow of `net` into a feasible flow of any cost. Prices stay the same and prove
+/// nothing.
+pub(crate) fn route<W: IntWidth>(net: &mut Residual<W>) -> Result<(), StopReason> {
     let before = net.price.clone();
     net.price.fill(0);
     let costs = net.entries.iter().map(|entry| net.cost(entry).abs());
@@ -164,8 +166,8 @@ pub(crate) fn route<W: Width>(net: &mut Residual<W>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Divided by about [`ALPHA`], such that one of the refinements is for half of the scale: the first
-/// from which exact prices can be tried.
+/// The next epsilon: divided by about [`ALPHA`], such that one of the refinements uses half of the
+/// scale, the first epsilon for which exact prices can be tried.
 fn next_epsilon(epsilon: i64, scale: i64) -> i64 {
     let ratio = 2.0 * epsilon as f64 / scale as f64;
     let steps = (ratio.ln() / (ALPHA as f64).ln()).round();
@@ -176,11 +178,11 @@ fn next_epsilon(epsilon: i64, scale: i64) -> i64 {
     ((epsilon as f64 / factor) as i64).max(1)
 }
 
-/// A fraction of the median cost, so that a few arcs that cost far more than all others (waiting)
-/// do not cause refinements in which all others look alike. Any start is correct: the global update
+/// A fraction of the median cost, so that a few arcs with very large costs (waiting) do not cause
+/// refinements that treat all other costs as equal. Any first epsilon is correct: the global update
 /// carries prices over any distance.
-fn first_epsilon<W: Width>(net: &Residual<W>) -> i64 {
-    let step = net.entries.len() / SAMPLE + 1;
+fn initial_epsilon<W: IntWidth>(net: &Residual<W>) -> i64 {
+    let step = net.entries.len() / SAMPLE_SIZE + 1;
     let sample = net.entries.iter().step_by(step);
     let mut costs: Vec<i64> = sample.map(|entry| net.cost(entry).abs()).collect();
     costs.retain(|&cost| cost > 0);
@@ -195,34 +197,35 @@ fn first_epsilon<W: Width>(net: &Residual<W>) -> i64 {
 struct Scaling<'a, W> {
     net: &'a mut Residual<W>,
     epsilon: i64,
-    /// Entries before the current one of a node are not worth looking at until it is relabelled.
+    /// The current arc of each node: the entries before it need not be scanned until the node is
+    /// relabelled.
     current: Vec<u32>,
-    /// Nodes with excess, first in, first out.
+    /// Active nodes (with excess), first in, first out.
     active: VecDeque<u32>,
-    update: Update,
-    /// Entries looked at in relabellings since the last global update.
-    looked_at: usize,
-    /// How many of them call for one.
-    patience: usize,
-    /// Pushes since the last global update, and how many are too many.
+    update: GlobalUpdate,
+    /// Entries scanned by relabellings since the last global update.
+    scanned: usize,
+    /// The value of `scanned` that triggers the next global update.
+    update_interval: usize,
+    /// Pushes since the last global update, and their maximum.
     pushes: usize,
-    most_pushes: usize,
+    max_pushes: usize,
 }
 
-/// An entry and the highest price at which its tail cannot send anything along it.
+/// An entry and the highest price of its tail at which the entry is not admissible.
 #[derive(Clone, Copy)]
-struct Exit {
+struct RelabelCandidate {
     price: i64,
     index: u32,
 }
 
-impl Exit {
+impl RelabelCandidate {
     const NONE: Self = Self {
         price: i64::MIN,
         index: 0,
     };
 
-    fn new<W: Width>(net: &Residual<W>, index: usize) -> Self {
+    fn new<W: IntWidth>(net: &Residual<W>, index: usize) -> Self {
         let entry = &net.entries[index];
         Self {
             price: net.price[entry.head as usize] - net.cost(entry),
@@ -230,7 +233,7 @@ impl Exit {
         }
     }
 
-    /// The one with the higher price, this one if they are equal.
+    /// The candidate with the higher price, this one if they are equal.
     fn or(self, other: Self) -> Self {
         if other.price > self.price {
             other
@@ -240,50 +243,51 @@ impl Exit {
     }
 }
 
-impl<'a, W: Width> Scaling<'a, W> {
+impl<'a, W: IntWidth> Scaling<'a, W> {
     fn new(net: &'a mut Residual<W>) -> Self {
         let nodes = net.nodes();
         Self {
             epsilon: 0,
             current: vec![0; nodes],
             active: VecDeque::new(),
-            update: Update::new(nodes),
-            looked_at: 0,
-            patience: UPDATE_AFTER * (net.entries.len() + nodes),
+            update: GlobalUpdate::new(nodes),
+            scanned: 0,
+            update_interval: GLOBAL_UPDATE_INTERVAL * (net.entries.len() + nodes),
             pushes: 0,
-            most_pushes: MANY_PUSHES * (net.entries.len() + nodes),
+            max_pushes: MAX_PUSHES * (net.entries.len() + nodes),
             net,
         }
     }
 
-    /// The network, and nothing else any more.
+    /// Frees everything but the network.
     fn into_net(self) -> &'a mut Residual<W> {
         self.net
     }
 
-    /// From a flow that is optimal up to the last epsilon to one that is up to this one. Answers how
-    /// many global updates that took, or nothing if it would have taken as many as `updates`.
+    /// Turns a flow that is optimal up to the last epsilon into one that is optimal up to this one.
+    /// Returns the number of global updates, or none if it was stopped at `updates` of them.
     fn refine(
         &mut self,
         epsilon: i64,
         updates: usize,
-        mut clock: Option<&mut Clock<'_>>,
-    ) -> Result<Option<usize>, Stop> {
+        mut deadline: Option<&mut Deadline<'_>>,
+    ) -> Result<Option<usize>, StopReason> {
         let is_first = self.epsilon == 0;
         self.epsilon = epsilon;
-        for _ in 0..if is_first { 0 } else { SWEEPS } {
-            self.net.lower_heads(-epsilon);
+        for _ in 0..if is_first { 0 } else { PRICE_REFINEMENT_SWEEPS } {
+            self.net.refine_prices(-epsilon);
         }
-        self.fill(-epsilon)?;
+        self.saturate_and_activate(-epsilon)?;
         let mut taken = 0;
         while let Some(node) = self.active.pop_front() {
             self.discharge(node as usize)?;
-            if self.pushes > self.most_pushes {
-                // A few units would go round until the cycle is full, which may take as many rounds as
-                // its arcs have room. Where no arc is admissible, no cycle of such can come up (Goldberg).
-                self.fill(0)?;
+            if self.pushes > self.max_pushes {
+                // A few units may circulate until a cycle is saturated, as many rounds as its arcs
+                // have capacity. If no arc is admissible at first, no such cycle can occur
+                // (Goldberg).
+                self.saturate_and_activate(0)?;
             }
-            if self.looked_at > self.patience {
+            if self.scanned > self.update_interval {
                 taken += 1;
                 if taken == updates {
                     self.active.clear();
@@ -291,17 +295,17 @@ impl<'a, W: Width> Scaling<'a, W> {
                 }
                 self.update_prices()?;
             }
-            if let Some(clock) = &mut clock {
-                if clock.expired(self.net.range(node as usize).len()) {
-                    return Err(Stop::Expired);
+            if let Some(deadline) = &mut deadline {
+                if deadline.is_expired(self.net.range(node as usize).len()) {
+                    return Err(StopReason::Expired);
                 }
             }
         }
         Ok(Some(taken))
     }
 
-    /// Fills every arc whose reduced cost is below `level`, and begins with what is active then.
-    fn fill(&mut self, level: i64) -> Result<(), Stop> {
+    /// Saturates every arc with a reduced cost below `level` and activates the nodes with excess.
+    fn saturate_and_activate(&mut self, level: i64) -> Result<(), StopReason> {
         self.net.saturate(level);
         self.active.clear();
         let excess = self.net.excess.iter().enumerate();
@@ -310,35 +314,35 @@ impl<'a, W: Width> Scaling<'a, W> {
         self.update_prices()
     }
 
-    fn update_prices(&mut self) -> Result<(), Stop> {
-        self.looked_at = 0;
+    fn update_prices(&mut self) -> Result<(), StopReason> {
+        self.scanned = 0;
         self.pushes = 0;
         let nodes = self.net.nodes();
         self.current.copy_from_slice(&self.net.first[..nodes]);
         self.update.run(self.net, self.epsilon)
     }
 
-    /// Pushes the excess of a node along admissible arcs, relabelling it as often as needed.
-    fn discharge(&mut self, tail: usize) -> Result<(), Stop> {
+    /// Pushes the excess of a node along admissible arcs, and relabels the node as often as needed.
+    fn discharge(&mut self, tail: usize) -> Result<(), StopReason> {
         let end = self.net.first[tail + 1] as usize;
         loop {
             let start = self.current[tail];
             let price = self.net.price[tail];
-            // Kept while looking for admissible entries, so that relabelling need not look again.
-            let mut best = Exit::NONE;
+            // The best candidate so far, so that relabelling need not scan these entries again.
+            let mut best = RelabelCandidate::NONE;
             let mut next = start as usize;
             while let Some(index) = self.net.first_open(next..end) {
                 next = index + 1;
                 let entry = self.net.entries[index];
                 let head = entry.head as usize;
                 let cost = self.net.cost(&entry);
-                let mut exit = self.net.price[head] - cost;
-                if exit > price {
+                let mut candidate = self.net.price[head] - cost;
+                if candidate > price {
                     if self.net.excess[head] >= 0 {
                         self.look_ahead(head, price + cost)?;
-                        exit = self.net.price[head] - cost;
+                        candidate = self.net.price[head] - cost;
                     }
-                    if exit > price {
+                    if candidate > price {
                         if self.push(tail, index) {
                             self.current[tail] = index as u32;
                             return Ok(());
@@ -346,27 +350,27 @@ impl<'a, W: Width> Scaling<'a, W> {
                         continue;
                     }
                 }
-                if exit > best.price {
-                    best = Exit {
-                        price: exit,
+                if candidate > best.price {
+                    best = RelabelCandidate {
+                        price: candidate,
                         index: index as u32,
                     };
                 }
             }
             self.relabel(tail, start, best)?;
-            if self.looked_at > self.patience {
-                // What is left of the excess goes where a global update leads it.
+            if self.scanned > self.update_interval {
+                // The rest of the excess is pushed after the global update.
                 self.active.push_back(tail as u32);
                 return Ok(());
             }
         }
     }
 
-    /// Pushes as much as possible along an entry; answers whether this was all excess.
+    /// Pushes as much as possible along an entry; returns whether no excess is left.
     fn push(&mut self, tail: usize, index: usize) -> bool {
         let head = self.net.entries[index].head as usize;
         let excess = self.net.excess[tail];
-        let units = excess.min(self.net.room(index));
+        let units = excess.min(self.net.residual_capacity(index));
         let was_active = self.net.excess[head] > 0;
         self.pushes += 1;
         self.net.push(tail, index, units);
@@ -376,27 +380,28 @@ impl<'a, W: Width> Scaling<'a, W> {
         units == excess
     }
 
-    /// Makes sure that an admissible arc leaves the node, by relabelling it if none does.
+    /// Look-ahead: makes sure that an admissible arc leaves the node, by relabelling it if none
+    /// does.
     ///
-    /// This keeps units from being pushed to a node, whose price is above `level` now, only to be
-    /// sent straight back (Goldberg 1997).
-    fn look_ahead(&mut self, node: usize, level: i64) -> Result<(), Stop> {
+    /// This avoids pushes to a node, whose price is above `level` now, that would be pushed
+    /// straight back (Goldberg 1997).
+    fn look_ahead(&mut self, node: usize, level: i64) -> Result<(), StopReason> {
         let start = self.current[node];
         let price = self.net.price[node];
-        let mut best = Exit::NONE;
+        let mut best = RelabelCandidate::NONE;
         let range = self.net.range(node);
         for index in self.net.open_from(node, start as usize - range.start) {
-            let exit = Exit::new(self.net, index);
-            if exit.price > price {
-                self.current[node] = exit.index;
+            let candidate = RelabelCandidate::new(self.net, index);
+            if candidate.price > price {
+                self.current[node] = candidate.index;
                 return Ok(());
             }
-            best = best.or(exit);
+            best = best.or(candidate);
         }
         let has_exit = self.relabel(node, start, best)?;
         if !has_exit {
-            // A dead end without excess. Any lower price will do; one that is far below keeps it
-            // from being tried again and again.
+            // A dead end without excess. Any lower price is valid; one far below avoids further
+            // attempts.
             let far = self.epsilon.saturating_mul(self.net.nodes() as i64);
             self.net.price[node] = level.saturating_sub(far).max(-PRICE_LIMIT);
         }
@@ -404,18 +409,23 @@ impl<'a, W: Width> Scaling<'a, W> {
     }
 
     /// Lowers the price of a node as far as epsilon-optimality allows, so that an admissible arc
-    /// leaves it. `best` is the best exit among the entries from `start` on.
+    /// leaves it. `best` is the best candidate among the entries from `start` on.
     ///
-    /// Answers false if nothing at all can leave the node, which then has no excess.
-    fn relabel(&mut self, node: usize, start: u32, mut best: Exit) -> Result<bool, Stop> {
+    /// Returns false if the node has no outgoing residual arc; then it has no excess either.
+    fn relabel(
+        &mut self,
+        node: usize,
+        start: u32,
+        mut best: RelabelCandidate,
+    ) -> Result<bool, StopReason> {
         let range = self.net.range(node);
-        self.looked_at += range.len();
+        self.scanned += range.len();
         for index in self
             .net
             .open(node)
             .take_while(|&index| index < start as usize)
         {
-            best = best.or(Exit::new(self.net, index));
+            best = best.or(RelabelCandidate::new(self.net, index));
         }
         if best.price == i64::MIN {
             if self.net.excess[node] == 0 {
@@ -423,10 +433,10 @@ impl<'a, W: Width> Scaling<'a, W> {
             }
             let mut alone = vec![false; self.net.nodes()];
             alone[node] = true;
-            return Err(Stop::Cut(alone));
+            return Err(StopReason::Cut(alone));
         }
         if best.price < self.epsilon - PRICE_LIMIT {
-            return Err(Stop::Overflow(node));
+            return Err(StopReason::Overflow(node));
         }
         self.net.price[node] = best.price - self.epsilon;
         self.current[node] = best.index;

@@ -1,17 +1,18 @@
-//! When to stop looking for something better.
+//! Time limits and cancellation.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Work between two looks at the clock, in looks at arcs: well under a millisecond.
-const PATIENCE: usize = 1 << 16;
+/// Work between two checks of the clock, in arcs scanned: well under a millisecond.
+const WORK_BETWEEN_CHECKS: usize = 1 << 16;
 
-/// How long a solve may take. The default is as long as it needs.
+/// Limits of a solve. The default is no limit.
 #[derive(Default, Clone, Copy)]
 pub struct Limits<'a> {
-    /// After this time the best flow found so far has to do.
+    /// After this time the solve returns the best flow found so far.
     pub budget: Option<Duration>,
-    /// Asked now and then from within; when it answers true, it is as if the budget were used up.
+    /// The solve calls it about every millisecond and stops when it returns true, as if the budget
+    /// were used up.
     pub interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
@@ -19,43 +20,45 @@ impl fmt::Debug for Limits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limits")
             .field("budget", &self.budget)
-            .field("interrupted", &self.interrupted.map(|_| "asked"))
+            .field("interrupted", &self.interrupted.map(|_| "callback"))
             .finish()
     }
 }
 
-/// Limits that have begun to count.
-pub(crate) struct Clock<'a> {
+/// The limits of a solve that has started.
+pub(crate) struct Deadline<'a> {
     deadline: Option<Instant>,
     interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
     work: usize,
-    expired: bool,
+    is_expired: bool,
 }
 
-impl<'a> Clock<'a> {
+impl<'a> Deadline<'a> {
     pub fn start(limits: &Limits<'a>) -> Self {
         Self {
-            // A budget beyond what the clock can count is none.
+            // A budget that the clock cannot represent is no limit.
             deadline: limits.budget.and_then(|b| Instant::now().checked_add(b)),
             interrupted: limits.interrupted,
             work: 0,
-            expired: false,
+            is_expired: false,
         }
     }
 
-    /// Whether there are limits at all.
     pub fn is_limited(&self) -> bool {
         self.deadline.is_some() || self.interrupted.is_some()
     }
 
-    /// Counts work; answers whether it is time to stop, which does not change any more.
-    pub fn expired(&mut self, work: usize) -> bool {
+    /// Adds to the work done; returns whether to stop. Once true, it stays true.
+    pub fn is_expired(&mut self, work: usize) -> bool {
         self.work += work;
-        if self.work >= PATIENCE && !self.expired && self.is_limited() {
+        if self.work >= WORK_BETWEEN_CHECKS && !self.is_expired && self.is_limited() {
             self.work = 0;
-            let late = self.deadline.is_some_and(|end| Instant::now() >= end);
-            self.expired = late || self.interrupted.is_some_and(|asked| asked());
+            let is_late = self.deadline.is_some_and(|end| Instant::now() >= end);
+            self.is_expired = is_late
+                || self
+                    .interrupted
+                    .is_some_and(|is_interrupted| is_interrupted());
         }
-        self.expired
+        self.is_expired
     }
 }

@@ -1,17 +1,18 @@
-//! What can be wrong with a problem. Every message names the arc or node and the values.
+//! Errors of problems. Every message names the arc or node and the values.
 
 use std::fmt;
 
 /// Why there is no answer.
 ///
-/// All but [`FlowError::Infeasible`] and [`FlowError::Internal`] mean that the problem is not well
-/// formed or that its numbers do not fit the 64-bit arithmetic of the solver.
+/// All except [`FlowError::Infeasible`], [`FlowError::Expired`] and [`FlowError::Internal`] mean
+/// that the problem is not well formed or that its numbers do not fit the 64-bit arithmetic of the
+/// solver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// An array over arcs has another length than `tail`.
+    /// A column of arcs has another length than `tail`.
     LengthMismatch {
-        /// Which array.
+        /// The name of the column.
         name: &'static str,
         /// Its length.
         length: usize,
@@ -24,7 +25,7 @@ pub enum FlowError {
         what: &'static str,
         /// How many there are.
         count: usize,
-        /// How many there may be.
+        /// The maximum.
         limit: usize,
     },
     /// An arc starts or ends at a node that does not exist.
@@ -73,7 +74,7 @@ pub enum FlowError {
         /// Its value.
         value: i64,
     },
-    /// An arc must carry more than it can.
+    /// A lower bound exceeds the capacity.
     LowerAboveCapacity {
         /// The arc.
         arc: usize,
@@ -154,7 +155,7 @@ pub enum FlowError {
         /// The largest sum allowed.
         limit: i64,
     },
-    /// It costs less than nothing to leave a gate closed.
+    /// A waiting cost is negative.
     NegativeWaitingCost {
         /// The gate.
         gate: usize,
@@ -168,18 +169,18 @@ pub enum FlowError {
         /// The gates.
         gates: [usize; 2],
     },
-    /// An open gate would force nothing along an arc, or more than it can carry.
+    /// The count of an arc of a gate is not between one and its capacity.
     GateCount {
         /// The gate.
         gate: usize,
         /// The arc.
         arc: u32,
-        /// How much it would have to carry.
+        /// The count.
         count: i64,
-        /// How much it can carry.
+        /// The capacity.
         capacity: i64,
     },
-    /// An arc of a gate must carry something even if the gate is closed.
+    /// An arc of a gate has a lower bound, although a closed gate carries nothing.
     GateLowerBound {
         /// The gate.
         gate: usize,
@@ -188,7 +189,7 @@ pub enum FlowError {
         /// Its lower bound.
         lower: i64,
     },
-    /// An arc of a gate starts where it ends, so that what it carries goes nowhere.
+    /// An arc of a gate is a loop.
     GateLoop {
         /// The gate.
         gate: usize,
@@ -204,7 +205,7 @@ pub enum FlowError {
         /// The levels, the one of higher priority first.
         levels: [usize; 2],
     },
-    /// A gain is used in another way than the one that gates express.
+    /// A gain is used outside the one construct that gates express.
     Gain {
         /// Where its arc starts.
         tail: u32,
@@ -212,10 +213,10 @@ pub enum FlowError {
         head: u32,
         /// The gain.
         gain: i64,
-        /// What is missing.
+        /// What the construct needs.
         expected: &'static str,
     },
-    /// A gate was asked for by a gain, but there is none.
+    /// A call that adds a gain has no arc with a gain.
     NoGain {
         /// How many arcs there are.
         arcs: usize,
@@ -234,18 +235,18 @@ pub enum FlowError {
     /// The proof is a cut: a set of nodes whose supplies and incoming lower bounds exceed the
     /// capacity of its outgoing arcs by `units`.
     Infeasible {
-        /// The node of the set that has most to send.
+        /// The node of the set with the largest need to send.
         node: usize,
         /// How many further nodes the set has.
         others: usize,
         /// How many units cannot leave the set.
         units: i64,
     },
-    /// Time ran out, or the caller gave up, before there was any flow to show.
+    /// The time limit was reached, or the solve was cancelled, before there was a feasible flow.
     Expired,
-    /// The solver's own answer failed its certificate: a defect of the solver, not of the problem.
+    /// The answer failed the solver's own check: a defect of the solver, not of the problem.
     Internal {
-        /// What the certificate found.
+        /// What the check found.
         detail: String,
     },
 }
@@ -255,7 +256,7 @@ impl fmt::Display for FlowError {
         match self {
             Self::LengthMismatch { name, length, arcs } => write!(
                 f,
-                "{name} has {length} values, but tail has {arcs}: one per arc is expected in each"
+                "{name} has {length} values, but tail has {arcs}: expected one per arc in both"
             ),
             Self::TooLarge { what, count, limit } => {
                 write!(f, "{count} {what}: at most {limit} are supported")
@@ -449,7 +450,7 @@ impl fmt::Display for FlowError {
             ),
             Self::Expired => write!(
                 f,
-                "no flow was found before the time was up: allow more time, or none at all"
+                "no feasible flow was found before the solve was stopped: increase or remove the limit"
             ),
             Self::Internal { detail } => write!(
                 f,

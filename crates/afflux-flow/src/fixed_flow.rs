@@ -1,46 +1,43 @@
-//! What arcs without a choice come to.
+//! Flow that the problem determines, as sums that are maintained while the network changes.
 //!
-//! An arc whose bounds are equal carries what it must, and so does a loop, which carries what its
-//! cost says. They are part of the problem rather than of an answer: what they carry is counted as
-//! supply of their ends. Where they are most of all, scans pass over them: a pinned task is such an
-//! arc, and so is the place it took from all others.
+//! The flow of an arc is fixed if its bounds are equal, or if it is a loop, whose flow follows from
+//! the sign of its cost. Such flow counts as supply of the ends of its arc. The arcs of a pinned
+//! task have a fixed flow; where most arcs have one, scans skip them.
 
+use crate::node_sums::NodeSums;
 use crate::problem::Arc;
-use crate::sums::Sums;
 
-/// What is left for arcs with a choice, and what the others cost.
+/// The supply that free arcs have to route, and the cost of all fixed flow.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Forced {
-    /// What each node has to send along arcs with a choice.
-    pub due: Sums,
-    /// What all other arcs cost. It may wrap around on the way to a total that fits.
+pub(crate) struct FixedFlow {
+    /// By node, its supply less the fixed flow that it sends.
+    pub due: NodeSums,
+    /// The total cost. It may wrap around on the way to a total that fits.
     pub cost: i128,
 }
 
-impl Forced {
-    /// Of arcs in a network with these supplies.
+impl FixedFlow {
+    /// The sums for arcs in a network with these supplies.
     pub fn new(supply: &[i64], arcs: impl Iterator<Item = Arc>) -> Self {
-        let mut forced = Self {
-            due: Sums::of(supply.iter().copied()),
+        let mut sums = Self {
+            due: NodeSums::of(supply.iter().copied()),
             cost: 0,
         };
-        arcs.for_each(|arc| forced.add(&arc));
-        forced
+        arcs.for_each(|arc| sums.add(&arc));
+        sums
     }
 
-    /// One more arc.
     #[inline]
     pub fn add(&mut self, arc: &Arc) {
-        self.count(arc, arc.forced().unwrap_or(0));
+        self.count(arc, arc.fixed_flow().unwrap_or(0));
     }
 
-    /// One arc less.
     #[inline]
     pub fn remove(&mut self, arc: &Arc) {
-        self.count(arc, -arc.forced().unwrap_or(0));
+        self.count(arc, -arc.fixed_flow().unwrap_or(0));
     }
 
-    /// An arc that carries so much has another cost now.
+    /// Changes the cost of an arc with a fixed flow of `units`.
     #[inline]
     pub fn reprice(&mut self, units: i64, before: i64, now: i64) {
         let more = i128::from(units) * i128::from(now - before);
@@ -52,7 +49,7 @@ impl Forced {
         if units != 0 {
             let more = i128::from(units) * i128::from(arc.cost);
             self.cost = self.cost.wrapping_add(more);
-            self.due.shift(arc.tail, arc.head, units);
+            self.due.transfer(arc.tail, arc.head, units);
         }
     }
 }

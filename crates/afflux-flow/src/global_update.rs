@@ -1,70 +1,76 @@
 //! The global price update: prices that lead every excess towards its nearest deficit.
 //!
-//! A search backwards from all deficits over residual arcs, in steps of epsilon. It replaces many
-//! relabellings by one pass, and it notices when an excess has no way out: then the problem is
-//! infeasible, and the nodes that the excess can reach are the proof.
+//! One search backwards from all deficits over residual arcs, in steps of epsilon. It replaces many
+//! relabellings. It also detects an excess that cannot reach a deficit: then the problem is
+//! infeasible, and the nodes reachable from that excess are the proof.
 
-use crate::arcs::Width;
-use crate::heap::RadixHeap;
+use crate::arc_columns::IntWidth;
+use crate::radix_heap::RadixHeap;
 use crate::residual::Residual;
-use crate::stop::{PRICE_LIMIT, Stop};
+use crate::stop_reason::{PRICE_LIMIT, StopReason};
 
 const UNREACHED: i64 = i64::MAX;
 
-/// The memory of the search, kept between updates.
+/// The memory of the search, reused between updates.
 #[derive(Debug)]
-pub(crate) struct Update {
+pub(crate) struct GlobalUpdate {
     /// Distance to the nearest deficit in steps of epsilon.
     distance: Vec<i64>,
     done: Vec<bool>,
-    /// Nodes by their distances. One that has come nearer is in it twice, until it is done.
+    /// Nodes by distance. A node whose distance decreased is in it twice until it is done.
     heap: RadixHeap<u32>,
     /// A node whose distance does not fit.
-    too_far: Option<usize>,
+    overflow_node: Option<usize>,
 }
 
-impl Update {
+impl GlobalUpdate {
     pub fn new(nodes: usize) -> Self {
         Self {
             distance: vec![UNREACHED; nodes],
             done: vec![false; nodes],
             heap: RadixHeap::new(),
-            too_far: None,
+            overflow_node: None,
         }
     }
 
     /// Lowers the price of each node by epsilon times its distance.
     ///
-    /// The length of a residual arc is how many steps its tail must fall until its reduced cost
-    /// lies in [-epsilon, 0): none if it is admissible already. The search ends with the last
-    /// excess it reaches; all nodes that are farther away fall as deep as that one, which keeps the
-    /// arcs between them as they are. Epsilon-optimality is kept throughout.
-    pub fn run<W: Width>(&mut self, net: &mut Residual<W>, epsilon: i64) -> Result<(), Stop> {
+    /// The length of a residual arc is the number of steps that its tail must fall until its
+    /// reduced cost lies in [-epsilon, 0); it is zero if the arc is admissible already. The search
+    /// ends with the last excess that it reaches. All nodes farther away fall by the distance of
+    /// that excess, so the reduced costs of arcs between them do not change. Epsilon-optimality is
+    /// preserved.
+    pub fn run<W: IntWidth>(
+        &mut self,
+        net: &mut Residual<W>,
+        epsilon: i64,
+    ) -> Result<(), StopReason> {
         self.distance.fill(UNREACHED);
         self.done.fill(false);
         self.heap.clear();
-        self.too_far = None;
-        let mut waiting = 0_usize;
+        self.overflow_node = None;
+        let mut unreached_excesses = 0_usize;
         for (node, &excess) in net.excess.iter().enumerate() {
             if excess < 0 {
                 self.distance[node] = 0;
                 self.heap.push(0, node as u32);
             } else if excess > 0 {
-                waiting += 1;
+                unreached_excesses += 1;
             }
         }
         let mut farthest = 0;
-        while waiting > 0 {
+        while unreached_excesses > 0 {
             let key = |node: u32| {
                 let is_open = !self.done[node as usize];
                 is_open.then_some(self.distance[node as usize] as u64)
             };
             let Some(node) = self.heap.pop(key) else {
-                return Err(match self.too_far {
-                    Some(node) => Stop::Overflow(node),
+                return Err(match self.overflow_node {
+                    Some(node) => StopReason::Overflow(node),
                     None => {
-                        let stuck = |node: &usize| net.excess[*node] > 0 && !self.done[*node];
-                        Stop::Cut(net.reachable((0..net.nodes()).filter(stuck)))
+                        let is_unreached =
+                            |node: &usize| net.excess[*node] > 0 && !self.done[*node];
+                        StopReason::Cut(net.reachable((0..net.nodes()).filter(is_unreached)))
                     }
                 });
             };
@@ -75,7 +81,7 @@ impl Update {
             self.done[head] = true;
             farthest = self.distance[head];
             if net.excess[head] > 0 {
-                waiting -= 1;
+                unreached_excesses -= 1;
             }
             self.scan(net, head, epsilon);
         }
@@ -85,21 +91,21 @@ impl Update {
                 .checked_mul(epsilon)
                 .and_then(|fall| price.checked_sub(fall))
                 .filter(|&lowered| lowered >= -PRICE_LIMIT);
-            *price = lowered.ok_or(Stop::Overflow(node))?;
+            *price = lowered.ok_or(StopReason::Overflow(node))?;
         }
         Ok(())
     }
 
-    /// Looks at the residual arcs that end at a node whose distance is known.
-    fn scan<W: Width>(&mut self, net: &Residual<W>, head: usize, epsilon: i64) {
+    /// Scans the residual arcs that end at a node whose distance is final.
+    fn scan<W: IntWidth>(&mut self, net: &Residual<W>, head: usize, epsilon: i64) {
         let distance = self.distance[head];
         let head_price = net.price[head];
-        for index in net.returning(head) {
+        for index in net.incoming(head) {
             let entry = &net.entries[index];
             let tail = entry.head as usize;
-            // The entry is (head, tail), so its cost has the other sign.
+            // The entry is (head, tail), so its cost has the opposite sign.
             let reduced = net.price[tail] - head_price - net.cost(entry);
-            // The division is slow, so it waits until it is known to matter.
+            // The division is slow, so it is done only if it can matter.
             let nearer_by = self.distance[tail] - distance;
             if nearer_by > 0 && reduced < (nearer_by - 1).saturating_mul(epsilon) {
                 let length = if reduced < 0 {
@@ -110,7 +116,7 @@ impl Update {
                 self.distance[tail] = distance + length;
                 self.heap.push(self.distance[tail] as u64, entry.head);
             } else if self.distance[tail] == UNREACHED {
-                self.too_far = Some(tail);
+                self.overflow_node = Some(tail);
             }
         }
     }

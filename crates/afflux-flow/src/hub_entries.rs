@@ -1,42 +1,43 @@
-//! The entries of hubs, nodes that lead to many others, in the order of their reduced costs.
+//! The entries of hubs (nodes with many entries), sorted by reduced cost.
 //!
-//! Prices of heads only fall while shortest paths are searched, so reduced costs without the price
-//! of the tail only grow: an order that was right once gives lower bounds for ever.
+//! While shortest paths are searched, prices of heads only fall, so reduced costs without the price
+//! of the tail only grow. Keys computed once therefore remain lower bounds.
 
-use crate::arcs::Width;
+use crate::arc_columns::IntWidth;
 use crate::residual::Residual;
 
-/// Nodes with more entries than this are hubs.
-pub(crate) const MANY: usize = 24;
+/// Nodes with more entries than this are hubs in a search.
+pub(crate) const HUB_ENTRIES: usize = 24;
 
-/// A list is made anew when so many looks per entry have led nowhere.
-const WASTE: usize = 4;
+/// A list is rebuilt after this many useless visits per entry.
+const MAX_MISSES_PER_ENTRY: usize = 4;
 
-/// The lists of all hubs that have been looked at.
-pub(crate) struct Hubs {
-    /// The list of a node in `lists`, plus one; zero if it has none yet.
+/// The lists of all hubs that a search has visited.
+pub(crate) struct HubEntries {
+    /// By node, the index of its list in `lists` plus one; zero if it has none.
     place: Vec<u32>,
-    lists: Vec<Ordered>,
+    lists: Vec<SortedEntries>,
 }
 
-/// Entries with room of one node, by key. Some may have lost their room meanwhile.
+/// The entries of one node with residual capacity, sorted by key. Some may have lost their capacity
+/// since.
 #[derive(Default)]
-struct Ordered {
-    ranked: Vec<Ranked>,
-    /// Looks that led nowhere since the entries were put in order.
-    wasted: usize,
+struct SortedEntries {
+    sorted: Vec<SortedEntry>,
+    /// Useless visits since the entries were sorted.
+    misses: usize,
 }
 
-/// An entry of a hub.
+/// An entry of a hub with its key.
 #[derive(Clone, Copy)]
-pub(crate) struct Ranked {
-    /// Its reduced cost less the price of its tail, when it was put in order.
+pub(crate) struct SortedEntry {
+    /// Its reduced cost without the price of its tail, at the time of sorting.
     pub key: i64,
     pub index: u32,
 }
 
-impl Ranked {
-    fn new<W: Width>(net: &Residual<W>, index: usize) -> Self {
+impl SortedEntry {
+    fn new<W: IntWidth>(net: &Residual<W>, index: usize) -> Self {
         let entry = &net.entries[index];
         Self {
             key: net.cost(entry) - net.price[entry.head as usize],
@@ -45,7 +46,7 @@ impl Ranked {
     }
 }
 
-impl Hubs {
+impl HubEntries {
     pub fn new(nodes: usize) -> Self {
         Self {
             place: vec![0; nodes],
@@ -53,40 +54,39 @@ impl Hubs {
         }
     }
 
-    /// Makes the list of a node, or makes it anew where that is worth it and `may_change` allows.
-    pub fn put_in_order<W: Width>(&mut self, net: &Residual<W>, node: usize, may_change: bool) {
+    /// Builds the list of a node, or rebuilds it after many useless visits if `may_change` is set.
+    pub fn sort<W: IntWidth>(&mut self, net: &Residual<W>, node: usize, may_change: bool) {
         let is_new = self.place[node] == 0;
         if is_new {
-            self.lists.push(Ordered::default());
+            self.lists.push(SortedEntries::default());
             self.place[node] = self.lists.len() as u32;
         }
         let list = &mut self.lists[self.place[node] as usize - 1];
-        if is_new || (may_change && list.wasted > WASTE * list.ranked.len()) {
-            list.wasted = 0;
-            list.ranked.clear();
-            list.ranked
-                .extend(net.open(node).map(|index| Ranked::new(net, index)));
-            list.ranked.sort_unstable_by_key(|ranked| ranked.key);
+        if is_new || (may_change && list.misses > MAX_MISSES_PER_ENTRY * list.sorted.len()) {
+            list.misses = 0;
+            list.sorted.clear();
+            list.sorted
+                .extend(net.open(node).map(|index| SortedEntry::new(net, index)));
+            list.sorted.sort_unstable_by_key(|entry| entry.key);
         }
     }
 
-    /// The list of a node, which has been put in order.
-    pub fn list(&self, node: usize) -> &[Ranked] {
-        &self.lists[self.place[node] as usize - 1].ranked
+    pub fn list(&self, node: usize) -> &[SortedEntry] {
+        &self.lists[self.place[node] as usize - 1].sorted
     }
 
-    /// A look at an entry of a node led nowhere.
-    pub fn waste(&mut self, node: usize) {
-        self.lists[self.place[node] as usize - 1].wasted += 1;
+    /// Counts a useless visit of an entry of a node.
+    pub fn record_miss(&mut self, node: usize) {
+        self.lists[self.place[node] as usize - 1].misses += 1;
     }
 
-    /// An entry has room now, and had none before.
-    pub fn insert<W: Width>(&mut self, net: &Residual<W>, node: usize, index: usize) {
+    /// Inserts an entry that has become residual.
+    pub fn insert<W: IntWidth>(&mut self, net: &Residual<W>, node: usize, index: usize) {
         if let Some(place) = self.place[node].checked_sub(1) {
-            let ranked = Ranked::new(net, index);
-            let list = &mut self.lists[place as usize].ranked;
-            let position = list.partition_point(|other| other.key < ranked.key);
-            list.insert(position, ranked);
+            let entry = SortedEntry::new(net, index);
+            let list = &mut self.lists[place as usize].sorted;
+            let position = list.partition_point(|other| other.key < entry.key);
+            list.insert(position, entry);
         }
     }
 }

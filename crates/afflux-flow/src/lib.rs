@@ -4,13 +4,13 @@
 //!
 //! A network has nodes and arcs. An arc (v, w) carries a flow f(v, w) between its lower bound
 //! l(v, w) and its capacity u(v, w), at the cost c(v, w) per unit, which may be negative. A node v
-//! has a supply b(v), positive where flow begins and negative where it ends; supplies add up to
-//! zero. Wanted is a flow of least total cost in which every node sends b(v) more than it receives.
-//! Everything is an integer, and so is the answer.
+//! has a supply b(v), positive for sources and negative for sinks; supplies add up to zero. The
+//! solver finds a flow of minimum total cost in which every node sends b(v) units more than it
+//! receives. All numbers are integers, and so is the answer.
 //!
-//! Arcs may be parallel, may be loops, may have no capacity; parts may be disconnected. An arc may be
-//! *convex*: each unit costs as much as the one before, or more ([`Network::add_convex_arcs`]). It is
-//! what parallel arcs of one unit each would be, but one thing.
+//! Arcs may be parallel, may be loops, and may have capacity zero; the network may be disconnected.
+//! An arc may be *convex*: each unit costs at least as much as the unit before
+//! ([`Network::add_convex_arcs`]). It is equivalent to parallel arcs of one unit each.
 //!
 //! ```
 //! use afflux_flow::{Problem, solve};
@@ -38,81 +38,78 @@
 //! * f(v, w) < u(v, w) implies r(v, w) >= 0, and
 //! * f(v, w) > l(v, w) implies r(v, w) <= 0.
 //!
-//! Around any cycle the prices cancel out, so no cycle along which flow could still be moved has a
-//! negative cost, so no cheaper flow exists. [`violation`] checks this from the problem alone, and
-//! [`solve`] returns nothing that it has not passed. Where most arcs have no choice, because their
-//! bounds are equal, what those carry is taken from sums that are kept while the network changes
-//! (`forced`), and all others are checked. That there is no flow at all is proven by a cut, a set of
-//! nodes which must send more than its outgoing arcs can carry, and checked as well.
+//! Around any cycle the prices cancel out, so no residual cycle has a negative cost, so no cheaper
+//! flow exists. [`violation`] checks these conditions from the problem alone, and [`solve`] returns
+//! only answers that pass the check. Where the flow of most arcs is fixed (equal bounds), it is
+//! taken from sums that are maintained while the network changes (`fixed_flow`), and all other arcs
+//! are checked. Infeasibility is proven by a cut, a set of nodes which must send more than its outgoing
+//! arcs can carry, and checked as well.
 //!
-//! For a convex arc, the first condition has to hold for the next unit and the second for the last one
-//! that it carries (`rows`). Then they hold for all units beyond and before, since costs do not fall.
+//! For a convex arc, the first condition must hold for the next unit and the second for the last
+//! carried unit (`convex_arcs`). Because costs do not fall, it then holds for all units.
 //!
 //! # The algorithm
 //!
-//! A *pseudoflow* keeps the bounds of arcs but not the balance of nodes; what a node has received
-//! too much is its excess e(v). An arc is *residual* where flow can be increased, its reverse where
-//! it can be decreased. A pseudoflow is *epsilon-optimal* if r >= -epsilon on all residual arcs.
-//! Costs are multiplied by n + 1, where n is the number of nodes; then a flow that is 1-optimal is
-//! optimal.
+//! A *pseudoflow* satisfies the bounds of arcs but not necessarily the balance of nodes; the units
+//! that a node has received too much are its excess e(v). An arc is *residual* where flow can be
+//! increased, its reverse where it can be reduced. A pseudoflow is *epsilon-optimal* if
+//! r >= -epsilon on all residual arcs. Costs are multiplied by n + 1, where n is the number of nodes;
+//! then a flow that is 1-optimal is optimal.
 //!
-//! A solve starts from a flow and prices: all zero the first time, the last answer from then on.
+//! A solve starts from a flow and prices: all zero the first time (a cold solve), the last answer
+//! from then on (a warm solve).
 //!
-//! 1. `forced`: arcs without a choice are part of the problem, not of the answer. Where they are most
-//!    of all, no scan looks at them.
-//!    `choice`: arcs with a reduced cost far from zero stay empty, or full. They are left out, with
-//!    what they carry. Of a convex arc, units are arcs of their own from here on, those around the
-//!    last one that it carries.
-//!    `repair`: when all arcs of a node change, most of the change is a change of its own price. Each
-//!    node at which something violates optimality is brought into balance by itself; then most of
-//!    its arcs can be left out as well. A node with a single arc left can change nothing: it is left
-//!    out with it, and follows its neighbour afterwards.
-//! 2. `working`: the *working set* is the rest, as a network of its own (`residual`, two directions
-//!    for each arc, in lists by node). The first time it is everything.
-//!    `hold`: what could only be sent back where it came from is left where it is.
-//! 3. `paths`: while there is little to route, excess is sent to the nearest deficits, path by
+//! 1. Selection. `fixed_flow`: flow that equal bounds determine counts as supply; where most arcs
+//!    have equal bounds, scans skip them.
+//!    `working_set::select_arcs`: arcs with a reduced cost far from zero keep their flow and are left
+//!    out. Of a convex arc, the units around the last carried one are arcs of their own from here on.
+//!    `node_repair`: when all arcs of a node change, most of the change is a change of its own price.
+//!    Each node at which an arc violates optimality is balanced by itself; then most of its arcs can
+//!    be left out as well. A node with a single arc left is left out with it, and its price follows
+//!    its neighbour afterwards.
+//! 2. `working_set`: the *working set* is the rest, as a network of its own (`residual`: two entries
+//!    per arc, in lists by node). In a cold solve it contains all free arcs.
+//!    `blocked_reverse_arcs`: reverse arcs whose flow could only be sent straight back are blocked.
+//! 3. `shortest_paths`: while there is little excess, it is sent to the nearest deficits, path by
 //!    path. Small problems and most changes end here, with exact prices.
-//! 4. `scaling`: otherwise epsilon falls by a constant factor from one *refinement* to the next.
-//!    Each lowers prices where that alone helps (*price refinement*), fills the arcs that are left
-//!    with r < -epsilon, and then moves excesses: *push* along *admissible* arcs
-//!    (residual, r < 0), *relabel* a node that no admissible arc leaves, by lowering its price.
+//! 4. `cost_scaling`: otherwise epsilon falls by a constant factor from one *refinement* to the
+//!    next. Each refinement lowers prices where that alone helps (*price refinement*), saturates the
+//!    remaining arcs with r < -epsilon, and then moves excesses: *push* along *admissible* arcs
+//!    (residual, r < 0), and *relabel* (lower the price of) a node without outgoing admissible arc.
 //!    Active nodes wait in a queue (first in, first out); each remembers its *current arc*;
-//!    *look-ahead* avoids pushes into dead ends. Now and then, all prices are set by one search
-//!    backwards from all deficits (`update`). A warm start begins with an epsilon that was large
-//!    enough the last time. A cold solve of a dense network ends early: once most arcs are far from
-//!    their prices, it goes on like a warm one, without them.
-//! 5. `prices`: once epsilon is less than what costs are multiplied by, the flow is mostly optimal
-//!    already. Prices are rounded to the original units, and what is wrong then by a step is put
-//!    right, if it can be without a change of the flow; so several refinements are saved. With
-//!    epsilon 1 that always succeeds.
-//! 6. `repair` again: prices return to where they were as far as the flow allows, and those of
-//!    leaves go to the middle of their range, so that the next working set can be small.
-//! 7. `certificate`: one scan over all arcs checks the proof. An arc that was left out by mistake
-//!    fails it: its node is repaired in the next pass, which looks farther around if they become more.
-//!    When there are many, everything is undone and begun anew with a larger set, until it is
-//!    everything.
+//!    *look-ahead* avoids pushes into dead ends. From time to time a *global update* sets all prices
+//!    by one search backwards from all deficits (`global_update`). A warm solve begins with an
+//!    epsilon that was large enough the last time. A cold solve of a dense network ends early: once
+//!    most arcs have a large reduced cost, it continues like a warm solve, without them.
+//! 5. `exact_prices`: once epsilon is less than the factor of the costs, the flow is mostly optimal
+//!    already. Prices are rounded to the original units and repaired, if that is possible without
+//!    changing the flow; this saves several refinements. With epsilon 1 it always succeeds.
+//! 6. `node_repair` again: prices return towards their old values as far as the flow allows, and
+//!    prices of leaves move to the middle of their range, so that the next working set can be small.
+//! 7. `certificate`: one scan over all arcs checks the proof. If arcs outside the working set
+//!    violate optimality, the next pass repairs their nodes, with a larger radius if their number
+//!    grows. If there are many, all passes are undone and repeated with a larger working set.
 //!
-//! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost;
-//! practice is close to linear in m times the number of refinements. A warm solve takes two scans of
-//! all arcs with a choice (`halves`, by two threads), a third where repairs alone were not enough but
-//! left nothing to route, and what the working set takes. A network takes 28 bytes per arc, and while
-//! it is solved 33 more if everything is, otherwise 61 more per arc of the working set and 60 per arc
-//! of a node that is repaired; nodes come on top. Where costs or capacities need more than 32 bits, it
-//! takes 12 more per arc and 32 more while it is solved. A convex arc takes 32 bytes, and 8 per unit.
+//! Cost scaling takes O(n^2 m log(nC)) time, where m is the number of arcs and C the largest cost; in
+//! practice time is close to linear in m times the number of refinements. A warm solve takes two
+//! scans of all free arcs (by two threads, see `two_threads`), a third scan where repairs were not
+//! enough but left nothing to route, and the time for the working set. A network takes 28 bytes per
+//! arc. A cold solve takes 33 more per arc, a warm one 61 per arc of the working set and 60 per arc
+//! of a repaired node; nodes come on top. Where costs or capacities need more than 32 bits, a network
+//! takes 12 more per arc, and 32 more during a solve. A convex arc takes 32 bytes, and 8 per unit.
 //!
-//! [`Network`] lives between solves; [`Network::solve_levels`] and [`Network::solve_gated`] solve
-//! levels of priority and groups that are placed whole or not at all.
+//! A [`Network`] persists between solves; [`Network::solve_levels`] solves priority levels, and
+//! [`Network::solve_gated`] solves groups that are placed as a whole or not at all.
 //!
 //! # Caveats
 //!
 //! * Multiplied by n + 1, costs must stay below 2^59 and prices, which are sums of costs along
 //!   paths, below 2^61. Supplies and capacities around a node must add up to less than 2^61, where
-//!   a capacity counts up to what could flow at all, so that an infinite one may be written as any
-//!   large number; one below 2^31 is better, since a single larger one makes all arcs take more
-//!   memory for good. All of this is checked, see [`FlowError`]; nothing wraps around. The total cost
-//!   has 128 bits.
-//! * Of several optimal flows, which one is returned depends on the order of arcs and may change
-//!   from one version to the next. The same input gives the same answer.
+//!   a capacity counts at most as much as could flow at all. An infinite capacity may be written as
+//!   any large number, best below 2^31: a single larger value makes all arcs take more memory from
+//!   then on. All of these limits are checked, see [`FlowError`]. The total cost has 128 bits.
+//! * Which of several optimal flows is returned depends on the order of arcs and may change from
+//!   one version to the next. The same input gives the same answer.
 //!
 //! # References
 //!
@@ -124,66 +121,68 @@
 //!   Flow Algorithm. Optimization Methods and Software 10 (1998).
 //! * R. K. Ahuja, T. L. Magnanti, J. B. Orlin: Network Flows. Prentice Hall (1993).
 
-mod arcs;
-mod bits;
+mod arc_columns;
+mod bitset;
+mod blocked_reverse_arcs;
 mod certificate;
-mod choice;
+mod convex_arcs;
+mod cost_scaling;
+mod deadline;
 mod error;
-mod forced;
+mod exact_prices;
+mod fixed_flow;
 mod gates;
-mod halves;
-mod heap;
-mod hold;
-mod hubs;
-mod levels;
-mod limits;
+mod global_update;
+mod hub_entries;
 mod network;
-mod paths;
-mod prices;
+mod node_repair;
+mod node_sums;
+mod priority_levels;
 mod problem;
-mod repair;
+#[cfg(test)]
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
+mod radix_heap;
 mod residual;
-mod rows;
-mod scaling;
-mod solve;
-mod state;
-mod stop;
-mod sums;
-mod update;
-mod working;
+mod shortest_paths;
+mod solve_passes;
+mod solver_state;
+mod stop_reason;
+mod two_threads;
+mod working_set;
 
 pub use certificate::violation;
+pub use deadline::Limits;
 pub use error::FlowError;
 pub use gates::{Effort, GainArc, Gate, GatedAnswer};
-pub use levels::LevelsAnswer;
-pub use limits::Limits;
 pub use network::{Answer, ArcId, Columns, ConvexTerms, Network, NewArc, NewConvexArc, NodeId};
+pub use priority_levels::LevelsAnswer;
 pub use problem::{Arc, Problem, Terms};
 
-use state::State;
+use solver_state::SolverState;
 
 /// A flow of minimum cost and the prices that prove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Solution {
-    /// What the flow costs in all.
+    /// The total cost of the flow.
     pub cost: i128,
-    /// No flow costs less than this. Equal to `cost` unless there were limits and they were reached.
+    /// A lower bound on the cost of every flow. Equal to `cost` unless a limit was reached.
     pub bound: i128,
-    /// f, one value per arc.
+    /// The flow f, one value per arc.
     pub flow: Vec<i64>,
-    /// p, one value per node.
+    /// The prices p, one value per node.
     pub price: Vec<i64>,
 }
 
-/// Finds a flow of minimum cost, and proves it.
+/// Finds a flow of minimum cost and proves that it is optimal.
 pub fn solve(problem: &Problem<'_>) -> Result<Solution, FlowError> {
     solve_within(problem, &Limits::default())
 }
 
-/// The same within limits, as [`Network::solve`] keeps them.
+/// The same within limits, as in [`Network::solve`].
 pub fn solve_within(problem: &Problem<'_>, limits: &Limits<'_>) -> Result<Solution, FlowError> {
-    let mut state = State::cold(problem);
-    let answer = solve::optimise(problem, &mut state, &problem.degrees(), limits)?;
+    let mut state = SolverState::cold(problem);
+    let answer = solve_passes::optimise(problem, &mut state, &problem.degrees(), limits)?;
     Ok(Solution {
         cost: answer.cost,
         bound: answer.bound,

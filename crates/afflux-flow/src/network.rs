@@ -1,87 +1,88 @@
-//! The network that lives between solves.
+//! The network that persists between solves.
 //!
-//! Arcs and nodes by number, with the last flow and the last prices beside them. A change costs what
-//! it touches and no more: there are no lists of arcs by node to keep up to date, since each solve
-//! gathers the few arcs that can matter (see `choice`).
+//! Nodes and arcs in columns, with the flow and the prices of the last solve. A change takes time
+//! in proportion to the values changed: there are no adjacency lists to maintain, since each solve
+//! selects its working set by one scan (see `working_set::select_arcs`).
 
-mod bulk;
-mod columns;
-#[cfg(test)]
-mod consistent;
+mod bulk_changes;
 mod convex;
-mod resume;
+mod export;
+#[cfg(test)]
+mod tests;
+mod warm_start;
 
-pub use bulk::NewArc;
-pub use columns::Columns;
+pub use bulk_changes::NewArc;
 pub use convex::{ConvexTerms, NewConvexArc};
+pub use export::Columns;
 
-use crate::arcs::Arcs;
-use crate::bits::Bits;
+use crate::arc_columns::Arcs;
+use crate::bitset::BitSet;
 use crate::certificate::Flow;
+use crate::convex_arcs::{ConvexArcs, convex_slot};
+use crate::deadline::Limits;
 use crate::error::FlowError;
-use crate::forced::Forced;
-use crate::limits::Limits;
-use crate::problem::{ARCS, Arc, NODES, Problem, Terms, check_sum, check_terms, cost_limit, gains};
-use crate::rows::{Rows, as_row};
-use crate::solve;
-use crate::state::State;
+use crate::fixed_flow::FixedFlow;
+use crate::problem::{
+    Arc, MAX_ARCS, MAX_NODES, Problem, Terms, check_balance, check_terms, cost_limit,
+    violates_optimality,
+};
+use crate::solve_passes;
+use crate::solver_state::SolverState;
 
-/// A node of a [`Network`]. Numbers of removed nodes are given out again.
+/// The id of a node of a [`Network`]. Ids of removed nodes are reused.
 pub type NodeId = u32;
 
-/// An arc of a [`Network`]. Numbers of removed arcs are given out again.
+/// The id of an arc of a [`Network`]. Ids of removed arcs are reused.
 pub type ArcId = u32;
 
-/// What a solve found; the flow and the prices are read from the network.
+/// The answer of a solve; flow and prices are read from the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// What the flow costs.
+    /// The cost of the flow.
     pub cost: i128,
-    /// No flow costs less than this. Equal to `cost` unless the budget ran out.
+    /// A lower bound on the cost of every flow. Equal to `cost` unless a limit was reached.
     pub bound: i128,
 }
 
 impl Answer {
-    /// By how much a better flow could be cheaper, at most.
+    /// An upper bound on what a better flow could save.
     pub fn gap(&self) -> i128 {
         self.cost.saturating_sub(self.bound)
     }
 
-    /// Whether the flow is proven to cost the least.
+    /// Whether the flow is proven to be optimal.
     pub fn is_optimal(&self) -> bool {
         self.cost == self.bound
     }
 }
 
-/// A minimum-cost flow problem that changes, and its last answer.
+/// A minimum-cost flow problem that can be changed, and its last answer.
 ///
-/// Between solves anything goes: supplies may add up to something else than zero, a capacity may
-/// fall below what flows. A call that is refused changes nothing.
+/// Between solves the problem may be inconsistent: supplies may not add up to zero, and a capacity
+/// may be set below the current flow, which is then reduced. A call that returns an error changes
+/// nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     supply: Vec<i64>,
-    /// What all of them come to.
-    sum: i128,
+    /// The sum of all supplies.
+    supply_sum: i128,
     arcs: Arcs,
-    /// Convex arcs.
-    rows: Rows,
-    /// What arcs without a choice come to, which carry no more and no less than that.
-    forced: Forced,
-    /// Whether an arc exists; one that was removed is a loop without capacity for all others.
-    exists: Bits,
-    /// How many ends of arcs a node has; [`GONE`] if it was removed.
+    convex_arcs: ConvexArcs,
+    fixed_flow: FixedFlow,
+    /// Whether an arc exists. A removed arc is stored as a loop without capacity.
+    exists: BitSet,
+    /// By node, the number of arc ends; [`REMOVED`] if the node was removed.
     degree: Vec<u32>,
     free_nodes: Vec<NodeId>,
     free_arcs: Vec<ArcId>,
-    /// No arc has ever had a larger cost, in magnitude.
+    /// The largest magnitude of any cost so far.
     largest_cost: i64,
-    state: State,
-    /// Where each level of the last [`Network::solve_levels`] ended.
-    pub(crate) levels: Vec<Option<State>>,
+    state: SolverState,
+    /// The state after each level of the last [`Network::solve_levels`].
+    pub(crate) level_states: Vec<Option<SolverState>>,
 }
 
-/// The degree of a node that was removed.
-const GONE: u32 = u32::MAX;
+const REMOVED: u32 = u32::MAX;
 
 impl Network {
     /// A network without nodes.
@@ -89,19 +90,20 @@ impl Network {
         Self::default()
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.supply.len() - self.free_nodes.len()
     }
 
-    /// How many arcs there are.
+    /// The number of arcs; a convex arc counts once.
     pub fn arcs(&self) -> usize {
-        self.arcs.len() - self.free_arcs.len() + self.rows.count()
+        self.arcs.len() - self.free_arcs.len() + self.convex_arcs.count()
     }
 
-    /// Makes room for so many more nodes and arcs, which saves memory when many are added.
+    /// Reserves memory for more nodes and arcs, which saves memory when many are added.
     pub fn reserve(&mut self, nodes: usize, arcs: usize) {
-        // Never by less than an eighth: a series of small additions must not copy each time.
+        // At least an eighth of the length: many small additions must not copy the column each
+        // time.
         let rest = |more: usize, free: usize, length: usize| match more.saturating_sub(free) {
             0 => 0,
             new => new.max(length / 8),
@@ -110,44 +112,44 @@ impl Network {
         let arcs = rest(arcs, self.free_arcs.len(), self.arcs.len());
         reserve(&mut self.supply, nodes);
         reserve(&mut self.degree, nodes);
-        self.forced.due.reserve(nodes);
+        self.fixed_flow.due.reserve(nodes);
         self.arcs.reserve(arcs);
         self.state.reserve(nodes, arcs);
     }
 
-    /// Adds a node that sends `supply` more than it receives.
+    /// Adds a node that sends `supply` units more than it receives.
     pub fn add_node(&mut self, supply: i64) -> Result<NodeId, FlowError> {
         let node = match self.free_nodes.pop() {
             Some(node) => node,
             None => {
                 let node = self.supply.len();
-                check_count("nodes", node + 1, NODES)?;
+                check_count("nodes", node + 1, MAX_NODES)?;
                 self.supply.push(0);
                 self.degree.push(0);
-                self.forced.due.push();
+                self.fixed_flow.due.push();
                 self.state.add_node();
                 node as NodeId
             }
         };
         self.degree[node as usize] = 0;
-        self.state.enter(node as usize);
+        self.state.reset_node(node as usize);
         self.change_supply(node as usize, supply);
         Ok(node)
     }
 
-    /// Removes a node; its arcs have to be removed before.
+    /// Removes a node; its arcs must be removed first.
     pub fn remove_node(&mut self, node: NodeId) -> Result<(), FlowError> {
         self.remove_nodes(&[node])
     }
 
-    /// Changes by how much a node sends more than it receives.
+    /// Changes the supply of a node.
     pub fn set_supply(&mut self, node: NodeId, supply: i64) -> Result<(), FlowError> {
         let index = self.find_node(node)?;
         self.change_supply(index, supply);
         Ok(())
     }
 
-    /// Whether an arc could be added; nothing is.
+    /// Checks whether an arc could be added, without adding it.
     pub fn check_arc(&self, tail: NodeId, head: NodeId, terms: Terms) -> Result<(), FlowError> {
         self.find_node(tail)?;
         self.find_node(head)?;
@@ -168,20 +170,20 @@ impl Network {
     ) -> Result<ArcId, FlowError> {
         self.check_arc(tail, head, terms)?;
         if self.free_arcs.is_empty() {
-            check_count("arcs", self.arcs.len() + 1, ARCS)?;
+            check_count("arcs", self.arcs.len() + 1, MAX_ARCS)?;
         }
-        Ok(self.put_arc(tail, head, terms))
+        Ok(self.insert_arc(tail, head, terms))
     }
 
-    /// Adds an arc that was checked.
-    fn put_arc(&mut self, tail: NodeId, head: NodeId, terms: Terms) -> ArcId {
+    /// Adds an arc whose arguments have been checked.
+    fn insert_arc(&mut self, tail: NodeId, head: NodeId, terms: Terms) -> ArcId {
         let arc = Arc::new(tail as usize, head as usize, terms);
-        let flow = arc.forced().unwrap_or(arc.lower);
+        let flow = arc.fixed_flow().unwrap_or(arc.lower);
         let index = match self.free_arcs.pop() {
             None => {
                 let index = self.arcs.len();
                 self.arcs.push(&arc);
-                self.exists.reach(index);
+                self.exists.grow_to(index);
                 self.state.flow.push(flow);
                 index
             }
@@ -192,48 +194,48 @@ impl Network {
                 index
             }
         };
-        self.exists.put(index, true);
+        self.exists.set(index, true);
         self.degree[arc.tail] += 1;
         self.degree[arc.head] += 1;
         self.largest_cost = self.largest_cost.max(terms.cost.abs());
-        self.forced.add(&arc);
+        self.fixed_flow.add(&arc);
         self.state.send(arc.tail, arc.head, flow);
         if flow != 0 {
-            self.state.touch(arc.tail);
-            self.state.touch(arc.head);
+            self.state.mark_changed(arc.tail);
+            self.state.mark_changed(arc.head);
         } else if arc.is_free() {
-            self.touch_if_violating(index, arc.tail, arc.head);
+            self.mark_if_violating(index, arc.tail, arc.head);
         }
         index as ArcId
     }
 
-    /// Removes an arc and what flows along it.
+    /// Removes an arc and its flow.
     pub fn remove_arc(&mut self, arc: ArcId) -> Result<(), FlowError> {
         self.remove_arcs(&[arc])
     }
 
-    fn drop_arc(&mut self, arc: ArcId) {
+    fn remove_found_arc(&mut self, arc: ArcId) {
         let index = arc as usize;
-        let gone = self.arcs.get(index);
+        let removed = self.arcs.get(index);
         let flow = std::mem::take(&mut self.state.flow[index]);
         self.arcs.set(index, &Arc::new(0, 0, Terms::NOTHING));
-        self.degree[gone.tail] -= 1;
-        self.degree[gone.head] -= 1;
-        self.forced.remove(&gone);
-        self.state.send(gone.tail, gone.head, -flow);
+        self.degree[removed.tail] -= 1;
+        self.degree[removed.head] -= 1;
+        self.fixed_flow.remove(&removed);
+        self.state.send(removed.tail, removed.head, -flow);
         if flow != 0 {
-            self.state.touch(gone.tail);
-            self.state.touch(gone.head);
+            self.state.mark_changed(removed.tail);
+            self.state.mark_changed(removed.head);
         }
         self.free_arcs.push(arc);
     }
 
-    /// Changes how much an arc must and can carry.
+    /// Changes lower bound and capacity of an arc.
     pub fn set_bounds(&mut self, arc: ArcId, lower: i64, capacity: i64) -> Result<(), FlowError> {
         self.set_all_bounds([(arc, lower, capacity)].into_iter())
     }
 
-    /// Changes what a unit on an arc costs.
+    /// Changes the cost of an arc.
     pub fn set_cost(&mut self, arc: ArcId, cost: i64) -> Result<(), FlowError> {
         let terms = Terms {
             cost,
@@ -249,72 +251,77 @@ impl Network {
         Ok(())
     }
 
-    /// Whether an arc could be changed to these terms; it is not.
+    /// Checks whether an arc could be changed to these terms, without changing it.
     pub fn check_terms(&self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
         let index = self.find_arc(arc)?;
         check_terms(index, terms, cost_limit(self.supply.len()))
     }
 
-    /// What an arc may carry, and at what cost; a convex one has [`Network::convex_terms`].
+    /// Bounds and cost of an arc; for a convex arc use [`Network::convex_terms`].
     pub fn terms(&self, arc: ArcId) -> Result<Terms, FlowError> {
         Ok(self.arcs.get(self.find_arc(arc)?).terms())
     }
 
-    /// What flows along an arc since the last solve; changes may have cut it since.
+    /// The flow of an arc in the last solve; later changes may have reduced it.
     pub fn flow(&self, arc: ArcId) -> Result<i64, FlowError> {
-        Ok(match self.find_row(arc)? {
-            Some(row) => self.state.carried[row],
+        Ok(match self.find_convex(arc)? {
+            Some(slot) => self.state.convex_flow[slot],
             None => self.state.flow[arc as usize],
         })
     }
 
-    /// The price of a node since the last solve.
+    /// The price of a node in the last solve.
     pub fn price(&self, node: NodeId) -> Result<i64, FlowError> {
         Ok(self.state.price[self.find_node(node)?])
     }
 
-    /// Finds a flow of minimum cost, starting from the last one, and proves it.
+    /// Finds a flow of minimum cost, starting from the last one, and proves that it is optimal.
     ///
-    /// When the limits are reached before, the answer is the best flow found and a bound; without
-    /// any flow to show, it is [`FlowError::Expired`].
+    /// If a limit is reached first, the answer is the best flow found and a bound; if there is no
+    /// feasible flow to return, the error is [`FlowError::Expired`].
     pub fn solve(&mut self, limits: &Limits<'_>) -> Result<Answer, FlowError> {
-        let problem = Problem::trusted(&self.supply, &self.arcs, &self.rows, &self.forced);
-        check_sum(self.sum)?;
+        let problem = Problem::from_checked(
+            &self.supply,
+            &self.arcs,
+            &self.convex_arcs,
+            &self.fixed_flow,
+        );
+        check_balance(self.supply_sum)?;
         if self.largest_cost > problem.cost_limit() {
-            // Nodes were added since that cost was checked; or its arc is gone.
+            // Nodes were added since that cost was checked, or its arc was removed.
             problem.check_costs()?;
             let costs = problem
                 .arcs()
                 .map(|arc| arc.cost)
-                .chain(self.rows.every_cost());
+                .chain(self.convex_arcs.all_costs());
             self.largest_cost = costs.map(i64::abs).max().unwrap_or(0);
         }
-        if self.state.has_outgrown() {
-            // Nodes were added since, and the solver could not scale these prices by their number.
-            // Any prices will do to start from, but nothing is left of the last answer.
-            self.state.start_over();
+        if self.state.has_prices_too_large() {
+            // Nodes were added since the last solve, and these prices can no longer be scaled by
+            // their number. Any prices are a valid start, so they are reset.
+            self.state.reset_prices();
         }
-        solve::optimise(&problem, &mut self.state, &self.degree, limits)
+        solve_passes::optimise(&problem, &mut self.state, &self.degree, limits)
     }
 
     fn find_node(&self, node: NodeId) -> Result<usize, FlowError> {
         match self.degree.get(node as usize) {
-            Some(&degree) if degree != GONE => Ok(node as usize),
+            Some(&degree) if degree != REMOVED => Ok(node as usize),
             _ => Err(FlowError::UnknownNode { node }),
         }
     }
 
     fn find_arc(&self, arc: ArcId) -> Result<usize, FlowError> {
-        match (arc as usize) < self.arcs.len() && self.exists.has(arc as usize) {
+        match (arc as usize) < self.arcs.len() && self.exists.contains(arc as usize) {
             true => Ok(arc as usize),
             false => Err(self.not_found(arc)),
         }
     }
 
-    /// Why there is no such arc among those with a single cost.
+    /// Why an id does not name an arc with a single cost.
     #[cold]
     fn not_found(&self, arc: ArcId) -> FlowError {
-        match as_row(arc).is_some() && self.find_row(arc).is_ok() {
+        match convex_slot(arc).is_some() && self.find_convex(arc).is_ok() {
             true => FlowError::IsConvex { arc },
             false => FlowError::UnknownArc { arc },
         }
@@ -322,119 +329,121 @@ impl Network {
 
     fn change_supply(&mut self, index: usize, supply: i64) {
         let before = std::mem::replace(&mut self.supply[index], supply);
-        self.sum += i128::from(supply) - i128::from(before);
+        self.supply_sum += i128::from(supply) - i128::from(before);
         self.state.change_supply(index, before, supply);
-        self.forced.due.replace(index, before, supply);
+        self.fixed_flow.due.replace(index, before, supply);
     }
 
-    /// Writes new terms and keeps the flow within them.
+    /// Writes new terms and clamps the flow to them.
     fn change_terms(&mut self, index: usize, terms: Terms) {
         self.largest_cost = self.largest_cost.max(terms.cost.abs());
-        self.change(index, |arcs| arcs.set_terms(index, terms));
+        self.update_arc(index, |arcs| arcs.set_terms(index, terms));
     }
 
-    /// Writes new bounds and keeps the flow within them.
+    /// Writes new bounds and clamps the flow to them.
     fn change_bounds(&mut self, index: usize, bounds: (i64, i64)) {
-        self.change(index, |arcs| arcs.set_bounds(index, bounds));
+        self.update_arc(index, |arcs| arcs.set_bounds(index, bounds));
     }
 
-    /// Writes a new cost.
     fn change_cost(&mut self, index: usize, cost: i64) {
         self.largest_cost = self.largest_cost.max(cost.abs());
         let before = self.arcs.terms(index);
-        // Not whether there is a choice: which has one cannot be foreseen, but which carries something.
+        // Tests the flow rather than whether the arc is free: the latter branch is unpredictable
+        // for the processor.
         if (before.lower != 0) & (before.lower == before.capacity) {
             self.arcs.set_cost(index, cost);
-            self.forced.reprice(before.lower, before.cost, cost);
+            self.fixed_flow.reprice(before.lower, before.cost, cost);
             return;
         }
         let (tail, head) = self.arcs.ends(index);
         if tail == head {
-            // What a loop carries depends on its cost.
-            self.change(index, |arcs| arcs.set_cost(index, cost));
+            // The flow of a loop depends on its cost.
+            self.update_arc(index, |arcs| arcs.set_cost(index, cost));
             return;
         }
         self.arcs.set_cost(index, cost);
-        self.touch_if_violating(index, tail, head);
+        self.mark_if_violating(index, tail, head);
     }
 
-    /// Changes the terms of an arc and keeps the flow within them.
+    /// Changes the terms of an arc and clamps the flow to them.
     #[inline]
-    fn change(&mut self, index: usize, write: impl FnOnce(&mut Arcs)) {
+    fn update_arc(&mut self, index: usize, write: impl FnOnce(&mut Arcs)) {
         let flow = self.state.flow[index];
-        // Where it carries nothing, nothing has to be read to know what was forced.
+        // An arc without flow contributes nothing to the sums.
         if flow != 0 && !self.arcs.is_free(index) {
-            self.forced.remove(&self.arcs.get(index));
+            self.fixed_flow.remove(&self.arcs.get(index));
         }
         write(&mut self.arcs);
         let arc = self.arcs.get(index);
-        let within = || flow.clamp(arc.lower, arc.capacity);
-        let new = arc.forced().unwrap_or_else(within);
+        let in_range = || flow.clamp(arc.lower, arc.capacity);
+        let new = arc.fixed_flow().unwrap_or_else(in_range);
         if new != 0 && !arc.is_free() {
-            self.forced.add(&arc);
+            self.fixed_flow.add(&arc);
         }
         if new == flow {
             if arc.is_free() {
-                self.touch_if_violating(index, arc.tail, arc.head);
+                self.mark_if_violating(index, arc.tail, arc.head);
             }
             return;
         }
         self.state.flow[index] = new;
         if arc.tail != arc.head {
             self.state.send(arc.tail, arc.head, new - flow);
-            self.state.touch(arc.tail);
-            self.state.touch(arc.head);
+            self.state.mark_changed(arc.tail);
+            self.state.mark_changed(arc.head);
         }
     }
 
-    /// Touches an end of an arc that could carry more or less at a gain. If it is touched already,
-    /// nothing else needs to be known.
-    fn touch_if_violating(&mut self, index: usize, tail: usize, head: usize) {
-        let end = self.lesser_end(tail, head);
-        if self.state.is_touched(end) {
+    /// Marks an end of an arc as changed if the arc violates optimality. If that end needs repair
+    /// already, the arc is not read.
+    fn mark_if_violating(&mut self, index: usize, tail: usize, head: usize) {
+        let end = self.end_of_lower_degree(tail, head);
+        if self.state.needs_repair(end) {
             return;
         }
         let arc = self.arcs.get(index);
         let reduced = arc.cost + self.state.price[tail] - self.state.price[head];
         let bounds = (arc.lower, arc.capacity);
-        if arc.is_free() && gains(reduced, self.state.flow[index], bounds) {
-            self.state.touch(end);
+        if arc.is_free() && violates_optimality(reduced, self.state.flow[index], bounds) {
+            self.state.mark_changed(end);
         }
     }
 
-    /// The end of an arc that has fewer arcs.
-    fn lesser_end(&self, tail: usize, head: usize) -> usize {
+    /// The end of an arc with the lower degree.
+    fn end_of_lower_degree(&self, tail: usize, head: usize) -> usize {
         let tail_has_less = self.degree[tail] <= self.degree[head];
         if tail_has_less { tail } else { head }
     }
 
-    /// Changes the terms of an arc to what was allowed before, even if nodes were added since and
-    /// its cost is too large by now.
-    pub(crate) fn put_terms(&mut self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
-        // A change makes work, even one to the same.
+    /// Restores earlier terms of an arc, even if nodes were added since and its cost exceeds the
+    /// limit by now.
+    pub(crate) fn restore_terms(&mut self, arc: ArcId, terms: Terms) -> Result<(), FlowError> {
+        // Even a change to the same terms marks nodes as changed.
         if self.terms(arc)? != terms {
             self.change_terms(arc as usize, terms);
         }
         Ok(())
     }
 
-    /// The columns as they are now.
     pub(crate) fn problem(&self) -> Problem<'_> {
-        Problem::trusted(&self.supply, &self.arcs, &self.rows, &self.forced)
+        Problem::from_checked(
+            &self.supply,
+            &self.arcs,
+            &self.convex_arcs,
+            &self.fixed_flow,
+        )
     }
 
-    /// The prices of all nodes since the last solve.
     pub(crate) fn prices(&self) -> &[i64] {
         &self.state.price
     }
 
-    /// What flows along all arcs since the last solve.
     pub(crate) fn all_flow(&self) -> Flow<'_> {
         self.state.all_flow()
     }
 
-    /// A copy of flow and prices, to come back to.
-    pub(crate) fn kept(&self) -> State {
+    /// A copy of flow and prices, for a later restart.
+    pub(crate) fn snapshot(&self) -> SolverState {
         self.state.clone()
     }
 }
@@ -445,7 +454,7 @@ fn reserve<T>(column: &mut Vec<T>, more: usize) {
     }
 }
 
-/// Whether there may be so many.
+/// Checks a number of nodes, arcs or costs against its limit.
 fn check_count(what: &'static str, count: usize, limit: usize) -> Result<(), FlowError> {
     match count <= limit {
         true => Ok(()),

@@ -1,52 +1,51 @@
-//! The problem as it is given, checked once.
+//! The problem as given by the caller, checked once.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::arcs::{Arcs, Scan};
+use crate::arc_columns::{Arcs, Scan};
+use crate::convex_arcs::{ConvexArcs, FIRST_CONVEX_ID, MarginalCosts, convex_slot};
 use crate::error::FlowError;
-use crate::forced::Forced;
-use crate::rows::{CONVEX, Margin, Rows, as_row};
+use crate::fixed_flow::FixedFlow;
 
-/// The largest magnitude of a scaled cost: leaves room for differences of prices beside it.
+/// The largest magnitude of a scaled cost: leaves room for differences of prices.
 const SCALED_COST_LIMIT: i64 = i64::MAX / 16;
 
-/// How many nodes there may be: their numbers are i32.
-pub(crate) const NODES: usize = i32::MAX as usize;
+/// The maximum number of nodes: ids are i32.
+pub(crate) const MAX_NODES: usize = i32::MAX as usize;
 
-/// How many arcs, since numbers beyond are those of convex ones; each has two entries in a list that
-/// is addressed by u32.
-pub(crate) const ARCS: usize = CONVEX as usize;
+/// The maximum number of arcs: larger ids belong to convex arcs, and each arc has two entries in a
+/// list that is indexed by u32.
+pub(crate) const MAX_ARCS: usize = FIRST_CONVEX_ID as usize;
 
-/// How many units convex arcs may have costs for: together with all arcs, they have as many entries.
-pub(crate) const UNITS: usize = ARCS - 1;
+/// The maximum number of costs of convex arcs: together with all arcs, they need as many entries.
+pub(crate) const MAX_CONVEX_COSTS: usize = MAX_ARCS - 1;
 
 /// A minimum-cost flow problem.
 ///
-/// A value of this type is well formed: every id names a node, every arc has
-/// `0 <= lower <= capacity`, supplies add up to zero and costs can be scaled without overflow. It
-/// may still be infeasible.
+/// A value of this type is well formed: every id names a node, every arc has `0 <= lower <=
+/// capacity`, supplies add up to zero and costs can be scaled without overflow. The problem may
+/// still be infeasible.
 #[derive(Debug, Clone)]
 pub struct Problem<'a> {
     supply: &'a [i64],
     arcs: Cow<'a, Arcs>,
-    /// Convex ones.
-    rows: Cow<'a, Rows>,
-    forced: Cow<'a, Forced>,
+    convex_arcs: Cow<'a, ConvexArcs>,
+    fixed_flow: Cow<'a, FixedFlow>,
 }
 
 /// One arc of a [`Problem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arc {
-    /// Where it starts.
+    /// The node where it starts.
     pub tail: usize,
-    /// Where it ends.
+    /// The node where it ends.
     pub head: usize,
-    /// How much it must carry.
+    /// Its lower bound.
     pub lower: i64,
-    /// How much it can carry.
+    /// Its capacity.
     pub capacity: i64,
-    /// What a unit costs.
+    /// Its cost per unit.
     pub cost: i64,
 }
 
@@ -66,16 +65,16 @@ impl Arc {
         }
     }
 
-    /// Whether there is a choice that the rest of the network must know about.
+    /// Whether the arc is free: neither a loop nor an arc with equal bounds.
     pub(crate) fn is_free(&self) -> bool {
         (self.tail != self.head) & (self.lower < self.capacity)
     }
 
-    /// What it carries if there is none.
+    /// Its flow, if equal bounds or the sign of the cost of a loop determine it.
     #[inline]
-    pub(crate) fn forced(&self) -> Option<i64> {
-        let is_tempting = self.tail == self.head && self.cost < 0;
-        let units = if is_tempting {
+    pub(crate) fn fixed_flow(&self) -> Option<i64> {
+        let is_negative_loop = self.tail == self.head && self.cost < 0;
+        let units = if is_negative_loop {
             self.capacity
         } else {
             self.lower
@@ -92,14 +91,14 @@ impl Arc {
     }
 }
 
-/// What an arc may carry, and at what cost.
+/// Bounds and cost of an arc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// How much it must carry.
+    /// The lower bound.
     pub lower: i64,
-    /// How much it can carry.
+    /// The capacity.
     pub capacity: i64,
-    /// What a unit costs.
+    /// The cost per unit.
     pub cost: i64,
 }
 
@@ -110,14 +109,15 @@ impl Terms {
         cost: 0,
     };
 
-    /// Lower bounds are never beyond capacities, and nothing is made of costs but sums in 64 bits.
+    /// Whether all terms fit 32 bits. Lower bounds never exceed capacities, and costs are only
+    /// summed in 64 bits.
     pub(crate) fn fit_32_bits(&self) -> bool {
         self.capacity <= i64::from(i32::MAX) && i32::try_from(self.cost).is_ok()
     }
 }
 
 impl<'a> Problem<'a> {
-    /// From columns: one value per node in `supply`, one per arc in all others.
+    /// A problem in columns: one value per node in `supply`, one per arc in all others.
     pub fn new(
         supply: &'a [i64],
         tail: &[i32],
@@ -140,7 +140,10 @@ impl<'a> Problem<'a> {
                 });
             }
         }
-        for (what, count, limit) in [("nodes", supply.len(), NODES), ("arcs", tail.len(), ARCS)] {
+        for (what, count, limit) in [
+            ("nodes", supply.len(), MAX_NODES),
+            ("arcs", tail.len(), MAX_ARCS),
+        ] {
             if count > limit {
                 return Err(FlowError::TooLarge { what, count, limit });
             }
@@ -171,61 +174,60 @@ impl<'a> Problem<'a> {
         let all = (0..arcs.len()).map(|index| arcs.get(index));
         let problem = Self {
             supply,
-            forced: Cow::Owned(Forced::new(supply, all)),
+            fixed_flow: Cow::Owned(FixedFlow::new(supply, all)),
             arcs: Cow::Owned(arcs),
-            rows: Cow::Owned(Rows::default()),
+            convex_arcs: Cow::Owned(ConvexArcs::default()),
         };
-        check_sum(supply.iter().map(|&units| i128::from(units)).sum())?;
+        check_balance(supply.iter().map(|&units| i128::from(units)).sum())?;
         Ok(problem)
     }
 
-    /// Of what was checked value by value.
-    pub(crate) fn trusted(
+    /// A problem whose values have been checked one by one.
+    pub(crate) fn from_checked(
         supply: &'a [i64],
         arcs: &'a Arcs,
-        rows: &'a Rows,
-        forced: &'a Forced,
+        convex_arcs: &'a ConvexArcs,
+        fixed_flow: &'a FixedFlow,
     ) -> Self {
         Self {
             supply,
             arcs: Cow::Borrowed(arcs),
-            rows: Cow::Borrowed(rows),
-            forced: Cow::Borrowed(forced),
+            convex_arcs: Cow::Borrowed(convex_arcs),
+            fixed_flow: Cow::Borrowed(fixed_flow),
         }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.supply.len()
     }
 
-    /// How much each node sends more than it receives.
+    /// The supply of each node.
     pub fn supply(&self) -> &'a [i64] {
         self.supply
     }
 
-    /// All arcs but convex ones, in the order given.
+    /// All arcs except convex ones, in the order given.
     pub fn arcs(&self) -> impl ExactSizeIterator<Item = Arc> + DoubleEndedIterator {
         (0..self.arcs.len()).map(|index| self.arcs.get(index))
     }
 
-    /// All arcs; convex ones after all others, as arcs of one unit each.
+    /// All arcs; convex arcs follow all others, as arcs of one unit each.
     pub(crate) fn all_arcs(&self) -> impl Iterator<Item = Arc> {
-        self.arcs().chain(self.rows.pieces())
+        self.arcs().chain(self.convex_arcs.unit_arcs())
     }
 
-    /// The convex ones.
-    pub(crate) fn rows(&self) -> &Rows {
-        &self.rows
+    pub(crate) fn convex_arcs(&self) -> &ConvexArcs {
+        &self.convex_arcs
     }
 
-    /// How many arcs and convex arcs there are in all.
-    pub(crate) fn places(&self) -> usize {
-        self.arcs.len() + self.rows.len()
+    /// The number of arcs and convex arcs.
+    pub(crate) fn arc_and_convex_count(&self) -> usize {
+        self.arcs.len() + self.convex_arcs.len()
     }
 
-    /// Which arcs, and which convex arcs, are in a range of these.
-    pub(crate) fn split(&self, range: Range<usize>) -> [Range<usize>; 2] {
+    /// Splits a range over arcs and convex arcs into a range of arcs and a range of slots.
+    pub(crate) fn split_range(&self, range: Range<usize>) -> [Range<usize>; 2] {
         let arcs = self.arcs.len();
         [
             range.start.min(arcs)..range.end.min(arcs),
@@ -233,66 +235,64 @@ impl<'a> Problem<'a> {
         ]
     }
 
-    /// Looks at some arcs; the quickest way to look at many.
-    pub(crate) fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
+    /// Scans the arcs of a range; the fastest way to read many.
+    pub(crate) fn scan<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Output {
         self.arcs.scan(range, scan)
     }
 
-    /// Looks at those that have a choice.
-    pub(crate) fn scan_free<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Found {
+    /// Scans the free arcs of a range.
+    pub(crate) fn scan_free<S: Scan>(&self, range: Range<usize>, scan: S) -> S::Output {
         self.arcs.scan_free(range, scan)
     }
 
-    /// How many a look at those reads, and at convex ones.
-    pub(crate) fn looks(&self) -> usize {
-        let arcs = match self.is_mostly_forced() {
+    /// The number of arcs that a scan of all free arcs and convex arcs reads.
+    pub(crate) fn scan_length(&self) -> usize {
+        let arcs = match self.has_mostly_fixed_flow() {
             true => self.arcs.free(),
             false => self.arcs.len(),
         };
-        arcs + self.rows.len()
+        arcs + self.convex_arcs.len()
     }
 
-    /// Whether bounds and costs of all arcs fit 32 bits, and so does what they carry.
+    /// Whether bounds and costs of all arcs, and therefore their flows, fit 32 bits.
     pub(crate) fn is_narrow(&self) -> bool {
-        self.arcs.is_narrow() && self.rows.are_narrow()
+        self.arcs.is_narrow() && self.convex_arcs.fit_32_bits()
     }
 
-    /// Whether most have none.
-    pub(crate) fn is_mostly_forced(&self) -> bool {
-        self.arcs.are_mostly_forced()
+    pub(crate) fn has_mostly_fixed_flow(&self) -> bool {
+        self.arcs.have_mostly_fixed_flow()
     }
 
-    /// What the others come to.
-    pub(crate) fn forced(&self) -> &Forced {
-        &self.forced
+    pub(crate) fn fixed_flow(&self) -> &FixedFlow {
+        &self.fixed_flow
     }
 
-    /// Where an arc begins and ends, convex or not.
-    pub(crate) fn ends(&self, number: u32) -> (usize, usize) {
-        match as_row(number) {
-            Some(row) => self.rows.get(row).ends(),
-            None => self.arcs.ends(number as usize),
+    /// Tail and head of an arc, convex or not.
+    pub(crate) fn ends(&self, id: u32) -> (usize, usize) {
+        match convex_slot(id) {
+            Some(slot) => self.convex_arcs.get(slot).ends(),
+            None => self.arcs.ends(id as usize),
         }
     }
 
-    /// How much an arc, convex or not, must and can carry.
-    pub(crate) fn bounds(&self, number: u32) -> (i64, i64) {
-        match as_row(number).map(|row| self.rows.get(row)) {
-            Some(row) => (row.lower.into(), row.capacity.into()),
+    /// Lower bound and capacity of an arc, convex or not.
+    pub(crate) fn bounds(&self, id: u32) -> (i64, i64) {
+        match convex_slot(id).map(|slot| self.convex_arcs.get(slot)) {
+            Some(convex) => (convex.lower.into(), convex.capacity.into()),
             None => {
-                let terms = self.arcs.terms(number as usize);
+                let terms = self.arcs.terms(id as usize);
                 (terms.lower, terms.capacity)
             }
         }
     }
 
-    /// What an arc, convex or not, can gain by when it carries so much.
-    pub(crate) fn margin(&self, number: u32, flow: i64) -> Margin {
-        match as_row(number) {
-            Some(row) => self.rows.margin(self.rows.get(row), flow),
+    /// The marginal costs of an arc, convex or not, at a flow.
+    pub(crate) fn margin(&self, id: u32, flow: i64) -> MarginalCosts {
+        match convex_slot(id) {
+            Some(slot) => self.convex_arcs.margin(self.convex_arcs.get(slot), flow),
             None => {
-                let terms = self.arcs.terms(number as usize);
-                Margin {
+                let terms = self.arcs.terms(id as usize);
+                MarginalCosts {
                     last: (flow > terms.lower).then_some(terms.cost),
                     next: (flow < terms.capacity).then_some(terms.cost),
                 }
@@ -300,12 +300,12 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// One arc that is not convex.
+    /// An arc that is not convex.
     pub(crate) fn arc(&self, index: usize) -> Arc {
         self.arcs.get(index)
     }
 
-    /// How many ends of arcs each node has, where there are no convex ones.
+    /// The degree of each node, in a problem without convex arcs.
     pub(crate) fn degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0; self.nodes()];
         for arc in self.arcs() {
@@ -315,15 +315,15 @@ impl<'a> Problem<'a> {
         degrees
     }
 
-    /// A capacity that is as good as none: larger by one than all supply together with all flow
-    /// that lower bounds force and negative arcs can attract.
+    /// A capacity that is as good as infinite: one more than all supply, all flow that lower bounds
+    /// force and all flow that negative arcs can attract.
     ///
-    /// A flow splits into paths from supply to demand and cycles. Paths and cycles with a forced or
-    /// a negative arc carry less than this together, so an optimal flow that fills an arc up to
-    /// this has a cycle of arcs that cost nothing less than zero through it. Their reduced costs
-    /// are at most zero and add up to the cycle's cost, so all are zero: the prices prove the
-    /// answer without this limit too.
-    pub(crate) fn most(&self) -> i64 {
+    /// A flow decomposes into cycles and paths from supply to demand. Paths and cycles with a lower
+    /// bound or a negative arc carry less than this together, so an optimal flow that fills an arc
+    /// up to this limit has a cycle of nonnegative arcs through it. Their reduced costs are at most
+    /// zero and add up to the cost of the cycle, so all are zero: the prices prove the answer
+    /// without this limit too.
+    pub(crate) fn flow_limit(&self) -> i64 {
         let supply: i128 = self.supply.iter().map(|&s| i128::from(s.max(0))).sum();
         let forced: i128 = self.all_arcs().map(|arc| i128::from(arc.lower)).sum();
         let attracted: i128 = self
@@ -334,57 +334,53 @@ impl<'a> Problem<'a> {
         i64::try_from(supply + forced + attracted + 1).unwrap_or(i64::MAX)
     }
 
-    /// The largest magnitude of a cost.
     pub(crate) fn cost_limit(&self) -> i64 {
         cost_limit(self.nodes())
     }
 
-    /// Whether there are too many nodes by now for what arcs cost.
+    /// Checks the costs of all arcs against the current number of nodes.
     pub(crate) fn check_costs(&self) -> Result<(), FlowError> {
         let limit = self.cost_limit();
         self.arcs()
             .enumerate()
             .try_for_each(|(index, arc)| check_terms(index, arc.terms(), limit))?;
-        self.rows
-            .range(0..self.rows.len())
-            .try_for_each(|(row, arc)| {
-                let costs = self.rows.costs_of(arc).iter();
-                let number = row + CONVEX as usize;
+        self.convex_arcs
+            .range(0..self.convex_arcs.len())
+            .try_for_each(|(slot, arc)| {
+                let costs = self.convex_arcs.costs_of(arc).iter();
+                let id = slot + FIRST_CONVEX_ID as usize;
                 costs
                     .filter(|_| arc.exists())
-                    .try_for_each(|&cost| check_cost(number, cost, limit))
+                    .try_for_each(|&cost| check_cost(id, cost, limit))
             })
     }
 }
 
-/// Whether supplies that come to this can be routed at all.
-pub(crate) fn check_sum(sum: i128) -> Result<(), FlowError> {
+/// Checks that supplies with this sum are balanced.
+pub(crate) fn check_balance(sum: i128) -> Result<(), FlowError> {
     match sum {
         0 => Ok(()),
         sum => Err(FlowError::Unbalanced { sum }),
     }
 }
 
-/// The largest magnitude of a cost in a network of so many nodes: solvers multiply costs by one
-/// more than that, so that a flow that is optimal up to 1 in scaled costs is optimal.
+/// The largest magnitude of a cost in a network of this size: the solver multiplies costs by one
+/// more than the number of nodes, so that a flow that is 1-optimal in scaled costs is optimal.
 pub(crate) fn cost_limit(nodes: usize) -> i64 {
     SCALED_COST_LIMIT / (nodes as i64 + 1)
 }
 
-/// Whether an arc that carries so much could carry more or less at a gain, by its reduced cost or the
-/// sign of it.
+/// Whether an arc violates optimality at a flow, by its reduced cost or the sign of it.
 #[inline]
-pub(crate) fn gains(reduced: i64, flow: i64, (lower, capacity): (i64, i64)) -> bool {
+pub(crate) fn violates_optimality(reduced: i64, flow: i64, (lower, capacity): (i64, i64)) -> bool {
     ((reduced < 0) & (flow < capacity)) | ((reduced > 0) & (flow > lower))
 }
 
-/// Checks one arc by itself.
 pub(crate) fn check_terms(arc: usize, terms: Terms, limit: i64) -> Result<(), FlowError> {
     check_bounds(arc, terms.lower, terms.capacity)?;
     check_cost(arc, terms.cost, limit)
 }
 
-/// Checks how much an arc must and can carry.
 pub(crate) fn check_bounds(arc: usize, lower: i64, capacity: i64) -> Result<(), FlowError> {
     for (bound, value) in [("capacity", capacity), ("lower bound", lower)] {
         if value < 0 {
@@ -401,7 +397,6 @@ pub(crate) fn check_bounds(arc: usize, lower: i64, capacity: i64) -> Result<(), 
     Ok(())
 }
 
-/// Checks what a unit costs on an arc.
 pub(crate) fn check_cost(arc: usize, cost: i64, limit: i64) -> Result<(), FlowError> {
     match cost.unsigned_abs() > limit.unsigned_abs() {
         true => Err(FlowError::CostOverflow { arc, cost, limit }),
@@ -414,22 +409,22 @@ mod tests {
     use std::borrow::Cow;
 
     use super::Problem;
-    use crate::rows::Rows;
+    use crate::convex_arcs::ConvexArcs;
 
     #[test]
-    fn a_range_of_places_is_arcs_and_then_convex_arcs() {
+    fn a_range_splits_into_arcs_and_then_convex_arcs() {
         let none = [0, 0, 0];
         let mut problem =
             Problem::new(&[0, 0], &none, &[1, 1, 1], &[0; 3], &[1; 3], &[0; 3]).unwrap();
-        let mut rows = Rows::default();
-        rows.place((0, 1), 4);
-        rows.place((1, 0), 2);
-        problem.rows = Cow::Owned(rows);
-        assert_eq!(problem.places(), 5);
-        assert_eq!(problem.split(0..2), [0..2, 0..0]);
-        assert_eq!(problem.split(2..5), [2..3, 0..2]);
-        assert_eq!(problem.split(3..5), [3..3, 0..2]);
-        assert_eq!(problem.split(4..5), [3..3, 1..2]);
-        assert_eq!(problem.split(5..5), [3..3, 2..2]);
+        let mut convex_arcs = ConvexArcs::default();
+        convex_arcs.place((0, 1), 4);
+        convex_arcs.place((1, 0), 2);
+        problem.convex_arcs = Cow::Owned(convex_arcs);
+        assert_eq!(problem.arc_and_convex_count(), 5);
+        assert_eq!(problem.split_range(0..2), [0..2, 0..0]);
+        assert_eq!(problem.split_range(2..5), [2..3, 0..2]);
+        assert_eq!(problem.split_range(3..5), [3..3, 0..2]);
+        assert_eq!(problem.split_range(4..5), [3..3, 1..2]);
+        assert_eq!(problem.split_range(5..5), [3..3, 2..2]);
     }
 }

@@ -1,14 +1,14 @@
-//! A queue by distance, for searches that never go back: a radix heap.
+//! A priority queue for keys that never decrease: a radix heap.
 //!
 //! Ahuja, Mehlhorn, Orlin, Tarjan: Faster Algorithms for the Shortest Path Problem (1990). Buckets
 //! double in width, so that any range of distances needs 65 of them, unlike Dial's, which needs
 //! one per distance.
 
-/// A bucket with room for more than this gives it away when it is emptied: the same items would leave
-/// memory behind in every bucket that they come through.
-const SMALL: usize = 1024;
+/// A larger bucket frees its memory when it is emptied. Otherwise the same items would leave memory
+/// behind in every bucket that they pass through.
+const MAX_KEPT_CAPACITY: usize = 1024;
 
-/// Items keyed by distance; no key may be smaller than the last one taken out.
+/// Items with keys. No key may be smaller than the last one removed.
 #[derive(Debug)]
 pub(crate) struct RadixHeap<T> {
     /// Bucket b holds keys whose highest bit that differs from `last` is bit b - 1.
@@ -29,7 +29,7 @@ impl<T: Copy> RadixHeap<T> {
         self.last = 0;
     }
 
-    /// The last key taken out: no key that is put in may be smaller.
+    /// The last key removed: no key that is pushed may be smaller.
     pub fn last(&self) -> u64 {
         self.last
     }
@@ -39,9 +39,10 @@ impl<T: Copy> RadixHeap<T> {
         self.buckets[bucket as usize].push(item);
     }
 
-    /// Takes out an item with the least key. `key` says what an item's is: the one with which it was
-    /// put in, or a smaller one with which it was put in again. Once that has come out, it must say
-    /// nothing for the others, which mostly do not come out then.
+    /// Removes an item with the smallest key. `key` returns the key of an item: the one with which
+    /// it was pushed, or a smaller one with which it was pushed again. Once that copy has been
+    /// removed, `key` must return `None` for the other copies; they are dropped mostly without
+    /// being returned.
     pub fn pop(&mut self, key: impl Fn(T) -> Option<u64>) -> Option<T> {
         while self.buckets[0].is_empty() {
             let nearest = self.buckets.iter().position(|b| !b.is_empty())?;
@@ -53,8 +54,8 @@ impl<T: Copy> RadixHeap<T> {
                     self.push(key, item);
                 }
             }
-            if moving.capacity() <= SMALL {
-                // Give the emptied bucket its memory back.
+            if moving.capacity() <= MAX_KEPT_CAPACITY {
+                // Reuse the memory of the emptied bucket.
                 moving.clear();
                 self.buckets[nearest] = moving;
             }
@@ -69,9 +70,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// As in a search: nodes come nearer, and are done when they come out.
+        /// As in Dijkstra's algorithm: keys decrease while nodes wait, and a removed node is done.
         #[test]
-        fn keys_may_shrink_while_items_wait(
+        fn keys_may_decrease_while_items_wait(
             steps in prop::collection::vec((0_usize..20, 0_u64..1 << 20, any::<bool>()), 1..200),
         ) {
             let mut heap = RadixHeap::new();
@@ -96,7 +97,7 @@ mod tests {
         }
 
         #[test]
-        fn takes_out_in_order_while_growing(steps in prop::collection::vec((0_u64..1 << 40, 0_u32..4), 1..200)) {
+        fn items_come_out_in_key_order(steps in prop::collection::vec((0_u64..1 << 40, 0_u32..4), 1..200)) {
             let mut heap = RadixHeap::new();
             let mut rest = Vec::new();
             let mut last = 0;

@@ -1,76 +1,77 @@
-//! The residual network: what can still be pushed, along arcs and back.
+//! The residual network: two entries per arc, one for each direction.
 //!
-//! Every arc (v, w) has two entries, one in the list of v and its mate in the list of w. The lists
-//! lie one after the other in one array, with two bits beside each entry that say whether anything
-//! can be pushed along it, and back.
+//! Every arc (v, w) has an entry in the list of v and a reverse entry in the list of w. The lists
+//! lie one after the other in one array. Two bits per entry say whether the entry has residual
+//! capacity and whether its reverse entry has.
 //!
-//! Most of the time goes into reading entries from memory. So what a search asks of an entry is kept
-//! apart from what only a push asks; and there are two kinds of both: narrow ones, which take 8 bytes
-//! each, and wide ones for costs or capacities beyond 32 bits, which take 16.
+//! Most of the solve time goes into reading entries from memory. So the fields that a search reads
+//! are stored apart from the fields that only a push reads, and each of the two records exists in a
+//! narrow version of 8 bytes and a wide version of 16 bytes for costs or capacities beyond 32 bits.
 
-use crate::arcs::Width;
-use crate::bits::{Bits, Within};
-use crate::stop::PRICE_LIMIT;
+use crate::arc_columns::IntWidth;
+use crate::bitset::{BitIter, BitSet};
+use crate::stop_reason::PRICE_LIMIT;
 
 /// One direction of an arc.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Entry<W> {
-    /// The node this direction leads to.
+    /// The node that the entry leads to.
     pub head: u32,
-    /// Cost, not scaled; the mate has the negated one.
+    /// The cost, not scaled; the reverse entry has the negated cost.
     cost: W,
 }
 
-/// What a push along it asks for.
+/// The fields of an entry that only a push reads.
 #[derive(Debug, Clone, Copy, Default)]
-struct Passage<W> {
-    /// Index of the other direction.
-    mate: u32,
-    /// How much can still be pushed this way: r_f(v, w).
-    room: W,
+struct PushData<W> {
+    /// The index of the reverse entry.
+    reverse: u32,
+    /// The residual capacity u_f(v, w).
+    residual_capacity: W,
 }
 
-/// An arc as the residual network is told about it.
+/// An arc as input of a residual network.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct ResidualArc {
     pub tail: u32,
     pub head: u32,
     pub cost: i64,
-    /// By how much its flow can grow.
-    pub room: i64,
-    /// By how much its flow can shrink.
-    pub back: i64,
+    /// By how much its flow can be increased.
+    pub residual_capacity: i64,
+    /// By how much its flow can be reduced.
+    pub backward_capacity: i64,
 }
 
-/// The network with its pseudoflow and prices.
+/// The residual network with its pseudoflow and prices.
 #[derive(Debug)]
 pub(crate) struct Residual<W> {
     /// `entries[first[v]..first[v + 1]]` leave node v.
     pub first: Vec<u32>,
     pub entries: Vec<Entry<W>>,
-    passages: Vec<Passage<W>>,
-    /// Entries with room.
-    open: Bits,
-    /// Entries whose mates have room: a search backwards does not jump to the mates.
-    returning: Bits,
-    /// e_f(v): what v has received more than it has sent.
+    push_data: Vec<PushData<W>>,
+    /// Entries with residual capacity.
+    open: BitSet,
+    /// Entries whose reverse entries have residual capacity, so that a backward search need not
+    /// read these.
+    incoming: BitSet,
+    /// The excess e_f(v): the flow received less the flow sent, plus the supply.
     pub excess: Vec<i64>,
     /// p(v), in scaled costs.
     pub price: Vec<i64>,
-    /// By what costs are multiplied.
+    /// The factor by which costs are multiplied.
     pub scale: i64,
 }
 
-impl<W: Width> Residual<W> {
-    /// The network of some arcs, of which each node is so many `ends`.
+impl<W: IntWidth> Residual<W> {
+    /// Builds the network of the arcs; `ends` has the degree of each node.
     pub fn new(
-        pieces: impl Iterator<Item = Piece>,
+        arcs: impl Iterator<Item = ResidualArc>,
         ends: &[u32],
         excess: Vec<i64>,
         price: Vec<i64>,
         scale: i64,
     ) -> Self {
-        // While lists are filled, the next entry of a node goes where it says one further on.
+        // While the lists are filled, `first[v + 1]` is the position for the next entry of v.
         let mut first = Vec::with_capacity(ends.len() + 1);
         first.push(0);
         let mut sum = 0;
@@ -79,66 +80,68 @@ impl<W: Width> Residual<W> {
             sum += count;
         }
         let mut entries = vec![Entry::default(); sum as usize];
-        let mut passages = vec![Passage::default(); sum as usize];
-        let mut open = Bits::none(entries.len());
-        let mut returning = Bits::none(entries.len());
-        for piece in pieces {
-            let Piece {
+        let mut push_data = vec![PushData::default(); sum as usize];
+        let mut open = BitSet::empty(entries.len());
+        let mut incoming = BitSet::empty(entries.len());
+        for arc in arcs {
+            let ResidualArc {
                 tail,
                 head,
                 cost,
-                room,
-                back,
-            } = piece;
+                residual_capacity,
+                backward_capacity,
+            } = arc;
             let there = first[tail as usize + 1];
             first[tail as usize + 1] += 1;
-            let mate = first[head as usize + 1];
+            let reverse = first[head as usize + 1];
             first[head as usize + 1] += 1;
-            let [cost, dear] = [cost, -cost].map(W::of);
+            let [cost, negated] = [cost, -cost].map(W::cast);
             entries[there as usize] = Entry { head, cost };
-            entries[mate as usize] = Entry {
+            entries[reverse as usize] = Entry {
                 head: tail,
-                cost: dear,
+                cost: negated,
             };
-            for (here, other, units) in [(there, mate, room), (mate, there, back)] {
-                passages[here as usize] = Passage {
-                    mate: other,
-                    room: W::of(units),
+            for (here, other, units) in [
+                (there, reverse, residual_capacity),
+                (reverse, there, backward_capacity),
+            ] {
+                push_data[here as usize] = PushData {
+                    reverse: other,
+                    residual_capacity: W::cast(units),
                 };
                 if units > 0 {
-                    open.put(here as usize, true);
-                    returning.put(other as usize, true);
+                    open.set(here as usize, true);
+                    incoming.set(other as usize, true);
                 }
             }
         }
         Self {
             first,
             entries,
-            passages,
+            push_data,
             open,
-            returning,
+            incoming,
             excess,
             price,
             scale,
         }
     }
 
-    /// The scaled cost of an entry.
     #[inline]
     pub fn cost(&self, entry: &Entry<W>) -> i64 {
         entry.cost.into() * self.scale
     }
 
-    /// By how much each arc's flow can shrink now, to be asked for in the order in which arcs were
+    /// A reader of the flow by which each arc can be reduced, in the order in which the arcs were
     /// given.
-    pub fn backs(&self) -> Backs<'_, W> {
-        Backs {
+    pub fn backward_capacities(&self) -> BackwardCapacities<'_, W> {
+        BackwardCapacities {
             net: self,
             next: self.first.clone(),
         }
     }
 
-    /// How many units have still to be routed.
+    /// The units that still have to be routed.
     pub fn units(&self) -> i128 {
         self.excess.iter().map(|&e| i128::from(e.max(0))).sum()
     }
@@ -152,67 +155,64 @@ impl<W: Width> Residual<W> {
         self.first[node] as usize..self.first[node + 1] as usize
     }
 
-    /// The entries of a node along which something can be pushed.
-    pub fn open(&self, node: usize) -> Within<'_> {
-        self.open.within(self.range(node))
+    /// The entries of a node with residual capacity.
+    pub fn open(&self, node: usize) -> BitIter<'_> {
+        self.open.in_range(self.range(node))
     }
 
-    /// The same without the first so many entries of the node.
-    pub fn open_from(&self, node: usize, start: usize) -> Within<'_> {
+    /// The same from a position within the entries of the node on.
+    pub fn open_from(&self, node: usize, start: usize) -> BitIter<'_> {
         let range = self.range(node);
-        self.open.within(range.start + start..range.end)
+        self.open.in_range(range.start + start..range.end)
     }
 
-    /// The first of some entries along which something can be pushed.
+    /// The first entry of a range with residual capacity.
     pub fn first_open(&self, range: std::ops::Range<usize>) -> Option<usize> {
-        self.open.first(range)
+        self.open.first_in(range)
     }
 
-    /// The entries of a node along whose mates something can be pushed: what could come to it.
-    pub fn returning(&self, node: usize) -> Within<'_> {
-        self.returning.within(self.range(node))
+    /// The entries of a node whose reverse entries have residual capacity.
+    pub fn incoming(&self, node: usize) -> BitIter<'_> {
+        self.incoming.in_range(self.range(node))
     }
 
-    /// How much can be pushed along the mate of an entry.
-    pub fn back(&self, index: usize) -> i64 {
-        match self.returning.first(index..index + 1) {
-            Some(_) => self.room(self.mate(index)),
+    /// The residual capacity of the reverse entry.
+    pub fn backward_capacity(&self, index: usize) -> i64 {
+        match self.incoming.first_in(index..index + 1) {
+            Some(_) => self.residual_capacity(self.reverse(index)),
             None => 0,
         }
     }
 
-    /// The other direction of an entry.
     #[inline]
-    pub fn mate(&self, index: usize) -> usize {
-        self.passages[index].mate as usize
+    pub fn reverse(&self, index: usize) -> usize {
+        self.push_data[index].reverse as usize
     }
 
-    /// How much can be pushed along an entry.
     #[inline]
-    pub fn room(&self, index: usize) -> i64 {
-        self.passages[index].room.into()
+    pub fn residual_capacity(&self, index: usize) -> i64 {
+        self.push_data[index].residual_capacity.into()
     }
 
-    /// Whether anything can.
+    /// Whether an entry has residual capacity.
     #[inline]
     pub fn is_open(&self, index: usize) -> bool {
-        self.open.has(index)
+        self.open.contains(index)
     }
 
-    /// Sets how much can be pushed along an entry, whatever is pushed along its mate.
-    pub fn set_room(&mut self, index: usize, units: i64) {
-        self.passages[index].room = W::of(units);
-        let mate = self.mate(index);
-        self.open.put(index, units > 0);
-        self.returning.put(mate, units > 0);
+    /// Sets the residual capacity of an entry, without changing that of its reverse entry.
+    pub fn set_residual_capacity(&mut self, index: usize, units: i64) {
+        self.push_data[index].residual_capacity = W::cast(units);
+        let reverse = self.reverse(index);
+        self.open.set(index, units > 0);
+        self.incoming.set(reverse, units > 0);
     }
 
-    /// The node that an entry leaves.
     pub fn tail(&self, index: usize) -> usize {
-        self.entries[self.mate(index)].head as usize
+        self.entries[self.reverse(index)].head as usize
     }
 
-    /// What can be reached from some nodes: no residual arc leaves this set.
+    /// The nodes reachable from the given nodes: no residual arc leaves this set.
     pub fn reachable(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
         let mut inside = vec![false; self.nodes()];
         let mut open: Vec<usize> = from.into_iter().collect();
@@ -231,33 +231,34 @@ impl<W: Width> Residual<W> {
         inside
     }
 
-    /// Moves units along an entry from its tail.
+    /// Pushes units along an entry from its tail.
     pub fn push(&mut self, tail: usize, index: usize, units: i64) {
-        let (left, mate) = (self.room(index) - units, self.mate(index));
-        self.passages[index].room = W::of(left);
-        let had = self.room(mate);
-        self.passages[mate].room = W::of(had + units);
+        let (left, reverse) = (self.residual_capacity(index) - units, self.reverse(index));
+        self.push_data[index].residual_capacity = W::cast(left);
+        let had = self.residual_capacity(reverse);
+        self.push_data[reverse].residual_capacity = W::cast(had + units);
         let head = self.entries[index].head as usize;
         if left == 0 {
-            self.open.put(index, false);
-            self.returning.put(mate, false);
+            self.open.set(index, false);
+            self.incoming.set(reverse, false);
         }
         if had == 0 {
-            self.open.put(mate, units > 0);
-            self.returning.put(index, units > 0);
+            self.open.set(reverse, units > 0);
+            self.incoming.set(index, units > 0);
         }
         self.excess[tail] -= units;
         self.excess[head] += units;
     }
 
-    /// Lowers the heads of residual arcs whose reduced cost is below `level`, to where it is not. One
-    /// sweep over all nodes: a head that comes before its tail may leave others below again.
-    pub fn lower_heads(&mut self, level: i64) {
+    /// One sweep of price refinement: lowers the heads of residual arcs with a reduced cost below
+    /// `level` until it is not below. A head that is scanned before its tail may leave other arcs
+    /// below the level.
+    pub fn refine_prices(&mut self, level: i64) {
         for tail in 0..self.nodes() {
             let highest = self.price[tail] - level;
-            for index in self.open.within(self.range(tail)) {
+            for index in self.open.in_range(self.range(tail)) {
                 let entry = &self.entries[index];
-                // As `cost` has it, while prices are borrowed to be changed.
+                // The same as `cost`, which cannot be called while prices are borrowed mutably.
                 let lowered = highest + entry.cost.into() * self.scale;
                 let price = &mut self.price[entry.head as usize];
                 if lowered < *price && lowered >= -PRICE_LIMIT {
@@ -267,7 +268,7 @@ impl<W: Width> Residual<W> {
         }
     }
 
-    /// Fills every residual arc whose reduced cost is below `level`, at the price of excesses and
+    /// Saturates every residual arc with a reduced cost below `level`, which creates excesses and
     /// deficits.
     pub fn saturate(&mut self, level: i64) {
         for tail in 0..self.nodes() {
@@ -278,7 +279,7 @@ impl<W: Width> Residual<W> {
                 let entry = &self.entries[index];
                 let reduced = self.cost(entry) + tail_price - self.price[entry.head as usize];
                 if reduced < level {
-                    self.push(tail, index, self.room(index));
+                    self.push(tail, index, self.residual_capacity(index));
                 }
                 next = self.first_open(index + 1..range.end);
             }
@@ -286,18 +287,18 @@ impl<W: Width> Residual<W> {
     }
 }
 
-/// Where arcs were put.
-pub(crate) struct Backs<'a, W> {
+/// Reads the flow of arcs in the order in which they were given.
+pub(crate) struct BackwardCapacities<'a, W> {
     net: &'a Residual<W>,
     next: Vec<u32>,
 }
 
-impl<W: Width> Backs<'_, W> {
-    /// By how much the flow of the next arc can shrink, which has these ends.
+impl<W: IntWidth> BackwardCapacities<'_, W> {
+    /// By how much the flow of the next arc, which has these ends, can be reduced.
     pub fn next(&mut self, tail: u32, head: u32) -> i64 {
         let place = self.next[tail as usize];
         self.next[tail as usize] += 1;
         self.next[head as usize] += 1;
-        self.net.back(place as usize)
+        self.net.backward_capacity(place as usize)
     }
 }

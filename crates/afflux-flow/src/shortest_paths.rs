@@ -1,138 +1,140 @@
-//! Shortest paths: the quickest way while there is little to route.
+//! Successive shortest paths: the fastest method while there is little excess to route.
 //!
-//! A search goes from an excess to the nearest deficits (Dijkstra over reduced costs) and touches
-//! only what lies nearer; of a hub, only the entries that lead no farther. Prices fall so that the
-//! paths cost nothing. Others may have a path that costs nothing then, which is looked for first,
-//! depth first and with a memory of dead ends.
+//! A search (Dijkstra over reduced costs) goes from a node with excess to the nearest deficits and
+//! visits only nodes that are nearer; of a hub it scans only the entries that lead no farther. Then
+//! prices fall so that arcs on the paths have reduced cost zero. Other sources may have a path of
+//! zero reduced cost then, which is searched first, depth first and with a memory of dead ends.
 //!
-//! A single task on thousands of machines is placed by one search. Where thousands compete for the
-//! same machines, each search crosses the same plateau of prices again; so there is a budget, and
-//! cost scaling takes over.
+//! One search places a single task on thousands of machines. Where thousands of tasks compete for
+//! the same machines, each search crosses the same plateau of equal prices again; so there is a
+//! budget, after which cost scaling takes over.
 //!
 //! Ahuja, Magnanti, Orlin: Network Flows (1993), section 9.7.
 
-use crate::arcs::Width;
-use crate::heap::RadixHeap;
-use crate::hubs::{Hubs, MANY};
-use crate::limits::Clock;
+use crate::arc_columns::IntWidth;
+use crate::deadline::Deadline;
+use crate::hub_entries::{HUB_ENTRIES, HubEntries};
+use crate::radix_heap::RadixHeap;
 use crate::residual::Residual;
-use crate::stop::{PRICE_LIMIT, Stop};
+use crate::stop_reason::{PRICE_LIMIT, StopReason};
 
-/// Beyond every distance by which a price could fall.
+/// Larger than any distance by which a price can fall.
 const UNREACHED: u64 = i64::MAX as u64;
 
-/// How many entries of a hub a search looks at in one go.
-const STRIDE: usize = 4;
+/// The number of entries of a hub that a search scans at a time.
+const HUB_BATCH: usize = 4;
 
-/// A node that is reached counts as so many looks: it goes through the heap.
-const REACHED: usize = 24;
+/// Reaching a node costs as much as scanning this many entries, because it goes through the heap.
+const REACH_COST: usize = 24;
 
-/// When less than this part of all units is left, the budget grows so many times, once.
-const ALMOST: i128 = 8;
-const MORE: usize = 3;
+/// When less than one part in `ALMOST_DONE_PART` of the units is left, the budget is multiplied by
+/// `BUDGET_EXTENSION`, once.
+const ALMOST_DONE_PART: i128 = 8;
+const BUDGET_EXTENSION: usize = 3;
 
-/// Routes all excess if it takes about as many looks at entries as `budget`; answers whether it did.
+/// Routes all excess if that takes about `budget` scanned entries at most; returns whether it did.
 ///
-/// No residual arc may have a negative reduced cost, and none has afterwards, so that what was
-/// routed is optimal for what was routed.
-pub(crate) fn route<W: Width>(
+/// No residual arc may have a negative reduced cost, before or afterwards, so the flow routed so
+/// far is always optimal.
+pub(crate) fn route<W: IntWidth>(
     net: &mut Residual<W>,
     budget: usize,
-    clock: &mut Clock<'_>,
-) -> Result<bool, Stop> {
-    let mut paths = Paths::new(net.nodes());
-    let (mut budget, mut is_more) = (budget, false);
+    deadline: &mut Deadline<'_>,
+) -> Result<bool, StopReason> {
+    let mut paths = PathSearch::new(net.nodes());
+    let (mut budget, mut was_extended) = (budget, false);
     let units = net.units();
     let has_excess = |&node: &usize| net.excess[node] > 0;
     let mut sources: Vec<usize> = (0..net.nodes()).filter(has_excess).collect();
-    // Hubs come last: they find other ways if what is near is taken, and nodes with few entries do not.
+    // Hubs come last: they have alternatives when near deficits are taken, and nodes with few
+    // entries do not.
     sources.sort_by_key(|&source| net.range(source).len());
     for source in sources {
         while net.excess[source] > 0 {
-            let before = paths.looked_at;
-            if paths.find_free(net, source) {
+            let before = paths.scanned;
+            if paths.find_zero_cost_path(net, source) {
                 paths.augment(net);
             } else {
                 paths.route_nearest(net, source)?;
             }
-            if paths.looked_at > budget {
-                // With little left, going on is cheaper than scaling, which begins anew.
-                if is_more || ALMOST * net.units() > units {
+            if paths.scanned > budget {
+                // With little left, continuing is cheaper than cost scaling, which starts anew.
+                if was_extended || ALMOST_DONE_PART * net.units() > units {
                     return Ok(false);
                 }
-                (budget, is_more) = (budget.saturating_mul(MORE), true);
+                (budget, was_extended) = (budget.saturating_mul(BUDGET_EXTENSION), true);
             }
-            if clock.expired(1 + paths.looked_at - before) {
-                return Err(Stop::Expired);
+            if deadline.is_expired(1 + paths.scanned - before) {
+                return Err(StopReason::Expired);
             }
         }
     }
     Ok(true)
 }
 
-/// Searches and their memory.
-struct Paths {
-    /// How many entries have been looked at, in all.
-    looked_at: usize,
-    hubs: Hubs,
-    /// How far the entries of a node have been looked at.
+/// The searches and the memory that they share.
+struct PathSearch {
+    /// The number of entries scanned so far.
+    scanned: usize,
+    hubs: HubEntries,
+    /// By node, the position up to which its entries have been scanned.
     cursor: Vec<u32>,
-    /// The entries of the path that was found.
+    /// The entries of the path found last.
     path: Vec<u32>,
 
-    // The search for a free path.
-    mark: Vec<Mark>,
-    /// The nodes that it has seen.
+    // For the search for a path of zero reduced cost.
+    mark: Vec<NodeMark>,
+    /// The nodes that it has visited.
     seen: Vec<u32>,
 
-    // The search for the nearest deficits.
+    // For the search for the nearest deficits.
     distance: Vec<u64>,
-    /// The entry by which a node was reached.
+    /// By node, the entry by which it was reached.
     by: Vec<u32>,
     done: Vec<bool>,
-    /// Nodes whose distance is set, to be reset.
+    /// Nodes whose distance must be reset after the search.
     reached: Vec<u32>,
-    heap: RadixHeap<(u64, Step)>,
+    heap: RadixHeap<(u64, QueueItem)>,
 }
 
-/// Where a search goes next.
+/// An item in the queue of a search.
 #[derive(Clone, Copy)]
-enum Step {
-    /// On from a node.
+enum QueueItem {
+    /// Scan the entries of a node.
     Node(u32),
-    /// Along an entry to a deficit.
+    /// Follow an entry to a deficit.
     Deficit(u32),
 }
 
-/// What the search for a free path knows of a node.
+/// The state of a node in the search for a path of zero reduced cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum NodeMark {
     New,
-    /// It is on the path, or was.
+    /// It is or was on the path.
     Seen,
-    /// No deficit could be reached from it for nothing when that was tried.
+    /// No deficit could be reached from it at zero reduced cost when that was tried.
     Dead,
 }
 
-/// What a search looks for.
+/// The state of a search for the nearest deficits.
 struct Search {
-    /// A place for so many units: what is left of the excess of its source.
+    /// The remaining excess of the source.
     units: i64,
-    /// What is not nearer than this cannot matter.
+    /// Nodes at this distance or farther need not be visited.
     limit: u64,
-    /// A node whose distance does not fit, if nothing was sent: what was opens entries against the
-    /// order of distances.
-    too_far: Option<usize>,
+    /// A node whose distance does not fit 64 bits. Only valid if nothing was sent: sending opens
+    /// entries against the order of distances.
+    overflow_node: Option<usize>,
 }
 
-impl Paths {
+impl PathSearch {
     fn new(nodes: usize) -> Self {
         Self {
-            looked_at: 0,
-            hubs: Hubs::new(nodes),
+            scanned: 0,
+            hubs: HubEntries::new(nodes),
             cursor: vec![0; nodes],
             path: Vec::new(),
-            mark: vec![Mark::New; nodes],
+            mark: vec![NodeMark::New; nodes],
             seen: Vec::new(),
             distance: vec![UNREACHED; nodes],
             by: vec![0; nodes],
@@ -142,33 +144,33 @@ impl Paths {
         }
     }
 
-    /// Finds a path of arcs that cost nothing from a node to a deficit, depth first.
-    fn find_free<W: Width>(&mut self, net: &Residual<W>, source: usize) -> bool {
-        if self.mark[source] == Mark::Dead {
+    /// Finds a path of arcs with zero reduced cost from a node to a deficit, depth first.
+    fn find_zero_cost_path<W: IntWidth>(&mut self, net: &Residual<W>, source: usize) -> bool {
+        if self.mark[source] == NodeMark::Dead {
             return false;
         }
         self.path.clear();
         self.seen.clear();
-        self.see(source);
+        self.mark_seen(source);
         let mut node = source;
         loop {
             if net.excess[node] < 0 {
-                // What was seen off the path may lead to it: it is new again.
+                // Visited nodes off the path may lead to this deficit later, so they are new again.
                 for &other in &self.seen {
-                    self.mark[other as usize] = Mark::New;
+                    self.mark[other as usize] = NodeMark::New;
                 }
                 return true;
             }
-            if let Some(index) = self.next_free(net, node) {
+            if let Some(index) = self.next_zero_cost_entry(net, node) {
                 self.path.push(index);
                 node = net.entries[index as usize].head as usize;
-                self.see(node);
+                self.mark_seen(node);
                 continue;
             }
             let Some(index) = self.path.pop() else {
-                // Nothing that was seen leads anywhere.
+                // No visited node leads to a deficit.
                 for &other in &self.seen {
-                    self.mark[other as usize] = Mark::Dead;
+                    self.mark[other as usize] = NodeMark::Dead;
                     self.cursor[other as usize] = 0;
                 }
                 return false;
@@ -177,108 +179,111 @@ impl Paths {
         }
     }
 
-    fn see(&mut self, node: usize) {
-        self.mark[node] = Mark::Seen;
+    fn mark_seen(&mut self, node: usize) {
+        self.mark[node] = NodeMark::Seen;
         self.seen.push(node as u32);
     }
 
-    /// The next entry of a node that costs nothing and leads to a new node.
-    fn next_free<W: Width>(&mut self, net: &Residual<W>, tail: usize) -> Option<u32> {
+    /// The next entry of a node that has zero reduced cost and leads to a new node.
+    fn next_zero_cost_entry<W: IntWidth>(&mut self, net: &Residual<W>, tail: usize) -> Option<u32> {
         let start = self.cursor[tail] as usize;
         let price = net.price[tail];
         let mark = &self.mark;
-        let is_free = |index: usize| {
+        let is_usable = |index: usize| {
             let entry = &net.entries[index];
             let head = entry.head as usize;
             net.is_open(index)
                 && net.cost(entry) + price == net.price[head]
-                && mark[head] == Mark::New
+                && mark[head] == NodeMark::New
         };
         let range = net.range(tail);
-        let (position, found) = if range.len() <= MANY {
+        let (position, found) = if range.len() <= HUB_ENTRIES {
             let mut rest = net.open_from(tail, start);
-            let found = rest.find(|&index| is_free(index));
+            let found = rest.find(|&index| is_usable(index));
             (found.unwrap_or(range.end) - range.start, found)
         } else {
-            self.hubs.put_in_order(net, tail, start == 0);
+            self.hubs.sort(net, tail, start == 0);
             let list = self.hubs.list(tail);
             let cheap = list[start.min(list.len())..]
                 .iter()
-                .take_while(|ranked| ranked.key + price <= 0);
+                .take_while(|sorted| sorted.key + price <= 0);
             let mut position = start;
             let mut found = None;
-            for ranked in cheap {
-                if is_free(ranked.index as usize) {
-                    found = Some(ranked.index as usize);
+            for sorted in cheap {
+                if is_usable(sorted.index as usize) {
+                    found = Some(sorted.index as usize);
                     break;
                 }
                 position += 1;
             }
             (position, found)
         };
-        self.looked_at += 1 + position - start;
+        self.scanned += 1 + position - start;
         self.cursor[tail] = position as u32;
         found.map(|index| index as u32)
     }
 
-    /// Sends along the path what its ends and arcs allow; answers how much that is.
-    fn augment<W: Width>(&mut self, net: &mut Residual<W>) -> i64 {
+    /// Sends as much along the path as its ends and arcs allow; returns how much.
+    fn augment<W: IntWidth>(&mut self, net: &mut Residual<W>) -> i64 {
         let Some((&first, &last)) = self.path.first().zip(self.path.last()) else {
             return 0;
         };
         let source = net.tail(first as usize);
         let sink = net.entries[last as usize].head as usize;
         let ends = net.excess[source].min(-net.excess[sink]);
-        let rooms = self.path.iter().map(|&index| net.room(index as usize));
-        let units = rooms.fold(ends, i64::min);
+        let residual_capacities = self
+            .path
+            .iter()
+            .map(|&index| net.residual_capacity(index as usize));
+        let units = residual_capacities.fold(ends, i64::min);
         if units == 0 {
             return 0;
         }
         for &index in &self.path {
             let head = net.entries[index as usize].head as usize;
-            let mate = net.mate(index as usize);
-            let was_open = net.is_open(mate);
+            let reverse = net.reverse(index as usize);
+            let was_open = net.is_open(reverse);
             net.push(net.tail(index as usize), index as usize, units);
             if !was_open {
-                self.hubs.insert(net, head, mate);
+                self.hubs.insert(net, head, reverse);
             }
         }
         units
     }
 
-    /// Sends units from a source to the deficits that are nearest, one after the other, and lowers
-    /// prices so that what they went along costs nothing.
-    fn route_nearest<W: Width>(
+    /// Sends units from a source to the nearest deficits, one after the other, and lowers prices so
+    /// that the arcs of the paths have zero reduced cost.
+    fn route_nearest<W: IntWidth>(
         &mut self,
         net: &mut Residual<W>,
         source: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StopReason> {
         self.heap.clear();
         self.reach(source, 0, 0);
         let mut search = Search {
             units: net.excess[source],
             limit: UNREACHED,
-            too_far: None,
+            overflow_node: None,
         };
-        // Where the last units have come to.
+        // The distance of the last deficit that received units.
         let mut end = None;
         while let Some((distance, step)) = self.heap.pop(|(key, _)| Some(key)) {
             match step {
-                Step::Node(node) => self.look_around(net, node as usize, &mut search),
-                Step::Deficit(index) => {
-                    let goes_on = self.arrive(net, source, index, distance);
+                QueueItem::Node(node) => self.scan_node(net, node as usize, &mut search),
+                QueueItem::Deficit(index) => {
+                    let continues = self.reach_deficit(net, source, index, distance);
                     if net.excess[source] < search.units {
                         (search.units, end) = (net.excess[source], Some(distance));
                     }
-                    if !goes_on {
+                    if !continues {
                         break;
                     }
                 }
             }
         }
-        let end = end.ok_or_else(|| match search.too_far {
-            Some(node) => Stop::Overflow(node),
-            None => Stop::Cut(net.reachable([source])),
+        let end = end.ok_or_else(|| match search.overflow_node {
+            Some(node) => StopReason::Overflow(node),
+            None => StopReason::Cut(net.reachable([source])),
         })?;
         self.lower_prices(net, end)?;
         for node in self.reached.drain(..) {
@@ -289,13 +294,14 @@ impl Paths {
         Ok(())
     }
 
-    /// Sends units along the path to a deficit that ends with this entry; answers whether the search
-    /// goes on, to other deficits.
+    /// Sends units along the path to a deficit that ends with this entry; returns whether the
+    /// search can continue to other deficits.
     ///
-    /// Prices will fall by as much as nodes are nearer than the last deficit. Whatever leads to another
-    /// one that is nearer has to be full by then. So it goes on if this entry is full, or its deficit
-    /// is; and if the path is full elsewhere, before or now, this is the last.
-    fn arrive<W: Width>(
+    /// Afterwards the price of each node falls by its distance from the last deficit. This is valid
+    /// only if every shorter way into an earlier deficit is saturated. So the search continues if
+    /// this entry is saturated or its deficit is filled; if another arc of the path is saturated,
+    /// the search ends.
+    fn reach_deficit<W: IntWidth>(
         &mut self,
         net: &mut Residual<W>,
         source: usize,
@@ -323,23 +329,23 @@ impl Paths {
                 return !net.is_open(last);
             }
         }
-        // It needs no more: from now on it is a node like others.
+        // The deficit is filled: from now on the node is an ordinary node.
         if net.is_open(last) && distance < self.distance[head] {
             self.reach(head, distance, index);
         }
         true
     }
 
-    /// Follows the entries of a node; if it is a hub, the next few of them.
-    fn look_around<W: Width>(&mut self, net: &Residual<W>, tail: usize, search: &mut Search) {
+    /// Scans the entries of a node; of a hub, the next few.
+    fn scan_node<W: IntWidth>(&mut self, net: &Residual<W>, tail: usize, search: &mut Search) {
         let is_first = !self.done[tail];
         self.done[tail] = true;
-        if net.range(tail).len() > MANY {
-            self.look_further(net, tail, search);
+        if net.range(tail).len() > HUB_ENTRIES {
+            self.scan_hub_batch(net, tail, search);
         } else if is_first {
             for index in net.open(tail) {
-                self.looked_at += 1;
-                self.look(net, tail, index, search);
+                self.scanned += 1;
+                self.scan_entry(net, tail, index, search);
             }
         }
     }
@@ -351,13 +357,13 @@ impl Paths {
         }
         self.distance[node] = distance;
         self.by[node] = by;
-        self.looked_at += REACHED;
+        self.scanned += REACH_COST;
         self.heap
-            .push(distance, (distance, Step::Node(node as u32)));
+            .push(distance, (distance, QueueItem::Node(node as u32)));
     }
 
-    /// Follows one entry; answers whether that leads anywhere new.
-    fn look<W: Width>(
+    /// Scans one entry; returns whether it led to a shorter path.
+    fn scan_entry<W: IntWidth>(
         &mut self,
         net: &Residual<W>,
         tail: usize,
@@ -372,12 +378,12 @@ impl Paths {
         let reduced = net.cost(entry) + net.price[tail] - net.price[head];
         let longer = self.distance[tail].saturating_add(reduced as u64);
         if longer < search.limit && net.excess[head] < 0 {
-            self.looked_at += REACHED;
+            self.scanned += REACH_COST;
             self.heap
-                .push(longer, (longer, Step::Deficit(index as u32)));
-            if search.units <= net.room(index).min(-net.excess[head]) {
-                // The search ends there, whether all of them find their way or not. It still would
-                // if some found another: those that go there take as much of its need.
+                .push(longer, (longer, QueueItem::Deficit(index as u32)));
+            if search.units <= net.residual_capacity(index).min(-net.excess[head]) {
+                // The search ends at this distance at the latest: whatever other units go to this
+                // deficit fill the same need.
                 search.limit = longer;
             }
             return true;
@@ -387,51 +393,55 @@ impl Paths {
             return true;
         }
         if longer >= UNREACHED {
-            search.too_far = Some(head);
+            search.overflow_node = Some(head);
         }
         false
     }
 
-    /// Follows the next few entries of a hub, and comes back to it when the search is as far as the
-    /// entry after them.
-    fn look_further<W: Width>(&mut self, net: &Residual<W>, tail: usize, search: &mut Search) {
+    /// Scans the next few entries of a hub, and queues the hub again with the distance of the entry
+    /// after them.
+    fn scan_hub_batch<W: IntWidth>(&mut self, net: &Residual<W>, tail: usize, search: &mut Search) {
         let start = self.cursor[tail] as usize;
-        self.hubs.put_in_order(net, tail, start == 0);
-        let end = (start + STRIDE).min(self.hubs.list(tail).len());
+        self.hubs.sort(net, tail, start == 0);
+        let end = (start + HUB_BATCH).min(self.hubs.list(tail).len());
         for position in start..end {
             let index = self.hubs.list(tail)[position].index as usize;
-            if !self.look(net, tail, index, search) {
-                self.hubs.waste(tail);
+            if !self.scan_entry(net, tail, index, search) {
+                self.hubs.record_miss(tail);
             }
         }
-        self.looked_at += end - start;
+        self.scanned += end - start;
         self.cursor[tail] = end as u32;
         if let Some(next) = self.hubs.list(tail).get(end) {
             let reduced = (next.key + net.price[tail]).max(0) as u64;
             let distance = self.distance[tail].saturating_add(reduced);
             if distance < search.limit {
                 let key = distance.max(self.heap.last());
-                self.heap.push(key, (key, Step::Node(tail as u32)));
+                self.heap.push(key, (key, QueueItem::Node(tail as u32)));
             } else if distance >= UNREACHED {
-                search.too_far = Some(tail);
+                search.overflow_node = Some(tail);
             }
         }
     }
 
-    /// Makes the reduced costs on shortest paths zero, and none negative: all nodes that are nearer
-    /// than where units have come to fall by as much as they are nearer.
+    /// Makes the reduced costs on shortest paths zero and none negative: every node nearer than
+    /// `limit` falls by the difference.
     ///
-    /// Nodes that fell may have new ways out. For all others nothing has changed: what leads to a
-    /// node that fell costs something now.
-    fn lower_prices<W: Width>(&mut self, net: &mut Residual<W>, limit: u64) -> Result<(), Stop> {
+    /// Nodes whose price fell may have new arcs of zero reduced cost. For all other nodes nothing
+    /// has changed, because arcs to a node whose price fell have a positive reduced cost now.
+    fn lower_prices<W: IntWidth>(
+        &mut self,
+        net: &mut Residual<W>,
+        limit: u64,
+    ) -> Result<(), StopReason> {
         for node in self.reached.iter().map(|&node| node as usize) {
             if self.done[node] && self.distance[node] < limit {
                 let lowered = i64::try_from(limit - self.distance[node])
                     .ok()
                     .and_then(|fall| net.price[node].checked_sub(fall))
                     .filter(|&lowered| lowered >= -PRICE_LIMIT);
-                net.price[node] = lowered.ok_or(Stop::Overflow(node))?;
-                self.mark[node] = Mark::New;
+                net.price[node] = lowered.ok_or(StopReason::Overflow(node))?;
+                self.mark[node] = NodeMark::New;
             }
         }
         Ok(())

@@ -1,13 +1,13 @@
-//! Why a search for a flow ends without one.
+//! Reasons why a search for a flow stops without a flow.
 
-/// The largest magnitude of a price: reduced costs, which are the difference of two prices and a
-/// cost of an eighth of this at most, cannot overflow.
+/// The largest magnitude of a price. A reduced cost is the difference of two prices plus a cost of
+/// at most an eighth of this limit, so it cannot overflow.
 pub(crate) const PRICE_LIMIT: i64 = i64::MAX / 4;
 
-/// What stopped it.
+/// Why a search stopped.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// No residual arc leaves this set of nodes, and it has excess: the problem is infeasible.
+pub(crate) enum StopReason {
+    /// No residual arc leaves this set of nodes, and the set has excess: the problem is infeasible.
     Cut(Vec<bool>),
     /// The price of this node would not fit.
     Overflow(usize),

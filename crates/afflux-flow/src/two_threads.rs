@@ -1,7 +1,7 @@
-//! Long scans by two threads.
+//! Splits long scans between two threads.
 //!
-//! A scan over a million arcs is little work per arc, and waits for memory most of the time; two
-//! threads take two thirds of the time of one.
+//! A scan over a million arcs does little work per arc and mostly waits for memory; two threads
+//! take two thirds of the time of one.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -9,24 +9,24 @@ use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::thread;
 
-/// Below this a thread is not worth starting.
-const LONG: usize = 60_000;
+/// For shorter scans, starting a thread takes longer than it saves.
+const MIN_PARALLEL_LENGTH: usize = 60_000;
 
-/// Does both halves of a range at the same time, if there is much to look at in it and a second
-/// processor to do so. Answers in order.
-pub(crate) fn in_halves<R: Send>(
+/// Runs `work` on both halves of a range at the same time if the scan is long and a second
+/// processor is available, otherwise on the whole range. Returns the results in order.
+pub(crate) fn in_two_threads<R: Send>(
     length: usize,
-    looks: usize,
+    scan_length: usize,
     work: impl Fn(Range<usize>) -> R + Sync,
 ) -> Vec<R> {
-    if looks < LONG || !has_second() {
+    if scan_length < MIN_PARALLEL_LENGTH || !has_second_processor() {
         return vec![work(0..length)];
     }
     let middle = length / 2;
     thread::scope(|scope| {
         let spawned = thread::Builder::new().spawn_scoped(scope, || work(middle..length));
         let first = work(0..middle);
-        // Where no thread may be started, the work is done here.
+        // If no thread can be started, this thread does the work.
         let second = spawned.map_or_else(
             |_| work(middle..length),
             |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -35,20 +35,27 @@ pub(crate) fn in_halves<R: Send>(
     })
 }
 
-/// Whether this process may use more than one processor. Asking takes longer than a short scan.
-fn has_second() -> bool {
+/// Whether this process may use more than one processor. Asking the system takes longer than a
+/// short scan, so the answer is cached.
+fn has_second_processor() -> bool {
     static HAS_SECOND: OnceLock<bool> = OnceLock::new();
     *HAS_SECOND.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get) > 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG, in_halves};
+    use super::{MIN_PARALLEL_LENGTH, in_two_threads};
 
     #[test]
-    fn every_number_is_seen_once_and_in_order() {
-        for length in [0, 1, LONG - 1, LONG, 3 * LONG + 1] {
-            let seen = in_halves(length, length, |range| range.collect::<Vec<_>>()).concat();
+    fn each_index_is_visited_once_and_in_order() {
+        for length in [
+            0,
+            1,
+            MIN_PARALLEL_LENGTH - 1,
+            MIN_PARALLEL_LENGTH,
+            3 * MIN_PARALLEL_LENGTH + 1,
+        ] {
+            let seen = in_two_threads(length, length, |range| range.collect::<Vec<_>>()).concat();
             assert_eq!(seen, (0..length).collect::<Vec<_>>());
         }
     }

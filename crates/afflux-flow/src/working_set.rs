@@ -1,115 +1,116 @@
-//! The working set: the few arcs that can matter, as a residual network of its own.
+//! The working set: the arcs whose flow may change, as a residual network of its own.
 //!
-//! An arc whose reduced cost is far above zero stays empty and one far below stays full, unless
-//! prices change a lot. Both are left out, with what they carry; all others are solved. Then one
-//! scan over all arcs finds those left out by mistake.
+//! Unless prices change a lot, an arc whose reduced cost is far above zero stays at its lower bound
+//! and one far below zero stays at its capacity. Such arcs are left out with their flow, and all
+//! others are solved. Then one scan over all arcs finds those that were left out by mistake.
+
+pub(crate) mod select_arcs;
 
 use std::marker::PhantomData;
 
-use crate::arcs::{Scan, Width};
+use crate::arc_columns::{IntWidth, Scan};
 use crate::certificate::Flow;
-use crate::choice::{Choice, Chosen, DeadEnd};
 use crate::error::FlowError;
 use crate::problem::{Arc, Problem};
-use crate::residual::{Backs, Residual};
-use crate::state::State;
+use crate::residual::{BackwardCapacities, Residual};
+use crate::solver_state::SolverState;
+use crate::working_set::select_arcs::{DeadEnd, SelectedArc, Selection};
 
-/// The largest sum of excess and capacities around a node: no excess can overflow.
+/// The largest allowed sum of excess and capacities around a node: no excess can overflow.
 pub(crate) const EXCESS_LIMIT: i64 = i64::MAX / 4;
 
 /// Marks a node that is not in the set.
 const ABSENT: u32 = u32::MAX;
 
-/// Some arcs of a problem, and the nodes at their ends.
-pub(crate) struct Working<'a, C> {
+/// Selected arcs of a problem, and the nodes at their ends.
+pub(crate) struct WorkingSet<'a, C> {
     pub problem: &'a Problem<'a>,
-    /// Copies of its arcs, which lie far apart in the problem; none if every arc with a choice is in
-    /// the set.
-    chosen: Option<Vec<Chosen<C>>>,
-    /// What was left out of these, and has to follow.
+    /// Copies of the arcs, which are scattered in the columns of the problem; none if every free
+    /// arc is in the set.
+    selected: Option<Vec<SelectedArc<C>>>,
+    /// Nodes removed from the set, whose prices follow their neighbours.
     dead_ends: Vec<DeadEnd>,
-    /// How many arcs it has.
     pub arcs: usize,
-    /// The nodes, by their numbers in the set.
+    /// The nodes of the problem, by their index in the set.
     nodes: Vec<u32>,
-    /// Their numbers in the set, by node; or [`ABSENT`].
+    /// The index of each node in the set, or [`ABSENT`].
     index: Vec<u32>,
-    /// How many ends of its arcs each of its nodes is.
+    /// The degree of each node within the set.
     ends: Vec<u32>,
-    /// The largest capacity of its arcs.
-    largest: i64,
-    /// The largest magnitude of their costs.
-    dearest: i64,
-    /// Whether every arc with a choice is in the set.
+    /// The largest capacity of an arc.
+    largest_capacity: i64,
+    /// The largest magnitude of a cost.
+    largest_cost: i64,
+    /// Whether every free arc is in the set.
     pub is_all: bool,
-    /// How many arcs of the choice are near the end of the radius (see [`Choice`]).
-    pub rim: usize,
+    /// The number of arcs in the outer half of the radius (see [`Selection`]).
+    pub outer_half: usize,
 }
 
-impl<'a, C: Width> Working<'a, C> {
-    /// All arcs that have a choice.
-    pub fn all(problem: &'a Problem<'a>, state: &State) -> Self {
+impl<'a, C: IntWidth> WorkingSet<'a, C> {
+    /// The set of all free arcs.
+    pub fn all(problem: &'a Problem<'a>, state: &SolverState) -> Self {
         let mut set = Self::empty(problem, state);
-        for unit in problem.rows().pieces().filter(Arc::is_free) {
-            set.add(unit.tail, unit.head, unit.capacity, unit.cost);
+        for unit in problem.convex_arcs().unit_arcs().filter(Arc::is_free) {
+            set.add_arc(unit.tail, unit.head, unit.capacity, unit.cost);
         }
-        problem.scan_free(0..problem.arcs().len(), Gather(set))
+        problem.scan_free(0..problem.arcs().len(), CollectArcs(set))
     }
 
-    /// These arcs, whose ends are nodes of the problem.
+    /// The set of selected arcs, whose ends are nodes of the problem.
     pub fn of(
         problem: &'a Problem<'a>,
-        state: &State,
-        choice: Choice<C>,
+        state: &SolverState,
+        selection: Selection<C>,
         dead_ends: Vec<DeadEnd>,
     ) -> Self {
         let mut set = Self::empty(problem, state);
-        let mut chosen = choice.arcs;
-        for arc in &mut chosen {
+        let mut selected = selection.arcs;
+        for arc in &mut selected {
             let (tail, head) = (arc.tail as usize, arc.head as usize);
-            (arc.tail, arc.head) = set.add(tail, head, arc.capacity(), arc.cost());
+            (arc.tail, arc.head) = set.add_arc(tail, head, arc.capacity(), arc.cost());
         }
-        set.chosen = Some(chosen);
+        set.selected = Some(selected);
         set.dead_ends = dead_ends;
-        set.is_all = choice.is_all;
-        set.rim = choice.rim;
+        set.is_all = selection.is_all;
+        set.outer_half = selection.outer_half;
         set
     }
 
-    /// No arcs, but all nodes that are not in balance.
-    fn empty(problem: &'a Problem<'a>, state: &State) -> Self {
+    /// A set without arcs that contains all unbalanced nodes.
+    fn empty(problem: &'a Problem<'a>, state: &SolverState) -> Self {
         let mut set = Self {
             problem,
-            chosen: None,
+            selected: None,
             dead_ends: Vec::new(),
             arcs: 0,
             nodes: Vec::new(),
             index: vec![ABSENT; problem.nodes()],
             ends: Vec::new(),
-            largest: 0,
-            dearest: 0,
+            largest_capacity: 0,
+            largest_cost: 0,
             is_all: true,
-            rim: 0,
+            outer_half: 0,
         };
         for node in state.unbalanced() {
-            set.enter(node);
+            set.add_node(node);
         }
         set
     }
 
-    /// Counts an arc in; answers the numbers of its ends in the set.
-    fn add(&mut self, tail: usize, head: usize, capacity: i64, cost: i64) -> (u32, u32) {
+    /// Accounts for an arc; returns the indices of its ends in the set.
+    fn add_arc(&mut self, tail: usize, head: usize, capacity: i64, cost: i64) -> (u32, u32) {
         self.arcs += 1;
-        self.largest = self.largest.max(capacity);
-        self.dearest = self.dearest.max(cost.abs());
-        let (tail, head) = (self.enter(tail), self.enter(head));
+        self.largest_capacity = self.largest_capacity.max(capacity);
+        self.largest_cost = self.largest_cost.max(cost.abs());
+        let (tail, head) = (self.add_node(tail), self.add_node(head));
         self.ends[tail] += 1;
         self.ends[head] += 1;
         (tail as u32, head as u32)
     }
 
-    /// The number of a node in the set, which it gets if it has none.
-    fn enter(&mut self, node: usize) -> usize {
+    /// The index of a node in the set; adds the node if it is absent.
+    fn add_node(&mut self, node: usize) -> usize {
         if self.index[node] == ABSENT {
             self.index[node] = self.nodes.len() as u32;
             self.nodes.push(node as u32);
@@ -118,13 +119,13 @@ impl<'a, C: Width> Working<'a, C> {
         self.index[node] as usize
     }
 
-    /// By what costs are multiplied within the set.
+    /// The factor by which costs are multiplied within the set.
     pub fn scale(&self) -> i64 {
         (self.nodes.len() as i64 + 1).max(2)
     }
 
-    /// A set of nodes of the set as a set of nodes of the problem.
-    pub fn outside(&self, inside: &[bool]) -> Vec<bool> {
+    /// Converts flags by node of the set to flags by node of the problem.
+    pub fn to_problem_nodes(&self, inside: &[bool]) -> Vec<bool> {
         let mut all = vec![false; self.problem.nodes()];
         for (&node, &is_inside) in self.nodes.iter().zip(inside) {
             all[node as usize] = is_inside;
@@ -132,15 +133,15 @@ impl<'a, C: Width> Working<'a, C> {
         all
     }
 
-    /// How many arcs it would have with dead ends.
+    /// The number of arcs, including those of dead ends.
     pub fn size(&self) -> usize {
         self.arcs + self.dead_ends.len()
     }
 
-    /// How many arcs outside of the set have an end in it, by node: if its price changes, they may go
-    /// wrong. Those of dead ends count for their neighbours, which they follow.
-    pub fn arcs_outside<W: Width>(&self, net: &Residual<W>, degree: &[u32]) -> Vec<u32> {
-        // A convex arc counts once, and may be here with several units.
+    /// By node of the set, the number of its arcs outside the set, which may violate optimality
+    /// when its price changes. Arcs of dead ends count for the neighbours whose prices they follow.
+    pub fn arcs_outside_set<W: IntWidth>(&self, net: &Residual<W>, degree: &[u32]) -> Vec<u32> {
+        // A convex arc counts once in the degree, but may be in the set with several units.
         let count = |(index, &node): (usize, &u32)| {
             degree[node as usize].saturating_sub(net.range(index).len() as u32)
         };
@@ -150,28 +151,26 @@ impl<'a, C: Width> Working<'a, C> {
             let index = self.index[neighbour];
             if index != ABSENT {
                 let outside = &mut outside[index as usize];
-                // Its own arc follows, and was counted.
+                // The arc between them is excluded at both ends.
                 *outside = outside.saturating_add(degree[dead]).saturating_sub(2);
             }
         }
         outside
     }
 
-    /// A node of the set as a node of the problem.
     pub fn node(&self, index: usize) -> usize {
         self.nodes[index] as usize
     }
 
-    /// Whether 32 bits are enough for the entries of its residual network. A capacity that stands for
-    /// none at all should be written as a number below that.
+    /// Whether 32 bits are enough for the entries of the residual network. An infinite capacity
+    /// should be written as a number below 2^31.
     pub fn is_narrow(&self) -> bool {
-        self.largest.max(self.dearest) <= i64::from(i32::MAX)
+        self.largest_capacity.max(self.largest_cost) <= i64::from(i32::MAX)
     }
 
-    /// The residual network of the set.
-    pub fn residual<W: Width>(&self, state: &State) -> Result<Residual<W>, FlowError> {
+    pub fn residual<W: IntWidth>(&self, state: &SolverState) -> Result<Residual<W>, FlowError> {
         let scale = self.scale();
-        let most = self.most(state)?;
+        let flow_limit = self.flow_limit(state)?;
         let mut excess = Vec::with_capacity(self.nodes.len());
         let mut price = Vec::with_capacity(self.nodes.len());
         for &node in &self.nodes {
@@ -180,17 +179,17 @@ impl<'a, C: Width> Working<'a, C> {
             excess.push(i64::try_from(has).map_err(|_| overflow(node, has))?);
             price.push(state.price[node] * scale);
         }
-        Ok(match &self.chosen {
-            Some(chosen) => {
-                let pieces = chosen.iter().map(|arc| arc.piece(most));
-                Residual::new(pieces, &self.ends, excess, price, scale)
+        Ok(match &self.selected {
+            Some(selected) => {
+                let residual_arcs = selected.iter().map(|arc| arc.residual_arc(flow_limit));
+                Residual::new(residual_arcs, &self.ends, excess, price, scale)
             }
             None => self.problem.scan_free(
                 0..self.problem.arcs().len(),
-                Build {
+                BuildResidual {
                     set: self,
                     flow: state.all_flow(),
-                    most,
+                    flow_limit,
                     excess,
                     price,
                     width: PhantomData,
@@ -199,39 +198,40 @@ impl<'a, C: Width> Working<'a, C> {
         })
     }
 
-    /// An arc with a choice, as if it had been chosen.
-    fn as_chosen(&self, arc: &Arc, flow: i64) -> Chosen<C> {
-        // Nobody asks for its number.
-        let mut chosen = Chosen::new(0, arc, flow);
-        (chosen.tail, chosen.head) = (self.index[arc.tail], self.index[arc.head]);
-        chosen
+    /// A free arc, as if it had been selected.
+    fn as_selected(&self, arc: &Arc, flow: i64) -> SelectedArc<C> {
+        // Its id is not used.
+        let mut selected = SelectedArc::new(0, arc, flow);
+        (selected.tail, selected.head) = (self.index[arc.tail], self.index[arc.head]);
+        selected
     }
 
-    /// The same for the units of all convex arcs that carry so much.
-    fn all_units(&self, carried: &[i64]) -> impl Iterator<Item = Chosen<C>> {
-        let flows = carried
+    /// The same for all units of all convex arcs with this flow.
+    fn all_units(&self, convex_flow: &[i64]) -> impl Iterator<Item = SelectedArc<C>> {
+        let flows = convex_flow
             .iter()
-            .zip(self.problem.rows().range(0..carried.len()));
-        let flows = flows.flat_map(|(&flow, (_, row))| {
-            (0..i64::from(row.capacity)).map(move |unit| i64::from(unit < flow))
+            .zip(self.problem.convex_arcs().range(0..convex_flow.len()));
+        let flows = flows.flat_map(|(&flow, (_, convex))| {
+            (0..i64::from(convex.capacity)).map(move |unit| i64::from(unit < flow))
         });
-        let units = self.problem.rows().pieces().zip(flows);
+        let units = self.problem.convex_arcs().unit_arcs().zip(flows);
         let free = units.filter(|(unit, _)| unit.is_free());
-        free.map(|(unit, flow)| self.as_chosen(&unit, flow))
+        free.map(|(unit, flow)| self.as_selected(&unit, flow))
     }
 
-    /// Takes flow and prices over from the residual network. If arcs were chosen, that can be undone.
-    pub fn write_back<W: Width>(&self, net: &Residual<W>, state: &mut State) {
+    /// Writes flow and prices of the residual network back to the state. If the set is a selection,
+    /// this can be undone.
+    pub fn write_back<W: IntWidth>(&self, net: &Residual<W>, state: &mut SolverState) {
         let scale = self.scale();
         let nodes = || self.nodes.iter().zip(&net.price);
-        match &self.chosen {
-            Some(chosen) => {
-                let mut backs = net.backs();
-                for arc in chosen {
-                    let back = backs.next(arc.tail, arc.head);
-                    let more = arc.lower() + back - arc.flow();
+        match &self.selected {
+            Some(selected) => {
+                let mut backward_capacities = net.backward_capacities();
+                for arc in selected {
+                    let backward_capacity = backward_capacities.next(arc.tail, arc.head);
+                    let more = arc.lower() + backward_capacity - arc.flow();
                     if more != 0 {
-                        state.add_flow(arc.number, more);
+                        state.add_flow(arc.id, more);
                     }
                 }
                 for (&node, &price) in nodes() {
@@ -244,18 +244,18 @@ impl<'a, C: Width> Working<'a, C> {
                 }
             }
             None => {
-                let mut backs = net.backs();
-                let rows = self.problem.rows();
-                for (row, convex) in rows.range(0..rows.len()) {
+                let mut backward_capacities = net.backward_capacities();
+                let convex_arcs = self.problem.convex_arcs();
+                for (slot, convex) in convex_arcs.range(0..convex_arcs.len()) {
                     let (tail, head) = convex.ends();
                     let (tail, head) = (self.index[tail], self.index[head]);
                     let free = convex.lower..convex.capacity;
-                    let units: i64 = free.map(|_| backs.next(tail, head)).sum();
-                    state.carried[row] = i64::from(convex.lower) + units;
+                    let units: i64 = free.map(|_| backward_capacities.next(tail, head)).sum();
+                    state.convex_flow[slot] = i64::from(convex.lower) + units;
                 }
-                let take = Take {
+                let take = WriteFlow {
                     set: self,
-                    backs,
+                    backward_capacities,
                     flow: &mut state.flow,
                 };
                 self.problem.scan_free(0..take.flow.len(), take);
@@ -269,45 +269,45 @@ impl<'a, C: Width> Working<'a, C> {
         }
     }
 
-    /// The largest capacity worth writing down; and a check that no excess can overflow, whatever
-    /// is pushed.
-    fn most(&self, state: &State) -> Result<i64, FlowError> {
+    /// The largest capacity to be used in the residual network. Also checks that no excess can
+    /// overflow, whatever is pushed.
+    fn flow_limit(&self, state: &SolverState) -> Result<i64, FlowError> {
         let excess = || {
             self.nodes
                 .iter()
                 .map(|&node| state.excess(node as usize).abs())
         };
         let largest_excess = excess().max().unwrap_or(0);
-        let fits = |largest: i64| {
-            let sum = i128::from(largest) * self.arcs as i128 + largest_excess;
+        let fits = |largest_capacity: i64| {
+            let sum = i128::from(largest_capacity) * self.arcs as i128 + largest_excess;
             sum <= i128::from(EXCESS_LIMIT)
         };
-        if fits(self.largest) {
-            return Ok(self.largest);
+        if fits(self.largest_capacity) {
+            return Ok(self.largest_capacity);
         }
-        let most = self.problem.most();
-        if fits(most) {
-            return Ok(most);
+        let flow_limit = self.problem.flow_limit();
+        if fits(flow_limit) {
+            return Ok(flow_limit);
         }
         let mut sums: Vec<i128> = excess().collect();
-        let add = |arc: Chosen<C>| {
-            let room = i128::from(arc.capacity().min(most));
-            sums[arc.tail as usize] += room;
-            sums[arc.head as usize] += room;
+        let add_arc = |arc: SelectedArc<C>| {
+            let residual_capacity = i128::from(arc.capacity().min(flow_limit));
+            sums[arc.tail as usize] += residual_capacity;
+            sums[arc.head as usize] += residual_capacity;
         };
-        match &self.chosen {
-            Some(chosen) => chosen.iter().copied().for_each(add),
+        match &self.selected {
+            Some(selected) => selected.iter().copied().for_each(add_arc),
             None => {
                 let arcs = self.problem.arcs().zip(&state.flow);
                 let free = arcs.filter(|(arc, _)| arc.is_free());
-                free.map(|(arc, &flow)| self.as_chosen(&arc, flow))
-                    .chain(self.all_units(&state.carried))
-                    .for_each(add);
+                free.map(|(arc, &flow)| self.as_selected(&arc, flow))
+                    .chain(self.all_units(&state.convex_flow))
+                    .for_each(add_arc);
             }
         }
         match sums.iter().position(|&sum| sum > i128::from(EXCESS_LIMIT)) {
             Some(index) => Err(overflow(self.node(index), sums[index])),
-            None => Ok(most),
+            None => Ok(flow_limit),
         }
     }
 }
@@ -320,56 +320,58 @@ fn overflow(node: usize, sum: i128) -> FlowError {
     }
 }
 
-/// Enters all arcs with a choice into a set.
-struct Gather<'a, C>(Working<'a, C>);
+/// A scan that adds all free arcs to a set.
+struct CollectArcs<'a, C>(WorkingSet<'a, C>);
 
-impl<'a, C: Width> Scan for Gather<'a, C> {
-    type Found = Working<'a, C>;
+impl<'a, C: IntWidth> Scan for CollectArcs<'a, C> {
+    type Output = WorkingSet<'a, C>;
 
-    fn over(mut self, arcs: impl Iterator<Item = (usize, Arc)>) -> Working<'a, C> {
+    fn run(mut self, arcs: impl Iterator<Item = (usize, Arc)>) -> WorkingSet<'a, C> {
         for (_, arc) in arcs {
-            self.0.add(arc.tail, arc.head, arc.capacity, arc.cost);
+            self.0.add_arc(arc.tail, arc.head, arc.capacity, arc.cost);
         }
         self.0
     }
 }
 
-/// Makes the residual network of all of them.
-struct Build<'a, C, W> {
-    set: &'a Working<'a, C>,
+/// A scan that builds the residual network of all free arcs.
+struct BuildResidual<'a, C, W> {
+    set: &'a WorkingSet<'a, C>,
     flow: Flow<'a>,
-    most: i64,
+    flow_limit: i64,
     excess: Vec<i64>,
     price: Vec<i64>,
     width: PhantomData<W>,
 }
 
-impl<C: Width, W: Width> Scan for Build<'_, C, W> {
-    type Found = Residual<W>;
+impl<C: IntWidth, W: IntWidth> Scan for BuildResidual<'_, C, W> {
+    type Output = Residual<W>;
 
-    fn over(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Residual<W> {
+    fn run(self, arcs: impl Iterator<Item = (usize, Arc)>) -> Residual<W> {
         let (set, scale) = (self.set, self.set.scale());
-        let arcs = arcs.map(|(number, arc)| set.as_chosen(&arc, self.flow.arcs[number]));
-        let units = set.all_units(self.flow.carried);
-        let pieces = units.chain(arcs).map(|chosen| chosen.piece(self.most));
-        Residual::new(pieces, &set.ends, self.excess, self.price, scale)
+        let arcs = arcs.map(|(id, arc)| set.as_selected(&arc, self.flow.arcs[id]));
+        let units = set.all_units(self.flow.convex_flow);
+        let residual_arcs = units
+            .chain(arcs)
+            .map(|selected| selected.residual_arc(self.flow_limit));
+        Residual::new(residual_arcs, &set.ends, self.excess, self.price, scale)
     }
 }
 
-/// Takes their flow from it.
-struct Take<'a, C, W> {
-    set: &'a Working<'a, C>,
-    backs: Backs<'a, W>,
+/// A scan that writes the flow of the residual network back.
+struct WriteFlow<'a, C, W> {
+    set: &'a WorkingSet<'a, C>,
+    backward_capacities: BackwardCapacities<'a, W>,
     flow: &'a mut [i64],
 }
 
-impl<C: Width, W: Width> Scan for Take<'_, C, W> {
-    type Found = ();
+impl<C: IntWidth, W: IntWidth> Scan for WriteFlow<'_, C, W> {
+    type Output = ();
 
-    fn over(mut self, arcs: impl Iterator<Item = (usize, Arc)>) {
-        arcs.for_each(|(number, arc)| {
+    fn run(mut self, arcs: impl Iterator<Item = (usize, Arc)>) {
+        arcs.for_each(|(id, arc)| {
             let (tail, head) = (self.set.index[arc.tail], self.set.index[arc.head]);
-            self.flow[number] = arc.lower + self.backs.next(tail, head);
+            self.flow[id] = arc.lower + self.backward_capacities.next(tail, head);
         });
     }
 }

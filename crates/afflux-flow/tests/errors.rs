@@ -1,17 +1,13 @@
-//! Every error says where it is and what was expected.
+//! Every error names the place and the expected value.
+
+mod columns;
 
 use afflux_flow::{FlowError, Problem, Solution, solve};
+use columns::Columns;
 
 /// Supplies, then (tail, head, lower, capacity, cost) per arc.
 fn answer(supply: &[i64], arcs: &[(i32, i32, i64, i64, i64)]) -> Result<Solution, FlowError> {
-    let tail: Vec<i32> = arcs.iter().map(|arc| arc.0).collect();
-    let head: Vec<i32> = arcs.iter().map(|arc| arc.1).collect();
-    let lower: Vec<i64> = arcs.iter().map(|arc| arc.2).collect();
-    let capacity: Vec<i64> = arcs.iter().map(|arc| arc.3).collect();
-    let cost: Vec<i64> = arcs.iter().map(|arc| arc.4).collect();
-    solve(&Problem::new(
-        supply, &tail, &head, &lower, &capacity, &cost,
-    )?)
+    solve(&Columns::new(supply, arcs).problem()?)
 }
 
 fn message(supply: &[i64], arcs: &[(i32, i32, i64, i64, i64)]) -> String {
@@ -22,16 +18,16 @@ fn message(supply: &[i64], arcs: &[(i32, i32, i64, i64, i64)]) -> String {
 }
 
 #[test]
-fn columns_of_different_lengths() {
+fn columns_of_different_lengths_are_an_error() {
     let error = Problem::new(&[0, 0], &[0], &[1], &[0], &[1, 2], &[3]).expect_err("a mismatch");
     assert_eq!(
         error.to_string(),
-        "capacity has 2 values, but tail has 1: one per arc is expected in each"
+        "capacity has 2 values, but tail has 1: expected one per arc in both"
     );
 }
 
 #[test]
-fn nodes_that_do_not_exist() {
+fn unknown_nodes_are_an_error() {
     assert_eq!(
         message(&[0, 0], &[(0, 1, 0, 1, 1), (0, 2, 0, 1, 1)]),
         "arc 1: head is 2, expected a node from 0 to 1"
@@ -47,7 +43,7 @@ fn nodes_that_do_not_exist() {
 }
 
 #[test]
-fn bounds_that_contradict() {
+fn contradicting_bounds_are_an_error() {
     assert_eq!(
         message(&[0, 0], &[(0, 1, 0, -4, 1)]),
         "arc 0: capacity is -4, expected 0 or more"
@@ -63,7 +59,7 @@ fn bounds_that_contradict() {
 }
 
 #[test]
-fn supplies_that_do_not_add_up() {
+fn unbalanced_supplies_are_an_error() {
     assert_eq!(
         message(&[3, -1], &[(0, 1, 0, 4, 1)]),
         "supplies add up to 2, expected 0"
@@ -75,7 +71,7 @@ fn supplies_that_do_not_add_up() {
 }
 
 #[test]
-fn costs_beyond_the_arithmetic() {
+fn costs_that_overflow_are_an_error() {
     let limit = i64::MAX / 16 / 3;
     assert_eq!(
         message(&[0, 0], &[(0, 1, 0, 1, i64::MIN)]),
@@ -88,8 +84,8 @@ fn costs_beyond_the_arithmetic() {
 }
 
 #[test]
-fn prices_beyond_the_arithmetic() {
-    // A path of arcs, each as dear as allowed: the sum is not.
+fn prices_that_overflow_are_an_error() {
+    // A path of arcs, each with the largest allowed cost: their sum overflows.
     let nodes = 40_i32;
     let limit = i64::MAX / 16 / (i64::from(nodes) + 1);
     let arcs: Vec<_> = (1..nodes).map(|v| (v - 1, v, 0, 9, limit)).collect();
@@ -101,8 +97,8 @@ fn prices_beyond_the_arithmetic() {
 }
 
 #[test]
-fn prices_beyond_the_arithmetic_behind_a_hub() {
-    // Of its many arcs only the first lead anywhere near.
+fn prices_that_overflow_behind_a_hub_are_an_error() {
+    // Of the many arcs of the hub only the first are short.
     let (chain, leaves) = (16_i32, 40_i32);
     let nodes = chain + 1 + leaves;
     let limit = i64::MAX / 16 / (i64::from(nodes) + 1);
@@ -127,8 +123,8 @@ fn prices_beyond_the_arithmetic_behind_a_hub() {
 }
 
 #[test]
-fn prices_beyond_the_arithmetic_where_no_flow_would_go() {
-    // What is far away is looked at in vain, after some units have found their way.
+fn infeasibility_is_reported_before_prices_that_overflow_off_the_path() {
+    // Far nodes are reached in vain, after some units have been routed.
     let nodes = 14_i32;
     let limit = i64::MAX / 16 / (i64::from(nodes) + 1);
     let mut supply = vec![0; nodes as usize];
@@ -143,8 +139,8 @@ fn prices_beyond_the_arithmetic_where_no_flow_would_go() {
 }
 
 #[test]
-fn capacities_beyond_the_arithmetic() {
-    // Negative arcs attract all they can carry.
+fn capacities_that_overflow_are_an_error() {
+    // Negative arcs attract flow up to their capacity.
     let most = i64::MAX;
     let error = answer(&[0, 0], &[(0, 1, 0, most, -1), (1, 0, 0, most, -1)]);
     assert!(matches!(
@@ -160,7 +156,7 @@ fn capacities_beyond_the_arithmetic() {
 }
 
 #[test]
-fn supply_that_cannot_leave_its_node() {
+fn infeasible_supply_names_its_node() {
     assert_eq!(
         message(&[5, -5], &[(0, 1, 0, 3, 1)]),
         "no feasible flow: 2 units cannot leave node 0, whose outgoing arcs are too small"
@@ -172,7 +168,7 @@ fn supply_that_cannot_leave_its_node() {
 }
 
 #[test]
-fn supply_that_cannot_leave_a_set_of_nodes() {
+fn infeasible_supply_names_the_size_of_the_cut() {
     let arcs = [(0, 1, 0, 9, 1), (1, 2, 0, 9, 1), (2, 3, 0, 1, 1)];
     assert_eq!(
         message(&[4, 0, 0, -4], &arcs),
@@ -182,8 +178,8 @@ fn supply_that_cannot_leave_a_set_of_nodes() {
 }
 
 #[test]
-fn lower_bounds_that_cannot_be_met() {
-    // Two units must go from node 0 to node 1, but only one can come back.
+fn infeasible_lower_bounds_name_the_node() {
+    // Two units must go from node 0 to node 1, but only one can return.
     let arcs = [(0, 1, 2, 4, 1), (1, 0, 0, 1, 1)];
     assert_eq!(
         message(&[0, 0], &arcs),
@@ -192,8 +188,9 @@ fn lower_bounds_that_cannot_be_met() {
 }
 
 #[test]
-fn a_large_network_without_a_flow_is_found_out_soon() {
-    // 40 classes on 400 machines, with room for all but a few tasks: much is routed, then none.
+fn a_large_infeasible_network_is_an_error() {
+    // 40 classes on 400 machines, with room for all but a few tasks, so that much is routed before
+    // the cut is found.
     let (classes, machines) = (40, 400);
     let sink = classes + machines;
     let mut supply = vec![0; sink as usize + 1];

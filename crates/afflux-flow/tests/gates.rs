@@ -1,58 +1,31 @@
-//! Gates open and close as trying every choice would have it, and say what is proven.
+//! Gates are decided as by exhaustive search, with valid bounds.
 
+mod columns;
+mod network_model;
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
 mod reference;
 
 use std::time::Duration;
 
 use afflux_flow::{
-    ConvexTerms, Effort, FlowError, Gate, GatedAnswer, Limits, Network, NewConvexArc, Problem,
-    Terms,
+    ConvexTerms, Effort, FlowError, Gate, GatedAnswer, Limits, Network, NewConvexArc, Terms,
 };
+use network_model::{NetworkModel, terms};
 use proptest::prelude::*;
-use reference::least_cost;
+use proptest_cases::cases;
 
-/// A network and its gates, kept in the simplest way.
+/// A network and its gates.
 #[derive(Debug, Clone)]
 struct Case {
-    supply: Vec<i64>,
-    /// Tail, head, and terms.
-    arcs: Vec<(u32, u32, Terms)>,
+    model: NetworkModel,
     gates: Vec<Gate>,
 }
 
-fn terms(lower: i64, capacity: i64, cost: i64) -> Terms {
-    Terms {
-        lower,
-        capacity,
-        cost,
-    }
-}
-
 impl Case {
-    fn network(&self) -> Network {
-        let mut network = Network::new();
-        for &supply in &self.supply {
-            network.add_node(supply).unwrap();
-        }
-        for &(tail, head, terms) in &self.arcs {
-            network.add_arc(tail, head, terms).unwrap();
-        }
-        network
-    }
-
-    fn least_cost(&self) -> Option<i128> {
-        let tail: Vec<i32> = self.arcs.iter().map(|arc| arc.0 as i32).collect();
-        let head: Vec<i32> = self.arcs.iter().map(|arc| arc.1 as i32).collect();
-        let lower: Vec<i64> = self.arcs.iter().map(|arc| arc.2.lower).collect();
-        let capacity: Vec<i64> = self.arcs.iter().map(|arc| arc.2.capacity).collect();
-        let cost: Vec<i64> = self.arcs.iter().map(|arc| arc.2.cost).collect();
-        let problem = Problem::new(&self.supply, &tail, &head, &lower, &capacity, &cost).unwrap();
-        least_cost(&problem)
-    }
-
-    /// The same with gates decided: what their arcs carry is fixed.
-    fn decided(&self, open: &[bool]) -> Self {
-        let mut fixed = self.clone();
+    /// The network with decided gates: the flow of their arcs is fixed.
+    fn decided(&self, open: &[bool]) -> NetworkModel {
+        let mut fixed = self.model.clone();
         for (gate, &open) in self.gates.iter().zip(open) {
             for &(arc, count) in &gate.members {
                 let units = if open { count } else { 0 };
@@ -63,16 +36,20 @@ impl Case {
         fixed
     }
 
-    /// What a choice costs, if it has a flow.
-    fn cost(&self, open: &[bool]) -> Option<i128> {
+    /// The waiting costs of closed gates.
+    fn waiting_cost(&self, open: &[bool]) -> i128 {
         let gates = self.gates.iter().zip(open);
         let closed = gates.filter(|&(_, &open)| !open);
-        let waiting: i128 = closed.map(|(gate, _)| i128::from(gate.waiting_cost)).sum();
-        Some(self.decided(open).least_cost()? + waiting)
+        closed.map(|(gate, _)| i128::from(gate.waiting_cost)).sum()
     }
 
-    /// What the best choice costs, if any has a flow.
-    fn best(&self) -> Option<i128> {
+    /// The cost of a choice, if it is feasible.
+    fn cost(&self, open: &[bool]) -> Option<i128> {
+        Some(self.decided(open).least_cost()? + self.waiting_cost(open))
+    }
+
+    /// The cost of the best choice, if any is feasible.
+    fn best_cost(&self) -> Option<i128> {
         let count = self.gates.len();
         let choices = 0..1_u32 << count;
         choices
@@ -83,42 +60,26 @@ impl Case {
             .min()
     }
 
-    /// Everything an answer claims, except that it is the best.
+    /// Checks all claims of an answer except that it is optimal.
     fn check(&self, network: &Network, answer: &GatedAnswer) -> Result<(), TestCaseError> {
         prop_assert!(answer.bound <= answer.cost);
         prop_assert_eq!(Some(answer.cost), self.cost(&answer.open));
-        let mut sent = vec![0; self.supply.len()];
-        let mut cost = 0;
-        let fixed = self.decided(&answer.open);
-        for (arc, &(tail, head, own)) in self.arcs.iter().enumerate() {
-            // The caller's terms are as they were, and the flow is that of the choice.
-            prop_assert_eq!(network.terms(arc as u32), Ok(own));
+        prop_assert!(self.model.has_same_terms(network));
+        let decided = self.decided(&answer.open);
+        // The prices prove the flow, with the gates as they are.
+        for (arc, &(tail, head, own)) in decided.arcs.iter().enumerate() {
             let flow = network.flow(arc as u32).unwrap();
-            let bounds = fixed.arcs[arc].2;
-            prop_assert!(bounds.lower <= flow && flow <= bounds.capacity);
-            sent[tail as usize] += flow;
-            sent[head as usize] -= flow;
-            cost += i128::from(flow) * i128::from(own.cost);
-            // The prices prove the flow, with the gates as they are.
             let reduced = own.cost + network.price(tail).unwrap() - network.price(head).unwrap();
-            prop_assert!(reduced >= 0 || flow == bounds.capacity || tail == head);
-            prop_assert!(reduced <= 0 || flow == bounds.lower || tail == head);
+            prop_assert!(reduced >= 0 || flow == own.capacity || tail == head);
+            prop_assert!(reduced <= 0 || flow == own.lower || tail == head);
         }
-        prop_assert_eq!(&sent, &self.supply);
-        let closed = self
-            .gates
-            .iter()
-            .zip(&answer.open)
-            .filter(|&(_, &open)| !open);
-        cost += closed
-            .map(|(gate, _)| i128::from(gate.waiting_cost))
-            .sum::<i128>();
+        let cost = decided.check_flow(network)? + self.waiting_cost(&answer.open);
         prop_assert_eq!(cost, answer.cost);
         Ok(())
     }
 }
 
-/// Gangs with classes of their own, machines with slots, as a scheduler builds them.
+/// Gangs with classes of their own on machines with slots, as a scheduler builds them.
 fn gangs(costs: i64) -> impl Strategy<Value = Case> {
     let slots = prop::collection::vec(prop::collection::vec(0..=costs, 0..4), 1..5);
     let room = prop_oneof![6 => 1_i64..4, 1 => Just(i64::MAX)];
@@ -129,50 +90,33 @@ fn gangs(costs: i64) -> impl Strategy<Value = Case> {
     let classes = prop::collection::vec(class, 1..4);
     let gang = (classes, prop_oneof![1 => Just(0), 6 => 0..=20 * costs]);
     (slots, prop::collection::vec(gang, 0..6), 0_i64..3).prop_map(|(slots, gangs, others)| {
-        let mut case = Case {
-            supply: vec![0],
-            arcs: Vec::new(),
-            gates: Vec::new(),
-        };
         let machines = slots.len();
-        for slots in slots {
-            let machine = case.supply.len() as u32;
-            case.supply.push(0);
-            case.arcs
-                .extend(slots.iter().map(|&cost| (machine, 0, terms(0, 1, cost))));
-        }
-        // Work that is not in gangs may wait, for a price, unit by unit.
-        let source = case.supply.len() as u32;
-        case.supply.push(others);
-        case.supply[0] -= others;
-        case.arcs.push((source, 0, terms(0, others, 7)));
-        case.arcs.push((source, 1, terms(0, others, 1)));
+        let mut model = NetworkModel::with_machines(slots);
+        // Single tasks may wait, at a cost per unit.
+        let source = model.supply.len() as u32;
+        model.supply.push(others);
+        model.supply[0] -= others;
+        model.arcs.push((source, 0, terms(0, others, 7)));
+        model.arcs.push((source, 1, terms(0, others, 1)));
+        let mut gates = Vec::new();
         for (classes, waiting_cost) in gangs {
             let mut members = Vec::new();
             for (count, admitted) in classes {
-                let source = case.supply.len() as u32;
-                case.supply.extend([count, 0]);
-                case.supply[0] -= count;
-                members.push((case.arcs.len() as u32, count));
-                case.arcs.push((source, source + 1, terms(0, count, 0)));
-                case.arcs.push((source, 0, terms(0, i64::MAX, 0)));
-                for (machine, capacity, cost) in admitted {
-                    let machine = (1 + machine % machines) as u32;
-                    case.arcs
-                        .push((source + 1, machine, terms(0, capacity, cost)));
-                }
+                let waiting = terms(0, i64::MAX, 0);
+                let arc = model.add_class(count, waiting, &admitted, machines);
+                members.push((arc, count));
             }
-            case.gates.push(Gate {
+            gates.push(Gate {
                 members,
                 waiting_cost,
             });
         }
-        case
+        Case { model, gates }
     })
 }
 
-/// Any network, any arcs in gates; there may be no flow at all.
-fn anything(costs: i64) -> impl Strategy<Value = Case> {
+/// Any network with any arcs in gates; it may be infeasible.
+fn any_network(costs: i64) -> impl Strategy<Value = Case> {
     (2_usize..8).prop_flat_map(move |nodes| {
         let ids = 0..nodes as u32;
         let lower = prop_oneof![6 => Just(0_i64), 1 => 1_i64..3];
@@ -206,89 +150,85 @@ fn anything(costs: i64) -> impl Strategy<Value = Case> {
                 }
             });
             let gates = gates.collect();
-            Case {
-                supply,
-                arcs,
-                gates,
-            }
+            let model = NetworkModel { supply, arcs };
+            Case { model, gates }
         })
     })
 }
 
-fn check_best(case: &Case) -> Result<(), TestCaseError> {
-    let mut network = case.network();
+fn check_optimal(case: &Case) -> Result<(), TestCaseError> {
+    let mut network = case.model.network();
     let answer = network.solve_gated(&case.gates, Effort::default(), &Limits::default());
-    match (case.best(), answer) {
-        (Some(best), Ok(answer)) => {
-            prop_assert_eq!(answer.cost, best);
+    match (case.best_cost(), answer) {
+        (Some(best_cost), Ok(answer)) => {
+            prop_assert_eq!(answer.cost, best_cost);
             prop_assert!(answer.is_optimal(), "{:?}", answer);
             case.check(&network, &answer)?;
             // Once more, from there.
             let again = network.solve_gated(&case.gates, Effort::default(), &Limits::default());
             let again = again.unwrap();
-            prop_assert_eq!((again.cost, again.bound), (best, best));
+            prop_assert_eq!((again.cost, again.bound), (best_cost, best_cost));
             case.check(&network, &again)?;
         }
         (None, Err(FlowError::Infeasible { .. })) => {
-            for (arc, &(_, _, own)) in case.arcs.iter().enumerate() {
-                prop_assert_eq!(network.terms(arc as u32), Ok(own));
-            }
+            prop_assert!(case.model.has_same_terms(&network));
         }
-        (best, answer) => prop_assert!(false, "{best:?} but {answer:?}"),
+        (best_cost, answer) => prop_assert!(false, "{best_cost:?} but {answer:?}"),
     }
     Ok(())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(cases(400))]
 
     #[test]
-    fn gangs_are_placed_as_well_as_trying_everything(case in gangs(100)) {
-        check_best(&case)?;
+    fn gangs_are_placed_as_by_exhaustive_search(case in gangs(100)) {
+        check_optimal(&case)?;
     }
 
-    /// With costs this small, shares of waiting costs are rounded a lot, and much costs the same.
+    /// With such small costs, shares of waiting costs have large rounding errors and there are many
+    /// ties.
     #[test]
-    fn ties_and_small_costs(case in gangs(3)) {
-        check_best(&case)?;
-    }
-
-    #[test]
-    fn any_arcs_of_any_network_may_have_gates(case in anything(100)) {
-        check_best(&case)?;
+    fn gangs_are_placed_optimally_with_ties_and_small_costs(case in gangs(3)) {
+        check_optimal(&case)?;
     }
 
     #[test]
-    fn little_effort_gives_a_valid_choice_and_a_valid_bound(case in gangs(30), flows in 0_usize..6) {
+    fn gates_in_any_network_are_decided_optimally(case in any_network(100)) {
+        check_optimal(&case)?;
+    }
+
+    #[test]
+    fn a_limited_effort_gives_a_feasible_choice_and_a_valid_bound(case in gangs(30), flows in 0_usize..6) {
         let effort = Effort { flows, gap_ppm: 0 };
-        let mut network = case.network();
+        let mut network = case.model.network();
         let answer = network.solve_gated(&case.gates, effort, &Limits::default()).unwrap();
-        let best = case.best().unwrap();
-        prop_assert!(answer.bound <= best && best <= answer.cost, "{answer:?}, best is {best}");
+        let best_cost = case.best_cost().unwrap();
+        prop_assert!(answer.bound <= best_cost && best_cost <= answer.cost, "{answer:?}, best_cost is {best_cost}");
         prop_assert!(answer.flows <= flows.max(1) + 1);
         case.check(&network, &answer)?;
     }
 
     #[test]
-    fn the_gap_that_is_allowed_is_kept(case in gangs(100), gap_ppm in 0_u32..400_000) {
+    fn the_allowed_gap_is_not_exceeded(case in gangs(100), gap_ppm in 0_u32..400_000) {
         let effort = Effort { gap_ppm, ..Effort::default() };
-        let mut network = case.network();
+        let mut network = case.model.network();
         let answer = network.solve_gated(&case.gates, effort, &Limits::default()).unwrap();
-        let best = case.best().unwrap();
-        prop_assert!(answer.bound <= best && best <= answer.cost);
+        let best_cost = case.best_cost().unwrap();
+        prop_assert!(answer.bound <= best_cost && best_cost <= answer.cost);
         prop_assert!(answer.gap() * 1_000_000 <= answer.cost * i128::from(gap_ppm));
         case.check(&network, &answer)?;
     }
 
-    /// One cycle after the other: gangs that are placed stay, as work that cannot move, others come.
+    /// Several cycles: waiting costs and arc costs change between them.
     #[test]
-    fn the_next_cycle_starts_from_the_last(one in gangs(100), pick in any::<u32>()) {
+    fn later_solves_are_optimal_after_changes(one in gangs(100), pick in any::<u32>()) {
         let mut case = one;
-        let mut network = case.network();
+        let mut network = case.model.network();
         for cycle in 0..3 {
             let effort = Effort::default();
             let answer = network.solve_gated(&case.gates, effort, &Limits::default()).unwrap();
-            prop_assert_eq!(Some(answer.cost), case.best());
+            prop_assert_eq!(Some(answer.cost), case.best_cost());
             case.check(&network, &answer)?;
             for gate in 0..case.gates.len() {
                 if pick >> (gate + 8 * cycle) & 1 == 1 {
@@ -296,9 +236,9 @@ proptest! {
                     case.gates[gate].waiting_cost = cost * 2 + 10;
                 }
             }
-            for arc in 0..case.arcs.len() {
+            for arc in 0..case.model.arcs.len() {
                 if (pick >> (arc % 31)) & 1 == 1 && cycle == 1 {
-                    let own = &mut case.arcs[arc].2;
+                    let own = &mut case.model.arcs[arc].2;
                     own.cost += 5;
                     network.set_terms(arc as u32, *own).unwrap();
                 }
@@ -308,20 +248,22 @@ proptest! {
 }
 
 #[test]
-fn a_used_up_budget_is_an_error_only_without_any_flow() {
+fn an_expired_budget_is_an_error_only_without_a_feasible_flow() {
     let case = Case {
-        supply: vec![2, 0, -2],
-        arcs: vec![
-            (0, 1, terms(0, 2, 0)),
-            (0, 2, terms(0, 2, 0)),
-            (1, 2, terms(0, 2, 1)),
-        ],
+        model: NetworkModel {
+            supply: vec![2, 0, -2],
+            arcs: vec![
+                (0, 1, terms(0, 2, 0)),
+                (0, 2, terms(0, 2, 0)),
+                (1, 2, terms(0, 2, 1)),
+            ],
+        },
         gates: vec![Gate {
             members: vec![(0, 2)],
             waiting_cost: 9,
         }],
     };
-    let mut network = case.network();
+    let mut network = case.model.network();
     let none = Limits {
         budget: Some(Duration::ZERO),
         interrupted: None,
@@ -351,12 +293,14 @@ fn a_used_up_budget_is_an_error_only_without_any_flow() {
     assert_eq!((answer.cost, answer.open), (2, vec![true]));
 }
 
-/// Without a way past it, a gate has to be open; even without any effort this is seen.
+/// A gate that cannot be bypassed has to be open; this is decided even without effort.
 #[test]
-fn gates_without_a_way_past_them_open() {
+fn gates_that_cannot_be_bypassed_are_open() {
     let case = Case {
-        supply: vec![2, 0, -2],
-        arcs: vec![(0, 1, terms(0, 2, 0)), (1, 2, terms(0, 2, 100))],
+        model: NetworkModel {
+            supply: vec![2, 0, -2],
+            arcs: vec![(0, 1, terms(0, 2, 0)), (1, 2, terms(0, 2, 100))],
+        },
         gates: vec![Gate {
             members: vec![(0, 2)],
             waiting_cost: 9,
@@ -365,6 +309,7 @@ fn gates_without_a_way_past_them_open() {
     for flows in [0, 1, 9] {
         let effort = Effort { flows, gap_ppm: 0 };
         let answer = case
+            .model
             .network()
             .solve_gated(&case.gates, effort, &Limits::default());
         let answer = answer.unwrap();
@@ -373,9 +318,9 @@ fn gates_without_a_way_past_them_open() {
     }
 }
 
-/// What leaves a gate's own node by a convex arc counts as well.
+/// The cost of a convex arc out of a private node counts.
 #[test]
-fn a_group_goes_on_by_a_convex_arc() {
+fn a_class_may_have_an_outgoing_convex_arc() {
     let mut network = Network::new();
     let nodes = network.add_nodes(&[2, 0, -2]).unwrap();
     let (source, class, sink) = (nodes[0], nodes[1], nodes[2]);

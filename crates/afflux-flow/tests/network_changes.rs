@@ -1,7 +1,9 @@
-//! A network that changes gives, after every change, the answer that a new one would give.
+//! After any changes, a network gives the same answers as a new network.
 
-#[path = "fuzzing/convex.rs"]
-mod convex;
+#[path = "fuzzing/convex_model.rs"]
+mod convex_model;
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -10,11 +12,12 @@ use afflux_flow::{
     ArcId, Columns, ConvexTerms, FlowError, Limits, Network, NewConvexArc, NodeId, Problem, Terms,
     violation,
 };
-use convex::Convex;
+use convex_model::Convex;
 use proptest::prelude::*;
+use proptest_cases::cases;
 use reference::least_cost;
 
-/// One change; numbers pick an existing node or arc.
+/// A change; numbers select an existing node or arc.
 #[derive(Debug, Clone)]
 enum Change {
     AddNode(i64),
@@ -24,26 +27,26 @@ enum Change {
     RemoveArc(usize),
     Bounds(usize, i64, i64),
     Cost(usize, i64),
-    /// All arcs of a node become dearer by as much.
+    /// Adds the same amount to the costs of all arcs of a node.
     Reprice(usize, i64),
     AddConvex(usize, usize, Convex),
-    /// With as many costs as it has, the first of these.
+    /// Sets bounds and costs of a convex arc; uses as many of the costs as the arc has.
     Convex(usize, Convex),
     RemoveConvex(usize),
 }
 
-/// With so many costs.
-fn cut(mut convex: Convex, length: usize) -> Convex {
+/// The convex arc with this number of costs.
+fn with_cost_count(mut convex: Convex, length: usize) -> Convex {
     convex.costs.truncate(length);
     convex.capacity = convex.capacity.min(length as i64);
     convex.lower = convex.lower.min(convex.capacity);
     convex
 }
 
-/// With six costs, and ends that mean nothing yet.
-fn convex(costs: i64) -> impl Strategy<Value = Convex> {
+/// A convex arc with six costs; its ends are set later.
+fn convex(max_cost: i64) -> impl Strategy<Value = Convex> {
     let lower = prop_oneof![5 => Just(0_i64), 1 => 0_i64..3];
-    let costs = prop::collection::vec(-costs / 4..=costs, 6);
+    let costs = prop::collection::vec(-max_cost / 4..=max_cost, 6);
     (lower, 0_i64..=6, costs).prop_map(|(lower, capacity, mut costs)| {
         costs.sort_unstable();
         Convex {
@@ -56,44 +59,44 @@ fn convex(costs: i64) -> impl Strategy<Value = Convex> {
     })
 }
 
-fn terms(most: i64, costs: i64) -> impl Strategy<Value = Terms> {
-    let lower = prop_oneof![5 => Just(0), 1 => 0..=most / 6];
-    (lower, 0..=most, -costs / 4..=costs).prop_map(|(lower, width, cost)| Terms {
+fn terms(max_units: i64, max_cost: i64) -> impl Strategy<Value = Terms> {
+    let lower = prop_oneof![5 => Just(0), 1 => 0..=max_units / 6];
+    (lower, 0..=max_units, -max_cost / 4..=max_cost).prop_map(|(lower, width, cost)| Terms {
         lower,
         capacity: lower + width,
         cost,
     })
 }
 
-fn changes(most: i64, costs: i64) -> impl Strategy<Value = Change> {
+fn changes(max_units: i64, max_cost: i64) -> impl Strategy<Value = Change> {
     let any = 0_usize..1000;
-    let arc = (any.clone(), any.clone(), terms(most, costs));
+    let arc = (any.clone(), any.clone(), terms(max_units, max_cost));
     prop_oneof![
-        1 => (-most..=most).prop_map(Change::AddNode),
+        1 => (-max_units..=max_units).prop_map(Change::AddNode),
         1 => any.clone().prop_map(Change::RemoveNode),
-        2 => (any.clone(), -most..=most).prop_map(|(n, s)| Change::Supply(n, s)),
+        2 => (any.clone(), -max_units..=max_units).prop_map(|(n, s)| Change::Supply(n, s)),
         4 => arc.prop_map(|(t, h, terms)| Change::AddArc(t, h, terms)),
         2 => any.clone().prop_map(Change::RemoveArc),
-        3 => (any.clone(), terms(most, costs))
+        3 => (any.clone(), terms(max_units, max_cost))
             .prop_map(|(a, terms)| Change::Bounds(a, terms.lower, terms.capacity)),
-        3 => (any.clone(), -costs / 4..=costs).prop_map(|(a, c)| Change::Cost(a, c)),
-        2 => (any.clone(), -costs / 4..=costs).prop_map(|(n, c)| Change::Reprice(n, c)),
-        3 => (any.clone(), any.clone(), convex(costs), 1_usize..=6)
-            .prop_map(|(t, h, arc, length)| Change::AddConvex(t, h, cut(arc, length))),
-        4 => (any.clone(), convex(costs)).prop_map(|(a, arc)| Change::Convex(a, arc)),
+        3 => (any.clone(), -max_cost / 4..=max_cost).prop_map(|(a, c)| Change::Cost(a, c)),
+        2 => (any.clone(), -max_cost / 4..=max_cost).prop_map(|(n, c)| Change::Reprice(n, c)),
+        3 => (any.clone(), any.clone(), convex(max_cost), 1_usize..=6)
+            .prop_map(|(t, h, arc, length)| Change::AddConvex(t, h, with_cost_count(arc, length))),
+        4 => (any.clone(), convex(max_cost)).prop_map(|(a, arc)| Change::Convex(a, arc)),
         1 => any.prop_map(Change::RemoveConvex),
     ]
 }
 
-/// The same network, kept in the simplest way.
+/// A simple model of the same network.
 #[derive(Default)]
-struct Plain {
+struct ModelNetwork {
     nodes: BTreeMap<NodeId, i64>,
     arcs: BTreeMap<ArcId, (NodeId, NodeId, Terms)>,
     convex: BTreeMap<ArcId, Convex>,
 }
 
-impl Plain {
+impl ModelNetwork {
     fn node(&self, pick: usize) -> Option<NodeId> {
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         nodes.get(pick % nodes.len().max(1)).copied()
@@ -209,7 +212,7 @@ impl Plain {
                     *own = Convex {
                         tail: own.tail,
                         head: own.head,
-                        ..cut(convex, own.costs.len())
+                        ..with_cost_count(convex, own.costs.len())
                     };
                     network.set_convex([(arc, own.terms())].into_iter())?;
                 }
@@ -237,7 +240,7 @@ impl Plain {
         arcs.chain(units).collect()
     }
 
-    /// With this flow.
+    /// The columns of the model, with this flow.
     fn columns(&self, flow: Vec<i64>) -> Columns {
         let all = self.all_arcs();
         let arcs = || all.iter();
@@ -254,8 +257,8 @@ impl Plain {
         }
     }
 
-    /// Solves the network as it is and holds the answer against a solver that is too simple to be
-    /// wrong, and against the certificate.
+    /// Solves the network and compares the answer with a simple reference solver and with the
+    /// certificate.
     fn check(&mut self, network: &mut Network) -> Result<(), TestCaseError> {
         let Some(balancing) = self.node(0) else {
             return Ok(());
@@ -303,75 +306,78 @@ impl Plain {
     }
 }
 
-fn check_series(rounds: Vec<Vec<Change>>) -> Result<(), TestCaseError> {
+fn check_rounds(rounds: Vec<Vec<Change>>) -> Result<(), TestCaseError> {
     let mut network = Network::new();
-    let mut plain = Plain::default();
+    let mut model = ModelNetwork::default();
     for node in 0..6 {
-        plain.apply(&mut network, Change::AddNode(0)).unwrap();
-        // A way in and out of every node, so that most rounds have a flow.
+        model.apply(&mut network, Change::AddNode(0)).unwrap();
+        // Arcs in and out of every node, so that most rounds are feasible.
         let costly = Terms {
             lower: 0,
             capacity: 60,
             cost: 50,
         };
-        plain
+        model
             .apply(&mut network, Change::AddArc(node, 0, costly))
             .unwrap();
-        plain
+        model
             .apply(&mut network, Change::AddArc(0, node, costly))
             .unwrap();
     }
     for round in rounds {
         for change in round {
-            plain.apply(&mut network, change).unwrap();
+            model.apply(&mut network, change).unwrap();
         }
-        plain.check(&mut network)?;
+        model.check(&mut network)?;
     }
     Ok(())
 }
 
-fn series(most: i64, costs: i64) -> impl Strategy<Value = Vec<Vec<Change>>> {
-    prop::collection::vec(prop::collection::vec(changes(most, costs), 1..12), 1..14)
+fn rounds(max_units: i64, max_cost: i64) -> impl Strategy<Value = Vec<Vec<Change>>> {
+    prop::collection::vec(
+        prop::collection::vec(changes(max_units, max_cost), 1..12),
+        1..14,
+    )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(cases(1500))]
 
     #[test]
-    fn every_answer_of_a_series_costs_the_least(rounds in series(12, 20)) {
-        check_series(rounds)?;
+    fn every_solve_after_changes_has_minimum_cost(rounds in rounds(12, 20)) {
+        check_rounds(rounds)?;
     }
 
     #[test]
-    fn ties_everywhere(rounds in series(6, 1)) {
-        check_series(rounds)?;
+    fn costs_with_many_ties(rounds in rounds(6, 1)) {
+        check_rounds(rounds)?;
     }
 
     #[test]
-    fn costs_of_very_different_sizes(rounds in series(9, 1_000_000)) {
-        check_series(rounds)?;
+    fn costs_of_very_different_sizes(rounds in rounds(9, 1_000_000)) {
+        check_rounds(rounds)?;
     }
 
     /// Some of the working sets fit 32 bits, others do not.
     #[test]
-    fn costs_around_32_bits(rounds in series(9, 1 << 33)) {
-        check_series(rounds)?;
+    fn costs_around_32_bits(rounds in rounds(9, 1 << 33)) {
+        check_rounds(rounds)?;
     }
 
-    /// All of them do, just so.
+    /// All values just fit 32 bits.
     #[test]
-    fn all_within_32_bits(rounds in series(i64::from(i32::MAX) / 9 * 8, i64::from(i32::MAX))) {
-        check_series(rounds)?;
+    fn values_up_to_the_limit_of_32_bits(rounds in rounds(i64::from(i32::MAX) / 9 * 8, i64::from(i32::MAX))) {
+        check_rounds(rounds)?;
     }
 
     #[test]
-    fn capacities_around_32_bits(rounds in series(1 << 33, 20)) {
-        check_series(rounds)?;
+    fn capacities_around_32_bits(rounds in rounds(1 << 33, 20)) {
+        check_rounds(rounds)?;
     }
 }
 
 #[test]
-fn after_an_error_the_last_flow_is_still_there() {
+fn the_last_flow_is_kept_after_an_error() {
     let mut network = Network::new();
     let terms = |capacity, cost| Terms {
         lower: 0,
@@ -389,7 +395,7 @@ fn after_an_error_the_last_flow_is_still_there() {
     let cost = network.solve(&Limits::default()).unwrap().cost;
     let flows = network.flows(arcs.iter().copied()).unwrap();
 
-    // All machines are priced anew, which moves flow; but there is no room for all.
+    // New costs for all machines move flow, but there is not enough room.
     for (arc, cost) in [(0, 9), (2, 8), (4, 1)] {
         network.set_cost(arcs[arc], cost).unwrap();
     }
@@ -408,7 +414,7 @@ fn after_an_error_the_last_flow_is_still_there() {
 }
 
 #[test]
-fn after_an_error_convex_arcs_still_carry_what_they_did() {
+fn the_last_flow_of_convex_arcs_is_kept_after_an_error() {
     let mut network = Network::new();
     let (source, sink) = (network.add_node(4).unwrap(), network.add_node(-4).unwrap());
     let costs = [[1, 2, 9], [3, 4, 5], [20, 21, 22]];
@@ -439,7 +445,7 @@ fn after_an_error_convex_arcs_still_carry_what_they_did() {
     let flows = network.flows(arcs.iter().copied()).unwrap();
     assert_eq!(flows, [2, 2, 0]);
 
-    // All of them are priced anew, which moves flow; but there is no room for all.
+    // New costs for all arcs move flow, but there is not enough room.
     let turned = arcs.iter().copied().zip(costs.iter().rev());
     network
         .set_convex(turned.map(|(arc, costs)| (arc, terms(costs))))
@@ -457,7 +463,7 @@ fn after_an_error_convex_arcs_still_carry_what_they_did() {
 }
 
 #[test]
-fn prices_do_not_outgrow_nodes_that_are_added_later() {
+fn large_prices_are_reset_when_nodes_are_added() {
     let terms = |cost| Terms {
         lower: 0,
         capacity: 5,
@@ -465,7 +471,7 @@ fn prices_do_not_outgrow_nodes_that_are_added_later() {
     };
     let mut network = Network::new();
     network.add_nodes(&[3, -3]).unwrap();
-    // As dear as allowed with two nodes, and so is the price.
+    // The largest cost allowed with two nodes; the price is as large.
     let arc = network.add_arc(0, 1, terms(i64::MAX / 16 / 3)).unwrap();
     network.solve(&Limits::default()).unwrap();
     network.set_cost(arc, 1).unwrap();
@@ -476,9 +482,9 @@ fn prices_do_not_outgrow_nodes_that_are_added_later() {
     assert_eq!(network.solve(&Limits::default()).unwrap().cost, 3);
 }
 
-/// Between solves anything goes, also what no solve could route.
+/// Between solves the bounds may be infeasible or too large to solve.
 #[test]
-fn what_does_not_fit_64_bits_is_an_error_until_it_is_gone() {
+fn values_that_overflow_64_bits_are_an_error_until_they_are_changed() {
     let mut network = Network::new();
     let nodes = network.add_nodes(&[3, -3]).unwrap();
     let terms = |lower, capacity| Terms {

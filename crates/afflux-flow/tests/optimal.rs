@@ -1,58 +1,38 @@
-//! What a caller gets: the least cost, a proof, or the statement that there is no flow.
+//! A solve returns the minimum cost with a proof, or an infeasibility error.
 
+mod columns;
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
 mod reference;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use afflux_flow::{FlowError, Limits, Problem, solve, solve_within, violation};
+use afflux_flow::{FlowError, Limits, solve, solve_within, violation};
+use columns::Columns;
 use proptest::prelude::*;
+use proptest_cases::cases;
 use reference::least_cost;
 
-/// The columns of a problem.
-#[derive(Debug, Clone, Default)]
-struct Columns {
-    supply: Vec<i64>,
-    tail: Vec<i32>,
-    head: Vec<i32>,
-    lower: Vec<i64>,
-    capacity: Vec<i64>,
-    cost: Vec<i64>,
-}
-
-impl Columns {
-    fn new(supply: &[i64], arcs: &[(i32, i32, i64, i64, i64)]) -> Self {
-        Self {
-            supply: supply.to_vec(),
-            tail: arcs.iter().map(|arc| arc.0).collect(),
-            head: arcs.iter().map(|arc| arc.1).collect(),
-            lower: arcs.iter().map(|arc| arc.2).collect(),
-            capacity: arcs.iter().map(|arc| arc.3).collect(),
-            cost: arcs.iter().map(|arc| arc.4).collect(),
-        }
-    }
-
-    fn problem(&self) -> Problem<'_> {
-        Problem::new(
-            &self.supply,
-            &self.tail,
-            &self.head,
-            &self.lower,
-            &self.capacity,
-            &self.cost,
-        )
-        .expect("well formed")
-    }
-}
-
-/// Networks with everything that is allowed: loops, parallel arcs, no capacity, ties, negative
-/// cycles, lower bounds, parts that are not connected.
-fn networks(nodes: usize, arcs: usize, most: i64, costs: i64) -> impl Strategy<Value = Columns> {
+/// Networks with all allowed features: loops, parallel arcs, zero capacities, ties, negative
+/// cycles, lower bounds, disconnected parts.
+fn networks(
+    nodes: usize,
+    arcs: usize,
+    max_units: i64,
+    max_cost: i64,
+) -> impl Strategy<Value = Columns> {
     (1..nodes).prop_flat_map(move |nodes| {
         let ids = 0..nodes as i32;
-        let lower = prop_oneof![3 => Just(0), 1 => 0..=most / 8];
-        let arc = (ids.clone(), ids, lower, 0..=most, -costs / 4..=costs)
+        let lower = prop_oneof![3 => Just(0), 1 => 0..=max_units / 8];
+        let arc = (
+            ids.clone(),
+            ids,
+            lower,
+            0..=max_units,
+            -max_cost / 4..=max_cost,
+        )
             .prop_map(|(tail, head, lower, width, cost)| (tail, head, lower, lower + width, cost));
-        let supplies = prop::collection::vec(-most / 9..=most / 9, nodes);
+        let supplies = prop::collection::vec(-max_units / 9..=max_units / 9, nodes);
         (supplies, prop::collection::vec(arc, 0..arcs)).prop_map(|(mut supply, arcs)| {
             let sum: i64 = supply.iter().sum();
             supply[0] -= sum;
@@ -62,7 +42,7 @@ fn networks(nodes: usize, arcs: usize, most: i64, costs: i64) -> impl Strategy<V
 }
 
 fn check(columns: &Columns) -> Result<(), TestCaseError> {
-    let problem = columns.problem();
+    let problem = columns.problem().unwrap();
     match (solve(&problem), least_cost(&problem)) {
         (Ok(answer), Some(cost)) => {
             prop_assert_eq!(answer.cost, cost);
@@ -76,21 +56,21 @@ fn check(columns: &Columns) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(cases(3000))]
 
     #[test]
-    fn small_networks_cost_the_least(columns in networks(6, 16, 12, 8)) {
+    fn small_networks_are_solved_optimally(columns in networks(6, 16, 12, 8)) {
         check(&columns)?;
     }
 
     #[test]
-    fn ties_everywhere_cost_the_least(columns in networks(14, 60, 40, 1)) {
+    fn networks_with_many_ties_are_solved_optimally(columns in networks(14, 60, 40, 1)) {
         check(&columns)?;
     }
 
-    /// Whatever the numbers: an answer with its proof or an error of the problem, never a panic.
+    /// For any numbers: a proven answer or an error, never a panic.
     #[test]
-    fn huge_numbers_are_solved_or_refused(
+    fn huge_numbers_are_solved_or_an_error(
         columns in networks(6, 12, i64::MAX / 16, i64::MAX / 128),
         shifts in prop::collection::vec((0_u32..62, 0_u32..62), 12),
     ) {
@@ -99,7 +79,7 @@ proptest! {
             columns.capacity[arc] = (columns.capacity[arc] >> capacity).max(columns.lower[arc]);
             columns.cost[arc] >>= cost;
         }
-        let problem = columns.problem();
+        let problem = columns.problem().unwrap();
         match solve(&problem) {
             Ok(answer) => {
                 prop_assert_eq!(violation(&problem, &answer.flow, &answer.price), None);
@@ -110,14 +90,14 @@ proptest! {
     }
 
     #[test]
-    fn larger_networks_cost_the_least(columns in networks(25, 150, 100, 1_000_000)) {
+    fn larger_networks_are_solved_optimally(columns in networks(25, 150, 100, 1_000_000)) {
         check(&columns)?;
     }
 }
 
 #[test]
-fn nothing_at_all_is_a_flow() {
-    let answer = solve(&Columns::default().problem()).expect("a flow");
+fn the_empty_network_has_an_empty_flow() {
+    let answer = solve(&Columns::default().problem().unwrap()).unwrap();
     assert_eq!(
         (answer.cost, answer.flow, answer.price),
         (0, vec![], vec![])
@@ -125,15 +105,15 @@ fn nothing_at_all_is_a_flow() {
 }
 
 #[test]
-fn nodes_without_arcs_need_none() {
-    let answer = solve(&Columns::new(&[0, 0], &[]).problem()).expect("a flow");
+fn nodes_without_supply_and_arcs_have_a_flow() {
+    let answer = solve(&Columns::new(&[0, 0], &[]).problem().unwrap()).unwrap();
     assert_eq!(answer.price, [0, 0]);
 }
 
 #[test]
-fn loops_follow_their_cost() {
+fn loops_carry_the_bound_that_their_cost_prefers() {
     let arcs = [(0, 0, 1, 5, -2), (0, 0, 1, 5, 2), (0, 0, 1, 5, 0)];
-    let answer = solve(&Columns::new(&[0], &arcs).problem()).expect("a flow");
+    let answer = solve(&Columns::new(&[0], &arcs).problem().unwrap()).unwrap();
     assert_eq!(answer.flow, [5, 1, 1]);
     assert_eq!(answer.cost, -8);
 }
@@ -141,20 +121,15 @@ fn loops_follow_their_cost() {
 #[test]
 fn negative_cycles_are_filled() {
     let arcs = [(0, 1, 0, 7, -5), (1, 0, 0, 4, 3)];
-    let answer = solve(&Columns::new(&[0, 0], &arcs).problem()).expect("a flow");
+    let answer = solve(&Columns::new(&[0, 0], &arcs).problem().unwrap()).unwrap();
     assert_eq!((answer.cost, answer.flow), (-8, vec![4, 4]));
 }
 
 #[test]
-fn capacities_may_be_as_good_as_infinite() {
-    let most = i64::MAX;
-    let arcs = [
-        (0, 1, 0, most, 1),
-        (0, 1, 0, most, 2),
-        (1, 2, 0, most, 0),
-        (2, 1, 0, most, 0),
-    ];
-    let answer = solve(&Columns::new(&[9, 0, -9], &arcs).problem()).expect("a flow");
+fn capacities_may_be_i64_max() {
+    let arcs = [(0, 1, 1), (0, 1, 2), (1, 2, 0), (2, 1, 0)]
+        .map(|(tail, head, cost)| (tail, head, 0, i64::MAX, cost));
+    let answer = solve(&Columns::new(&[9, 0, -9], &arcs).problem().unwrap()).unwrap();
     assert_eq!(answer.cost, 9);
 }
 
@@ -162,7 +137,7 @@ fn capacities_may_be_as_good_as_infinite() {
 fn the_total_cost_may_exceed_64_bits() {
     let arcs = [(0, 1, 0, 1 << 58, 1 << 50)];
     let columns = Columns::new(&[1 << 58, -(1 << 58)], &arcs);
-    assert_eq!(solve(&columns.problem()).expect("a flow").cost, 1 << 108);
+    assert_eq!(solve(&columns.problem().unwrap()).unwrap().cost, 1 << 108);
 }
 
 #[test]
@@ -179,13 +154,16 @@ fn the_same_input_gives_the_same_answer() {
         })
         .collect();
     let columns = Columns::new(&[5, 5, 0, 0, 0, 0, 0, -10], &arcs);
-    assert_eq!(solve(&columns.problem()), solve(&columns.problem()));
+    assert_eq!(
+        solve(&columns.problem().unwrap()),
+        solve(&columns.problem().unwrap())
+    );
 }
 
-/// Arcs with room for a few units beside others with room for billions: what goes round a cycle must
-/// not do so a few units at a time.
+/// Arcs with small capacities next to arcs with capacities in the billions: flow on a cycle must
+/// not be moved a few units at a time.
 #[test]
-fn room_does_not_tell_how_long_it_takes() {
+fn solve_time_does_not_depend_on_capacities() {
     let arcs = [
         (6, 2, 0, 0, 75),
         (5, 6, 1073741823, 2147483646, -2147483647),
@@ -241,21 +219,21 @@ fn room_does_not_tell_how_long_it_takes() {
         -672513645,
     ];
     let columns = Columns::new(&supply, &arcs);
-    let asked = AtomicUsize::new(0);
-    let ask = || {
-        asked.fetch_add(1, Ordering::Relaxed);
+    let calls = AtomicUsize::new(0);
+    let count_call = || {
+        calls.fetch_add(1, Ordering::Relaxed);
         false
     };
     let limits = Limits {
-        interrupted: Some(&ask),
+        interrupted: Some(&count_call),
         ..Limits::default()
     };
-    let found = solve_within(&columns.problem(), &limits).expect("there is a flow");
+    let found = solve_within(&columns.problem().unwrap(), &limits).unwrap();
     assert_eq!(found.cost, -14_615_458_445_897_155_874);
     assert_eq!(
-        violation(&columns.problem(), &found.flow, &found.price),
+        violation(&columns.problem().unwrap(), &found.flow, &found.price),
         None
     );
-    // It asks once for thousands of looks at arcs.
-    assert!(asked.into_inner() < 10);
+    // The callback is called once per 65,536 scanned arcs.
+    assert!(calls.into_inner() < 10);
 }

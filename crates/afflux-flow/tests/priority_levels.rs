@@ -1,61 +1,34 @@
-//! Levels get what solving them one after the other, each from nothing, would give them.
+//! Priority levels get the flows of separate solves, one after the other.
 
+mod columns;
+mod network_model;
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
 mod reference;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use afflux_flow::{ArcId, FlowError, LevelsAnswer, Limits, Network, Problem, Terms};
+use afflux_flow::{ArcId, FlowError, LevelsAnswer, Limits, Network};
+use network_model::{NetworkModel, terms};
 use proptest::prelude::*;
-use reference::{cheapest_flow, least_cost};
+use proptest_cases::cases;
+use reference::cheapest_flow;
 
-/// A network and its levels, kept in the simplest way.
+/// A network and its levels.
 #[derive(Debug, Clone)]
 struct Case {
-    supply: Vec<i64>,
-    /// Tail, head, and terms.
-    arcs: Vec<(u32, u32, Terms)>,
+    model: NetworkModel,
     levels: Vec<Vec<ArcId>>,
 }
 
-fn terms(lower: i64, capacity: i64, cost: i64) -> Terms {
-    Terms {
-        lower,
-        capacity,
-        cost,
-    }
-}
-
 impl Case {
-    fn network(&self) -> Network {
-        let mut network = Network::new();
-        network.add_nodes(&self.supply).unwrap();
-        for &(tail, head, terms) in &self.arcs {
-            network.add_arc(tail, head, terms).unwrap();
-        }
-        network
-    }
-
-    /// Does something with the problem.
-    fn with_problem<T>(&self, work: impl FnOnce(&Problem<'_>) -> T) -> T {
-        let tail: Vec<i32> = self.arcs.iter().map(|arc| arc.0 as i32).collect();
-        let head: Vec<i32> = self.arcs.iter().map(|arc| arc.1 as i32).collect();
-        let lower: Vec<i64> = self.arcs.iter().map(|arc| arc.2.lower).collect();
-        let capacity: Vec<i64> = self.arcs.iter().map(|arc| arc.2.capacity).collect();
-        let cost: Vec<i64> = self.arcs.iter().map(|arc| arc.2.cost).collect();
-        work(&Problem::new(&self.supply, &tail, &head, &lower, &capacity, &cost).unwrap())
-    }
-
-    fn least_cost(&self) -> Option<i128> {
-        self.with_problem(least_cost)
-    }
-
-    /// The problem of one level: those above keep what they have, those below are closed.
-    fn at(&self, level: usize, kept: &[Vec<i64>]) -> Self {
-        let mut case = self.clone();
+    /// The network of one level: higher levels keep their guaranteed flow, lower levels are closed.
+    fn model_of_level(&self, level: usize, kept: &[Vec<i64>]) -> NetworkModel {
+        let mut model = self.model.clone();
         for (number, arcs) in self.levels.iter().enumerate() {
             for (position, &arc) in arcs.iter().enumerate() {
-                let terms = &mut case.arcs[arc as usize].2;
+                let terms = &mut model.arcs[arc as usize].2;
                 if number < level {
                     terms.lower = kept[number][position];
                 } else if number > level {
@@ -63,40 +36,36 @@ impl Case {
                 }
             }
         }
-        case
+        model
     }
 
-    /// The same with what the arcs of a level carry decided.
-    fn with(&self, level: usize, units: &[i64]) -> Self {
-        let mut case = self.clone();
-        for (&arc, &units) in self.levels[level].iter().zip(units) {
-            let terms = &mut case.arcs[arc as usize].2;
-            (terms.lower, terms.capacity) = (units, units);
-        }
-        case
-    }
-
-    /// What is kept and the last cost when levels are solved one after the other from nothing.
-    fn one_by_one(&self) -> Option<(i128, Vec<Vec<i64>>)> {
+    /// The last cost and the guaranteed flows when levels are solved separately, one after the
+    /// other.
+    fn solve_one_by_one(&self) -> Option<(i128, Vec<Vec<i64>>)> {
         let (mut cost, mut kept) = (0, Vec::new());
         for (level, arcs) in self.levels.iter().enumerate() {
-            let (least, flow) = self.at(level, &kept).with_problem(cheapest_flow)?;
+            let (least, flow) = self
+                .model_of_level(level, &kept)
+                .with_problem(cheapest_flow)?;
             cost = least;
             kept.push(arcs.iter().map(|&arc| flow[arc as usize]).collect());
         }
         Some((cost, kept))
     }
 
-    /// All that an answer claims, whatever the choice among flows that cost the same.
+    /// Checks all claims of an answer that hold for any choice among optimal flows.
     fn check(&self, network: &Network, answer: &LevelsAnswer) -> Result<(), TestCaseError> {
         prop_assert!(answer.is_optimal());
-        prop_assert_eq!(answer.kept.len(), self.levels.len());
+        prop_assert_eq!(answer.guaranteed.len(), self.levels.len());
         for level in 0..self.levels.len() {
-            let problem = self.at(level, &answer.kept);
-            let least = problem.least_cost();
-            let with = problem.with(level, &answer.kept[level]).least_cost();
-            // What the level keeps is what a flow of least cost sends through it.
-            prop_assert_eq!(least, with);
+            let mut model = self.model_of_level(level, &answer.guaranteed);
+            let least = model.least_cost();
+            // The guaranteed flow of a level is that of an optimal flow.
+            for (&arc, &units) in self.levels[level].iter().zip(&answer.guaranteed[level]) {
+                let terms = &mut model.arcs[arc as usize].2;
+                (terms.lower, terms.capacity) = (units, units);
+            }
+            prop_assert_eq!(least, model.least_cost());
             if level + 1 == self.levels.len() {
                 prop_assert_eq!(Some(answer.cost), least);
             }
@@ -104,41 +73,27 @@ impl Case {
         self.check_flow(network, answer)
     }
 
-    /// The flow is that of the answer, within the caller's own bounds, and everybody keeps theirs.
+    /// Checks that the flow belongs to the answer, is within the caller's bounds and preserves all
+    /// guarantees.
     fn check_flow(&self, network: &Network, answer: &LevelsAnswer) -> Result<(), TestCaseError> {
-        let mut sent = vec![0; self.supply.len()];
-        let mut cost = 0;
-        for (arc, &(tail, head, own)) in self.arcs.iter().enumerate() {
-            prop_assert_eq!(network.terms(arc as u32), Ok(own));
-            let flow = network.flow(arc as u32).unwrap();
-            prop_assert!(own.lower <= flow && flow <= own.capacity);
-            sent[tail as usize] += flow;
-            sent[head as usize] -= flow;
-            cost += i128::from(flow) * i128::from(own.cost);
-        }
-        prop_assert_eq!(&sent, &self.supply);
-        prop_assert_eq!(cost, answer.cost);
+        prop_assert!(self.model.has_same_terms(network));
+        prop_assert_eq!(self.model.check_flow(network)?, answer.cost);
         prop_assert!(answer.bound <= answer.cost);
         prop_assert_eq!(answer.units.len(), self.levels.len());
         for (arcs, &units) in self.levels.iter().zip(&answer.units) {
             let flows = network.flows(arcs.iter().copied()).unwrap();
             prop_assert_eq!(i128::from(flows.iter().sum::<i64>()), units);
         }
-        for (arcs, kept) in self.levels.iter().zip(&answer.kept) {
+        for (arcs, kept) in self.levels.iter().zip(&answer.guaranteed) {
             for (&arc, &kept) in arcs.iter().zip(kept) {
                 prop_assert!(kept <= network.flow(arc).unwrap());
             }
         }
         Ok(())
     }
-
-    fn restored(&self, network: &Network) -> bool {
-        let own = |arc: usize| network.terms(arc as u32) == Ok(self.arcs[arc].2);
-        (0..self.arcs.len()).all(own)
-    }
 }
 
-/// Tasks of several levels, machines with slots, as a scheduler builds them.
+/// Tasks of several levels on machines with slots, as a scheduler builds them.
 fn tasks(costs: i64) -> impl Strategy<Value = Case> {
     let slots = prop::collection::vec(prop::collection::vec(0..=costs, 0..4), 1..5);
     let class = (
@@ -147,126 +102,107 @@ fn tasks(costs: i64) -> impl Strategy<Value = Case> {
         prop::collection::vec((0_usize..4, 1_i64..4, 0..=costs), 0..4),
     );
     let levels = prop::collection::vec(prop::collection::vec(class, 0..3), 0..5);
-    (slots, levels).prop_map(|(slots, levels)| {
-        let mut case = Case {
-            supply: vec![0],
-            arcs: Vec::new(),
-            levels: Vec::new(),
-        };
+    (slots, levels).prop_map(|(slots, drawn)| {
         let machines = slots.len();
-        for slots in slots {
-            let machine = case.supply.len() as u32;
-            case.supply.push(0);
-            case.arcs
-                .extend(slots.iter().map(|&cost| (machine, 0, terms(0, 1, cost))));
-        }
-        for classes in levels {
+        let mut model = NetworkModel::with_machines(slots);
+        let mut levels = Vec::new();
+        for classes in drawn {
             let mut entries = Vec::new();
-            for (count, waiting, admitted) in classes {
-                let source = case.supply.len() as u32;
-                case.supply.extend([count, 0]);
-                case.supply[0] -= count;
-                entries.push(case.arcs.len() as ArcId);
-                case.arcs.push((source, source + 1, terms(0, count, 0)));
-                case.arcs.push((source, 0, terms(0, count, waiting)));
-                for (machine, room, cost) in admitted {
-                    let machine = 1 + (machine % machines) as u32;
-                    case.arcs.push((source + 1, machine, terms(0, room, cost)));
-                }
+            for (count, cost, admitted) in classes {
+                let waiting = terms(0, count, cost);
+                entries.push(model.add_class(count, waiting, &admitted, machines));
             }
-            case.levels.push(entries);
+            levels.push(entries);
         }
-        case
+        Case { model, levels }
     })
 }
 
-/// Any network, any arcs: loops, lower bounds, negative costs, levels without arcs, no way past.
-fn anything(costs: i64) -> impl Strategy<Value = Case> {
+/// Any network with any arcs: loops, lower bounds, negative costs, levels without arcs, tasks
+/// without an arc for waiting.
+fn any_network(costs: i64) -> impl Strategy<Value = Case> {
     let arc = (0_u32..6, 0_u32..6, 0_i64..3, 0_i64..6, -costs / 4..=costs);
     let arcs = prop::collection::vec((arc, 0_usize..8), 1..16);
     let moved = prop::collection::vec((0_usize..6, 0_usize..6, 0_i64..3), 0..4);
     (arcs, moved, 1_usize..4).prop_map(move |(arcs, moved, levels)| {
-        let mut case = Case {
-            supply: vec![0; 6],
-            arcs: Vec::new(),
-            levels: vec![Vec::new(); levels],
-        };
+        let (mut supply, mut all) = (vec![0; 6], Vec::new());
+        let mut levels = vec![Vec::new(); levels];
         for (source, sink, units) in moved {
-            case.supply[source] += units;
-            case.supply[sink] -= units;
+            supply[source] += units;
+            supply[sink] -= units;
         }
         for ((tail, head, lower, width, cost), level) in arcs {
-            if let Some(level) = case.levels.get_mut(level) {
-                level.push(case.arcs.len() as ArcId);
+            if let Some(level) = levels.get_mut(level) {
+                level.push(all.len() as ArcId);
             }
             let lower = if lower == 2 { 1 } else { 0 };
-            case.arcs
-                .push((tail, head, terms(lower, lower + width, cost)));
+            all.push((tail, head, terms(lower, lower + width, cost)));
         }
-        // A dear way from everywhere to everywhere, so that most have a flow.
+        // Expensive arcs between all nodes, so that most cases are feasible.
         for node in 1..6 {
-            case.arcs.push((node, 0, terms(0, 30, 4 * costs)));
-            case.arcs.push((0, node, terms(0, 30, 4 * costs)));
+            all.push((node, 0, terms(0, 30, 4 * costs)));
+            all.push((0, node, terms(0, 30, 4 * costs)));
         }
-        case
+        let model = NetworkModel { supply, arcs: all };
+        Case { model, levels }
     })
 }
 
-fn check_case(case: &Case) -> Result<(), TestCaseError> {
-    let mut network = case.network();
+fn check_all_levels(case: &Case) -> Result<(), TestCaseError> {
+    let mut network = case.model.network();
     let answer = network.solve_levels(&case.levels, &Limits::default());
-    match case.one_by_one() {
+    match case.solve_one_by_one() {
         Some(_) => case.check(&network, &answer.unwrap()),
         None => {
             let is_infeasible = matches!(answer, Err(FlowError::Infeasible { .. }));
             prop_assert!(is_infeasible, "{answer:?}");
-            prop_assert!(case.restored(&network));
+            prop_assert!(case.model.has_same_terms(&network));
             Ok(())
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(cases(1000))]
 
     #[test]
-    fn each_level_costs_the_least_given_the_counts_above(case in tasks(20)) {
-        check_case(&case)?;
+    fn each_level_has_minimum_cost_given_the_levels_above(case in tasks(20)) {
+        check_all_levels(&case)?;
     }
 
     #[test]
-    fn with_ties_everywhere(case in tasks(1)) {
-        check_case(&case)?;
+    fn levels_are_optimal_with_many_ties(case in tasks(1)) {
+        check_all_levels(&case)?;
     }
 
     #[test]
-    fn in_any_network(case in anything(20)) {
-        check_case(&case)?;
+    fn levels_are_optimal_in_any_network(case in any_network(20)) {
+        check_all_levels(&case)?;
     }
 
-    /// Costs are so far apart that no two flows cost the same: all counts are decided.
+    /// Costs differ so much that no two flows cost the same, so all flows are determined.
     #[test]
-    fn without_ties_the_counts_are_those_of_solving_one_by_one(case in tasks(1_000_000_000_000)) {
+    fn without_ties_the_flows_equal_those_of_separate_solves(case in tasks(1_000_000_000_000)) {
         prop_assume!(!case.levels.is_empty());
-        let mut network = case.network();
+        let mut network = case.model.network();
         let answer = network.solve_levels(&case.levels, &Limits::default()).unwrap();
-        let (cost, kept) = case.one_by_one().unwrap();
+        let (cost, kept) = case.solve_one_by_one().unwrap();
         prop_assert_eq!(answer.cost, cost);
-        prop_assert_eq!(answer.kept, kept);
+        prop_assert_eq!(answer.guaranteed, kept);
     }
 
-    /// Warm: levels change and the same network is solved again, with levels and without.
+    /// Warm starts: levels change and the same network is solved again, with levels and without.
     #[test]
-    fn round_after_round(
+    fn levels_are_optimal_after_changes(
         case in tasks(20),
         changes in prop::collection::vec((0_usize..100, 0_i64..20), 1..8),
     ) {
         let mut case = case;
-        let mut network = case.network();
+        let mut network = case.model.network();
         for (arc, cost) in changes {
-            if !case.arcs.is_empty() {
-                let arc = arc % case.arcs.len();
-                case.arcs[arc].2.cost = cost;
+            if !case.model.arcs.is_empty() {
+                let arc = arc % case.model.arcs.len();
+                case.model.arcs[arc].2.cost = cost;
                 network.set_cost(arc as ArcId, cost).unwrap();
             }
             if cost % 3 == 0 {
@@ -276,38 +212,38 @@ proptest! {
             case.check(&network, &answer)?;
             if cost % 4 == 0 {
                 let answer = network.solve(&Limits::default()).unwrap();
-                prop_assert_eq!(Some(answer.cost), case.least_cost());
+                prop_assert_eq!(Some(answer.cost), case.model.least_cost());
             }
         }
     }
 
-    /// Whenever time is up, there is a flow that keeps what was finished, and a bound that holds;
-    /// or no flow at all. Bounds are the caller's own again.
+    /// Whenever a solve is interrupted, it returns a flow that preserves the guarantees of finished
+    /// levels and a valid bound, or an error if there is no flow. All bounds are restored.
     #[test]
-    fn when_time_is_up(case in tasks(20), asked_before in 0_usize..6) {
-        let mut network = case.network();
+    fn an_interrupted_solve_has_a_flow_and_a_valid_bound(case in tasks(20), asked_before in 0_usize..6) {
+        let mut network = case.model.network();
         let asked = AtomicUsize::new(0);
         let interrupted = || asked.fetch_add(1, Ordering::Relaxed) >= asked_before;
         let limits = Limits { budget: None, interrupted: Some(&interrupted) };
         match network.solve_levels(&case.levels, &limits) {
             Ok(answer) => {
                 case.check_flow(&network, &answer)?;
-                let finished = answer.kept.len();
+                let finished = answer.guaranteed.len();
                 let mut open = case.clone();
                 open.levels.truncate(finished);
-                let least = open.at(finished, &answer.kept).least_cost().unwrap();
+                let least = open.model_of_level(finished, &answer.guaranteed).least_cost().unwrap();
                 prop_assert!(answer.bound <= least && least <= answer.cost);
             }
             Err(error) => {
                 prop_assert_eq!(error, FlowError::Expired);
-                prop_assert!(case.restored(&network));
+                prop_assert!(case.model.has_same_terms(&network));
             }
         }
     }
 }
 
 #[test]
-fn one_level_and_none_are_one_solve() {
+fn one_level_or_none_is_a_plain_solve() {
     let mut network = Network::new();
     network.add_nodes(&[3, -3]).unwrap();
     let arcs = [1, 2, 3].map(|cost| network.add_arc(0, 1, terms(0, 2, cost)).unwrap());
@@ -317,12 +253,12 @@ fn one_level_and_none_are_one_solve() {
         let answer = network.solve_levels(&levels, &Limits::default()).unwrap();
         assert_eq!((answer.cost, answer.bound), (plain.cost, plain.bound));
         assert!(answer.is_optimal());
-        assert_eq!(answer.kept.len(), levels.len());
+        assert_eq!(answer.guaranteed.len(), levels.len());
     }
 }
 
 #[test]
-fn an_arc_belongs_to_one_level() {
+fn an_arc_in_two_levels_is_an_error() {
     let mut network = Network::new();
     network.add_nodes(&[0, 0]).unwrap();
     let arc = network.add_arc(0, 1, terms(0, 2, 0)).unwrap();
@@ -346,7 +282,7 @@ fn an_arc_belongs_to_one_level() {
 
 #[test]
 fn bounds_are_restored_after_an_error() {
-    // The second level has no way past its closed arc.
+    // The second level has no arc for waiting.
     let mut network = Network::new();
     network.add_nodes(&[1, 1, -2]).unwrap();
     let first = network.add_arc(0, 2, terms(0, 1, 0)).unwrap();
@@ -362,7 +298,7 @@ fn bounds_are_restored_after_an_error() {
 }
 
 #[test]
-fn a_budget_is_for_all_levels_together() {
+fn the_budget_covers_all_levels_together() {
     let mut network = Network::new();
     network.add_nodes(&[1, 1, -2]).unwrap();
     let arcs = [0, 1].map(|source| {
@@ -374,10 +310,11 @@ fn a_budget_is_for_all_levels_together() {
         interrupted: None,
     };
     let levels = arcs.map(|arc| vec![arc]);
-    // The first level is so small that nobody looks at the clock; the second does not begin.
+    // The first level is so small that it is solved without checking the clock; the second does not
+    // begin.
     let answer = network.solve_levels(&levels, &limits).unwrap();
     assert_eq!(answer.units, [1, 0]);
-    assert_eq!(answer.kept, [[1]]);
+    assert_eq!(answer.guaranteed, [[1]]);
     assert_eq!(answer.cost, 10);
     assert!(answer.gap() >= 8);
     assert!(!answer.is_optimal());

@@ -1,4 +1,4 @@
-//! What is free on every machine throughout a span of time.
+//! The amounts that every machine has free throughout a span of time.
 
 /// Amounts of every resource on every machine: a row per machine.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,8 @@ impl<'a> Amounts<'a> {
     }
 }
 
-/// Something that ends by itself: when, on which machine; what it returns is in a row of its own.
+/// The expected end of a running task: the time and the machine. The amounts that it returns are in
+/// a row of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
     /// Seconds on the caller's clock.
@@ -24,10 +25,10 @@ pub struct Ending {
     pub row: usize,
 }
 
-/// Something that is planned: it holds what its class asks for on a machine for a time.
+/// A planned task: it occupies what its class asks for on a machine for a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
-    /// When it begins; minus infinity if at once, before anything ends.
+pub struct Occupancy {
+    /// When it begins; minus infinity for at once, before any running task ends.
     pub from: f64,
     /// When it ends.
     pub until: f64,
@@ -37,16 +38,17 @@ pub struct Seat {
     pub class: usize,
 }
 
-/// The least that is free on each machine from `start` to `end`.
+/// The minimum free amounts of each machine from `start` to `end`.
 ///
-/// `free` is what is free now, before anything ends; `endings` come in the order of time. A start of
-/// minus infinity is at once. At the same time what ends makes room for what begins.
+/// `free` are the amounts free now, before any task ends; `endings` are ordered by time. A start of
+/// minus infinity is at once. Amounts returned at a time are available to tasks that begin at that
+/// time.
 #[must_use]
 pub fn least_free(
     free: Amounts<'_>,
     endings: &[Ending],
     returned: Amounts<'_>,
-    seats: &[Seat],
+    occupancies: &[Occupancy],
     requests: Amounts<'_>,
     start: f64,
     end: f64,
@@ -58,45 +60,48 @@ pub fn least_free(
             *left += sign * amount;
         }
     };
-    let ended = endings.partition_point(|ending| ending.at <= start);
-    for (index, ending) in endings[..ended].iter().enumerate() {
+    let endings_before_start = endings.partition_point(|ending| ending.at <= start);
+    for (index, ending) in endings[..endings_before_start].iter().enumerate() {
         change(&mut now, ending.row, returned.row(index), 1);
     }
-    for seat in seats {
-        if seat.from <= start && start < seat.until {
-            change(&mut now, seat.row, requests.row(seat.class), -1);
+    for occupancy in occupancies {
+        if occupancy.from <= start && start < occupancy.until {
+            change(&mut now, occupancy.row, requests.row(occupancy.class), -1);
         }
     }
-    // Only where somebody begins later can there be less later.
+    // Free amounts can only fall on machines where a planned task begins later.
     let machines = now.len().checked_div(width).unwrap_or(0);
-    let mut watched = vec![false; machines];
-    for seat in seats {
-        if start < seat.from && seat.from < end {
-            watched[seat.row] = true;
+    let mut begins_later = vec![false; machines];
+    for occupancy in occupancies {
+        if start < occupancy.from && occupancy.from < end {
+            begins_later[occupancy.row] = true;
         }
     }
-    // Time, beginnings after ends, machine, amounts, sign.
-    let mut later: Vec<(f64, bool, usize, &[i64], i64)> = Vec::new();
-    for (index, ending) in endings.iter().enumerate().skip(ended) {
+    // Time, whether it is a beginning (sorted after ends), machine, amounts, sign.
+    let mut events: Vec<(f64, bool, usize, &[i64], i64)> = Vec::new();
+    for (index, ending) in endings.iter().enumerate().skip(endings_before_start) {
         if ending.at >= end {
             break;
         }
-        if watched[ending.row] {
-            later.push((ending.at, false, ending.row, returned.row(index), 1));
+        if begins_later[ending.row] {
+            events.push((ending.at, false, ending.row, returned.row(index), 1));
         }
     }
-    for seat in seats.iter().filter(|seat| watched[seat.row]) {
-        let asked = requests.row(seat.class);
-        if start < seat.from && seat.from < end {
-            later.push((seat.from, true, seat.row, asked, -1));
+    for occupancy in occupancies
+        .iter()
+        .filter(|occupancy| begins_later[occupancy.row])
+    {
+        let request = requests.row(occupancy.class);
+        if start < occupancy.from && occupancy.from < end {
+            events.push((occupancy.from, true, occupancy.row, request, -1));
         }
-        if start < seat.until && seat.until < end && seat.from < end {
-            later.push((seat.until, false, seat.row, asked, 1));
+        if start < occupancy.until && occupancy.until < end && occupancy.from < end {
+            events.push((occupancy.until, false, occupancy.row, request, 1));
         }
     }
-    later.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    events.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let mut least = now.clone();
-    for (_, begins, row, amounts, sign) in later {
+    for (_, begins, row, amounts, sign) in events {
         change(&mut now, row, amounts, sign);
         if begins {
             let span = row * width..(row + 1) * width;
@@ -112,7 +117,12 @@ pub fn least_free(
 mod tests {
     use super::*;
 
-    fn least(endings: &[(f64, usize, i64)], seats: &[Seat], start: f64, end: f64) -> Vec<i64> {
+    fn least(
+        endings: &[(f64, usize, i64)],
+        occupancies: &[Occupancy],
+        start: f64,
+        end: f64,
+    ) -> Vec<i64> {
         let returned: Vec<i64> = endings.iter().map(|e| e.2).collect();
         let endings: Vec<Ending> = endings
             .iter()
@@ -126,15 +136,15 @@ mod tests {
             amounts(&[4, 0]),
             &endings,
             amounts(&returned),
-            seats,
+            occupancies,
             amounts(&[3]),
             start,
             end,
         )
     }
 
-    fn seat(from: f64, until: f64, row: usize) -> Seat {
-        Seat {
+    fn occupancy(from: f64, until: f64, row: usize) -> Occupancy {
+        Occupancy {
             from,
             until,
             row,
@@ -145,7 +155,7 @@ mod tests {
     const AT_ONCE: f64 = f64::NEG_INFINITY;
 
     #[test]
-    fn what_has_ended_is_free_and_what_ends_later_does_not_matter() {
+    fn ended_tasks_are_free_and_later_ends_do_not_count() {
         let endings = [(5.0, 1, 2), (9.0, 1, 2)];
         assert_eq!(least(&endings, &[], AT_ONCE, 100.0), [4, 0]);
         assert_eq!(least(&endings, &[], 5.0, 100.0), [4, 2]);
@@ -153,26 +163,35 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_in_between_is_left_room_for() {
-        assert_eq!(least(&[], &[seat(10.0, 20.0, 0)], AT_ONCE, 10.0), [4, 0]);
-        assert_eq!(least(&[], &[seat(10.0, 20.0, 0)], AT_ONCE, 11.0), [1, 0]);
-        assert_eq!(least(&[], &[seat(10.0, 20.0, 0)], 20.0, 99.0), [4, 0]);
+    fn tasks_that_begin_within_the_span_reduce_the_free_amounts() {
+        assert_eq!(
+            least(&[], &[occupancy(10.0, 20.0, 0)], AT_ONCE, 10.0),
+            [4, 0]
+        );
+        assert_eq!(
+            least(&[], &[occupancy(10.0, 20.0, 0)], AT_ONCE, 11.0),
+            [1, 0]
+        );
+        assert_eq!(least(&[], &[occupancy(10.0, 20.0, 0)], 20.0, 99.0), [4, 0]);
     }
 
     #[test]
-    fn who_ends_makes_room_for_who_begins_at_the_same_time() {
-        let seats = [seat(AT_ONCE, 10.0, 0), seat(10.0, 20.0, 0)];
-        assert_eq!(least(&[], &seats, AT_ONCE, 99.0), [1, 0]);
+    fn a_task_that_ends_makes_room_for_one_that_begins_at_the_same_time() {
+        let occupancies = [occupancy(AT_ONCE, 10.0, 0), occupancy(10.0, 20.0, 0)];
+        assert_eq!(least(&[], &occupancies, AT_ONCE, 99.0), [1, 0]);
         let endings = [(10.0, 1, 3)];
         assert_eq!(
-            least(&endings, &[seat(10.0, 20.0, 1)], AT_ONCE, 99.0),
+            least(&endings, &[occupancy(10.0, 20.0, 1)], AT_ONCE, 99.0),
             [4, 0]
         );
     }
 
     #[test]
-    fn room_that_somebody_needs_who_comes_when_it_is_there_is_not_lost() {
+    fn a_later_task_uses_amounts_returned_before_the_span() {
         let endings = [(10.0, 1, 5)];
-        assert_eq!(least(&endings, &[seat(12.0, 20.0, 1)], 10.0, 99.0), [4, 2]);
+        assert_eq!(
+            least(&endings, &[occupancy(12.0, 20.0, 1)], 10.0, 99.0),
+            [4, 2]
+        );
     }
 }

@@ -1,36 +1,35 @@
-//! Room over time: when does a group fit, and what is left if it starts then.
+//! Free capacity over time: when does a group fit, and what is left if it starts then.
 //!
 //! # Problem
-//! Machines have room for a number of tasks of one class, more of it as what runs there ends. At
-//! what time can `count` tasks start that each run for `run` seconds, given that others have been
-//! promised a start before?
+//! Machines have room for a number of tasks of one class, and more when running tasks end. When can
+//! `count` tasks start that each run for `run` seconds, given the reservations of other groups?
 //!
 //! # Method
-//! The sum over all machines is a step function of time. What runs only ever ends, so a machine that
-//! takes a task at an instant takes it for as long as it likes, unless promises come in between:
-//! `count` tasks fit from `t` on if and only if the step function is at least `count` throughout
-//! `[t, t + run)`. That is exact for one class: in the order of their starts, every promise finds as
-//! many machines with room as the function says, whatever machines were taken before. With several
-//! classes it is a bound: nobody fits earlier.
+//! The room summed over all machines is a step function of time. Running tasks only end, so a
+//! machine that takes a task at some time can keep it for any duration, unless a reservation begins
+//! in between: `count` tasks fit from `t` on if and only if the step function is at least `count`
+//! throughout `[t, t + run)`. For one class this is exact: in the order of their starts, every
+//! reservation finds as many machines with room as the function says, whichever machines were taken
+//! before. With several classes it is a bound: no group fits earlier.
 //!
-//! The first step is *at once*, before anything else ends. What ends now, or should have ended
-//! already, is a step of its own at the same time: a group that needs it cannot start yet, but is
-//! expected to at any moment.
+//! The first step is *at once*, before any running task ends. Tasks that end now, or are overdue,
+//! are a separate step at the same time: a group that needs their room cannot start yet, but is
+//! expected to start at any moment.
 //!
-//! Whether a group of several classes fits is a question of packing; [`least_free`] says what there
-//! is to pack it into: what every machine has free throughout a span of time.
+//! Whether a group of several classes fits is a packing problem; [`least_free`] computes the input:
+//! the amounts that every machine has free throughout a span of time.
 //!
 //! # Cost
-//! The rows of machines that changed are replaced, each in time logarithmic in the number of steps;
-//! a pass over the queue begins with a copy of the steps, and a question is one scan of them.
+//! Only the rows of changed machines are replaced, each in time logarithmic in the number of steps.
+//! A pass over the queue begins with a copy of the steps, and each query is one scan of them.
 
-mod least;
+mod least_free;
 
 use std::collections::BTreeMap;
 
-pub use least::{Amounts, Ending, Seat, least_free};
+pub use least_free::{Amounts, Ending, Occupancy, least_free};
 
-/// A time that can be ordered; NaN is refused at the door.
+/// A time with a total order; callers reject NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Time(f64);
 
@@ -48,32 +47,32 @@ impl Ord for Time {
     }
 }
 
-/// From `at` until the next step there is room for so many.
+/// A step: the room from `at` until the next step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Seconds on the caller's clock.
     pub at: f64,
-    /// Tasks; negative where more was promised than there is.
+    /// Tasks; negative where reservations exceed the capacity.
     pub room: i64,
 }
 
-/// One machine: its room at once, and by how much it grows at which times.
+/// One machine: its room at once, and the increases of its room with their times.
 #[derive(Clone, Debug, Default)]
 struct Row {
     room: i64,
     growth: Vec<(f64, i64)>,
 }
 
-/// A start that was found.
+/// A possible start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
-    /// When, in seconds on the caller's clock.
+    /// Seconds on the caller's clock.
     pub at: f64,
-    /// Whether nothing has to end before.
+    /// Whether no running task has to end first.
     pub at_once: bool,
 }
 
-/// The room of one class of tasks over time. There is always a step: nobody asks about no time.
+/// The room for tasks of one class over time. There is always at least one step.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     rows: Vec<Row>,
@@ -94,7 +93,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Says what a machine has room for: at once, and how much more from which times on.
+    /// Sets the room of a machine: at once, and its increases with their times.
     pub fn set_row(&mut self, row: usize, room: i64, growth: Vec<(f64, i64)>) {
         if row >= self.rows.len() {
             self.rows.resize(row + 1, Row::default());
@@ -111,7 +110,7 @@ impl Timeline {
         self.rows[row].growth = now;
     }
 
-    /// Begins a pass at this time: nobody has been started or promised anything.
+    /// Begins a pass at this time, without started groups and reservations.
     pub fn begin(&mut self, now: f64) {
         self.steps.clear();
         self.steps.push(Step {
@@ -130,10 +129,10 @@ impl Timeline {
         }
     }
 
-    /// The first time not before `not_before` from which on `count` tasks fit for `run` seconds.
+    /// The earliest start, not before `not_before`, from which `count` tasks fit for `run` seconds.
     #[must_use]
     pub fn earliest(&self, count: i64, run: f64, not_before: f64) -> Option<Start> {
-        // Of the two steps that may begin now, the first is at once.
+        // Two steps may begin now; the first is the one at once.
         let mut first = match not_before <= self.steps[0].at {
             true => 0,
             false => self.index_at(not_before),
@@ -168,7 +167,7 @@ impl Timeline {
             .all(|(_, step)| step.room >= count)
     }
 
-    /// Takes room for `count` tasks (negative gives it back) from this start on for `run` seconds.
+    /// Takes room for `count` tasks (returns it if negative) from this start on for `run` seconds.
     pub fn take(&mut self, count: i64, run: f64, start: Start) {
         let first = match start.at_once {
             true => 0,
@@ -205,14 +204,14 @@ impl Timeline {
         }
     }
 
-    /// The step that holds at this time: the last one that does not begin later.
+    /// The step at this time: the last one that does not begin later.
     fn index_at(&self, at: f64) -> usize {
         self.steps
             .partition_point(|step| step.at <= at)
             .saturating_sub(1)
     }
 
-    /// The index of a step that begins exactly then, made if there is none.
+    /// The index of the step that begins at this time; inserts it if there is none.
     fn split(&mut self, at: f64) -> usize {
         let index = self.index_at(at);
         let step = self.steps[index];

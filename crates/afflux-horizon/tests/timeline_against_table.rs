@@ -1,11 +1,15 @@
-//! The timeline against a table with an entry for every second.
+//! The timeline compared with a table that has an entry for every second.
+
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
 
 use afflux_horizon::{Start, Timeline};
 use proptest::prelude::*;
+use proptest_cases::cases;
 
 const SECONDS: usize = 300;
 
-/// Room at once, then in every second.
+/// The room at once, and in every second.
 struct Table {
     at_once: i64,
     room: Vec<i64>,
@@ -37,10 +41,10 @@ impl Table {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(cases(2000))]
 
     #[test]
-    fn starts_are_the_earliest_and_promises_are_kept(
+    fn earliest_starts_match_the_table_and_fit(
         rows in prop::collection::vec(
             (0i64..4, prop::collection::vec((0usize..20, 1i64..3), 0..4)), 1..6),
         replaced in prop::collection::vec(

@@ -1,49 +1,50 @@
-//! What is to be packed: units that have to be there, single tasks that may, gangs all or nothing.
+//! The items to pack: fixed units, single tasks, and gangs.
 
-/// A gang: so many units of each class, all or none.
+/// A gang: a number of units of each class, placed all or none.
 #[derive(Clone, Debug)]
 pub struct Gang {
     /// Classes and counts.
     pub need: Vec<(usize, i64)>,
-    /// What placing it is worth.
+    /// The worth of placing it.
     pub worth: i64,
     /// Whether it is placed.
     pub placed: bool,
 }
 
-/// Units of one class are interchangeable: a packing is counted, not labelled.
+/// The items to pack. Units of one class are interchangeable, so a packing has counts, not
+/// identities.
 ///
-/// `fixed + gangs that are placed <= units of a class <= the same + single tasks`, always.
+/// For each class, always `fixed + placed gangs <= placed units <= fixed + placed gangs + singles`.
 #[derive(Clone, Debug)]
-pub struct Demand {
-    /// Units of each class that have to be there, apart from gangs.
+pub struct Items {
+    /// Units of each class that must be placed, without gangs.
     pub fixed: Vec<i64>,
-    /// For each class what each single task is worth; the first are placed first.
+    /// By class, the worth of each single task; the first ones are placed first.
     pub singles: Vec<Vec<i64>>,
-    /// Groups that are placed whole or not at all.
+    /// Groups that are placed as a whole or not at all.
     pub gangs: Vec<Gang>,
 }
 
-/// How many units there are of each class, what that is worth, and what has to be there.
+/// The number of placed units of each class, their bounds, and their worth.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    /// Units that are placed.
+pub(crate) struct UnitCounts {
+    /// By class, units that are placed.
     pub placed: Vec<i64>,
-    /// Units that have to be placed: fixed ones and those of placed gangs.
+    /// By class, units that must be placed: fixed ones and those of placed gangs.
     pub floor: Vec<i64>,
-    /// `earned[class][n]`: what the first n single tasks of a class are worth together.
-    earned: Vec<Vec<i64>>,
+    /// `cumulative_worth[class][n]`: the total worth of the first n single tasks of a class.
+    cumulative_worth: Vec<Vec<i64>>,
 }
 
-impl Tally {
-    pub fn new(demand: &Demand, placed: Vec<i64>) -> Self {
-        let mut floor = demand.fixed.clone();
-        for gang in demand.gangs.iter().filter(|gang| gang.placed) {
+impl UnitCounts {
+    pub fn new(items: &Items, placed: Vec<i64>) -> Self {
+        let mut floor = items.fixed.clone();
+        for gang in items.gangs.iter().filter(|gang| gang.placed) {
             for &(class, count) in &gang.need {
                 floor[class] += count;
             }
         }
-        let earned = demand
+        let cumulative_worth = items
             .singles
             .iter()
             .map(|worths| {
@@ -57,33 +58,37 @@ impl Tally {
         Self {
             placed,
             floor,
-            earned,
+            cumulative_worth,
         }
     }
 
-    /// The largest number of units of a class.
+    /// The maximum number of units of a class.
     pub fn ceiling(&self, class: usize) -> i64 {
-        self.floor[class] + self.earned[class].len() as i64 - 1
+        self.floor[class] + self.cumulative_worth[class].len() as i64 - 1
     }
 
-    /// Whether every class has as many units as it must and no more than it may.
+    /// Whether the number of units of every class is within its bounds.
     pub fn is_valid(&self) -> bool {
         (0..self.placed.len())
             .all(|c| self.floor[c] <= self.placed[c] && self.placed[c] <= self.ceiling(c))
     }
 
-    /// What the placed single tasks are worth.
+    /// The worth of the placed single tasks.
     pub fn worth_of_singles(&self) -> i64 {
-        let classes = self.placed.iter().zip(&self.floor).zip(&self.earned);
+        let classes = self
+            .placed
+            .iter()
+            .zip(&self.floor)
+            .zip(&self.cumulative_worth);
         classes
-            .map(|((placed, floor), earned)| earned[(placed - floor) as usize])
+            .map(|((placed, floor), cumulative_worth)| cumulative_worth[(placed - floor) as usize])
             .sum()
     }
 
-    /// A gang is opened (its units must be there) or closed (they need not).
-    pub fn turn(&mut self, gang: &Gang, open: bool) {
+    /// Adds the units of a gang to the floor when it is placed, removes them when it is not.
+    pub fn flip(&mut self, gang: &Gang, is_placed: bool) {
         for &(class, count) in &gang.need {
-            self.floor[class] += if open { count } else { -count };
+            self.floor[class] += if is_placed { count } else { -count };
         }
     }
 }
@@ -93,27 +98,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_lie_between_what_must_and_what_may_be_placed() {
+    fn unit_counts_stay_between_floor_and_ceiling() {
         let gang = Gang {
             need: vec![(0, 2)],
             worth: 9,
             placed: true,
         };
-        let demand = Demand {
+        let items = Items {
             fixed: vec![1, 0],
             singles: vec![vec![5, 4], vec![]],
             gangs: vec![gang.clone()],
         };
-        let mut tally = Tally::new(&demand, vec![4, 0]);
-        assert_eq!(tally.floor, [3, 0]);
-        assert_eq!((tally.ceiling(0), tally.ceiling(1)), (5, 0));
-        assert!(tally.is_valid());
-        assert_eq!(tally.worth_of_singles(), 5);
-        tally.turn(&gang, false);
-        assert_eq!(tally.floor, [1, 0]);
-        assert!(!tally.is_valid(), "three singles of two");
-        tally.turn(&gang, true);
-        tally.placed[0] = 2;
-        assert!(!tally.is_valid(), "one less than the floor");
+        let mut counts = UnitCounts::new(&items, vec![4, 0]);
+        assert_eq!(counts.floor, [3, 0]);
+        assert_eq!((counts.ceiling(0), counts.ceiling(1)), (5, 0));
+        assert!(counts.is_valid());
+        assert_eq!(counts.worth_of_singles(), 5);
+        counts.flip(&gang, false);
+        assert_eq!(counts.floor, [1, 0]);
+        assert!(!counts.is_valid(), "three singles of two");
+        counts.flip(&gang, true);
+        counts.placed[0] = 2;
+        assert!(!counts.is_valid(), "one less than the floor");
     }
 }

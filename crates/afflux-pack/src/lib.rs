@@ -1,28 +1,27 @@
-//! A search that packs tasks on machines better: more of them, and cheaper.
+//! Local search for a better packing of tasks on machines: more tasks, at a lower cost.
 //!
 //! # Problem
-//! Machines have a free amount of each of R resources and, some of them, devices of which a task
-//! may use shares. Tasks come in C classes; a task of class `c` asks for the vector `requests[c]`
-//! and, where it needs devices, for `count` different ones with `milli` thousandths free on each.
-//! A class may only go to machines that admit it. A task of class `c` on machine `m` costs
-//! `cost[c][m]`, and the k-th task of a round on `m` costs `k * slope[m]` more (k from 0).
+//! Machines have a free amount of each of R resources and may have devices of which a task uses
+//! shares. Tasks come in C classes; a task of class `c` asks for the vector `requests[c]` and, if
+//! it needs devices, for `count` different devices with `milli` thousandths free on each. A class
+//! may only use machines that admit it. A task of class `c` on machine `m` costs `cost[c][m]`, and
+//! the k-th task of a round on `m` costs `k * slope[m]` more (k from 0).
 //!
-//! Some units have to be placed, single tasks may be, gangs are placed whole or not at all; single
-//! tasks and gangs are worth something. Given a packing, find one that is worth at least as much
-//! and, at equal worth, costs no more.
+//! Fixed units must be placed, single tasks may be placed, gangs are placed as a whole or not at
+//! all; single tasks and gangs have a worth. Given a packing, find one that is worth at least as
+//! much and, at equal worth, costs no more.
 //!
 //! # Method
-//! When not everything can be placed, best fit decreasing packs everything anew; the better of that
-//! and the given packing is the start.
+//! If not everything can be placed, a packing from scratch is built by best fit decreasing; the
+//! search starts from the better of that and the given packing.
 //!
-//! Ruin and recreate: take everything off one to three machines, then put it back together with
-//! what waits, in random order, each task on the machine that is tightest or cheapest for it. Keep
-//! the result if it is no worse, otherwise undo. This finds exchanges, chains of moves, and two
-//! small tasks in the place of a large one, all with one mechanism, and every step is exact: a
-//! packing that does not fit never exists, not even for a moment.
+//! Ruin and recreate: remove all units from one to three machines, then insert them again together
+//! with waiting tasks, in random order, each on the machine that is tightest or cheapest for it.
+//! Keep the result if it is no worse, otherwise undo it. This finds exchanges, chains of moves, and
+//! two small tasks in the place of a large one. Every intermediate packing fits exactly.
 //!
-//! The problem is strongly NP-hard already for one resource; the search is bounded by `effort`,
-//! the number of times a task is held against a machine, and repeatable: the same input and seed
+//! The problem is strongly NP-hard already for one resource; the search is bounded by `effort`, the
+//! number of times that a task is compared with a machine, and repeatable: the same input and seed
 //! give the same answer.
 //!
 //! # References
@@ -30,12 +29,14 @@
 //! J. Comput. Phys. 159, 2000; Christiaens and Vanden Berghe, "Slack induction by string removals
 //! for vehicle routing problems", Transportation Science 54, 2020 (the blinks).
 
-mod demand;
-mod machine;
-mod refill;
-mod search;
+mod classes;
+mod items;
+mod machines;
+mod pack_from_scratch;
+mod ruin_and_recreate;
 
-pub use demand::{Demand, Gang};
-pub use machine::{Classes, DeviceRequest, Machine, Unit};
-pub use refill::First;
-pub use search::{Limits, improve};
+pub use classes::{Classes, DeviceRequest};
+pub use items::{Gang, Items};
+pub use machines::{Machine, Unit};
+pub use pack_from_scratch::ScratchStart;
+pub use ruin_and_recreate::{SearchLimits, improve};

@@ -1,73 +1,8 @@
-//! Exact accounts: what is free on a machine, and which units of a round are on it.
+//! Exact accounting: the free resources and devices of a machine, and the units on it.
 
-/// Devices that a task needs: `count` different ones, of each `milli` thousandths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceRequest {
-    /// How many devices.
-    pub count: usize,
-    /// How much of each.
-    pub milli: i64,
-}
+use crate::classes::{Classes, DeviceRequest};
 
-/// What is known of the classes; tables are row by row, one row per class.
-#[derive(Clone, Debug)]
-pub struct Classes {
-    /// Number of resources: the length of a row of `requests`.
-    pub resources: usize,
-    /// Number of machines: the length of a row of `admitted` and `cost`.
-    pub machines: usize,
-    /// What one task asks for.
-    pub requests: Vec<i64>,
-    /// Devices that one task needs, if any; one entry per class.
-    pub devices: Vec<Option<DeviceRequest>>,
-    /// Whether the class may go to the machine.
-    pub admitted: Vec<bool>,
-    /// What a task costs on the machine.
-    pub cost: Vec<i64>,
-}
-
-impl Classes {
-    /// The number of classes.
-    pub fn len(&self) -> usize {
-        self.devices.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.devices.is_empty()
-    }
-
-    /// What one task of a class asks for.
-    pub fn request(&self, class: usize) -> &[i64] {
-        &self.requests[class * self.resources..(class + 1) * self.resources]
-    }
-
-    /// What a unit of each resource weighs when sizes are compared: the largest request is 1.
-    pub(crate) fn scale(&self) -> Vec<f64> {
-        let largest = |r| (0..self.len()).map(|c| self.request(c)[r]).max();
-        (0..self.resources)
-            .map(|r| largest(r).unwrap_or(0).max(1) as f64)
-            .collect()
-    }
-
-    /// The size of one task of each class.
-    pub(crate) fn sizes(&self, scale: &[f64]) -> Vec<f64> {
-        let asked = |c| self.request(c).iter().zip(scale);
-        (0..self.len())
-            .map(|c| asked(c).map(|(&a, &s)| a as f64 / s).sum())
-            .collect()
-    }
-
-    pub(crate) fn admits(&self, class: usize, machine: usize) -> bool {
-        self.admitted[class * self.machines + machine]
-    }
-
-    pub(crate) fn cost_on(&self, class: usize, machine: usize) -> i64 {
-        self.cost[class * self.machines + machine]
-    }
-}
-
-/// One task of a class on a machine, and the devices it takes there.
+/// A task of a class on a machine, with its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Its class.
@@ -79,18 +14,19 @@ pub struct Unit {
 /// A machine during the search.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// What is free of each resource, with the units on it; may be negative where nobody asks.
+    /// The free amount of each resource, with the units on it; may be negative for a resource that
+    /// no task asks for.
     pub free: Vec<i64>,
-    /// What is free of each device, with the units on it.
+    /// The free thousandths of each device, with the units on it.
     pub free_devices: Vec<i64>,
-    /// By how much each further unit costs more than the one before.
+    /// The increase of the cost from each unit to the next.
     pub slope: i64,
     /// The units that may be moved.
     pub units: Vec<Unit>,
 }
 
 impl Machine {
-    /// Whether one more task with this request fits; a resource not asked for never lacks.
+    /// Whether one more task with this request fits. A resource with request zero is not checked.
     pub fn fits(&self, request: &[i64], devices: Option<DeviceRequest>) -> bool {
         let enough = self
             .free
@@ -104,7 +40,7 @@ impl Machine {
             })
     }
 
-    /// Put a task on the machine, on the tightest devices; it must fit.
+    /// Places a task on the machine, on the tightest devices; it must fit.
     pub fn place(&mut self, class: usize, request: &[i64], devices: Option<DeviceRequest>) {
         for (free, asked) in self.free.iter_mut().zip(request) {
             *free -= asked;
@@ -127,7 +63,7 @@ impl Machine {
         });
     }
 
-    /// Take every unit off the machine.
+    /// Removes all units from the machine.
     pub fn clear(&mut self, classes: &Classes) -> Vec<Unit> {
         let units = std::mem::take(&mut self.units);
         for unit in &units {
@@ -136,8 +72,8 @@ impl Machine {
         units
     }
 
-    /// Take the unit that came last off the machine.
-    pub fn take_last(&mut self, classes: &Classes) {
+    /// Removes the unit that was placed last.
+    pub fn remove_last(&mut self, classes: &Classes) {
         if let Some(unit) = self.units.pop() {
             self.release(classes, &unit);
         }
@@ -154,7 +90,7 @@ impl Machine {
         }
     }
 
-    /// What its units cost, slots included.
+    /// The cost of its units, with the increase by slope.
     pub fn cost(&self, classes: &Classes, machine: usize) -> i64 {
         let count = self.units.len() as i64;
         let slots = self.slope * (count * (count - 1) / 2);
@@ -197,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_fit_fits_and_one_more_does_not() {
+    fn an_exact_fit_fits_and_one_unit_more_does_not() {
         let machine = machine([3, 0], &[500]);
         assert!(machine.fits(&[3, 0], Some(HALF)));
         assert!(!machine.fits(&[4, 0], None));
@@ -205,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_never_lacks() {
+    fn resources_with_request_zero_are_not_checked() {
         assert!(machine([-4, 1], &[]).fits(&[0, 1], None));
         assert!(!machine([-4, 1], &[]).fits(&[1, 1], None));
     }
 
     #[test]
-    fn devices_of_one_task_differ() {
+    fn a_task_gets_different_devices() {
         let two = DeviceRequest {
             count: 2,
             milli: 400,
@@ -221,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_device_is_taken_and_clearing_gives_everything_back() {
+    fn the_tightest_device_is_used_and_clear_returns_everything() {
         let classes = classes();
         let mut machine = machine([9, 9], &[1000, 600, 200]);
         machine.place(0, classes.request(0), classes.devices[0]);
@@ -234,15 +170,5 @@ mod tests {
         assert_eq!(machine.free, [9, 9]);
         assert_eq!(machine.free_devices, [1000, 600, 200]);
         assert_eq!(machine.cost(&classes, 0), 0);
-    }
-
-    #[test]
-    fn the_largest_request_of_each_resource_is_the_measure() {
-        let classes = classes();
-        let scale = classes.scale();
-        assert_eq!(scale, [3.0, 2.0]);
-        assert_eq!(classes.sizes(&scale), [1.0, 1.0 / 3.0 + 1.0]);
-        assert_eq!(classes.len(), 2);
-        assert!(!classes.is_empty());
     }
 }

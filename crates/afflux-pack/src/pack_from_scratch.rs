@@ -1,84 +1,86 @@
-//! A packing from scratch: best fit, the largest first.
+//! A packing from scratch, by best fit decreasing.
 
-use crate::demand::{Demand, Tally};
-use crate::machine::{Classes, Machine};
+use crate::classes::Classes;
+use crate::items::{Items, UnitCounts};
+use crate::machines::Machine;
 
-/// What is to be placed before anything else: so many single tasks of each class, these gangs.
+/// The items that a packing from scratch places first.
 #[derive(Clone, Debug)]
-pub struct First {
-    /// Single tasks of each class.
+pub struct ScratchStart {
+    /// The number of single tasks of each class.
     pub singles: Vec<i64>,
     /// One flag per gang.
     pub gangs: Vec<bool>,
 }
 
-/// Pack everything anew: fixed units, gangs that go first, then machine by machine.
+/// Packs everything from scratch: fixed units, the gangs of `first`, then machine by machine.
 ///
-/// A machine is filled with the task whose request points most in the direction of what is free on
-/// it, and largest so, until nothing fits (the dot-product rule of vector bin packing, Panigrahy et
-/// al., "Heuristics for vector bin packing", 2011): classes that complement each other end up
-/// together. What did not go first is tried last, small ones first. Returns false, with machines
-/// and demand in an unspecified state, if a fixed unit found no place or the effort is spent.
-pub(crate) fn refill(
+/// A machine is filled with the task whose request has the largest dot product with the free
+/// resources of the machine, until nothing fits (the dot-product rule of vector bin packing,
+/// Panigrahy et al., "Heuristics for vector bin packing", 2011), so that complementary classes end
+/// up together. All other items are tried last, smallest first. Returns false, with machines and
+/// items in an unspecified state, if a fixed unit does not fit or the effort is used up.
+pub(crate) fn pack_from_scratch(
     classes: &Classes,
     machines: &mut [Machine],
-    demand: &mut Demand,
-    first: &First,
+    items: &mut Items,
+    first: &ScratchStart,
     effort: u64,
 ) -> bool {
     for machine in machines.iter_mut() {
         machine.clear(classes);
     }
-    for gang in &mut demand.gangs {
+    for gang in &mut items.gangs {
         gang.placed = false;
     }
-    let mut filler = Filler::new(classes, machines, effort);
+    let mut packer = BestFit::new(classes, machines, effort);
     let mut by_size: Vec<usize> = (0..classes.len()).collect();
-    by_size.sort_by(|&a, &b| filler.size(b).total_cmp(&filler.size(a)));
+    by_size.sort_by(|&a, &b| packer.size(b).total_cmp(&packer.size(a)));
     for &class in &by_size {
-        for _ in 0..demand.fixed[class] {
-            if !filler.place(class) {
+        for _ in 0..items.fixed[class] {
+            if !packer.place(class) {
                 return false;
             }
         }
     }
-    let mut gangs: Vec<usize> = (0..demand.gangs.len()).collect();
+    let mut gangs: Vec<usize> = (0..items.gangs.len()).collect();
     gangs.sort_by(|&a, &b| {
-        filler
-            .gang_size(demand, b)
-            .total_cmp(&filler.gang_size(demand, a))
+        packer
+            .gang_size(items, b)
+            .total_cmp(&packer.gang_size(items, a))
     });
     for &gang in gangs.iter().filter(|&&gang| first.gangs[gang]) {
-        demand.gangs[gang].placed = filler.place_all(&demand.gangs[gang].need);
+        items.gangs[gang].placed = packer.place_gang(&items.gangs[gang].need);
     }
     let mut left = first.singles.clone();
-    for index in 0..filler.machines.len() {
-        filler.fill(index, &mut left);
+    for index in 0..packer.machines.len() {
+        packer.fill(index, &mut left);
     }
     for &gang in gangs.iter().rev() {
-        if !demand.gangs[gang].placed {
-            demand.gangs[gang].placed = filler.place_all(&demand.gangs[gang].need);
+        if !items.gangs[gang].placed {
+            items.gangs[gang].placed = packer.place_gang(&items.gangs[gang].need);
         }
     }
     for &class in by_size.iter().rev() {
         let taken = first.singles[class] - left[class];
-        for _ in taken..demand.singles[class].len() as i64 {
-            if !filler.place(class) {
+        for _ in taken..items.singles[class].len() as i64 {
+            if !packer.place(class) {
                 break;
             }
         }
     }
-    filler.effort > 0
+    packer.effort > 0
 }
 
-/// What the packing is worth, and what it costs, negated: the larger the better.
-pub(crate) fn value(classes: &Classes, machines: &[Machine], demand: &Demand) -> (i64, i64) {
+/// The worth of the packing and its negated cost: larger is better.
+pub(crate) fn packing_value(classes: &Classes, machines: &[Machine], items: &Items) -> (i64, i64) {
     let mut placed = vec![0; classes.len()];
     for unit in machines.iter().flat_map(|machine| &machine.units) {
         placed[unit.class] += 1;
     }
-    let gangs = demand.gangs.iter().filter(|gang| gang.placed);
-    let worth = Tally::new(demand, placed).worth_of_singles() + gangs.map(|g| g.worth).sum::<i64>();
+    let gangs = items.gangs.iter().filter(|gang| gang.placed);
+    let worth =
+        UnitCounts::new(items, placed).worth_of_singles() + gangs.map(|g| g.worth).sum::<i64>();
     let cost: i64 = machines
         .iter()
         .enumerate()
@@ -87,16 +89,16 @@ pub(crate) fn value(classes: &Classes, machines: &[Machine], demand: &Demand) ->
     (worth, -cost)
 }
 
-struct Filler<'a> {
+struct BestFit<'a> {
     classes: &'a Classes,
     machines: &'a mut [Machine],
-    /// What all machines have free of each resource: shares of it can be compared.
+    /// The free amount of each resource on all machines, to which requests are compared.
     total: Vec<f64>,
-    /// How often a task may still be held against a machine.
+    /// The remaining number of comparisons of a task with a machine.
     effort: u64,
 }
 
-impl<'a> Filler<'a> {
+impl<'a> BestFit<'a> {
     fn new(classes: &'a Classes, machines: &'a mut [Machine], effort: u64) -> Self {
         let free = |r: usize| {
             machines
@@ -113,9 +115,9 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Whether there is effort left for so many looks.
-    fn afford(&mut self, looks: usize) -> bool {
-        self.effort = self.effort.saturating_sub(looks as u64);
+    /// Counts comparisons; returns whether effort is left.
+    fn spend_effort(&mut self, comparisons: usize) -> bool {
+        self.effort = self.effort.saturating_sub(comparisons as u64);
         self.effort > 0
     }
 
@@ -124,13 +126,13 @@ impl<'a> Filler<'a> {
         request.map(|(&asked, total)| asked as f64 / total).sum()
     }
 
-    fn gang_size(&self, demand: &Demand, gang: usize) -> f64 {
-        let need = demand.gangs[gang].need.iter();
+    fn gang_size(&self, items: &Items, gang: usize) -> f64 {
+        let need = items.gangs[gang].need.iter();
         need.map(|&(class, count)| self.size(class) * count as f64)
             .sum()
     }
 
-    /// How much a request points in the direction of what is free.
+    /// The dot product of a request and the free resources of a machine.
     fn alignment(&self, class: usize, machine: &Machine) -> f64 {
         let request = self.classes.request(class).iter();
         let pairs = request.zip(&machine.free).zip(&self.total);
@@ -139,20 +141,20 @@ impl<'a> Filler<'a> {
             .sum()
     }
 
-    /// Fill one machine from what is left of each class.
+    /// Fills one machine with the tasks left of each class.
     fn fill(&mut self, index: usize, left: &mut [i64]) {
-        while self.afford(left.len()) {
+        while self.spend_effort(left.len()) {
             let machine = &self.machines[index];
             let fitting = (0..left.len()).filter(|&class| {
                 left[class] > 0
                     && self.classes.admits(class, index)
                     && machine.fits(self.classes.request(class), self.classes.devices[class])
             });
-            let best = fitting.max_by(|&a, &b| {
+            let best_aligned = fitting.max_by(|&a, &b| {
                 let (a, b) = (self.alignment(a, machine), self.alignment(b, machine));
                 a.total_cmp(&b)
             });
-            let Some(class) = best else {
+            let Some(class) = best_aligned else {
                 return;
             };
             self.put(class, index);
@@ -160,13 +162,13 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Place one task on the tightest machine.
+    /// Places one task on the tightest machine.
     fn place(&mut self, class: usize) -> bool {
         self.place_at(class).is_some()
     }
 
     fn place_at(&mut self, class: usize) -> Option<usize> {
-        if !self.afford(self.machines.len()) {
+        if !self.spend_effort(self.machines.len()) {
             return None;
         }
         let (request, devices) = (self.classes.request(class), self.classes.devices[class]);
@@ -187,14 +189,14 @@ impl<'a> Filler<'a> {
         self.machines[index].place(class, request, self.classes.devices[class]);
     }
 
-    /// All of a gang or nothing.
-    fn place_all(&mut self, need: &[(usize, i64)]) -> bool {
+    /// Places all units of a gang, or none.
+    fn place_gang(&mut self, need: &[(usize, i64)]) -> bool {
         let mut placed: Vec<usize> = Vec::new();
         for &(class, count) in need {
             for _ in 0..count {
                 let Some(index) = self.place_at(class) else {
                     for &index in placed.iter().rev() {
-                        self.machines[index].take_last(self.classes);
+                        self.machines[index].remove_last(self.classes);
                     }
                     return false;
                 };

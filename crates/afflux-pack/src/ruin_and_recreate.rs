@@ -1,108 +1,110 @@
 //! Ruin and recreate, with exact undo.
 
-use crate::demand::{Demand, Tally};
-use crate::machine::{Classes, Machine};
-use crate::refill::{First, refill, value};
+use crate::classes::Classes;
+use crate::items::{Items, UnitCounts};
+use crate::machines::Machine;
+use crate::pack_from_scratch::{ScratchStart, pack_from_scratch, packing_value};
 use fastrand::Rng;
 
-/// How long to search.
+/// Limits of the search, and its seed.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How many rounds of ruin and recreate at most.
+pub struct SearchLimits {
+    /// The maximum number of rounds of ruin and recreate.
     pub rounds: u64,
-    /// How often a task may be held against a machine, over all rounds.
+    /// The maximum number of comparisons of a task with a machine, over all rounds.
     pub effort: u64,
-    /// Of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// One in so many machines is overlooked on purpose, so that ties and habits do not rule.
-const BLINK: u32 = 24;
-/// Units of one class that wait are tried at most so often per round: the ruins are small.
-const TRIED_PER_CLASS: i64 = 8;
-/// So many machines are ruined in a round, and so many to make a gang give way.
-const RUINS: usize = 3;
-const RUINS_FOR_GANG: usize = 8;
-/// After so many rounds without a gain the search is over.
-const PATIENCE: u64 = 2_500;
-/// What was removed is held against so many machines: all of a small cluster, some of a large one.
-const OTHERS: usize = 48;
+/// One in this many machines is skipped at random ("blinks"), to escape local optima.
+const BLINK_RATE: u32 = 24;
+/// The maximum number of waiting units of one class tried per round: the ruined machines are few.
+const MAX_WAITING_TRIED_PER_CLASS: i64 = 8;
+/// The maximum number of machines ruined in a round, and to remove a gang.
+const MAX_RUINED: usize = 3;
+const MAX_RUINED_FOR_GANG: usize = 8;
+/// The search ends after this many rounds without a gain.
+const MAX_ROUNDS_WITHOUT_GAIN: u64 = 2_500;
+/// Removed units are tried on this many machines: on all of a small cluster, on some of a large
+/// one.
+const MAX_CANDIDATES: usize = 48;
 
-/// Improve a packing in place: never worth less, never dearer at equal worth.
+/// Improves a packing in place: never worth less, never more expensive at equal worth.
 ///
-/// While something waits, the first half of the rounds takes any packing with as many units,
-/// whatever it costs and whoever waits: to find room for one more is worth more than that, and the
-/// second half is there to mend it.
+/// While something waits, the first half of the rounds accepts any packing with at least as many
+/// units, whatever its worth and cost, because room for one more unit is worth more; the second
+/// half then improves worth and cost.
 pub fn improve(
     classes: &Classes,
     machines: &mut [Machine],
-    demand: &mut Demand,
-    first: Option<&First>,
-    limits: Limits,
+    items: &mut Items,
+    first: Option<&ScratchStart>,
+    limits: SearchLimits,
 ) {
     if let Some(first) = first {
-        start_better(classes, machines, demand, first, limits.effort / 2);
+        start_from_scratch_if_better(classes, machines, items, first, limits.effort / 2);
     }
-    let start = (machines.to_vec(), demand.clone());
-    let before = value(classes, machines, demand);
-    let mut search = Search::new(classes, machines, demand, limits);
+    let start = (machines.to_vec(), items.clone());
+    let before = packing_value(classes, machines, items);
+    let mut search = RuinAndRecreate::new(classes, machines, items, limits);
     let mut left = limits.rounds;
-    if search.someone_waits() {
-        search.exploring = true;
+    if search.has_waiting() {
+        search.is_exploring = true;
         search.run(left / 2, limits.effort);
-        search.exploring = false;
+        search.is_exploring = false;
         left -= left / 2;
     }
     search.run(left, limits.effort);
-    if value(classes, machines, demand) < before {
+    if packing_value(classes, machines, items) < before {
         machines.clone_from_slice(&start.0);
-        *demand = start.1;
+        *items = start.1;
     }
 }
 
-/// Take the packing from scratch if it is better than the given one.
-fn start_better(
+/// Takes the packing from scratch if it is better than the given one.
+fn start_from_scratch_if_better(
     classes: &Classes,
     machines: &mut [Machine],
-    demand: &mut Demand,
-    first: &First,
+    items: &mut Items,
+    first: &ScratchStart,
     effort: u64,
 ) {
-    let mut other = (machines.to_vec(), demand.clone());
-    if refill(classes, &mut other.0, &mut other.1, first, effort)
-        && value(classes, &other.0, &other.1) > value(classes, machines, demand)
+    let mut other = (machines.to_vec(), items.clone());
+    if pack_from_scratch(classes, &mut other.0, &mut other.1, first, effort)
+        && packing_value(classes, &other.0, &other.1) > packing_value(classes, machines, items)
     {
         machines.clone_from_slice(&other.0);
-        *demand = other.1;
+        *items = other.1;
     }
 }
 
-struct Search<'a> {
+struct RuinAndRecreate<'a> {
     classes: &'a Classes,
     machines: &'a mut [Machine],
-    demand: &'a mut Demand,
-    tally: Tally,
+    items: &'a mut Items,
+    counts: UnitCounts,
     rng: Rng,
-    /// Machines that have units, in the order of their index.
+    /// Machines with units, in the order of their index.
     occupied: Vec<usize>,
-    /// What a unit of each resource weighs when sizes are compared.
+    /// The divisor of each resource when sizes are compared.
     scale: Vec<f64>,
     /// The size of one task of each class.
     size: Vec<f64>,
     effort: u64,
-    /// Whether equal numbers are good enough, whatever they are worth and cost.
-    exploring: bool,
-    /// Machines as they were before this round touched them.
+    /// Whether a packing with as many units is accepted, whatever its worth and cost.
+    is_exploring: bool,
+    /// The machines that this round has changed, as they were before.
     undo: Vec<(usize, Machine)>,
-    touched: Vec<bool>,
+    is_saved: Vec<bool>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> RuinAndRecreate<'a> {
     fn new(
         classes: &'a Classes,
         machines: &'a mut [Machine],
-        demand: &'a mut Demand,
-        limits: Limits,
+        items: &'a mut Items,
+        limits: SearchLimits,
     ) -> Self {
         let mut placed = vec![0; classes.len()];
         for unit in machines.iter().flat_map(|machine| &machine.units) {
@@ -110,35 +112,35 @@ impl<'a> Search<'a> {
         }
         let scale = classes.scale();
         let size = classes.sizes(&scale);
-        let touched = vec![false; machines.len()];
-        let tally = Tally::new(demand, placed);
+        let is_saved = vec![false; machines.len()];
+        let counts = UnitCounts::new(items, placed);
         let mut search = Self {
             classes,
             machines,
-            demand,
-            tally,
+            items,
+            counts,
             rng: Rng::with_seed(limits.seed),
             occupied: Vec::new(),
             scale,
             size,
             effort: 0,
-            exploring: false,
+            is_exploring: false,
             undo: Vec::new(),
-            touched,
+            is_saved,
         };
         search.find_occupied();
         search
     }
 
     fn worth(&self) -> i64 {
-        let gangs = self.demand.gangs.iter().filter(|gang| gang.placed);
-        self.tally.worth_of_singles() + gangs.map(|gang| gang.worth).sum::<i64>()
+        let gangs = self.items.gangs.iter().filter(|gang| gang.placed);
+        self.counts.worth_of_singles() + gangs.map(|gang| gang.worth).sum::<i64>()
     }
 
-    fn someone_waits(&self) -> bool {
-        let placed = &self.tally.placed;
-        (0..placed.len()).any(|c| placed[c] < self.tally.ceiling(c))
-            || self.demand.gangs.iter().any(|gang| !gang.placed)
+    fn has_waiting(&self) -> bool {
+        let placed = &self.counts.placed;
+        (0..placed.len()).any(|c| placed[c] < self.counts.ceiling(c))
+            || self.items.gangs.iter().any(|gang| !gang.placed)
     }
 
     fn find_occupied(&mut self) {
@@ -150,126 +152,129 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// So many rounds, or until nothing has been gained for long.
+    /// Runs at most this many rounds; stops early without gain or effort left.
     fn run(&mut self, rounds: u64, effort: u64) {
-        let mut in_vain = 0;
+        let mut rounds_without_gain = 0;
         for round in 0..rounds {
             let spent = self.effort >= effort || self.occupied.is_empty();
-            if spent || in_vain == PATIENCE || (self.exploring && !self.someone_waits()) {
+            if spent
+                || rounds_without_gain == MAX_ROUNDS_WITHOUT_GAIN
+                || (self.is_exploring && !self.has_waiting())
+            {
                 return;
             }
             let gained = self.round(round % 2 == 0);
-            in_vain = if gained { 0 } else { in_vain + 1 };
+            rounds_without_gain = if gained { 0 } else { rounds_without_gain + 1 };
         }
     }
 
-    /// One round: ruin, recreate, keep or undo; whether something was gained.
+    /// One round: ruin, recreate, then keep or undo; returns whether something was gained.
     fn round(&mut self, by_cost: bool) -> bool {
         let before = (
-            self.tally.placed.clone(),
-            self.tally.floor.clone(),
+            self.counts.placed.clone(),
+            self.counts.floor.clone(),
             self.worth(),
         );
-        let turned = self.choose_gangs();
-        let Some(ruins) = self.choose_ruins(&turned) else {
+        let flipped = self.choose_gangs_to_flip();
+        let Some(ruined) = self.choose_machines(&flipped) else {
             return false;
         };
-        for &gang in &turned {
-            self.turn(gang);
+        for &gang in &flipped {
+            self.flip(gang);
         }
         let mut removed = vec![0_i64; self.classes.len()];
-        for &index in &ruins {
-            self.touch(index);
+        for &index in &ruined {
+            self.save_for_undo(index);
             for unit in self.machines[index].clear(self.classes) {
                 removed[unit.class] += 1;
-                self.tally.placed[unit.class] -= 1;
+                self.counts.placed[unit.class] -= 1;
             }
         }
-        self.recreate(&removed, &ruins, by_cost);
+        self.recreate(&removed, &ruined, by_cost);
         let gain = self.gain(before.0.iter().sum(), before.2);
         if gain.is_some_and(|gain| gain >= 0) {
             self.commit();
         } else {
-            for &gang in &turned {
-                self.turn(gang);
+            for &gang in &flipped {
+                self.flip(gang);
             }
-            self.tally.placed = before.0;
-            self.tally.floor = before.1;
+            self.counts.placed = before.0;
+            self.counts.floor = before.1;
             self.rollback();
         }
         gain.is_some_and(|gain| gain > 0)
     }
 
-    /// Which gangs to turn in this round: open one, close one, or one for the other.
-    fn choose_gangs(&mut self) -> Vec<usize> {
-        if self.demand.gangs.is_empty() || self.rng.u32(..8) >= 3 {
+    /// The gangs to flip in this round: place one, remove one, or replace one by another.
+    fn choose_gangs_to_flip(&mut self) -> Vec<usize> {
+        if self.items.gangs.is_empty() || self.rng.u32(..8) >= 3 {
             return Vec::new();
         }
         let (placed, waiting): (Vec<usize>, Vec<usize>) =
-            (0..self.demand.gangs.len()).partition(|&gang| self.demand.gangs[gang].placed);
+            (0..self.items.gangs.len()).partition(|&gang| self.items.gangs[gang].placed);
         let kind = self.rng.u32(..4);
-        let mut turned = Vec::new();
+        let mut flipped = Vec::new();
         if kind != 0 && !waiting.is_empty() {
-            turned.push(waiting[self.rng.usize(..waiting.len())]);
+            flipped.push(waiting[self.rng.usize(..waiting.len())]);
         }
         if kind <= 1 && !placed.is_empty() {
-            turned.push(placed[self.rng.usize(..placed.len())]);
+            flipped.push(placed[self.rng.usize(..placed.len())]);
         }
-        turned
+        flipped
     }
 
-    fn turn(&mut self, gang: usize) {
-        let gang = &mut self.demand.gangs[gang];
+    fn flip(&mut self, gang: usize) {
+        let gang = &mut self.items.gangs[gang];
         gang.placed = !gang.placed;
-        self.tally.turn(gang, gang.placed);
+        self.counts.flip(gang, gang.placed);
     }
 
-    /// Random machines, but enough of them to hold the units of a gang that is to be closed.
-    fn choose_ruins(&mut self, turned: &[usize]) -> Option<Vec<usize>> {
+    /// Random machines, with all units of the gangs that are to be removed.
+    fn choose_machines(&mut self, flipped: &[usize]) -> Option<Vec<usize>> {
         let mut missing = vec![0_i64; self.classes.len()];
-        for &gang in turned
+        for &gang in flipped
             .iter()
-            .filter(|&&gang| self.demand.gangs[gang].placed)
+            .filter(|&&gang| self.items.gangs[gang].placed)
         {
-            for &(class, count) in &self.demand.gangs[gang].need {
+            for &(class, count) in &self.items.gangs[gang].need {
                 missing[class] += count;
             }
         }
-        let wanted = self.rng.usize(1..=RUINS).min(self.occupied.len());
-        let mut ruins: Vec<usize> = Vec::with_capacity(RUINS_FOR_GANG);
-        for _ in 0..8 * RUINS_FOR_GANG {
+        let wanted = self.rng.usize(1..=MAX_RUINED).min(self.occupied.len());
+        let mut ruined: Vec<usize> = Vec::with_capacity(MAX_RUINED_FOR_GANG);
+        for _ in 0..8 * MAX_RUINED_FOR_GANG {
             let covered = missing.iter().all(|&count| count <= 0);
-            if covered && ruins.len() >= wanted {
-                return Some(ruins);
+            if covered && ruined.len() >= wanted {
+                return Some(ruined);
             }
-            if ruins.len() == RUINS_FOR_GANG {
+            if ruined.len() == MAX_RUINED_FOR_GANG {
                 return None;
             }
             let index = self.occupied[self.rng.usize(..self.occupied.len())];
             let units = &self.machines[index].units;
             let useful = covered || units.iter().any(|unit| missing[unit.class] > 0);
-            if useful && !ruins.contains(&index) {
+            if useful && !ruined.contains(&index) {
                 for unit in units {
                     missing[unit.class] -= 1;
                 }
-                ruins.push(index);
+                ruined.push(index);
             }
         }
-        (!ruins.is_empty() && missing.iter().all(|&count| count <= 0)).then_some(ruins)
+        (!ruined.is_empty() && missing.iter().all(|&count| count <= 0)).then_some(ruined)
     }
 
-    /// Put back what was removed, together with what waits, in random order.
-    fn recreate(&mut self, removed: &[i64], ruins: &[usize], by_cost: bool) {
+    /// Inserts removed and waiting units in random order.
+    fn recreate(&mut self, removed: &[i64], ruined: &[usize], by_cost: bool) {
         let mut items: Vec<(f64, usize)> = Vec::new();
         let shuffle = self.rng.u32(..4) == 0;
         let needed_first = self.rng.bool();
-        let mut anywhere = vec![false; removed.len()];
+        let mut try_other_machines = vec![false; removed.len()];
         for (class, &back) in removed.iter().enumerate() {
-            let needed = (self.tally.floor[class] - self.tally.placed[class]).max(0);
-            let most = self.tally.ceiling(class) - self.tally.placed[class];
-            let count = most.min(needed.max(back) + TRIED_PER_CLASS);
-            // What waited alone did not fit anywhere before: only the ruins can take it.
-            anywhere[class] = back > 0 || needed > 0;
+            let needed = (self.counts.floor[class] - self.counts.placed[class]).max(0);
+            let most = self.counts.ceiling(class) - self.counts.placed[class];
+            let count = most.min(needed.max(back) + MAX_WAITING_TRIED_PER_CLASS);
+            // Waiting units alone fitted nowhere before: only ruined machines can take them.
+            try_other_machines[class] = back > 0 || needed > 0;
             for number in 0..count {
                 let noise = 0.5 + self.rng.f64();
                 let key = if shuffle {
@@ -282,34 +287,37 @@ impl<'a> Search<'a> {
             }
         }
         items.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let nearby = self.with_others(ruins);
+        let nearby = self.candidate_machines(ruined);
         let mut full = vec![false; removed.len()];
         for (_, class) in items {
             if full[class] {
                 continue;
             }
-            let candidates = if anywhere[class] { &nearby } else { ruins };
-            let found = self.best(class, candidates, by_cost);
-            match found {
+            let candidates = if try_other_machines[class] {
+                &nearby
+            } else {
+                ruined
+            };
+            match self.best_machine(class, candidates, by_cost) {
                 Some(index) => {
-                    self.touch(index);
+                    self.save_for_undo(index);
                     let request = self.classes.request(class);
                     self.machines[index].place(class, request, self.classes.devices[class]);
-                    self.tally.placed[class] += 1;
+                    self.counts.placed[class] += 1;
                 }
                 None => full[class] = true,
             }
         }
     }
 
-    /// The ruins and, of a large cluster a random part, of a small one all other machines.
-    fn with_others(&mut self, ruins: &[usize]) -> Vec<usize> {
+    /// The ruined machines and all others of a small cluster, or a random part of a large one.
+    fn candidate_machines(&mut self, ruined: &[usize]) -> Vec<usize> {
         let count = self.machines.len();
-        if count <= OTHERS {
+        if count <= MAX_CANDIDATES {
             return (0..count).collect();
         }
-        let mut chosen = ruins.to_vec();
-        while chosen.len() < OTHERS {
+        let mut chosen = ruined.to_vec();
+        while chosen.len() < MAX_CANDIDATES {
             let index = self.rng.usize(..count);
             if !chosen.contains(&index) {
                 chosen.push(index);
@@ -318,20 +326,20 @@ impl<'a> Search<'a> {
         chosen
     }
 
-    /// The cheapest or the tightest machine that takes a task, some overlooked by chance.
-    fn best(&mut self, class: usize, candidates: &[usize], by_cost: bool) -> Option<usize> {
+    /// The cheapest or tightest machine that takes a task; some are skipped at random.
+    fn best_machine(&mut self, class: usize, candidates: &[usize], by_cost: bool) -> Option<usize> {
         let request = self.classes.request(class);
         let devices = self.classes.devices[class];
         let mut best: Option<(f64, usize)> = None;
-        let mut overlooked = None;
+        let mut skipped = None;
         for &index in candidates {
             self.effort += 1;
             let machine = &self.machines[index];
             if !self.classes.admits(class, index) || !machine.fits(request, devices) {
                 continue;
             }
-            if self.rng.u32(..BLINK) == 0 {
-                overlooked = Some(index);
+            if self.rng.u32(..BLINK_RATE) == 0 {
+                skipped = Some(index);
                 continue;
             }
             let key = if by_cost {
@@ -345,17 +353,16 @@ impl<'a> Search<'a> {
                 best = Some((key, index));
             }
         }
-        best.map(|(_, index)| index).or(overlooked)
+        best.map(|(_, index)| index).or(skipped)
     }
 
-    /// By how much the packing is better than before, in units, worth or cost; None if it must not
-    /// be.
+    /// The gain over the packing before, in units, worth or cost; none if the packing is not valid.
     fn gain(&self, placed_before: i64, worth_before: i64) -> Option<i64> {
-        if !self.tally.is_valid() {
+        if !self.counts.is_valid() {
             return None;
         }
-        if self.exploring {
-            return Some(self.tally.placed.iter().sum::<i64>() - placed_before);
+        if self.is_exploring {
+            return Some(self.counts.placed.iter().sum::<i64>() - placed_before);
         }
         let more = self.worth() - worth_before;
         if more != 0 {
@@ -367,9 +374,9 @@ impl<'a> Search<'a> {
         Some(saved.sum())
     }
 
-    fn touch(&mut self, index: usize) {
-        if !self.touched[index] {
-            self.touched[index] = true;
+    fn save_for_undo(&mut self, index: usize) {
+        if !self.is_saved[index] {
+            self.is_saved[index] = true;
             self.undo.push((index, self.machines[index].clone()));
         }
     }
@@ -377,7 +384,7 @@ impl<'a> Search<'a> {
     fn commit(&mut self) {
         let mut changed = false;
         for (index, old) in self.undo.drain(..) {
-            self.touched[index] = false;
+            self.is_saved[index] = false;
             changed |= old.units.is_empty() != self.machines[index].units.is_empty();
         }
         if changed {
@@ -387,7 +394,7 @@ impl<'a> Search<'a> {
 
     fn rollback(&mut self) {
         for (index, old) in self.undo.drain(..) {
-            self.touched[index] = false;
+            self.is_saved[index] = false;
             self.machines[index] = old;
         }
     }

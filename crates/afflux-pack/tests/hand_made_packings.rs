@@ -1,11 +1,13 @@
-//! What the search finds, on packings so small that one sees it at once.
+//! Results of the search on packings that are small enough to verify by hand.
 
 mod packing;
 
-use afflux_pack::{Classes, Demand, DeviceRequest, First, Gang, Limits, Machine, Unit, improve};
+use afflux_pack::{
+    Classes, DeviceRequest, Gang, Items, Machine, ScratchStart, SearchLimits, Unit, improve,
+};
 use packing::{Problem, cost, placed, run};
 
-/// Machines of one resource; everybody may go everywhere at no cost.
+/// Machines with one resource that admit every class at no cost.
 fn plain(sizes: &[i64], offered: &[i64]) -> Problem {
     let machines: Vec<Machine> = offered
         .iter()
@@ -26,7 +28,7 @@ fn plain(sizes: &[i64], offered: &[i64]) -> Problem {
             cost: vec![0; sizes.len() * offered.len()],
         },
         machines,
-        demand: Demand {
+        items: Items {
             fixed: vec![0; sizes.len()],
             singles: vec![Vec::new(); sizes.len()],
             gangs: Vec::new(),
@@ -41,28 +43,28 @@ fn place(problem: &mut Problem, class: usize, machine: usize) {
 }
 
 #[test]
-fn two_small_ones_move_together_so_that_a_large_one_fits() {
+fn two_small_tasks_move_to_one_machine_so_that_a_large_task_fits() {
     let mut problem = plain(&[3, 7], &[10, 10]);
-    problem.demand.singles = vec![vec![5, 5], vec![5]];
+    problem.items.singles = vec![vec![5, 5], vec![5]];
     place(&mut problem, 0, 0);
     place(&mut problem, 0, 1);
-    problem.machines[0].free[0] -= 1; // somebody else is there
+    problem.machines[0].free[0] -= 1; // used by another task
     assert_eq!(placed(&run(&problem, 0)), [2, 1]);
 }
 
 #[test]
-fn one_worth_more_takes_the_place_of_one_worth_less() {
+fn a_task_of_higher_worth_replaces_one_of_lower_worth() {
     let mut problem = plain(&[4, 9], &[10]);
-    problem.demand.singles = vec![vec![10], vec![11]];
+    problem.items.singles = vec![vec![10], vec![11]];
     place(&mut problem, 0, 0);
     assert_eq!(placed(&run(&problem, 0)), [0, 1]);
 }
 
 #[test]
-fn what_is_fixed_may_move_but_never_leaves() {
+fn fixed_units_may_move_but_stay_placed() {
     let mut problem = plain(&[4, 9], &[10, 4]);
-    problem.demand.fixed = vec![1, 0];
-    problem.demand.singles = vec![vec![], vec![1000]];
+    problem.items.fixed = vec![1, 0];
+    problem.items.singles = vec![vec![], vec![1000]];
     place(&mut problem, 0, 0);
     let after = run(&problem, 0);
     assert_eq!(placed(&after), [1, 1]);
@@ -71,36 +73,36 @@ fn what_is_fixed_may_move_but_never_leaves() {
 }
 
 #[test]
-fn a_gang_gives_way_to_one_that_is_worth_more_as_a_whole() {
+fn a_gang_is_replaced_by_one_of_higher_worth() {
     let mut problem = plain(&[5, 6], &[10, 10]);
     let gang = |class, count, worth, placed| Gang {
         need: vec![(class, count)],
         worth,
         placed,
     };
-    problem.demand.gangs = vec![gang(0, 4, 10, true), gang(1, 2, 11, false)];
+    problem.items.gangs = vec![gang(0, 4, 10, true), gang(1, 2, 11, false)];
     for machine in [0, 0, 1, 1] {
         place(&mut problem, 0, machine);
     }
     let after = run(&problem, 0);
     assert_eq!(placed(&after), [0, 2]);
-    assert!(!after.demand.gangs[0].placed);
-    assert!(after.demand.gangs[1].placed);
+    assert!(!after.items.gangs[0].placed);
+    assert!(after.items.gangs[1].placed);
 }
 
 #[test]
-fn the_cheaper_machine_is_found() {
+fn a_task_moves_to_the_cheapest_machine() {
     let mut problem = plain(&[1], &[10, 10, 10]);
-    problem.demand.singles = vec![vec![1]];
+    problem.items.singles = vec![vec![1]];
     problem.classes.cost = vec![9, 5, 7];
     place(&mut problem, 0, 0);
     assert_eq!(cost(&run(&problem, 0)), 5);
 }
 
 #[test]
-fn rising_slots_spread_the_load() {
+fn a_positive_slope_spreads_the_load() {
     let mut problem = plain(&[1], &[9, 9, 9]);
-    problem.demand.singles = vec![vec![1; 6]];
+    problem.items.singles = vec![vec![1; 6]];
     for _ in 0..6 {
         place(&mut problem, 0, 0);
     }
@@ -113,13 +115,13 @@ fn rising_slots_spread_the_load() {
 }
 
 #[test]
-fn shares_of_different_devices_do_not_add_up() {
+fn a_share_must_fit_on_a_single_device() {
     let mut problem = plain(&[0], &[1]);
     problem.classes.devices = vec![Some(DeviceRequest {
         count: 1,
         milli: 600,
     })];
-    problem.demand.singles = vec![vec![1, 1, 1]];
+    problem.items.singles = vec![vec![1, 1, 1]];
     problem.machines[0].free_devices = vec![1000, 1000];
     place(&mut problem, 0, 0);
     let after = run(&problem, 0);
@@ -128,9 +130,9 @@ fn shares_of_different_devices_do_not_add_up() {
 }
 
 #[test]
-fn an_overcommitted_machine_takes_only_who_does_not_ask_for_what_it_lacks() {
+fn an_overcommitted_machine_takes_only_tasks_with_request_zero_for_that_resource() {
     let mut problem = plain(&[0, 1], &[-5, 1]);
-    problem.demand.singles = vec![vec![1; 3], vec![1; 3]];
+    problem.items.singles = vec![vec![1; 3], vec![1; 3]];
     place(&mut problem, 0, 0);
     let after = run(&problem, 0);
     assert_eq!(placed(&after), [3, 1]);
@@ -138,7 +140,7 @@ fn an_overcommitted_machine_takes_only_who_does_not_ask_for_what_it_lacks() {
 }
 
 #[test]
-fn nothing_placed_and_nothing_waiting_stay_as_they_are() {
+fn an_empty_packing_without_waiting_tasks_does_not_change() {
     let mut problem = plain(&[1], &[1, 1]);
     assert_eq!(placed(&run(&problem, 0)), [0]);
     problem.classes.machines = 0;
@@ -151,11 +153,11 @@ fn nothing_placed_and_nothing_waiting_stay_as_they_are() {
 #[test]
 fn without_rounds_or_effort_nothing_changes() {
     let mut problem = plain(&[1], &[10, 10]);
-    problem.demand.singles = vec![vec![1; 4]];
+    problem.items.singles = vec![vec![1; 4]];
     place(&mut problem, 0, 0);
     for (rounds, effort) in [(0, 1000), (1000, 0)] {
         let mut after = problem.clone();
-        let limits = Limits {
+        let limits = SearchLimits {
             rounds,
             effort,
             seed: 1,
@@ -163,7 +165,7 @@ fn without_rounds_or_effort_nothing_changes() {
         improve(
             &after.classes,
             &mut after.machines,
-            &mut after.demand,
+            &mut after.items,
             None,
             limits,
         );
@@ -173,17 +175,17 @@ fn without_rounds_or_effort_nothing_changes() {
 }
 
 #[test]
-fn a_packing_from_scratch_is_taken_where_it_is_better() {
-    // First come: 6, 6 alone on machines of ten. From scratch: 6 + 4 on both.
+fn a_better_packing_from_scratch_is_taken() {
+    // The given packing has a 5 on each machine of ten. From scratch: 6 + 4 on both.
     let mut problem = plain(&[6, 4, 5], &[10, 10]);
-    problem.demand.singles = vec![vec![1, 1], vec![1, 1], vec![1, 1]];
+    problem.items.singles = vec![vec![1, 1], vec![1, 1], vec![1, 1]];
     place(&mut problem, 2, 0);
     place(&mut problem, 2, 1);
-    problem.first = Some(First {
+    problem.first = Some(ScratchStart {
         singles: vec![2, 2, 0],
         gangs: Vec::new(),
     });
-    let limits = Limits {
+    let limits = SearchLimits {
         rounds: 0,
         effort: 1_000,
         seed: 0,
@@ -191,7 +193,7 @@ fn a_packing_from_scratch_is_taken_where_it_is_better() {
     improve(
         &problem.classes,
         &mut problem.machines,
-        &mut problem.demand,
+        &mut problem.items,
         problem.first.as_ref(),
         limits,
     );

@@ -1,14 +1,17 @@
-//! What the search promises, on random packings: everything counted again from the outside.
+//! Invariants of the search on random packings, counted independently.
 
 mod packing;
+#[path = "../../proptest_cases.rs"]
+mod proptest_cases;
 
-use afflux_pack::{Classes, Demand, DeviceRequest, First, Gang, Machine};
+use afflux_pack::{Classes, DeviceRequest, Gang, Items, Machine, ScratchStart};
 use packing::{Problem, cost, placed, run};
 use proptest::prelude::*;
+use proptest_cases::cases;
 
 const RESOURCES: usize = 2;
 
-/// What the generator draws before anything is placed.
+/// The input that the generator draws before anything is placed.
 #[derive(Clone, Debug)]
 struct Draft {
     requests: Vec<Vec<i64>>,
@@ -79,7 +82,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// Put units of a class where they fit, looking at machines in the drawn order.
+/// Places units of a class where they fit, trying machines in the drawn order.
 fn put(
     classes: &Classes,
     machines: &mut [Machine],
@@ -100,7 +103,7 @@ fn put(
     placed
 }
 
-/// A valid packing of a part of what was drawn.
+/// A valid packing of a part of the drawn items.
 fn start(draft: Draft) -> Problem {
     let count = draft.requests.len();
     let classes = Classes {
@@ -154,14 +157,14 @@ fn start(draft: Draft) -> Problem {
         let wanted = worths.len() as i64 / 2;
         put(&classes, &mut machines, order, class, wanted);
     }
-    let first = draft.first.map(|bits| First {
+    let first = draft.first.map(|bits| ScratchStart {
         singles: singles.iter().map(|worths| worths.len() as i64).collect(),
         gangs: (0..gangs.len()).map(|gang| bits >> gang & 1 == 1).collect(),
     });
     Problem {
         classes,
         machines,
-        demand: Demand {
+        items: Items {
             fixed,
             singles,
             gangs,
@@ -174,11 +177,11 @@ fn problem() -> impl Strategy<Value = Problem> {
     draft().prop_map(start)
 }
 
-/// Units that have to be there, and what the rest is worth; None if the numbers are wrong.
+/// The worth of placed single tasks and gangs; none if a class has too few or too many units.
 fn worth(problem: &Problem) -> Option<i64> {
-    let mut floor = problem.demand.fixed.clone();
+    let mut floor = problem.items.fixed.clone();
     let mut worth = 0;
-    for gang in problem.demand.gangs.iter().filter(|gang| gang.placed) {
+    for gang in problem.items.gangs.iter().filter(|gang| gang.placed) {
         worth += gang.worth;
         for &(class, count) in &gang.need {
             floor[class] += count;
@@ -186,7 +189,7 @@ fn worth(problem: &Problem) -> Option<i64> {
     }
     for (class, &units) in placed(problem).iter().enumerate() {
         let taken = usize::try_from(units - floor[class]).ok()?;
-        worth += problem.demand.singles[class]
+        worth += problem.items.singles[class]
             .get(..taken)?
             .iter()
             .sum::<i64>();
@@ -194,7 +197,7 @@ fn worth(problem: &Problem) -> Option<i64> {
     Some(worth)
 }
 
-/// What a machine offers without any units.
+/// The capacity of a machine without its units.
 fn capacity(classes: &Classes, machine: &Machine) -> (Vec<i64>, Vec<i64>) {
     let (mut free, mut devices) = (machine.free.clone(), machine.free_devices.clone());
     for unit in &machine.units {
@@ -208,7 +211,7 @@ fn capacity(classes: &Classes, machine: &Machine) -> (Vec<i64>, Vec<i64>) {
     (free, devices)
 }
 
-/// Nothing over capacity, every unit where it may be and on as many different devices as it needs.
+/// Asserts that no capacity is exceeded, that machines admit their units, and that devices differ.
 fn assert_fits(problem: &Problem) {
     let classes = &problem.classes;
     for (index, machine) in problem.machines.iter().enumerate() {
@@ -229,10 +232,10 @@ fn assert_fits(problem: &Problem) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(cases(1500))]
 
     #[test]
-    fn never_worth_less_never_dearer_never_over_capacity(before in problem(), seed in any::<u64>()) {
+    fn worth_never_falls_cost_never_rises_at_equal_worth_and_everything_fits(before in problem(), seed in any::<u64>()) {
         assert_fits(&before);
         let worth_before = worth(&before).expect("the start is valid");
         let after = run(&before, seed);
@@ -240,15 +243,15 @@ proptest! {
         for (old, new) in before.machines.iter().zip(&after.machines) {
             prop_assert_eq!(capacity(&before.classes, old), capacity(&before.classes, new));
         }
-        // Floors are kept and gangs are whole, or there would be no worth.
+        // `worth` is none if a floor is violated or a gang is incomplete.
         let worth_after = worth(&after).expect("every class between its floor and its ceiling");
         prop_assert!(worth_after >= worth_before);
         if worth_after == worth_before {
             prop_assert!(cost(&after) <= cost(&before));
         }
-        prop_assert_eq!(&before.demand.fixed, &after.demand.fixed);
-        prop_assert_eq!(&before.demand.singles, &after.demand.singles);
-        for (old, new) in before.demand.gangs.iter().zip(&after.demand.gangs) {
+        prop_assert_eq!(&before.items.fixed, &after.items.fixed);
+        prop_assert_eq!(&before.items.singles, &after.items.singles);
+        for (old, new) in before.items.gangs.iter().zip(&after.items.gangs) {
             prop_assert_eq!((&old.need, old.worth), (&new.need, new.worth));
         }
     }
@@ -260,9 +263,9 @@ proptest! {
             prop_assert_eq!(&left.units, &right.units);
             prop_assert_eq!(&left.free, &right.free);
         }
-        let opened = |problem: &Problem| -> Vec<bool> {
-            problem.demand.gangs.iter().map(|gang| gang.placed).collect()
+        let placed = |problem: &Problem| -> Vec<bool> {
+            problem.items.gangs.iter().map(|gang| gang.placed).collect()
         };
-        prop_assert_eq!(opened(&one), opened(&other));
+        prop_assert_eq!(placed(&one), placed(&other));
     }
 }

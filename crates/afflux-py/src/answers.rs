@@ -1,4 +1,4 @@
-//! What solves answer, and the gates they are asked about, as values.
+//! Answers of solves, columns and gates as Python objects.
 
 use afflux_flow::ArcId;
 use numpy::PyArray1;
@@ -8,131 +8,99 @@ use pyo3::types::PyList;
 
 use crate::columns::{Column, id_array};
 
-/// What a solve found; see `src/afflux/_core.pyi`.
-#[pyclass(frozen, module = "afflux._core")]
-pub struct Answer(pub afflux_flow::Answer);
+/// An answer as a Python class: the getters that all answers have, and those given.
+macro_rules! answer_class {
+    ($(#[$doc:meta])* $name:ident { $($methods:tt)* }) => {
+        $(#[$doc])*
+        #[pyclass(frozen, module = "afflux._core")]
+        pub struct $name(pub afflux_flow::$name);
 
-#[pymethods]
-impl Answer {
-    #[getter]
-    fn cost(&self) -> i128 {
-        self.0.cost
-    }
+        #[pymethods]
+        impl $name {
+            #[getter]
+            fn cost(&self) -> i128 {
+                self.0.cost
+            }
 
-    #[getter]
-    fn bound(&self) -> i128 {
-        self.0.bound
-    }
+            #[getter]
+            fn bound(&self) -> i128 {
+                self.0.bound
+            }
 
-    #[getter]
-    fn gap(&self) -> i128 {
-        self.0.gap()
-    }
+            #[getter]
+            fn gap(&self) -> i128 {
+                self.0.gap()
+            }
 
-    #[getter]
-    fn is_optimal(&self) -> bool {
-        self.0.is_optimal()
-    }
+            #[getter]
+            fn is_optimal(&self) -> bool {
+                self.0.is_optimal()
+            }
 
-    fn __repr__(&self) -> String {
-        format!("Answer(cost={}, bound={})", self.0.cost, self.0.bound)
+            $($methods)*
+        }
+    };
+}
+
+answer_class! {
+    /// The answer of a solve; see `src/afflux/_core.pyi`.
+    Answer {
+        fn __repr__(&self) -> String {
+            format!("Answer(cost={}, bound={})", self.0.cost, self.0.bound)
+        }
     }
 }
 
-/// What a solve by levels found; see `src/afflux/_core.pyi`.
-#[pyclass(frozen, module = "afflux._core")]
-pub struct LevelsAnswer(pub afflux_flow::LevelsAnswer);
+answer_class! {
+    /// The answer of a solve by priority levels; see `src/afflux/_core.pyi`.
+    LevelsAnswer {
+        #[getter]
+        fn units(&self) -> Vec<i128> {
+            self.0.units.clone()
+        }
 
-#[pymethods]
-impl LevelsAnswer {
-    #[getter]
-    fn cost(&self) -> i128 {
-        self.0.cost
-    }
+        #[getter]
+        fn guaranteed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+            let guaranteed = self.0.guaranteed.iter();
+            PyList::new(py, guaranteed.map(|units| PyArray1::from_slice(py, units)))
+        }
 
-    #[getter]
-    fn bound(&self) -> i128 {
-        self.0.bound
-    }
-
-    #[getter]
-    fn gap(&self) -> i128 {
-        self.0.gap()
-    }
-
-    #[getter]
-    fn is_optimal(&self) -> bool {
-        self.0.is_optimal()
-    }
-
-    #[getter]
-    fn units(&self) -> Vec<i128> {
-        self.0.units.clone()
-    }
-
-    #[getter]
-    fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let kept = self.0.kept.iter();
-        PyList::new(py, kept.map(|units| PyArray1::from_slice(py, units)))
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "LevelsAnswer(cost={}, bound={}, units={:?}, {} of {} levels finished)",
-            self.0.cost,
-            self.0.bound,
-            self.0.units,
-            self.0.kept.len(),
-            self.0.units.len()
-        )
+        fn __repr__(&self) -> String {
+            format!(
+                "LevelsAnswer(cost={}, bound={}, units={:?}, {} of {} levels finished)",
+                self.0.cost,
+                self.0.bound,
+                self.0.units,
+                self.0.guaranteed.len(),
+                self.0.units.len()
+            )
+        }
     }
 }
 
-/// What a solve with gates found; see `src/afflux/_core.pyi`.
-#[pyclass(frozen, module = "afflux._core")]
-pub struct GatedAnswer(pub afflux_flow::GatedAnswer);
+answer_class! {
+    /// The answer of a solve with gates; see `src/afflux/_core.pyi`.
+    GatedAnswer {
+        #[getter]
+        fn open<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+            PyArray1::from_slice(py, &self.0.open)
+        }
 
-#[pymethods]
-impl GatedAnswer {
-    #[getter]
-    fn cost(&self) -> i128 {
-        self.0.cost
-    }
-
-    #[getter]
-    fn bound(&self) -> i128 {
-        self.0.bound
-    }
-
-    #[getter]
-    fn gap(&self) -> i128 {
-        self.0.gap()
-    }
-
-    #[getter]
-    fn is_optimal(&self) -> bool {
-        self.0.is_optimal()
-    }
-
-    #[getter]
-    fn open<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
-        PyArray1::from_slice(py, &self.0.open)
-    }
-
-    #[getter]
-    fn flows(&self) -> usize {
-        self.0.flows
-    }
-
-    fn __repr__(&self) -> String {
-        let open = self.0.open.iter().filter(|&&open| open).count();
-        format!(
-            "GatedAnswer(cost={}, bound={}, {open} of {} gates open, {} flows)",
-            self.0.cost,
-            self.0.bound,
-            self.0.open.len(),
+        #[getter]
+        fn flows(&self) -> usize {
             self.0.flows
-        )
+        }
+
+        fn __repr__(&self) -> String {
+            let open = self.0.open.iter().filter(|&&open| open).count();
+            format!(
+                "GatedAnswer(cost={}, bound={}, {open} of {} gates open, {} flows)",
+                self.0.cost,
+                self.0.bound,
+                self.0.open.len(),
+                self.0.flows
+            )
+        }
     }
 }
 
@@ -196,7 +164,7 @@ impl Columns {
     }
 }
 
-/// A binary choice for a group of arcs; see `src/afflux/_core.pyi`.
+/// A binary decision for a group of arcs; see `src/afflux/_core.pyi`.
 #[pyclass(frozen, module = "afflux._core")]
 pub struct Gate(pub afflux_flow::Gate);
 
@@ -211,7 +179,7 @@ impl Gate {
         let members = Column::<i32>::new("members", members)?;
         let counts = Column::<i64>::new("counts", counts)?;
         let members = members.ids()?;
-        let counts = counts.as_many("members", members.len())?;
+        let counts = counts.values_of_length("members", members.len())?;
         Ok(Self(afflux_flow::Gate {
             members: members.zip(counts.iter().copied()).collect(),
             waiting_cost,
@@ -242,7 +210,7 @@ impl Gate {
     }
 }
 
-/// The gates of an argument.
+/// Converts an argument to gates.
 pub fn gates(value: &Bound<'_, PyAny>) -> PyResult<Vec<afflux_flow::Gate>> {
     let gate = |(position, gate): (usize, PyResult<Bound<'_, PyAny>>)| {
         let gate = gate?;
@@ -257,7 +225,7 @@ pub fn gates(value: &Bound<'_, PyAny>) -> PyResult<Vec<afflux_flow::Gate>> {
     value.try_iter()?.enumerate().map(gate).collect()
 }
 
-/// The levels of an argument.
+/// Converts an argument to priority levels.
 pub fn levels(value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<ArcId>>> {
     let level = |(position, arcs): (usize, PyResult<Bound<'_, PyAny>>)| {
         let arcs = Column::<i32>::new(format!("levels[{position}]"), &arcs?)?;

@@ -1,4 +1,4 @@
-//! What stops a solve early: a budget, another thread, Ctrl-C.
+//! Early stops of a solve: a time budget, another thread, Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,8 +8,9 @@ use afflux_flow::Limits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Milliseconds between two looks for signals. Each takes the GIL, for which it may have to wait.
-const BETWEEN_LOOKS: u64 = 50;
+/// Milliseconds between two checks for signals. Each check takes the GIL, for which it may have to
+/// wait.
+const SIGNAL_CHECK_INTERVAL_MS: u64 = 50;
 
 /// Stops solves from another thread; see `src/afflux/_core.pyi`.
 #[pyclass(frozen, module = "afflux._core")]
@@ -37,20 +38,20 @@ impl Cancel {
     }
 }
 
-/// What a solve looks at now and then, without the GIL.
-pub struct Watch {
+/// The conditions that stop a solve, checked periodically without the GIL.
+pub struct SolveMonitor {
     budget: Option<Duration>,
     cancel: Option<Arc<AtomicBool>>,
-    /// Only the main thread gets signals.
+    /// Whether this is the main thread; only it handles signals.
     is_main: bool,
     started: Instant,
-    /// When to look for signals next, in milliseconds from the start.
-    next_look: AtomicU64,
-    /// What a signal raised.
-    raised: OnceLock<PyErr>,
+    /// The time of the next check for signals, in milliseconds from the start.
+    next_signal_check_ms: AtomicU64,
+    /// The exception raised by a signal handler.
+    signal_error: OnceLock<PyErr>,
 }
 
-impl Watch {
+impl SolveMonitor {
     pub fn new(
         py: Python<'_>,
         budget_seconds: Option<f64>,
@@ -58,7 +59,7 @@ impl Watch {
     ) -> PyResult<Self> {
         let budget = match budget_seconds {
             None => None,
-            // More than the clock can count.
+            // Longer than the clock can represent.
             Some(seconds) if seconds == f64::INFINITY => None,
             Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| {
                 PyValueError::new_err(format!("budget_seconds is {seconds}, expected 0 or more"))
@@ -69,43 +70,44 @@ impl Watch {
             cancel: cancel.map(|cancel| Arc::clone(&cancel.get().0)),
             is_main: is_main_thread(py)?,
             started: Instant::now(),
-            next_look: AtomicU64::new(BETWEEN_LOOKS),
-            raised: OnceLock::new(),
+            next_signal_check_ms: AtomicU64::new(SIGNAL_CHECK_INTERVAL_MS),
+            signal_error: OnceLock::new(),
         })
     }
 
-    /// Solves within the limits, without the GIL. What a signal raised, if any, is to be raised
-    /// instead of any answer.
+    /// Solves within the limits, without the GIL. If a signal handler raised an exception, the
+    /// caller must raise it instead of using the answer.
     pub fn run<T: Send>(
         self,
         py: Python<'_>,
         solve: impl FnOnce(&Limits<'_>) -> T + Send,
     ) -> (T, Option<PyErr>) {
-        let asked = || self.is_interrupted();
+        let is_interrupted = || self.is_interrupted();
         let answer = py.detach(|| {
             solve(&Limits {
                 budget: self.budget,
-                interrupted: (self.is_main || self.cancel.is_some()).then_some(&asked),
+                interrupted: (self.is_main || self.cancel.is_some()).then_some(&is_interrupted),
             })
         });
-        (answer, self.raised.into_inner())
+        (answer, self.signal_error.into_inner())
     }
 
     fn is_interrupted(&self) -> bool {
         let cancel = self.cancel.as_ref();
         let is_cancelled = cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-        if is_cancelled || self.raised.get().is_some() {
+        if is_cancelled || self.signal_error.get().is_some() {
             return true;
         }
         let now = self.started.elapsed().as_millis() as u64;
-        if !self.is_main || now < self.next_look.load(Ordering::Relaxed) {
+        if !self.is_main || now < self.next_signal_check_ms.load(Ordering::Relaxed) {
             return false;
         }
-        let raised = Python::attach(|py| py.check_signals()).err();
+        let signal_error = Python::attach(|py| py.check_signals()).err();
         let now = self.started.elapsed().as_millis() as u64;
-        self.next_look.store(now + BETWEEN_LOOKS, Ordering::Relaxed);
-        match raised {
-            Some(error) => self.raised.set(error).is_ok(),
+        self.next_signal_check_ms
+            .store(now + SIGNAL_CHECK_INTERVAL_MS, Ordering::Relaxed);
+        match signal_error {
+            Some(error) => self.signal_error.set(error).is_ok(),
             None => false,
         }
     }

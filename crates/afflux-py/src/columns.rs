@@ -1,5 +1,5 @@
-//! Arguments that are columns: NumPy arrays of one dimension, of the right type, without gaps. And
-//! tables, which have two dimensions.
+//! Arguments that are columns (contiguous NumPy arrays of one dimension and the right type) or
+//! tables (two dimensions).
 
 use numpy::ndarray::Dimension;
 use numpy::{Element, Ix1, Ix2, PyArray, PyArray1, PyArrayDescrMethods, PyReadonlyArray};
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 
 use crate::errors::FlowError;
 
-/// One argument, read in place.
+/// An argument that is read in place.
 pub struct Column<'py, T: Element, D: Dimension = Ix1> {
     name: String,
     array: PyReadonlyArray<'py, T, D>,
 }
 
-/// As many values for each of many.
+/// A table: rows of equal length.
 pub type Table<'py, T> = Column<'py, T, Ix2>;
 
 impl<'py, T: Element, D: Dimension> Column<'py, T, D> {
@@ -42,7 +42,7 @@ impl<'py, T: Element, D: Dimension> Column<'py, T, D> {
     }
 
     pub fn values(&self) -> PyResult<&[T]> {
-        // A table by columns has no gaps either, but its values are in another order.
+        // An array in Fortran order is contiguous too, but its values are in another order.
         let slice = self.array.as_slice().ok();
         slice.filter(|_| self.array.is_c_contiguous()).ok_or_else(|| {
             PyTypeError::new_err(format!(
@@ -54,13 +54,13 @@ impl<'py, T: Element, D: Dimension> Column<'py, T, D> {
 }
 
 impl<T: Element> Column<'_, T> {
-    /// The values, as many as another column has.
-    pub fn as_many(&self, other: &str, expected: usize) -> PyResult<&[T]> {
+    /// The values; their number must be that of another column.
+    pub fn values_of_length(&self, other: &str, expected: usize) -> PyResult<&[T]> {
         let values = self.values()?;
         match values.len() == expected {
             true => Ok(values),
             false => Err(FlowError::new_err(format!(
-                "{} has {} values, but {other} has {expected}: as many are expected",
+                "{} has {} values, but {other} has {expected}: expected the same number",
                 self.name,
                 values.len()
             ))),
@@ -69,7 +69,7 @@ impl<T: Element> Column<'_, T> {
 }
 
 impl<T: Element> Table<'_, T> {
-    /// The values of each of so many rows.
+    /// The rows; their number must be that of another column.
     pub fn rows(
         &self,
         other: &str,
@@ -80,7 +80,7 @@ impl<T: Element> Table<'_, T> {
         match rows == expected {
             true => Ok((0..rows).map(move |row| &values[row * length..][..length])),
             false => Err(FlowError::new_err(format!(
-                "{} has {rows} rows, but {other} has {expected} values: as many are expected",
+                "{} has {rows} rows, but {other} has {expected} values: expected the same number",
                 self.name
             ))),
         }
@@ -88,10 +88,10 @@ impl<T: Element> Table<'_, T> {
 }
 
 impl Column<'_, i32> {
-    /// The values as numbers of nodes or arcs, of which none is negative.
+    /// The values as ids of nodes or arcs; none may be negative.
     pub fn ids(&self) -> PyResult<impl ExactSizeIterator<Item = u32> + Clone> {
         let values = self.values()?;
-        // Looking for the least is faster than looking for the first that is negative.
+        // Computing the minimum is faster than searching for the first negative value.
         if values.iter().copied().min().is_some_and(|least| least < 0) {
             let position = values.iter().position(|&id| id < 0).unwrap_or_default();
             return Err(FlowError::new_err(format!(
@@ -103,7 +103,7 @@ impl Column<'_, i32> {
     }
 }
 
-/// Numbers of nodes or arcs as Python wants them; the crate has at most 2^31.
+/// Ids of nodes or arcs as a NumPy array; there are at most 2^31.
 pub fn id_array(py: Python<'_>, ids: Vec<u32>) -> Bound<'_, PyArray1<i32>> {
     PyArray1::from_iter(py, ids.into_iter().map(|id| id as i32))
 }

@@ -1,8 +1,8 @@
-//! Errors of the crate as exceptions.
+//! Errors of the flow crate as Python exceptions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use afflux_flow::FlowError as Fault;
+use afflux_flow::FlowError as CoreError;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -25,16 +25,17 @@ pyo3::create_exception!(
     "The budget was used up, or the solve cancelled, before there was any flow to show."
 );
 
-/// What came of a call into the crate: an answer, an error, or a panic.
-pub type Outcome<T> = std::thread::Result<Result<T, Fault>>;
+/// The outcome of a call into the crate: an answer, an error, or a panic.
+pub type Outcome<T> = std::thread::Result<Result<T, CoreError>>;
 
-/// Calls into the crate. After a panic, what `call` has changed must not be used any more.
-pub fn caught<T>(call: impl FnOnce() -> Result<T, Fault>) -> Outcome<T> {
+/// Calls into the crate and catches panics. After a panic, the data that `call` has changed must
+/// not be used any more.
+pub fn catch_panic<T>(call: impl FnOnce() -> Result<T, CoreError>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(call))
 }
 
-/// What Python sees of an outcome: no panic, in any case.
-pub fn settle<T>(outcome: Outcome<T>) -> PyResult<T> {
+/// Converts an outcome for Python; a panic becomes a RuntimeError.
+pub fn to_py_result<T>(outcome: Outcome<T>) -> PyResult<T> {
     match outcome {
         Ok(found) => found.map_err(to_python),
         Err(panic) => {
@@ -48,12 +49,12 @@ pub fn settle<T>(outcome: Outcome<T>) -> PyResult<T> {
     }
 }
 
-fn to_python(fault: Fault) -> PyErr {
-    let message = fault.to_string();
-    match fault {
-        Fault::Infeasible { .. } => InfeasibleError::new_err(message),
-        Fault::Expired => ExpiredError::new_err(message),
-        Fault::Internal { .. } => PyRuntimeError::new_err(message),
+fn to_python(error: CoreError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        CoreError::Infeasible { .. } => InfeasibleError::new_err(message),
+        CoreError::Expired => ExpiredError::new_err(message),
+        CoreError::Internal { .. } => PyRuntimeError::new_err(message),
         _ => FlowError::new_err(message),
     }
 }

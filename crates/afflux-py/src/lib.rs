@@ -1,28 +1,29 @@
-//! `afflux._core`: solver and search for Python. NumPy arrays in and out, the GIL released meanwhile.
+//! `afflux._core`: the solver and the packing search for Python. Arguments and results are NumPy
+//! arrays, and the GIL is released during long calls.
 //!
-//! The contract is `src/afflux/_core.pyi`. What belongs here is the translation of values and
-//! errors, and nothing else. Arrays are read in place: no other thread may write to them meanwhile.
+//! The contract is `src/afflux/_core.pyi`. This crate only converts values and errors. Arrays are
+//! read in place: no other thread may write to them during a call.
 
 mod answers;
+mod cancellation;
 mod columns;
 mod errors;
-mod horizon;
 mod network;
-mod pack;
-mod stopping;
+mod repack;
+mod timeline;
 
 use afflux_flow::Problem;
 use numpy::{PyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
+use cancellation::SolveMonitor;
 use columns::Column;
-use errors::{caught, settle};
-use stopping::Watch;
+use errors::{catch_panic, to_py_result};
 
 /// A flow of minimum cost, with the prices that prove it.
 #[pyclass(frozen, module = "afflux._core")]
 struct Solution {
-    /// What the flow costs in all.
+    /// The total cost of the flow.
     #[pyo3(get)]
     cost: i128,
     /// One value per arc.
@@ -64,14 +65,14 @@ fn solve<'py>(
     let cost = Column::<i64>::new("cost", cost)?;
     let (supply, tail, head) = (supply.values()?, tail.values()?, head.values()?);
     let (lower, capacity, cost) = (lower.values()?, capacity.values()?, cost.values()?);
-    let watch = Watch::new(py, None, None)?;
-    let (outcome, raised) = watch.run(py, |limits| {
-        caught(|| {
+    let monitor = SolveMonitor::new(py, None, None)?;
+    let (outcome, signal_error) = monitor.run(py, |limits| {
+        catch_panic(|| {
             let problem = Problem::new(supply, tail, head, lower, capacity, cost)?;
             afflux_flow::solve_within(&problem, limits)
         })
     });
-    let answer = raised.map_or_else(|| settle(outcome), Err)?;
+    let answer = signal_error.map_or_else(|| to_py_result(outcome), Err)?;
     Ok(Solution {
         cost: answer.cost,
         flow: PyArray1::from_vec(py, answer.flow).unbind(),
@@ -84,15 +85,15 @@ mod _core {
     #[pymodule_export]
     use super::answers::{Answer, Columns, Gate, GatedAnswer, LevelsAnswer};
     #[pymodule_export]
-    use super::errors::{ExpiredError, FlowError, InfeasibleError};
+    use super::cancellation::Cancel;
     #[pymodule_export]
-    use super::horizon::{Timeline, least_free};
+    use super::errors::{ExpiredError, FlowError, InfeasibleError};
     #[pymodule_export]
     use super::network::Network;
     #[pymodule_export]
-    use super::pack::repack;
+    use super::repack::repack;
     #[pymodule_export]
-    use super::stopping::Cancel;
+    use super::timeline::{Timeline, least_free};
     #[pymodule_export]
     use super::{Solution, solve};
 }

@@ -1,20 +1,20 @@
-//! `Network`: the network that lives between solves, for Python. Everything in bulk.
+//! `Network`: the network that persists between solves, for Python, with bulk operations.
 //!
-//! The lock of a network is never waited for: whoever holds it is solving, which may take long, and
-//! the one who asks would have to be told which of the two comes first.
+//! A call never waits for the lock of a network: the holder is solving, which may take long, and
+//! the order of the two calls would be undefined.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use afflux_flow::{ConvexTerms, Effort, FlowError as Fault, GainArc, Limits};
+use afflux_flow::{ConvexTerms, Effort, FlowError as CoreError, GainArc, Limits};
 use afflux_flow::{NewArc, NewConvexArc, Terms};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::answers::{self, Answer, Columns, Gate, GatedAnswer, LevelsAnswer};
+use crate::cancellation::{Cancel, SolveMonitor};
 use crate::columns::{Column, Table, id_array};
-use crate::errors::{Outcome, caught, settle};
-use crate::stopping::{Cancel, Watch};
+use crate::errors::{Outcome, catch_panic, to_py_result};
 
 type Ids<'py> = Bound<'py, PyArray1<i32>>;
 type Values<'py> = Bound<'py, PyArray1<i64>>;
@@ -22,11 +22,11 @@ type Values<'py> = Bound<'py, PyArray1<i64>>;
 /// A minimum-cost flow problem that changes; see `src/afflux/_core.pyi`.
 #[pyclass(frozen, module = "afflux._core")]
 #[derive(Default)]
-pub struct Network(Mutex<Kept>);
+pub struct Network(Mutex<SharedNetwork>);
 
-/// The network, unless a defect has left it in a state that nobody knows.
+/// The network, and whether a panic has left it in an undefined state.
 #[derive(Default)]
-struct Kept {
+struct SharedNetwork {
     network: afflux_flow::Network,
     is_broken: bool,
 }
@@ -64,7 +64,7 @@ impl Network {
         let nodes = Column::<i32>::new("nodes", nodes)?;
         let supply = Column::<i64>::new("supply", supply)?;
         let nodes = nodes.ids()?;
-        let supply = supply.as_many("nodes", nodes.len())?;
+        let supply = supply.values_of_length("nodes", nodes.len())?;
         self.with(|network| network.set_supplies(nodes.zip(supply.iter().copied())))
     }
 
@@ -84,10 +84,10 @@ impl Network {
         let cost = Column::<i64>::new("cost", cost)?;
         let tail = tail.ids()?;
         let count = tail.len();
-        head.as_many("tail", count)?;
-        let lower = lower.as_many("tail", count)?.iter().copied();
-        let capacity = capacity.as_many("tail", count)?.iter().copied();
-        let cost = cost.as_many("tail", count)?.iter().copied();
+        head.values_of_length("tail", count)?;
+        let lower = lower.values_of_length("tail", count)?.iter().copied();
+        let capacity = capacity.values_of_length("tail", count)?.iter().copied();
+        let cost = cost.values_of_length("tail", count)?.iter().copied();
         let ends = tail.zip(head.ids()?);
         let arcs = ends.zip(lower).zip(capacity).zip(cost);
         let arcs = arcs.map(|((((tail, head), lower), capacity), cost)| NewArc {
@@ -117,7 +117,7 @@ impl Network {
         let terms = Convex::new(lower, capacity, costs)?;
         let tail = tail.ids()?;
         let count = tail.len();
-        head.as_many("tail", count)?;
+        head.values_of_length("tail", count)?;
         let terms = terms.rows("tail", count)?;
         let arcs = tail.zip(head.ids()?).zip(terms);
         let arcs = arcs.map(|((tail, head), terms)| NewConvexArc { tail, head, terms });
@@ -155,8 +155,8 @@ impl Network {
         let capacity = Column::<i64>::new("capacity", capacity)?;
         let arcs = arcs.ids()?;
         let count = arcs.len();
-        let lower = lower.as_many("arcs", count)?.iter().copied();
-        let capacity = capacity.as_many("arcs", count)?.iter().copied();
+        let lower = lower.values_of_length("arcs", count)?.iter().copied();
+        let capacity = capacity.values_of_length("arcs", count)?.iter().copied();
         let changes = arcs.zip(lower).zip(capacity);
         let changes = changes.map(|((arc, lower), capacity)| (arc, lower, capacity));
         self.with(|network| network.set_all_bounds(changes))
@@ -166,7 +166,7 @@ impl Network {
         let arcs = Column::<i32>::new("arcs", arcs)?;
         let cost = Column::<i64>::new("cost", cost)?;
         let arcs = arcs.ids()?;
-        let cost = cost.as_many("arcs", arcs.len())?;
+        let cost = cost.values_of_length("arcs", arcs.len())?;
         self.with(|network| network.set_costs(arcs.zip(cost.iter().copied())))
     }
 
@@ -209,11 +209,11 @@ impl Network {
         let (lower, capacity, gain) = (lower?, capacity?, gain?);
         let tail = tail.ids()?;
         let count = tail.len();
-        head.as_many("tail", count)?;
+        head.values_of_length("tail", count)?;
         let head = head.ids()?;
-        let lower = lower.as_many("tail", count)?.iter();
-        let capacity = capacity.as_many("tail", count)?.iter();
-        let gain = gain.as_many("tail", count)?.iter();
+        let lower = lower.values_of_length("tail", count)?.iter();
+        let capacity = capacity.values_of_length("tail", count)?.iter();
+        let gain = gain.values_of_length("tail", count)?.iter();
         let arcs = tail.zip(head).zip(lower).zip(capacity).zip(gain);
         let arcs = arcs.map(|((((tail, head), &lower), &capacity), &gain)| GainArc {
             tail,
@@ -234,8 +234,8 @@ impl Network {
         budget_seconds: Option<f64>,
         cancel: Option<&Bound<'_, Cancel>>,
     ) -> PyResult<Answer> {
-        let watch = Watch::new(py, budget_seconds, cancel)?;
-        let answer = self.solve_by(py, watch, |network, limits| network.solve(limits))?;
+        let monitor = SolveMonitor::new(py, budget_seconds, cancel)?;
+        let answer = self.solve_by(py, monitor, |network, limits| network.solve(limits))?;
         Ok(Answer(answer))
     }
 
@@ -248,11 +248,11 @@ impl Network {
         cancel: Option<&Bound<'_, Cancel>>,
     ) -> PyResult<LevelsAnswer> {
         let levels = answers::levels(levels)?;
-        let watch = Watch::new(py, budget_seconds, cancel)?;
+        let monitor = SolveMonitor::new(py, budget_seconds, cancel)?;
         let solve = |network: &mut afflux_flow::Network, limits: &Limits<'_>| {
             network.solve_levels(&levels, limits)
         };
-        Ok(LevelsAnswer(self.solve_by(py, watch, solve)?))
+        Ok(LevelsAnswer(self.solve_by(py, monitor, solve)?))
     }
 
     #[pyo3(signature = (gates, *, flows=1000, gap_ppm=0, budget_seconds=None, cancel=None))]
@@ -270,11 +270,11 @@ impl Network {
             flows: count("flows", flows)?,
             gap_ppm: count("gap_ppm", gap_ppm)?,
         };
-        let watch = Watch::new(py, budget_seconds, cancel)?;
+        let monitor = SolveMonitor::new(py, budget_seconds, cancel)?;
         let solve = |network: &mut afflux_flow::Network, limits: &Limits<'_>| {
             network.solve_gated(&gates, effort, limits)
         };
-        Ok(GatedAnswer(self.solve_by(py, watch, solve)?))
+        Ok(GatedAnswer(self.solve_by(py, monitor, solve)?))
     }
 
     fn flow<'py>(&self, py: Python<'py>, arcs: &Bound<'py, PyAny>) -> PyResult<Values<'py>> {
@@ -301,13 +301,13 @@ impl Network {
 }
 
 impl Network {
-    /// The network, if nobody else has it.
-    fn lock(&self) -> PyResult<MutexGuard<'_, Kept>> {
+    /// The network, if no other call is using it.
+    fn lock(&self) -> PyResult<MutexGuard<'_, SharedNetwork>> {
         match self.0.try_lock() {
-            Ok(kept) if !kept.is_broken => Ok(kept),
+            Ok(shared) if !shared.is_broken => Ok(shared),
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
-                "the network is being solved: another thread, or a signal handler, can use it \
-                 once that call has returned, or a network of its own",
+                "the network is being solved: use it after that call has returned, or use another \
+                 network",
             )),
             Ok(_) | Err(TryLockError::Poisoned(_)) => Err(PyRuntimeError::new_err(
                 "an internal error of the solver has broken this network: build a new one",
@@ -315,36 +315,37 @@ impl Network {
         }
     }
 
-    /// Does something that takes little time.
+    /// Runs a short operation.
     fn with<T>(
         &self,
-        work: impl FnOnce(&mut afflux_flow::Network) -> Result<T, Fault>,
+        work: impl FnOnce(&mut afflux_flow::Network) -> Result<T, CoreError>,
     ) -> PyResult<T> {
-        let mut kept = self.lock()?;
-        let outcome = caught(|| work(&mut kept.network));
-        kept.settle(outcome)
+        let mut shared = self.lock()?;
+        let outcome = catch_panic(|| work(&mut shared.network));
+        shared.finish(outcome)
     }
 
-    /// Does something that may take long: without the GIL, and within limits.
+    /// Runs a solve without the GIL and within limits.
     fn solve_by<T: Send>(
         &self,
         py: Python<'_>,
-        watch: Watch,
-        solve: impl FnOnce(&mut afflux_flow::Network, &Limits<'_>) -> Result<T, Fault> + Send,
+        monitor: SolveMonitor,
+        solve: impl FnOnce(&mut afflux_flow::Network, &Limits<'_>) -> Result<T, CoreError> + Send,
     ) -> PyResult<T> {
-        let mut kept = self.lock()?;
-        let network = &mut kept.network;
-        let (outcome, raised) = watch.run(py, |limits| caught(|| solve(network, limits)));
-        let answer = kept.settle(outcome);
-        raised.map_or(answer, Err)
+        let mut shared = self.lock()?;
+        let network = &mut shared.network;
+        let (outcome, signal_error) =
+            monitor.run(py, |limits| catch_panic(|| solve(network, limits)));
+        let answer = shared.finish(outcome);
+        signal_error.map_or(answer, Err)
     }
 }
 
-impl Kept {
-    /// What Python sees of an outcome; after a panic, the last of this network.
-    fn settle<T>(&mut self, outcome: Outcome<T>) -> PyResult<T> {
+impl SharedNetwork {
+    /// Converts an outcome for Python; after a panic, the network cannot be used any more.
+    fn finish<T>(&mut self, outcome: Outcome<T>) -> PyResult<T> {
         self.is_broken = outcome.is_err();
-        settle(outcome)
+        to_py_result(outcome)
     }
 }
 
@@ -368,14 +369,14 @@ impl<'py> Convex<'py> {
         })
     }
 
-    /// Those of each arc, of as many as another column has.
+    /// The terms of each arc; their number must be that of another column.
     fn rows(
         &self,
         other: &str,
         count: usize,
     ) -> PyResult<impl ExactSizeIterator<Item = ConvexTerms<'_>> + Clone> {
-        let lower = self.lower.as_many(other, count)?.iter();
-        let capacity = self.capacity.as_many(other, count)?.iter();
+        let lower = self.lower.values_of_length(other, count)?.iter();
+        let capacity = self.capacity.values_of_length(other, count)?.iter();
         let costs = self.costs.rows(other, count)?;
         let rows = lower.zip(capacity).zip(costs);
         Ok(rows.map(|((&lower, &capacity), costs)| ConvexTerms {
@@ -386,7 +387,7 @@ impl<'py> Convex<'py> {
     }
 }
 
-/// A number that is not negative and fits.
+/// Converts a number that must not be negative and must fit.
 fn count<T: TryFrom<i64>>(name: &str, value: i64) -> PyResult<T> {
     T::try_from(value).map_err(|_| {
         let expected = if value < 0 { "0 or more" } else { "less" };

@@ -1,17 +1,19 @@
-//! `repack`: the search of `afflux-pack` for Python.
+//! `repack`: the packing search of `afflux-pack` for Python.
 
-use afflux_pack::{Classes, Demand, DeviceRequest, First, Gang, Limits, Machine, Unit, improve};
+use afflux_pack::{
+    Classes, DeviceRequest, Gang, Items, Machine, ScratchStart, SearchLimits, Unit, improve,
+};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A unit as Python sees it: class, machine, devices.
+/// A unit in Python: class, machine, devices.
 type PlacedUnit = (usize, usize, Vec<usize>);
 
-/// A gang as Python sees it: what it needs of each class, its worth, whether it is placed.
+/// A gang in Python: its units of each class, its worth, whether it is placed.
 type GangArgument = (Vec<(usize, i64)>, i64, bool);
 
-/// Packs units better; see `src/afflux/_core.pyi`.
+/// Improves a packing; see `src/afflux/_core.pyi`.
 #[pyfunction]
 #[expect(
     clippy::too_many_arguments,
@@ -41,14 +43,14 @@ pub fn repack(
     let (free, slope) = (free.as_array(), slope.as_array());
     let (count, resources) = requests.dim();
     let machines = slope.len();
-    let agree = admitted.dim() == (count, machines)
+    let is_consistent = admitted.dim() == (count, machines)
         && cost.dim() == (count, machines)
         && free.dim() == (machines, resources)
         && free_devices.len() == machines
         && [devices.len(), fixed.len(), singles.len()] == [count; 3];
-    if !agree {
+    if !is_consistent {
         return Err(PyValueError::new_err(
-            "the tables differ in classes, machines or resources",
+            "the tables differ in the number of classes, machines or resources",
         ));
     }
     let classes = Classes {
@@ -74,19 +76,19 @@ pub fn repack(
         })
         .collect();
     for (class, machine, devices) in units {
-        let known = machine < machines
+        let is_in_range = machine < machines
             && class < count
             && devices
                 .iter()
                 .all(|&d| d < packed[machine].free_devices.len());
-        if !known {
+        if !is_in_range {
             return Err(PyValueError::new_err(format!(
                 "a unit of class {class} on machine {machine} with devices {devices:?} is out of range"
             )));
         }
         packed[machine].units.push(Unit { class, devices });
     }
-    let mut demand = Demand {
+    let mut items = Items {
         fixed,
         singles,
         gangs: gangs
@@ -98,7 +100,7 @@ pub fn repack(
             })
             .collect(),
     };
-    if demand
+    if items
         .gangs
         .iter()
         .flat_map(|g| &g.need)
@@ -108,20 +110,20 @@ pub fn repack(
             "a gang needs a class that is out of range",
         ));
     }
-    let limits = Limits {
+    let limits = SearchLimits {
         rounds,
         effort,
         seed,
     };
-    let first = first.map(|(singles, gangs)| First { singles, gangs });
+    let first = first.map(|(singles, gangs)| ScratchStart { singles, gangs });
     if let Some(first) = &first {
-        if first.singles.len() != count || first.gangs.len() != demand.gangs.len() {
+        if first.singles.len() != count || first.gangs.len() != items.gangs.len() {
             return Err(PyValueError::new_err(
-                "what goes first differs in classes or gangs",
+                "`first` differs in the number of classes or gangs",
             ));
         }
     }
-    py.detach(|| improve(&classes, &mut packed, &mut demand, first.as_ref(), limits));
+    py.detach(|| improve(&classes, &mut packed, &mut items, first.as_ref(), limits));
     let units = packed
         .into_iter()
         .enumerate()
@@ -130,5 +132,5 @@ pub fn repack(
             units.map(move |unit| (unit.class, index, unit.devices))
         })
         .collect();
-    Ok((units, demand.gangs.iter().map(|gang| gang.placed).collect()))
+    Ok((units, items.gangs.iter().map(|gang| gang.placed).collect()))
 }

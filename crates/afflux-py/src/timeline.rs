@@ -1,6 +1,6 @@
-//! `Timeline`: room over time, for Python.
+//! `Timeline` and `least_free`: free capacity over time, for Python.
 
-use afflux_horizon::{Amounts, Ending, Seat, Start};
+use afflux_horizon::{Amounts, Ending, Occupancy, Start};
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use numpy::{PyUntypedArrayMethods, ndarray::Array2};
 use pyo3::exceptions::PyValueError;
@@ -23,7 +23,7 @@ impl Timeline {
     fn set_row(&mut self, row: usize, room: i64, growth: Vec<(f64, i64)>) -> PyResult<()> {
         if growth.iter().any(|(at, _)| !at.is_finite()) {
             return Err(PyValueError::new_err(
-                "growth: a time that is not finite; expected what never ends to be left out",
+                "growth has a time that is not finite: leave out tasks that never end",
             ));
         }
         self.inner.set_row(row, room, growth);
@@ -31,26 +31,26 @@ impl Timeline {
     }
 
     fn begin(&mut self, now: f64) -> PyResult<()> {
-        finite("now", now)?;
+        check_finite("now", now)?;
         self.inner.begin(now);
         Ok(())
     }
 
     fn earliest(&self, count: i64, run: f64, not_before: f64) -> PyResult<Option<(f64, bool)>> {
-        known("run", run)?;
-        finite("not_before", not_before)?;
+        check_not_negative("run", run)?;
+        check_finite("not_before", not_before)?;
         let found = self.inner.earliest(count, run, not_before);
         Ok(found.map(|start| (start.at, start.at_once)))
     }
 
     fn fits(&self, count: i64, run: f64, start: (f64, bool)) -> PyResult<bool> {
-        known("run", run)?;
-        Ok(self.inner.fits(count, run, begun(start)?))
+        check_not_negative("run", run)?;
+        Ok(self.inner.fits(count, run, start_at(start)?))
     }
 
     fn take(&mut self, count: i64, run: f64, start: (f64, bool)) -> PyResult<()> {
-        known("run", run)?;
-        self.inner.take(count, run, begun(start)?);
+        check_not_negative("run", run)?;
+        self.inner.take(count, run, start_at(start)?);
         Ok(())
     }
 
@@ -60,9 +60,9 @@ impl Timeline {
     }
 }
 
-/// What every machine has free throughout a span of time; see `src/afflux/_core.pyi`.
+/// The amounts that every machine has free throughout a span of time; see `src/afflux/_core.pyi`.
 #[pyfunction]
-#[pyo3(signature = (free, *, ends, end_rows, returned, seats, requests, start, end))]
+#[pyo3(signature = (free, *, ends, end_rows, returned, occupancies, requests, start, end))]
 #[expect(
     clippy::too_many_arguments,
     reason = "columns of a few tables, named by the caller"
@@ -73,7 +73,7 @@ pub fn least_free<'py>(
     ends: PyReadonlyArray1<'py, f64>,
     end_rows: PyReadonlyArray1<'py, i64>,
     returned: PyReadonlyArray2<'py, i64>,
-    seats: Vec<(f64, f64, usize, usize)>,
+    occupancies: Vec<(f64, f64, usize, usize)>,
     requests: PyReadonlyArray2<'py, i64>,
     start: f64,
     end: f64,
@@ -81,15 +81,15 @@ pub fn least_free<'py>(
     let (machines, resources) = (free.shape()[0], free.shape()[1]);
     let classes = requests.shape()[0];
     let rows = end_rows.as_slice()?;
-    let known = |row: i64| usize::try_from(row).is_ok_and(|row| row < machines);
-    let agree = requests.shape()[1] == resources
+    let is_machine = |row: i64| usize::try_from(row).is_ok_and(|row| row < machines);
+    let is_consistent = requests.shape()[1] == resources
         && returned.shape() == [rows.len(), resources]
         && ends.len() == rows.len()
-        && rows.iter().all(|&row| known(row))
-        && seats
+        && rows.iter().all(|&row| is_machine(row))
+        && occupancies
             .iter()
-            .all(|seat| seat.2 < machines && seat.3 < classes);
-    if !agree {
+            .all(|occupancy| occupancy.2 < machines && occupancy.3 < classes);
+    if !is_consistent {
         return Err(PyValueError::new_err(
             "the tables differ in machines, classes or resources",
         ));
@@ -103,9 +103,9 @@ pub fn least_free<'py>(
             row: usize::try_from(row).unwrap_or_default(),
         })
         .collect();
-    let seats: Vec<Seat> = seats
+    let occupancies: Vec<Occupancy> = occupancies
         .into_iter()
-        .map(|(from, until, row, class)| Seat {
+        .map(|(from, until, row, class)| Occupancy {
             from,
             until,
             row,
@@ -117,7 +117,7 @@ pub fn least_free<'py>(
         amounts(free.as_slice()?),
         &endings,
         amounts(returned.as_slice()?),
-        &seats,
+        &occupancies,
         amounts(requests.as_slice()?),
         start,
         end,
@@ -127,12 +127,12 @@ pub fn least_free<'py>(
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn begun((at, at_once): (f64, bool)) -> PyResult<Start> {
-    finite("start", at)?;
+fn start_at((at, at_once): (f64, bool)) -> PyResult<Start> {
+    check_finite("start", at)?;
     Ok(Start { at, at_once })
 }
 
-fn finite(name: &str, value: f64) -> PyResult<()> {
+fn check_finite(name: &str, value: f64) -> PyResult<()> {
     match value.is_finite() {
         true => Ok(()),
         false => Err(PyValueError::new_err(format!(
@@ -141,7 +141,7 @@ fn finite(name: &str, value: f64) -> PyResult<()> {
     }
 }
 
-fn known(name: &str, value: f64) -> PyResult<()> {
+fn check_not_negative(name: &str, value: f64) -> PyResult<()> {
     match value >= 0.0 {
         true => Ok(()),
         false => Err(PyValueError::new_err(format!(

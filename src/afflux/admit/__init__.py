@@ -1,4 +1,4 @@
-"""Who may start now: strategies walk the queue; the optimiser then decides where.
+"""Which groups may start now: strategies walk the queue and ask a planner of free capacity.
 
-Not here: where anything goes (plan), or the queue itself (queue).
+Not here: where groups are placed (plan), or the order of the queue (queue).
 """

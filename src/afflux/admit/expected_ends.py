@@ -1,4 +1,7 @@
-"""What runs and is expected to end: when, where, and what is free then; kept from pass to pass."""
+"""The expected ends of running tasks: when, on which machine, and what becomes free then.
+
+The reader keeps what it has read from pass to pass, and reads again only machines that changed.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,24 +9,24 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux.cluster.state import Held, State
+from afflux.cluster.state import PlacedTask, State
 from afflux.plan.book import Table
 
 
 @dataclass(frozen=True)
-class Endings:
-    """In the order of time. `returned` has a column for every resource of the state."""
+class ExpectedEnds:
+    """Ends in the order of time. `returned` has a column for every resource of the state."""
 
     ends: NDArray[np.float64]
     rows: Table
     returned: Table
-    _held: list[list[Held]]
+    _tasks: list[list[PlacedTask]]
     _order: NDArray[np.intp]
 
     @cached_property
-    def held(self) -> list[Held]:
-        """Who ends; needed only where devices are, which are tracked one by one."""
-        flat = [held for on_row in self._held for held in on_row]
+    def tasks(self) -> list[PlacedTask]:
+        """The tasks that end; needed only for devices, which are tracked one by one."""
+        flat = [task for on_row in self._tasks for task in on_row]
         return [flat[index] for index in self._order]
 
 
@@ -31,11 +34,11 @@ class Endings:
 class _OnRow:
     ends: NDArray[np.float64]
     returned: Table
-    held: list[Held]
+    tasks: list[PlacedTask]
 
 
-class Expecting:
-    """Reads again only what has changed."""
+class ExpectedEndsReader:
+    """Reads the expected ends of a state; rows that have not changed are cached."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -43,26 +46,20 @@ class Expecting:
         self._as_of = -1
         self._on_rows: dict[int, _OnRow] = {}
 
-    def endings(self, now_seconds: float) -> Endings:
-        """Everything that has an end; what should have ended already ends now."""
-        self._read()
+    def read(self, now_seconds: float) -> ExpectedEnds:
+        """Every task that has an end; a task that is overdue ends now."""
+        self._update()
         parts = list(self._on_rows.values())
-        width = len(self._names)
         counts = [len(part.ends) for part in parts]
         ends = np.concatenate([np.zeros(0), *(part.ends for part in parts)])
         np.maximum(ends, now_seconds, out=ends)
         order = np.argsort(ends, kind="stable")
         rows = np.repeat(np.fromiter(self._on_rows, np.int64, len(parts)), counts)
-        returned = [np.zeros((0, width), np.int64), *(part.returned for part in parts)]
-        return Endings(
-            ends[order],
-            rows[order],
-            np.concatenate(returned)[order],
-            [part.held for part in parts],
-            order,
-        )
+        returned = [np.zeros((0, len(self._names)), np.int64), *(part.returned for part in parts)]
+        given = np.concatenate(returned)[order]
+        return ExpectedEnds(ends[order], rows[order], given, [part.tasks for part in parts], order)
 
-    def _read(self) -> None:
+    def _update(self) -> None:
         state = self._state
         if self._names != state.resource_names:
             self._names = list(state.resource_names)
@@ -71,13 +68,13 @@ class Expecting:
         if self._as_of == state.version:
             return
         for row in np.flatnonzero(state.changed[: len(state)] > self._as_of).tolist():
-            held = [each for each in state.held_on(row) if each.until_seconds is not None]
-            if not held:
+            tasks = [each for each in state.placed_on(row) if each.until_seconds is not None]
+            if not tasks:
                 self._on_rows.pop(row, None)
                 continue
             self._on_rows[row] = _OnRow(
-                np.array([each.until_seconds for each in held], np.float64),
-                np.array([state.requests(each.counted) for each in held], np.int64),
-                held,
+                np.array([each.until_seconds for each in tasks], np.float64),
+                np.array([state.requests(each.counted_shape) for each in tasks], np.int64),
+                tasks,
             )
         self._as_of = state.version

@@ -1,49 +1,49 @@
-"""Machines for promises that were found by counting: for one class there always are some."""
+"""Machines for reservations of a single class, chosen after the starts are known."""
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from afflux.admit.commitment import Commitment
+from afflux.admit.planned_run import PlannedRun
 from afflux.cluster.machines import Column
 
 
-def seats_by_counting(
+def assign_rows(
     room: Column,
     growth: Mapping[int, Sequence[tuple[float, int]]],
-    started: Sequence[Commitment],
-    promised: Sequence[Commitment],
+    started: Sequence[PlannedRun],
+    reserved: Sequence[PlannedRun],
 ) -> list[list[int]]:
-    """A row for every member of every promise.
+    """A machine row for every member of every reservation.
 
-    In the order of their starts each takes machines with room at that time, those first that have
-    none today: so what is free today stays free for others.
+    In the order of their starts, each reservation takes machines with room at its start, first
+    those without room now: so what is free now stays free for groups that can use it.
     """
     free_now = room > 0
     left = room.copy()
-    # What becomes free when, and where.
+    # When, where and for how many more there is room.
     events = [(at, row, more) for row, steps in growth.items() for at, more in steps]
-    for commitment in started:
-        for _, row, _ in commitment.seats:
+    for run in started:
+        for _, row, _ in run.assignments:
             left[row] -= 1
-            events.append((commitment.end, row, 1))
+            events.append((run.end, row, 1))
     heapify(events)
-    seats: list[list[int]] = [[] for _ in promised]
-    for number in sorted(range(len(promised)), key=lambda n: promised[n].start[0]):
-        commitment = promised[number]
-        while events and events[0][0] <= commitment.start[0]:
+    assigned: list[list[int]] = [[] for _ in reserved]
+    for number in sorted(range(len(reserved)), key=lambda n: reserved[n].start[0]):
+        run = reserved[number]
+        while events and events[0][0] <= run.start[0]:
             _, row, more = heappop(events)
             left[row] += more
         rows = np.flatnonzero(left > 0)
         rows = rows[np.argsort(free_now[rows], kind="stable")]
-        missing = len(commitment.group.tasks)
+        missing = len(run.group.tasks)
         for row in rows.tolist():
             taken = min(missing, int(left[row]))
-            seats[number] += [row] * taken
+            assigned[number] += [row] * taken
             left[row] -= taken
-            heappush(events, (commitment.end, row, taken))
+            heappush(events, (run.end, row, taken))
             missing -= taken
             if not missing:
                 break
-    return seats
+    return assigned

@@ -1,4 +1,7 @@
-"""Room over time, class by class, kept from pass to pass: only machines that changed are read."""
+"""Room over time for each class of tasks, if running tasks end when expected.
+
+Timelines are cached from pass to pass; only machines that changed are read again.
+"""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -11,44 +14,46 @@ from afflux.model.devices import room_on_devices, take_devices
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 
-# Classes whose timelines are kept.
-KEPT_CLASSES = 512
+MAX_CACHED_CLASSES = 512
 
 
 @dataclass(slots=True)
-class Kept:
-    """The room for a class over time, and how it grows on each machine."""
+class RoomOfClass:
+    """The room for one class over time, and how it grows on each machine.
+
+    `growth` has for each row the times at which there is room for more tasks, and for how many.
+    """
 
     timeline: Timeline
     growth: dict[int, list[tuple[float, int]]]
     as_of: int = -1
 
 
-class Horizon:
-    """What runs is expected to end; this is the room that will then be there."""
+class RoomOverTime:
+    """A cache of timelines by class."""
 
     def __init__(self, state: State, pricing: Pricing) -> None:
         self._state = state
         self._pricing = pricing
-        self._kept: OrderedDict[Shape, Kept] = OrderedDict()
+        self._cache: OrderedDict[Shape, RoomOfClass] = OrderedDict()
 
-    def begin(self, shape: Shape, now_seconds: float) -> Kept:
-        """The room for a class from now on, with nobody started or promised anything yet."""
+    def begin_pass(self, shape: Shape, now_seconds: float) -> RoomOfClass:
+        """The room for a class from now on; nothing has been started or reserved in this pass."""
         state = self._state
-        kept = self._kept.get(shape)
-        if kept is None:
-            kept = self._kept[shape] = Kept(Timeline(), {})
-        if kept.as_of < state.version:
-            rows = np.flatnonzero(state.changed[: len(state)] > kept.as_of)
-            self._read(shape, kept, rows.tolist())
-            kept.as_of = state.version
-        self._kept.move_to_end(shape)
-        while len(self._kept) > KEPT_CLASSES:
-            self._kept.popitem(last=False)
-        kept.timeline.begin(now_seconds)
-        return kept
+        room = self._cache.get(shape)
+        if room is None:
+            room = self._cache[shape] = RoomOfClass(Timeline(), {})
+        if room.as_of < state.version:
+            rows = np.flatnonzero(state.changed[: len(state)] > room.as_of)
+            self._update(shape, room, rows.tolist())
+            room.as_of = state.version
+        self._cache.move_to_end(shape)
+        while len(self._cache) > MAX_CACHED_CLASSES:
+            self._cache.popitem(last=False)
+        room.timeline.begin(now_seconds)
+        return room
 
-    def _read(self, shape: Shape, kept: Kept, rows: list[int]) -> None:
+    def _update(self, shape: Shape, known: RoomOfClass, rows: list[int]) -> None:
         prices = self._pricing.prices(shape)
         requests = self._state.requests(shape)
         asked = np.flatnonzero(requests).tolist()
@@ -58,24 +63,24 @@ class Horizon:
             growth: list[tuple[float, int]] = []
             if prices.admitted[row]:
                 growth = self._growth(shape, row, room, asked, amounts)
-            kept.timeline.set_row(row, room, growth)
+            known.timeline.set_row(row, room, growth)
             if growth:
-                kept.growth[row] = growth
+                known.growth[row] = growth
             else:
-                kept.growth.pop(row, None)
+                known.growth.pop(row, None)
 
     def _growth(
         self, shape: Shape, row: int, room: int, asked: list[int], amounts: list[int]
     ) -> list[tuple[float, int]]:
-        """When there will be room for how many more on a machine."""
+        """When there will be room for more tasks on a machine, and for how many more."""
         state = self._state
-        ends = [(h.until_seconds, h) for h in state.held_on(row) if h.until_seconds is not None]
+        ends = [(h.until_seconds, h) for h in state.placed_on(row) if h.until_seconds is not None]
         ends.sort(key=lambda end: end[0])
         free: list[int] = (state.capacity[row, asked] - state.used[row, asked]).tolist()
         devices = state.free_devices[row]
         growth: list[tuple[float, int]] = []
         for until, held in ends:
-            given = state.requests(held.counted)
+            given = state.requests(held.counted_shape)
             free = [left + int(given[column]) for left, column in zip(free, asked, strict=True)]
             more = min((left // a for left, a in zip(free, amounts, strict=True)), default=room)
             if held.task.shape.devices is not None:

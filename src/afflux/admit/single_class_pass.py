@@ -1,81 +1,81 @@
-"""Who fits when, as long as all who wait are of one class: room over time is a number.
+"""When groups can start, as long as all groups of a pass are of one class.
 
-That is exact. Whatever machines are taken, in the order of their starts every promise finds as many
-with room as were counted; so machines are chosen last, when somebody asks for them.
+Room over time is then a number of tasks, and counting is exact: if the numbers suffice, then every
+reservation, in the order of the starts, finds machines. So machines are chosen last, and only if
+they are asked for.
 """
 
 from collections.abc import Sequence
 
-from afflux.admit.commitment import Commitment, Start, run_of
-from afflux.admit.horizon import Kept
-from afflux.admit.witness import seats_by_counting
+from afflux.admit.planned_run import PlannedRun, Start, expected_run_seconds
+from afflux.admit.reserved_machines import assign_rows
+from afflux.admit.room_over_time import RoomOfClass
 from afflux.cluster.machines import Column
 from afflux.model.group import Group
 from afflux.model.task import Shape
 
 
-class Counting:
-    """One class of tasks in one pass."""
+class SingleClassPass:
+    """The groups of one class that were started or got a reservation in one pass."""
 
-    def __init__(self, shape: Shape, kept: Kept, now_seconds: float) -> None:
+    def __init__(self, shape: Shape, room: RoomOfClass, now_seconds: float) -> None:
         self.shape = shape
         self.started: dict[str, Group] = {}
-        self.promised: dict[str, tuple[Group, Start]] = {}
-        self._kept = kept
-        self._timeline = kept.timeline
+        self.reserved: dict[str, tuple[Group, Start]] = {}
+        self._growth = room.growth
+        self._timeline = room.timeline
         self._now = now_seconds
         self._at_once: Start = (now_seconds, True)
 
     def start(self, group: Group) -> bool:
-        """Whether the group can start at once; then it does."""
-        run = run_of(group)
+        """Start the group at once, if it fits."""
+        run = expected_run_seconds(group)
         if not self._timeline.fits(len(group.tasks), run, self._at_once):
             return False
         self._timeline.take(len(group.tasks), run, self._at_once)
         self.started[group.name] = group
         return True
 
-    def promise(self, group: Group, not_after: float) -> bool:
-        """Promise the group the earliest start there is, if that is not later than this."""
-        run = run_of(group)
+    def reserve(self, group: Group, not_after: float) -> bool:
+        """Reserve the earliest start for the group, if it is not later than `not_after`."""
+        run = expected_run_seconds(group)
         start = self._timeline.earliest(len(group.tasks), run, self._now)
         if start is None or start[0] > not_after:
             return False
         self._timeline.take(len(group.tasks), run, start)
-        self.promised[group.name] = (group, start)
+        self.reserved[group.name] = (group, start)
         return True
 
-    def hold(self, group: Group, start_seconds: float, *, surely: bool = False) -> bool:
-        """Promise the group this start, if it still fits then; `surely` it does."""
-        run = run_of(group)
+    def renew(self, group: Group, start_seconds: float, *, surely_fits: bool = False) -> bool:
+        """Reserve this start for the group, if it fits; with `surely_fits` that is not checked."""
+        run = expected_run_seconds(group)
         start: Start = (start_seconds, False)
-        if not surely and not self._timeline.fits(len(group.tasks), run, start):
+        if not surely_fits and not self._timeline.fits(len(group.tasks), run, start):
             return False
         self._timeline.take(len(group.tasks), run, start)
-        self.promised[group.name] = (group, start)
+        self.reserved[group.name] = (group, start)
         return True
 
-    def let_go(self, group: Group) -> float | None:
-        """Take back what the group was promised in this pass; when it was to start."""
-        own = self.promised.pop(group.name, None)
+    def release(self, group: Group) -> float | None:
+        """Cancel the reservation that the group got in this pass; returns its start."""
+        own = self.reserved.pop(group.name, None)
         if own is None:
             return None
-        run = run_of(group)
-        self._timeline.take(-len(group.tasks), run, own[1])
+        self._timeline.take(-len(group.tasks), expected_run_seconds(group), own[1])
         return own[1][0]
 
-    def commitments(self) -> list[Commitment]:
-        """All promises, without machines."""
+    def planned_runs(self) -> list[PlannedRun]:
+        """All reservations, without machines."""
         return [
-            Commitment(group, start, start[0] + run_of(group), ())
-            for group, start in self.promised.values()
+            PlannedRun(group, start, start[0] + expected_run_seconds(group), ())
+            for group, start in self.reserved.values()
         ]
 
-    def seated(self, room: Column, started: Sequence[Commitment]) -> list[Commitment]:
-        """All promises with machines, given the room there is and where the others start."""
-        promised = self.commitments()
-        rows = seats_by_counting(room, self._kept.growth, started, promised)
+    def with_machines(self, room: Column, started: Sequence[PlannedRun]) -> list[PlannedRun]:
+        """All reservations with machines, given the room now and where started groups run."""
+        reserved = self.planned_runs()
+        assigned = assign_rows(room, self._growth, started, reserved)
         return [
-            Commitment(each.group, each.start, each.end, tuple((self.shape, r, ()) for r in mine))
-            for each, mine in zip(promised, rows, strict=True)
+            PlannedRun(run.group, run.start, run.end, tuple((self.shape, row, ()) for row in rows))
+            for run, rows in zip(reserved, assigned, strict=True)
         ]

@@ -1,18 +1,18 @@
-"""Strategies: who of those who wait may start now, and who is promised a start.
+"""Strategies: which waiting groups may start now, and which get a reservation.
 
-A strategy walks its queue, first come first, and asks the planner: can this group start at once,
-else when? `flow` asks nothing: everybody is let in and cost decides. The others are sequential by
-nature; for them the optimiser decides only where.
+A strategy walks its queue in order and asks the planner: can this group start at once, else when?
+`flow` asks nothing: it admits all groups, and cost decides. The others are sequential by nature;
+for them the optimiser decides only where groups are placed.
 
-    fcfs                   nobody starts before one who came first
-    easy                   the first who does not fit is promised a start; others may pass him as
-                           long as he loses nothing
-    hybrid                 as many of those who do not fit are promised a start as the queue says
-    conservative-compress  everybody is; promises move to earlier starts, never to later ones
+    fcfs                   no group starts before one that is ahead of it
+    easy                   the first group that does not fit gets a reservation; others may pass it
+                           as long as they do not delay it (EASY backfilling, Lifka 1995)
+    hybrid                 the first N groups that do not fit get reservations
+    conservative-compress  all groups get reservations, which only move to earlier starts
                            (`conservative` for short)
-    conservative-rebuild   everybody is, anew in every pass
+    conservative-rebuild   all groups get reservations, which are made anew in every pass
 
-Other packages can ship strategies as entry points `afflux.strategies`.
+Other packages can add strategies as entry points `afflux.strategies`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,95 +20,99 @@ from importlib.metadata import entry_points
 from itertools import chain, groupby
 from typing import cast
 
-from afflux.admit.planner import Planner
+from afflux.admit.capacity_planner import Planner
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.queue.rules import QueueRules
 
-GROUP = "afflux.strategies"
+ENTRY_POINT_GROUP = "afflux.strategies"
 
-# Promises of `hybrid` where its queue does not say.
-HYBRID_RESERVATIONS = 64
+# The reservations of `hybrid` if its queue does not say.
+DEFAULT_HYBRID_RESERVATIONS = 64
 
 # Groups come in queue order, as many as the queue's depth allows.
 Strategy = Callable[[Sequence[Group], Planner, QueueRules], None]
 
 
 def flow(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """Everybody is let in."""
+    """Admit all groups; cost decides which of them start."""
     del rules
-    planner.let_in(queue)
+    planner.admit_without_reservation(queue)
 
 
 def fcfs(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """Nobody before one who came first; who can never start is in nobody's way."""
+    """Start groups in order until one does not fit; groups that can never start are skipped."""
     del rules
     for group in queue:
-        if not planner.start(group) and planner.complaint(group) is None:
+        if not planner.start(group) and planner.infeasible_reason(group) is None:
             return
 
 
 def easy(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """One promise, which is kept also if others come ahead: late members, the rest of a group."""
-    _backfill(_after_what_was_promised(queue, planner), planner, rules, 1)
+    """One reservation, which is also kept if other groups come ahead: late members, for example."""
+    _backfill(_after_renewal(queue, planner), planner, rules, 1)
 
 
 def hybrid(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """As many promises as the queue says."""
-    most = HYBRID_RESERVATIONS if rules.reservations is None else rules.reservations
-    _backfill(queue, planner, rules, most)
+    """As many reservations as the queue says."""
+    most = rules.max_reservations
+    _backfill(queue, planner, rules, DEFAULT_HYBRID_RESERVATIONS if most is None else most)
 
 
 def conservative_rebuild(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """A promise for everybody, made anew in each pass: some may move to a later start."""
-    _backfill(queue, planner, rules, rules.reservations)
+    """A reservation for every group, made anew in each pass: some may move to a later start."""
+    _backfill(queue, planner, rules, rules.max_reservations)
 
 
 def conservative_compress(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
-    """A promise for everybody that only ever moves to an earlier start."""
-    _backfill(_after_what_was_promised(queue, planner), planner, rules, rules.reservations)
+    """A reservation for every group, which only ever moves to an earlier start."""
+    _backfill(_after_renewal(queue, planner), planner, rules, rules.max_reservations)
 
 
-def _after_what_was_promised(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
-    """The queue, but what was promised is held before anybody is asked about.
+def _after_renewal(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
+    """The groups of the queue, after earlier reservations have been renewed.
 
-    Not against newcomers of a higher priority: they are asked about before what was promised below
-    them is held. Who has a promise already looks for an earlier start only where nobody's is.
+    Priority by priority: the reservations of a priority are renewed before its new groups come,
+    but after the new groups of higher priorities. Groups with a reservation come after all
+    renewals, so that they move to an earlier start only where they delay no other reservation.
     """
     levels = [list(level) for _, level in groupby(queue, key=lambda group: group.priority)]
     for level in levels[:-1]:
-        planner.hold(level)
-        yield from (group for group in level if not planner.was_promised(group))
+        planner.renew(level)
+        yield from (group for group in level if not planner.had_reservation(group))
     for level in levels[-1:]:
-        planner.hold(level)
+        planner.renew(level)
     for level in levels[:-1]:
-        yield from (group for group in level if planner.was_promised(group))
+        yield from (group for group in level if planner.had_reservation(group))
     yield from chain.from_iterable(levels[-1:])
 
 
 def _backfill(
-    queue: Iterable[Group], planner: Planner, rules: QueueRules, most: int | None
+    queue: Iterable[Group], planner: Planner, rules: QueueRules, max_reservations: int | None
 ) -> None:
-    promises, machines_are_held = 0, False
+    reservations, holds_machines = 0, False
     for group in queue:
-        if machines_are_held and not planner.was_promised(group):
+        if holds_machines and not planner.had_reservation(group):
             continue
-        if planner.stands(group):
-            promises += 1
+        if planner.confirm(group):
+            reservations += 1
             continue
-        if planner.start(group) or (most is not None and promises >= most):
+        if planner.start(group):
             continue
-        promise = planner.reserve(group)
-        if promise is None:
+        if max_reservations is not None and reservations >= max_reservations:
             continue
-        if promise.start_seconds is not None:
-            promises += 1
-        elif rules.holds_for_endless:
-            # Only who was promised a start before still gets it: it may be what the head waits for.
-            machines_are_held = True
+        reservation = planner.reserve(group)
+        if reservation is None:
+            continue
+        if reservation.start_seconds is not None:
+            reservations += 1
+        elif rules.hold_for_endless:
+            # All machines are held for this group, except for groups that had a reservation
+            # before: this group may wait for them.
+            holds_machines = True
 
 
-OURS: dict[str, Strategy] = {
+BUILT_IN: dict[str, Strategy] = {
     "flow": flow,
     "fcfs": fcfs,
     "easy": easy,
@@ -120,12 +124,12 @@ OURS: dict[str, Strategy] = {
 
 
 def find_strategy(name: str, where: str) -> Strategy:
-    """The strategy of this name; `where` names the place that asks for it."""
-    if name in OURS:
-        return OURS[name]
-    shipped = {point.name: point for point in entry_points(group=GROUP)}
+    """The strategy of this name; `where` is the place in the input that names it, for errors."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    shipped = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in shipped:
-        known = ", ".join([*OURS, *sorted(shipped)])
+        known = ", ".join([*BUILT_IN, *sorted(shipped)])
         raise InputError(f"{where}: unknown strategy {name!r}; expected one of {known}")
     try:
         strategy = cast("Strategy", shipped[name].load())

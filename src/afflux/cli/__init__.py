@@ -1,12 +1,12 @@
 """The command line: afflux run, simulate, place, solve; queue, group, reservations, history.
 
-The last four, which are one file, are a plugin of kubectl too. `arguments` says what can be typed,
-each subcommand has a file, `terminal` and `files` are what they share. What a subcommand needs is
-imported when it runs, so that `afflux --help` and a wrong argument answer at once. Not here:
-anything that another program could not do through `app`.
+The last four share the file `inspect` and are also a plugin of kubectl. `arguments` parses the
+command line, each subcommand has a file, `terminal` and `paths` are shared. A subcommand imports
+its modules when it runs, so that `afflux --help` and argument errors are fast. Not here: anything
+that another program could not do through `app`.
 
-Exit codes: 0 done, 1 the answer could not be had or written or leadership was lost, 2 input that
-cannot be used, 3 a problem without a solution or no such group, 130 interrupted.
+Exit codes: 0 done; 1 no answer, output not written, or leadership lost; 2 wrong input; 3 a problem
+without a solution, or no such group; 130 interrupted.
 """
 
 import io
@@ -25,13 +25,13 @@ from afflux.cli.arguments import (
     SolveOptions,
     parse,
 )
-from afflux.cli.inspect_arguments import InspectOptions
-from afflux.cli.terminal import complain
+from afflux.cli.inspection_arguments import InspectOptions
+from afflux.cli.terminal import print_error
 from afflux.model.errors import InputError
 
-NOT_WRITTEN = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
+EXIT_FAILURE = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
@@ -47,24 +47,24 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
             code = _run(options, program)
         sys.stdout.flush()
     except InputError as error:
-        complain(f"{name}: {error}")
-        return BAD_INPUT
+        print_error(f"{name}: {error}")
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:
-        complain(f"{name}: interrupted")
-        return INTERRUPTED
+        print_error(f"{name}: interrupted")
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads our output has had enough, as `head` has: that is no failure.
-        _abandon_stdout()
+        # The reader of a pipe has closed it, as `head` does: not a failure.
+        _discard_stdout()
         return 0
     except OSError as error:
-        complain(f"{name}: {error.filename or 'standard output'}: {error.strerror or error}")
-        _abandon_stdout()
-        return NOT_WRITTEN
+        print_error(f"{name}: {error.filename or 'standard output'}: {error.strerror or error}")
+        _discard_stdout()
+        return EXIT_FAILURE
     return code
 
 
 def kubectl_main() -> int:
-    """`kubectl afflux ...`: kubectl finds the program kubectl-afflux and hands it the rest."""
+    """`kubectl afflux ...`: kubectl runs the program kubectl-afflux with the arguments."""
     return main(program=PLUGIN)
 
 
@@ -87,13 +87,13 @@ def _run(options: Options, program: str) -> int:
 
             return solve(options)
         case InspectOptions():
-            from afflux.cli.inspect import run as inspect
+            from afflux.cli.inspection_commands import run as inspect
 
             return inspect(options, program)
 
 
 def _parsed(arguments: Sequence[str] | None, program: str) -> Options | int:
-    """What is to be done; an exit code if the parser has said all there is to say."""
+    """The parsed options; an exit code if the parser has already printed help or an error."""
     try:
         return parse(arguments, program)
     except SystemExit as done:
@@ -101,19 +101,19 @@ def _parsed(arguments: Sequence[str] | None, program: str) -> Options | int:
 
 
 def _prepare_streams() -> None:
-    """A stream that the caller closed is empty, and what goes there is lost; nothing fails.
+    """Replaces closed standard streams by /dev/null, so that reading and writing do not fail.
 
-    Without this, what is meant for a closed standard error would be printed among the results.
+    Otherwise errors for a closed standard error could be written into the results.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     stdout: object = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
-        # A terminal that cannot show a letter still gets the rest of the table.
+        # Characters that the terminal cannot show are escaped.
         cast("io.TextIOWrapper", stdout).reconfigure(errors="backslashreplace")
 
 
-def _abandon_stdout() -> None:
-    """Let the interpreter not complain at exit about what could not be written."""
+def _discard_stdout() -> None:
+    """Redirects stdout to /dev/null, so that the interpreter prints no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,25 +1,23 @@
-"""What can be typed: the arguments of every subcommand, as typed values."""
+"""Parses the command line: the arguments of every subcommand as typed values."""
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from afflux.cli.inspect_arguments import INSPECTIONS, InspectOptions, add_inspections
-from afflux.cli.terminal import plain
+from afflux.cli.inspection_arguments import INSPECTIONS, InspectOptions, add_inspections
+from afflux.cli.terminal import printable
 
 PROGRAM = "afflux"
-# What kubectl calls for `kubectl afflux`: the commands that ask a running afflux, and no others.
+# The name for `kubectl afflux`, which has only the inspection commands.
 PLUGIN = "kubectl afflux"
 
-LARGEST_INTERVAL = 1e12
-MOST_MACHINES = 1_000_000
+MAX_INTERVAL_SECONDS = 1e12
+MAX_MACHINES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """afflux simulate."""
-
     command: ClassVar = "simulate"
     workload: list[str]
     machines: int | None
@@ -35,8 +33,6 @@ class SimulateOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceOptions:
-    """afflux place."""
-
     command: ClassVar = "place"
     files: list[str]
     policy: str | None
@@ -48,8 +44,6 @@ class PlaceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """afflux run."""
-
     command: ClassVar = "run"
     config: str | None
     kubeconfig: str | None
@@ -61,8 +55,6 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveOptions:
-    """afflux solve."""
-
     command: ClassVar = "solve"
     file: str
     json: bool
@@ -76,7 +68,7 @@ _COMMANDS = {
 
 
 def parse(arguments: Sequence[str] | None, program: str = PROGRAM) -> Options:
-    """What was typed; SystemExit once help or a complaint about it has been printed."""
+    """The parsed options; SystemExit after help or an error message has been printed."""
     parser = _parser(program)
     typed = vars(parser.parse_args(arguments))
     command = typed.pop("command")
@@ -89,10 +81,10 @@ def parse(arguments: Sequence[str] | None, program: str = PROGRAM) -> Options:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line, as everything else does."""
+    """Prints errors in one line, as the rest of afflux does."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, plain(f"{self.prog}: {message} (see {self.prog} --help)") + "\n")
+        self.exit(2, printable(f"{self.prog}: {message} (see {self.prog} --help)") + "\n")
 
 
 class _Version(argparse.Action):
@@ -108,10 +100,10 @@ def _parser(program: str) -> _Parser:
         prog=program,
         description="Place every waiting group of pods in one optimisation."
         if program == PROGRAM
-        else "Look at the groups of pods that afflux schedules.",
+        else "Show the groups of pods that afflux schedules.",
     )
     parser.add_argument(
-        "--version", action=_Version, nargs=0, dest=argparse.SUPPRESS, help="print it"
+        "--version", action=_Version, nargs=0, dest=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
@@ -130,17 +122,17 @@ def _parser(program: str) -> _Parser:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Schedule the pods of a cluster that ask for one of the configured schedulers by name "
-        "(schedulerName: afflux by default), until stopped. In a pod, its service account is used; "
-        "elsewhere a kubeconfig."
+        "Schedule the pods of a cluster whose schedulerName is one of the configured profiles "
+        "(afflux by default), until stopped. In a pod, its service account is used; elsewhere a "
+        "kubeconfig."
     )
-    parser.add_argument("--config", metavar="FILE", help="an AffluxConfiguration")
+    parser.add_argument("--config", metavar="FILE", help="a configuration file")
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="how to reach the cluster (else $KUBECONFIG)"
+        "--kubeconfig", metavar="FILE", help="the kubeconfig of the cluster (default: $KUBECONFIG)"
     )
     parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use")
     parser.add_argument(
-        "--print-config", action="store_true", help="print what is in effect, and do nothing"
+        "--print-config", action="store_true", help="print the effective configuration and exit"
     )
     parser.add_argument("--log-format", choices=["text", "json"], default="text")
     parser.add_argument(
@@ -157,13 +149,15 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", nargs="+", metavar="WORKLOAD")
     parser.add_argument("--machines", type=_positive, metavar="N", help="use only N machines")
     _scheduler(parser)
-    parser.add_argument("--compare", nargs="+", metavar="SCHEDULER", help="several, side by side")
+    parser.add_argument(
+        "--compare", nargs="+", metavar="SCHEDULER", help="compare several schedulers"
+    )
     parser.add_argument(
         "--interval",
         type=_seconds,
         default=0.0,
         metavar="SECONDS",
-        help="schedule at multiples of this time only (default: whenever something happens)",
+        help="schedule only at multiples of this time (default: at every event)",
     )
     parser.add_argument("--json", action="store_true", help="metrics as JSON on standard output")
     parser.add_argument(
@@ -176,7 +170,8 @@ def _place(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read Kubernetes objects (JSON or YAML, Lists, several documents), run one cycle over the "
         "pending pods, print where they would go. Nothing is sent anywhere. Try: kubectl get "
-        "nodes,pods -A -o json | afflux place - --explain"
+        "nodes,pods,namespaces,pvc,pv,storageclasses,csinodes,csidrivers,csistoragecapacities "
+        "-A -o json | afflux place - --explain"
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for standard input")
     _scheduler(parser)
@@ -188,8 +183,8 @@ def _place(parser: argparse.ArgumentParser) -> None:
 
 def _solve(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Solve a minimum-cost-flow problem in DIMACS format, lower bounds included; exit code 3 if "
-        "it has no solution."
+        "Solve a minimum-cost-flow problem in DIMACS format, lower bounds included; exit code 3 "
+        "without a solution."
     )
     parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
     parser.add_argument("--json", action="store_true", help="cost, flows and prices as JSON")
@@ -200,7 +195,7 @@ def _scheduler(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strategy",
         metavar="NAME",
-        help="who may start: flow (default), fcfs, easy, hybrid, conservative-compress,"
+        help="which groups may start: flow (default), fcfs, easy, hybrid, conservative-compress,"
         " conservative-rebuild (docs/strategies.md)",
     )
     parser.add_argument("--config", metavar="FILE", help="policies and strategy from a file")
@@ -211,8 +206,8 @@ def _positive(text: str) -> int:
         number = int(text)
     except ValueError:
         number = 0
-    if not 0 < number <= MOST_MACHINES:
-        expected = f"an integer from 1 to {MOST_MACHINES}"
+    if not 0 < number <= MAX_MACHINES:
+        expected = f"an integer from 1 to {MAX_MACHINES}"
         raise argparse.ArgumentTypeError(f"{text!r:.40}; expected {expected}")
     return number
 
@@ -222,7 +217,7 @@ def _seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < LARGEST_INTERVAL:
-        expected = f"seconds from 0 to {LARGEST_INTERVAL:g}"
+    if not 0 <= number < MAX_INTERVAL_SECONDS:
+        expected = f"seconds from 0 to {MAX_INTERVAL_SECONDS:g}"
         raise argparse.ArgumentTypeError(f"{text!r:.40}; expected {expected}")
     return number

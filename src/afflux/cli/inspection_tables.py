@@ -1,33 +1,33 @@
-"""What is known of groups as tables, in the manner of kubectl get and kubectl describe."""
+"""Groups as tables, like those of kubectl get and kubectl describe."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from afflux.cli.ages import ago, exact, expected, span
-from afflux.cli.tables import table
-from afflux.cli.terminal import plain
-from afflux.cycle.inspection import (
-    Finished,
+from afflux.cli.terminal import printable
+from afflux.cli.text_table import format_table
+from afflux.cli.time_format import ago, exact, expected, span
+from afflux.cycle.inspection_types import (
     GroupDetails,
+    GroupList,
+    HistoryLine,
     HistoryList,
-    Listed,
     QueueLine,
     QueueList,
-    Reservation,
+    ReservationLine,
     ReservationList,
     Witness,
 )
 
-# Machines by name in one line; of the others it says how many.
-_FEW = 3
-# Reasons longer than that make a table hard to read; -o wide has all of them.
-_SHORT = 80
+# Machines shown by name in one line; the others are counted.
+_MAX_NAMES = 3
+# Longer reasons are cut off, except with -o wide.
+_MAX_REASON_LENGTH = 80
 
 
 def list_table(
-    listed: Listed, *, namespaces: bool = False, wide: bool = False, headers: bool = True
+    listed: GroupList, *, namespaces: bool = False, wide: bool = False, headers: bool = True
 ) -> str:
-    """A list as a table; with the namespaces, if it is of several."""
+    """A list as a table, with a column for the namespace if `namespaces`."""
     now = listed.metadata.time
     header: list[str]
     match listed:
@@ -43,22 +43,18 @@ def list_table(
         case HistoryList():
             header = ["GROUP", "QUEUE", "SIZE", "ENDED", "HOW", "WAITED", "RAN", "MACHINES"]
             more, last = ["PRIORITY", "READY AT", "STARTED AT", "ENDED AT"], []
-            rows = [_finished_row(line, now, wide) for line in listed.items]
+            rows = [_history_row(line, now, wide) for line in listed.items]
     header += [*(more if wide else ()), *last]
     if namespaces:
         header.insert(0, "NAMESPACE")
         rows = [[line.namespace, *row] for line, row in zip(listed.items, rows, strict=True)]
-    text = table(header, rows, numbers=False)
+    text = format_table(header, rows, right_align=False)
     return text if headers else "\n".join(text.splitlines()[1:])
 
 
 def _queue_row(line: QueueLine, now: datetime, wide: bool) -> list[str]:
-    more = [
-        str(line.priority),
-        _run_time(line.run_seconds),
-        exact(line.waiting_since),
-        exact(line.expected_start),
-    ]
+    times = exact(line.waiting_since), exact(line.expected_start)
+    more = [str(line.priority), _run_time(line.run_seconds), *times]
     return [
         line.queue,
         "-" if line.position is None else str(line.position),
@@ -72,7 +68,7 @@ def _queue_row(line: QueueLine, now: datetime, wide: bool) -> list[str]:
     ]
 
 
-def _reservation_row(line: Reservation, now: datetime, wide: bool) -> list[str]:
+def _reservation_row(line: ReservationLine, now: datetime, wide: bool) -> list[str]:
     machines = sorted({each.machine for each in line.witness})
     run = None if line.start is None or line.end is None else line.end - line.start
     return [
@@ -86,7 +82,7 @@ def _reservation_row(line: Reservation, now: datetime, wide: bool) -> list[str]:
     ]
 
 
-def _finished_row(line: Finished, now: datetime, wide: bool) -> list[str]:
+def _history_row(line: HistoryLine, now: datetime, wide: bool) -> list[str]:
     began = line.ready or line.created
     waited = (line.started or line.ended) - began
     ran = None if line.started is None else line.ended - line.started
@@ -108,7 +104,7 @@ def _finished_row(line: Finished, now: datetime, wide: bool) -> list[str]:
 
 
 def group_text(group: GroupDetails, *, wide: bool = False) -> str:
-    """Everything about one group: what it is, where its members are, what happened to it."""
+    """Everything about one group: its facts, its members and its events."""
     now = group.metadata.time
     present = group.size if group.state == "finished" else group.metadata.members
     facts = [
@@ -125,17 +121,16 @@ def group_text(group: GroupDetails, *, wide: bool = False) -> str:
         ("Started", _moment(group.started, now)),
         *([("To end by", exact(group.until))] if group.ended is None else ()),
         *([("Ended", _moment(group.ended, now))] if group.ended is not None else ()),
-        *([("Expected start", _promise(group, now))] if group.started is None else ()),
+        *([("Expected start", _reservation(group, now))] if group.started is None else ()),
         ("Reason", group.reason or "-"),
     ]
     width = max(len(name) for name, _ in facts) + 2
-    lines = [f"{name + ':':<{width}}{plain(text)}" for name, text in facts]
+    lines = [f"{name + ':':<{width}}{printable(text)}" for name, text in facts]
     lines += _section("Members", _members(group), group.metadata.members - len(group.members))
     if group.witness:
         lines += _section("Promised", _witness(group.witness, wide))
-    lines += _section(
-        "Events", _events(group, now, wide), group.metadata.events - len(group.events)
-    )
+    more = group.metadata.events - len(group.events)
+    lines += _section("Events", _events(group, now, wide), more)
     return "\n".join(lines)
 
 
@@ -147,25 +142,23 @@ def _section(title: str, text: str, left_out: int = 0) -> list[str]:
 def _members(group: GroupDetails) -> str:
     if not group.members:
         return ""
-    rows = [
-        [each.name, each.state, each.machine or "-", each.reason or "-"] for each in group.members
-    ]
-    return table(["NAME", "STATE", "MACHINE", "REASON"], rows, numbers=False)
+    rows = [[m.name, m.state, m.machine or "-", m.reason or "-"] for m in group.members]
+    return format_table(["NAME", "STATE", "MACHINE", "REASON"], rows, right_align=False)
 
 
 def _witness(witness: Sequence[Witness], wide: bool) -> str:
-    """By machine, unless all is asked for: most groups have many members and few machines."""
+    """One line per machine: most groups have many members on few machines. `wide`: per member."""
     if wide:
         rows = [[each.member, each.machine] for each in witness]
-        return table(["MEMBER", "MACHINE"], rows, numbers=False)
+        return format_table(["MEMBER", "MACHINE"], rows, right_align=False)
     machines: dict[str, list[str]] = {}
     for each in witness:
         machines.setdefault(each.machine, []).append(each.member)
     rows = [
-        [machine, str(len(members)), _few(members, len(members), wide)]
+        [machine, str(len(members)), _some_names(members, len(members), wide)]
         for machine, members in sorted(machines.items())
     ]
-    return table(["MACHINE", "ROOM FOR", "MEMBERS"], rows, numbers=False)
+    return format_table(["MACHINE", "ROOM FOR", "MEMBERS"], rows, right_align=False)
 
 
 def _events(group: GroupDetails, now: datetime, wide: bool) -> str:
@@ -175,15 +168,15 @@ def _events(group: GroupDetails, now: datetime, wide: bool) -> str:
         [exact(each.time) if wide else ago(each.time, now), each.kind, each.message]
         for each in group.events
     ]
-    return table(["AT" if wide else "AGE", "EVENT", "MESSAGE"], rows, numbers=False)
+    return format_table(["AT" if wide else "AGE", "EVENT", "MESSAGE"], rows, right_align=False)
 
 
-def _promise(group: GroupDetails, now: datetime) -> str:
+def _reservation(group: GroupDetails, now: datetime) -> str:
     text = expected(group.promised, group.expected_start, now)
     if text == "-":
-        return "- (no start is promised)"
+        return "- (no reservation)"
     if text == "unknown":
-        return "unknown (it waits for work without end)"
+        return "unknown (it waits for work without a known end)"
     return f"{text} ({exact(group.expected_start)})"
 
 
@@ -203,17 +196,17 @@ def _size(size: int, present: int) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
+    return text if len(text) <= _MAX_REASON_LENGTH else f"{text[: _MAX_REASON_LENGTH - 3]}..."
 
 
 def _machines(names: Sequence[str], count: int, wide: bool, *, some: bool = False) -> str:
-    """`some` if there may be others that nobody has counted."""
-    return _few(names, count, wide) + ("+" if some and names else "")
+    """`some`: there may be more machines than `count`."""
+    return _some_names(names, count, wide) + ("+" if some and names else "")
 
 
-def _few(names: Sequence[str], count: int, wide: bool) -> str:
+def _some_names(names: Sequence[str], count: int, wide: bool) -> str:
     if not names:
         return "-"
-    shown = names if wide or count <= _FEW else names[: _FEW - 1]
+    shown = names if wide or count <= _MAX_NAMES else names[: _MAX_NAMES - 1]
     others = count - len(shown)
     return ",".join(shown) + (f" and {others:,} more" if others else "")

@@ -6,106 +6,107 @@ from dataclasses import dataclass, replace
 
 from afflux import app
 from afflux.cli.arguments import PlaceOptions
-from afflux.cli.files import read_source
-from afflux.cli.settings import chosen_settings
-from afflux.cli.tables import table
-from afflux.cli.terminal import complain, plain, to_json
+from afflux.cli.paths import read_source
+from afflux.cli.scheduler_settings import chosen_settings
+from afflux.cli.terminal import print_error, printable, to_json
+from afflux.cli.text_table import format_table
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskRuns
-from afflux.cycle.inspection import at
+from afflux.cycle.inspection_types import to_datetime
 from afflux.cycle.loop import Cycle
-from afflux.kube.inventory import Inventory, load
+from afflux.kube.cluster_snapshot import ClusterSnapshot, load
 from afflux.model.errors import InputError
 from afflux.model.placement import Placement
-from afflux.model.promise import Promise
+from afflux.model.reservation import Reservation
 from afflux.model.task import Shape, Task
 from afflux.plan.explain import Verdicts, verdicts
 
 VERSION = 1
 
-# Of a pod of whose start nobody can know when it is.
+# The expected start of a pod with a reservation without a start time.
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """A pod that waits, why, and when it will start if the strategy has promised that."""
+class WaitingPod:
+    """A pod that waits, why, and its reserved start if it has a reservation."""
 
     pod: str
     reason: str
     expected_start: str | None = None
 
 
-Waiting = Sequence[Wait]
+Waiting = Sequence[WaitingPod]
 
 
 def run(options: PlaceOptions) -> int:
-    """Read, place, print."""
+    """Reads the objects, runs the cycle, prints the result."""
     settings = chosen_settings(options)
     if options.files.count("-") > 1:
         raise InputError("FILE: '-' is given twice; standard input can be read only once")
-    app.scheduler(settings, State())  # a wrong setting is told before anything is read
+    app.make_scheduler(settings, State())  # refuses wrong settings before reading files
     rules = {each.name: each for each in settings.queue_rules()}
     now_seconds = time.time()
     sources = [read_source(path) for path in options.files]
-    inventory = load(sources, rules, now_seconds, settings.scheduler_names)
-    _say_notes(inventory)
-    state = State(inventory.machines)
-    cycle = Cycle(state, app.scheduler(settings, state))
-    running = inventory.running
-    cycle.run([TaskRuns(t, on, inventory.ends.get(t.id)) for t, on in running], now_seconds)
+    snapshot = load(sources, rules, now_seconds, settings.scheduler_names)
+    _print_notes(snapshot)
+    state = State(snapshot.machines)
+    cycle = Cycle(state, app.make_scheduler(settings, state))
+    running = snapshot.running
+    cycle.run([TaskRuns(t, on, snapshot.ends.get(t.id)) for t, on in running], now_seconds)
 
-    before = _all_verdicts(cycle, inventory) if options.explain else None
-    placements, promises = _place(cycle, inventory, now_seconds)
-    waiting = _waiting(cycle, inventory, promises)
+    node_verdicts = _verdicts_by_pod(cycle, snapshot) if options.explain else None
+    placements, reservations = _place(cycle, snapshot, now_seconds)
+    waiting = _waiting(cycle, snapshot, reservations)
     if options.output == "json":
-        _print_json(placements, waiting, before)
+        _print_json(placements, waiting, node_verdicts)
     else:
-        _print_tables(placements, waiting, before or {})
+        _print_tables(placements, waiting, node_verdicts or {})
     return 0
 
 
 def _place(
-    cycle: Cycle, inventory: Inventory, now_seconds: float
-) -> tuple[Sequence[Placement], Sequence[Promise]]:
-    """Everything that finds a place, more than one round if some wanted the same volumes; and what
-    the others are promised."""
-    labels = {machine.name: machine.labels for machine in inventory.machines}
+    cycle: Cycle, snapshot: ClusterSnapshot, now_seconds: float
+) -> tuple[Sequence[Placement], Sequence[Reservation]]:
+    """All placements, and the reservations of the waiting groups.
+
+    Pods that chose the same volume are placed again in a further cycle.
+    """
+    labels = {machine.name: machine.labels for machine in snapshot.machines}
     placements: list[Placement] = []
-    promises: Sequence[Promise] = ()
-    events: list[Event] = [GroupReady(group) for group in inventory.groups]
+    reservations: Sequence[Reservation] = ()
+    events: list[Event] = [GroupReady(group) for group in snapshot.groups]
     while events:
         outcome = cycle.run(events, now_seconds)
-        promises = outcome.promises
+        reservations = outcome.reservations
         decided = {placement.task.id: placement for placement in outcome.placements}
-        lost: set[str] = set()
+        conflicting: set[str] = set()
         for group in outcome.round.placed if outcome.round else ():
-            together = [decided[task.id] for task in group.tasks]
-            lost |= inventory.volumes.take(together, labels)
-            if rest := tuple(task for task in group.tasks if task.id in lost):
+            conflicting |= snapshot.volumes.take([decided[t.id] for t in group.tasks], labels)
+            if rest := tuple(task for task in group.tasks if task.id in conflicting):
                 cycle.queue.add(replace(group, tasks=rest))
-        placements += [each for each in outcome.placements if each.task.id not in lost]
-        for task_id in lost:
+        placements += [each for each in outcome.placements if each.task.id not in conflicting]
+        for task_id in conflicting:
             cycle.state.remove(task_id)
-        events = [GroupReady(group) for group in inventory.volumes.look_again(cycle.queue)]
-    return placements, promises
+        events = [GroupReady(group) for group in snapshot.volumes.update_tasks(cycle.queue)]
+    return placements, reservations
 
 
-def _say_notes(inventory: Inventory) -> None:
-    for note in inventory.notes:
-        complain(f"afflux place: note: {note}")
-    if inventory.ignored:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.ignored.items()))
-        complain(f"afflux place: note: ignored objects without a part in this: {kinds}")
+def _print_notes(snapshot: ClusterSnapshot) -> None:
+    for note in snapshot.notes:
+        print_error(f"afflux place: note: {note}")
+    if snapshot.ignored:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(snapshot.ignored.items()))
+        print_error(f"afflux place: note: ignored objects that do not matter here: {kinds}")
 
 
-def _all_verdicts(cycle: Cycle, inventory: Inventory) -> dict[str, Verdicts]:
-    """Every node's verdict on every pending pod, by name; equal pods are judged once.
+def _verdicts_by_pod(cycle: Cycle, snapshot: ClusterSnapshot) -> dict[str, Verdicts]:
+    """Per pending pod the verdict of every node; equal pods share one computation.
 
-    A pod with a constraint that nobody checks yet fits nowhere: the field that holds it is named.
+    A pod with an unsupported constraint fits no node; the reason names its field.
     """
-    pending: list[Task] = [task for group in inventory.groups for task in group.tasks]
-    pending += [task for task, _ in inventory.waiting]
+    pending: list[Task] = [task for group in snapshot.groups for task in group.tasks]
+    pending += [task for task, _ in snapshot.waiting]
     known: dict[Shape | str, Verdicts] = {}
     answers: dict[str, Verdicts] = {}
     for task in pending:
@@ -120,23 +121,25 @@ def _all_verdicts(cycle: Cycle, inventory: Inventory) -> dict[str, Verdicts]:
     return answers
 
 
-def _waiting(cycle: Cycle, inventory: Inventory, promises: Sequence[Promise]) -> Waiting:
-    """Who waits after the round, those included that could not even be considered."""
-    names = {task.id: task.name for group in inventory.groups for task in group.tasks}
-    starts = {each.group: _written(each.start_seconds) for each in promises}
-    promised = {task.id: starts.get(group.name) for group in cycle.queue for task in group.tasks}
-    found = [Wait(names[id_], why, promised.get(id_)) for id_, why in cycle.explain().items()]
-    return found + [Wait(task.name, why) for task, why in inventory.waiting]
+def _waiting(
+    cycle: Cycle, snapshot: ClusterSnapshot, reservations: Sequence[Reservation]
+) -> Waiting:
+    """The pods that wait after the cycle, including pods with unsupported constraints."""
+    names = {task.id: task.name for group in snapshot.groups for task in group.tasks}
+    starts = {each.group: _start_text(each.start_seconds) for each in reservations}
+    reserved = {task.id: starts.get(group.name) for group in cycle.queue for task in group.tasks}
+    found = [WaitingPod(names[id_], why, reserved.get(id_)) for id_, why in cycle.explain().items()]
+    return found + [WaitingPod(task.name, why) for task, why in snapshot.waiting]
 
 
-def _written(start_seconds: float | None) -> str:
-    return UNKNOWN if start_seconds is None else f"{at(start_seconds):%Y-%m-%dT%H:%M:%SZ}"
+def _start_text(start_seconds: float | None) -> str:
+    return UNKNOWN if start_seconds is None else f"{to_datetime(start_seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _print_json(
-    placements: Sequence[Placement], waiting: Waiting, before: Mapping[str, Verdicts] | None
+    placements: Sequence[Placement], waiting: Waiting, node_verdicts: Mapping[str, Verdicts] | None
 ) -> None:
-    """The shape that other programs rely on: documented, stable, versioned."""
+    """Prints the documented, versioned JSON format."""
     answer: dict[str, object] = {
         "version": VERSION,
         "placements": [{"pod": p.task.name, "node": p.machine} for p in placements],
@@ -146,24 +149,23 @@ def _print_json(
             for each in waiting
         ],
     }
-    if before is None:
+    if node_verdicts is None:
         print(to_json(answer))
         return
-    # Every pod times every node is much, but equal pods share their verdicts: those are encoded
-    # once and the whole is never held in memory.
+    # Pods times nodes can be large. Equal pods share their verdicts: each verdict is encoded once,
+    # and the whole text is never held in memory.
     print(to_json(answer).removesuffix("}"), '"verdicts": {', sep=", ", end="")
     encoded: dict[int, str] = {}
-    for number, (pod, nodes) in enumerate(before.items()):
+    for number, (pod, nodes) in enumerate(node_verdicts.items()):
         if id(nodes) not in encoded:
-            encoded[id(nodes)] = to_json(
-                {node: {"fits": not reasons, "reasons": reasons} for node, reasons in nodes.items()}
-            )
+            shown = {node: {"fits": not why, "reasons": why} for node, why in nodes.items()}
+            encoded[id(nodes)] = to_json(shown)
         print(", " if number else "", to_json(pod), ": ", encoded[id(nodes)], sep="", end="")
     print("}}")
 
 
 def _print_tables(
-    placements: Sequence[Placement], waiting: Waiting, before: Mapping[str, Verdicts]
+    placements: Sequence[Placement], waiting: Waiting, node_verdicts: Mapping[str, Verdicts]
 ) -> None:
     if not placements and not waiting:
         print("No pending pods.")
@@ -177,17 +179,17 @@ def _print_tables(
         (waits[0], waits[1:]),
     ):
         if rows:
-            print(blank + table(header, rows, numbers=False))
+            print(blank + format_table(header, rows, right_align=False))
             blank = "\n"
     drawn: dict[int, str] = {}
-    for pod, nodes in before.items():
+    for pod, nodes in node_verdicts.items():
         if id(nodes) not in drawn:
             drawn[id(nodes)] = _verdict_table(nodes)
         fitting = sum(not reasons for reasons in nodes.values())
-        print(f"\n{plain(pod)}: {fitting} of {len(nodes)} nodes had room before the round")
+        print(f"\n{printable(pod)}: {fitting} of {len(nodes)} nodes had room before the round")
         print(drawn[id(nodes)])
 
 
 def _verdict_table(nodes: Verdicts) -> str:
     rows = [[f"  {node}", "; ".join(reasons) or "fits"] for node, reasons in nodes.items()]
-    return table(["  NODE", "VERDICT"], rows, numbers=False)
+    return format_table(["  NODE", "VERDICT"], rows, right_align=False)

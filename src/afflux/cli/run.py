@@ -9,50 +9,49 @@ import yaml
 
 from afflux import app
 from afflux.cli.arguments import RunOptions
-from afflux.cli.terminal import complain
-from afflux.config import default_configuration, effective, read_configuration
+from afflux.cli.terminal import print_error
+from afflux.config import default_configuration, effective_configuration, read_configuration
 
-LOST = 1
+EXIT_LEADERSHIP_LOST = 1
 
 
 def run(options: RunOptions) -> int:
-    """Read the configuration, connect, schedule until stopped."""
-    configuration = (
-        read_configuration(options.config) if options.config else default_configuration()
-    )
+    """Reads the configuration, connects, schedules until stopped."""
+    path = options.config
+    configuration = read_configuration(path) if path else default_configuration()
     if options.print_config:
-        print(yaml.safe_dump(effective(configuration), sort_keys=False), end="")
+        print(yaml.safe_dump(effective_configuration(configuration), sort_keys=False), end="")
         return 0
     _log_to_stderr(options.log_format, options.log_level)
     lost = app.run_in_kubernetes(configuration, options.kubeconfig, options.context)
     if lost is not None:
-        complain(f"afflux run: {lost}; ending, so that a new start begins from a clean slate")
-        return LOST
+        print_error(f"afflux run: {lost}; exiting, so that a restart begins with a fresh state")
+        return EXIT_LEADERSHIP_LOST
     return 0
 
 
 def _log_to_stderr(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-def _when(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{whole}.{int(record.msecs):03d}Z"
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         room = record.name.removeprefix("afflux.")
-        line = f"{_when(record)} {record.levelname.lower():7} {room}: {record.getMessage()}"
+        line = f"{_timestamp(record)} {record.levelname.lower():7} {room}: {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "ts": _when(record),
+            "ts": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "msg": record.getMessage(),

@@ -10,30 +10,30 @@ from tqdm import tqdm
 
 from afflux import app
 from afflux.cli.arguments import SimulateOptions
-from afflux.cli.files import check_writable
-from afflux.cli.settings import chosen_settings
-from afflux.cli.tables import table
-from afflux.cli.terminal import plain, to_json
+from afflux.cli.paths import check_writable
+from afflux.cli.scheduler_settings import chosen_settings
+from afflux.cli.terminal import printable, to_json
+from afflux.cli.text_table import format_table
 from afflux.model.errors import InputError
-from afflux.sim.loading import load_workload
 from afflux.sim.metrics import measure
-from afflux.sim.replay import Contestant, replay
+from afflux.sim.replay import SimulatedScheduler, replay
 from afflux.sim.report import write_report
-from afflux.sim.report.text import count, duration, figures, percent
+from afflux.sim.report.text_format import count, duration, percent, significant_figures
 from afflux.sim.result import Result
-from afflux.sim.starts import write_starts
+from afflux.sim.starts_csv import write_starts
 from afflux.sim.workload import Workload
+from afflux.sim.workload_loader import load_workload
 
 
 def run(options: SimulateOptions) -> int:
-    """Simulate, then write and print what was asked for."""
-    contestants = _contestants(options)
-    starts = _starts_paths(options.starts, contestants)
+    """Simulates, then writes the requested files and prints the metrics."""
+    schedulers = _schedulers_to_simulate(options)
+    starts = _starts_paths(options.starts, schedulers)
     reports = [] if options.report is None else [options.report]
     inputs = [*options.workload, *([] if options.config is None else [options.config])]
     check_writable([*starts, *reports], inputs)
     workload = load_workload(options.workload, options.machines)
-    results = [_simulate(workload, contestant, options.interval) for contestant in contestants]
+    results = [_simulate(workload, scheduler, options.interval) for scheduler in schedulers]
     for path, result in zip(starts, results, strict=False):
         write_starts(result, path)
     for path in reports:
@@ -46,56 +46,57 @@ def run(options: SimulateOptions) -> int:
     return 0
 
 
-def _contestants(options: SimulateOptions) -> list[Contestant]:
+def _schedulers_to_simulate(options: SimulateOptions) -> list[SimulatedScheduler]:
     if options.compare is None:
-        return [app.contestant(chosen_settings(options))]
+        return [app.simulated_scheduler(chosen_settings(options))]
     for flag, value in (("--policy", options.policy), ("--config", options.config)):
         if value is not None:
             raise InputError(f"{flag}: {value!r:.80}, but --compare names the schedulers; drop one")
-    return app.contestants(options.compare, options.strategy)
+    return app.simulated_schedulers(options.compare, options.strategy)
 
 
-def _starts_paths(path: str | None, contestants: Sequence[Contestant]) -> list[str]:
-    """With several schedulers each gets a file: starts.csv becomes starts.cpu-memory.csv."""
+def _starts_paths(path: str | None, schedulers: Sequence[SimulatedScheduler]) -> list[str]:
+    """One path per scheduler: with several, starts.csv becomes starts.cpu-memory.csv."""
     if path is None:
         return []
     target = Path(path)
-    if len(contestants) == 1 or not target.name:
+    if len(schedulers) == 1 or not target.name:
         return [path]
-    return [str(target.with_name(f"{target.stem}.{c.name}{target.suffix}")) for c in contestants]
+    names = [f"{target.stem}.{scheduler.name}{target.suffix}" for scheduler in schedulers]
+    return [str(target.with_name(name)) for name in names]
 
 
-def _simulate(workload: Workload, contestant: Contestant, interval_seconds: float) -> Result:
+def _simulate(workload: Workload, scheduler: SimulatedScheduler, interval_seconds: float) -> Result:
     total = sum(1 if s.run_seconds is None else 2 for s in workload.submissions)
     with tqdm(
         total=total,
-        desc=contestant.name,
+        desc=scheduler.name,
         unit="event",
         leave=False,
         disable=None,  # shown on a terminal, not in a pipe
         file=sys.stderr,
         ncols=_columns(),
-        nrows=24,  # likewise: one line is all it takes
+        nrows=24,  # unknown height: the bar needs one line
     ) as bar:
-        return replay(workload, contestant, interval_seconds, bar.update)
+        return replay(workload, scheduler, interval_seconds, bar.update)
 
 
 def _columns() -> int:
-    """The width of the terminal; one that does not know its own (0) gets a bar all the same."""
+    """The width of the terminal, 80 if it is unknown."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
 
 
-# What the table shows: a label, where the figure is in the metrics, how to write it.
-_Row = tuple[str, str, Callable[[float], str]]
-_ROWS: list[_Row] = [
+# A row of the table: its label, the path of its metric, how to format it.
+_TableRow = tuple[str, str, Callable[[float], str]]
+_METRIC_ROWS: list[_TableRow] = [
     ("mean wait", "wait_seconds.mean", duration),
     ("p95 wait", "wait_seconds.p95", duration),
     ("longest wait", "wait_seconds.max", duration),
-    ("mean bounded slowdown", "bounded_slowdown.mean", figures),
-    ("p95 bounded slowdown", "bounded_slowdown.p95", figures),
+    ("mean bounded slowdown", "bounded_slowdown.mean", significant_figures),
+    ("p95 bounded slowdown", "bounded_slowdown.p95", significant_figures),
     ("utilisation", "utilisation", percent),
     ("held without working", "stranded_share", percent),
     ("makespan", "makespan_seconds", duration),
@@ -104,7 +105,7 @@ _ROWS: list[_Row] = [
     ("promised a start", "promises.made", count),
     ("promises broken", "promises.broken", count),
 ]
-_CYCLES: list[_Row] = [
+_CYCLE_ROWS: list[_TableRow] = [
     ("cycle, median", "cycle_seconds.p50", duration),
     ("cycle, p99", "cycle_seconds.p99", duration),
 ]
@@ -114,25 +115,26 @@ def _print_table(
     workload: Workload, measured: Sequence[Mapping[str, object]], reports: Sequence[str]
 ) -> None:
     tasks, machines = measured[0]["tasks"], measured[0]["machines"]
-    print(plain(f"{workload.name}: {tasks} tasks, {machines} machines"), end="\n\n")
+    print(printable(f"{workload.name}: {tasks} tasks, {machines} machines"), end="\n\n")
     header = ["", *(str(metrics["scheduler"]) for metrics in measured)]
+    optional = [*_broken_rows(measured), *_start_unknown_rows(measured)]
     rows = [
         [label, *(_cell(metrics, path, write) for metrics in measured)]
-        for label, path, write in [*_ROWS, *_causes(measured), *_unknown(measured), *_CYCLES]
+        for label, path, write in [*_METRIC_ROWS, *optional, *_CYCLE_ROWS]
     ]
-    print(table(header, rows))
+    print(format_table(header, rows))
     for path in reports:
-        print("\n" + plain(f"report: {path}"))
+        print("\n" + printable(f"report: {path}"))
 
 
-def _unknown(measured: Sequence[Mapping[str, object]]) -> list[_Row]:
-    """Whom nobody could tell when they start, if there are any."""
+def _start_unknown_rows(measured: Sequence[Mapping[str, object]]) -> list[_TableRow]:
+    """The row for groups whose start is unknown, if there are any."""
     some = any(cast("Mapping[str, int]", m["promises"])["unknown"] for m in measured)
     return [("start unknown", "promises.unknown", count)] if some else []
 
 
-def _causes(measured: Sequence[Mapping[str, object]]) -> list[_Row]:
-    """By what promises were broken, of those causes that occur."""
+def _broken_rows(measured: Sequence[Mapping[str, object]]) -> list[_TableRow]:
+    """A row for each cause of broken reservations that occurs."""
     broken = (cast("Mapping[str, Mapping[str, int]]", m["promises"])["broken_by"] for m in measured)
     causes = sorted({cause for by in broken for cause in by})
     return [(f"- {cause}", f"promises.broken_by.{cause}", count) for cause in causes]

@@ -1,14 +1,14 @@
-"""What people and programs read: plain text, complaints, JSON.
+"""Safe output: printable text, error messages, JSON.
 
-Names in the input may hold anything, escape sequences of a terminal included. Whatever is printed
-goes through here, so that no input can move a cursor, forge a line or hide one.
+Names in the input may contain anything, including escape sequences of a terminal. All output is
+escaped here, so that no input can move the cursor, forge a line or hide one.
 """
 
 import sys
 
 
-def plain(text: str) -> str:
-    """The text on one line, with everything written out that would not show as itself."""
+def printable(text: str) -> str:
+    """The text on one line; characters that are not printable are escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -17,16 +17,16 @@ def plain(text: str) -> str:
     )
 
 
-def complain(message: str) -> None:
-    """One line on standard error; if nobody reads that either, so be it."""
+def print_error(message: str) -> None:
+    """Prints one line to standard error; errors while writing it are ignored."""
     try:
-        print(plain(message), file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
     except OSError:
         return
 
 
 def to_json(value: object) -> str:
-    """One line in ASCII: valid in every encoding, harmless on every terminal."""
+    """JSON in one line of ASCII: valid in every encoding, safe on every terminal."""
     import json
 
     return json.dumps(value, allow_nan=False)

@@ -1,20 +1,22 @@
-"""Tables for people."""
+"""Formats tables as text."""
 
 from collections.abc import Sequence
 
-from afflux.cli.terminal import plain
+from afflux.cli.terminal import printable
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
-    """Lines under a header, wide enough for everything.
+def format_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right_align: bool = True
+) -> str:
+    """Lines under a header, with columns as wide as their longest cell.
 
-    All columns but the first hold `numbers`, aligned to the right, or else text.
+    With `right_align`, all columns but the first are right-aligned, as for numbers.
     """
-    lines = [[plain(cell) for cell in line] for line in (header, *rows)]
+    lines = [[printable(cell) for cell in line] for line in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if numbers and place else cell.ljust(width)
+            cell.rjust(width) if right_align and place else cell.ljust(width)
             for place, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines

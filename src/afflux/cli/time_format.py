@@ -1,4 +1,4 @@
-"""Times for people: how long ago, how long still, and when exactly, as kubectl writes them."""
+"""Times for people, formatted as kubectl does: ages, remaining times and exact times."""
 
 from datetime import UTC, datetime
 
@@ -7,7 +7,7 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _YEAR = 365 * _DAY
 
-# Up to how many seconds: larger unit, its letter, smaller unit beside it if it is worth it.
+# For times below so many seconds: unit, its letter, and a smaller unit with its letter, 0 for none.
 _STEPS: tuple[tuple[int, int, str, int, str], ...] = (
     (2 * _MINUTE, 1, "s", 0, ""),
     (10 * _MINUTE, _MINUTE, "m", 1, "s"),
@@ -21,8 +21,8 @@ _STEPS: tuple[tuple[int, int, str, int, str], ...] = (
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most two units: 95s, 5m12s, 47m, 3h10m, 2d4h. Clocks differ, so that
-    what has not begun yet has just begun."""
+    """A length of time in at most two units: 95s, 5m12s, 47m, 3h10m, 2d4h. Negative times, which
+    come from clocks that differ, are 0s."""
     whole = max(0, int(seconds))
     for below, unit, letter, smaller, small_letter in _STEPS:
         if whole < below:
@@ -33,18 +33,18 @@ def span(seconds: float) -> str:
 
 
 def ago(then: datetime | None, now: datetime) -> str:
-    """How long ago that was; a dash if it has not happened."""
+    """The time since then; a dash for None."""
     return "-" if then is None else span((now - then).total_seconds())
 
 
 def exact(then: datetime | None) -> str:
-    """When, to the second, in UTC."""
+    """The time in UTC, to the second; a dash for None."""
     return "-" if then is None else then.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def expected(promised: bool, start: datetime | None, now: datetime) -> str:
-    """When something starts: in 5m12s, now, overdue, unknown, or a dash if nobody has promised."""
-    if not promised:
+def expected(has_reservation: bool, start: datetime | None, now: datetime) -> str:
+    """The expected start: in 5m12s, now, overdue, unknown, or a dash without reservation."""
+    if not has_reservation:
         return "-"
     if start is None:
         return "unknown"

@@ -1,5 +1,5 @@
-"""The mirror of the world: machines, what runs on them, and columns over both for policies to read.
+"""The cluster state: machines, the tasks on them, and columns over both that policies read.
 
-`State` changes by keyed events and by assumed placements; everything else reads it through
-`Machines`, a view of any subset of rows. Not here: queues, prices, decisions, I/O.
+`State` changes with events about machines and tasks and with assumed placements. Everything else
+reads it through `Machines`, a view of any subset of rows. Not here: queues, prices, decisions, I/O.
 """

@@ -1,7 +1,6 @@
-"""Labels, names and taints of machines as columns, so that a selector costs no loop over machines.
+"""Labels, names and taints of machines as columns, so that selectors need no loop over machines.
 
-A key that no selector ever mentioned costs nothing: its column is built on first use and kept up
-to date from then on.
+The column of a label key is built when a selector first uses the key, and kept up to date after.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,24 +15,24 @@ from afflux.model.taints import Taint
 Rows = NDArray[np.intp] | slice
 BoolColumn = NDArray[np.bool_]
 
-# The column of names is kept under a key that no label can have.
+# The column of machine names has this key, which no label can have.
 NAME = ""
 
 
 class LabelColumns:
-    """Per label key a column of codes, and the vocabulary that the codes stand for."""
+    """For each label key a column of codes, and the values that the codes stand for."""
 
     def __init__(self) -> None:
         self._machines: list[Machine | None] = []
         self._codes: dict[str, list[int]] = {}
-        self._words: dict[str, dict[str | None, int]] = {}
+        self._values: dict[str, dict[str | None, int]] = {}
         self._columns: dict[str, NDArray[np.int32]] = {}
         self._taint_codes: list[int] = []
         self._taint_column: NDArray[np.intp] | None = None
         self._taint_sets: dict[tuple[Taint, ...], int] = {}
 
     def set(self, row: int, machine: Machine | None) -> None:
-        """Row `row` now describes this machine (None: it is gone)."""
+        """Row `row` now describes this machine; None if the machine was removed."""
         while len(self._machines) <= row:
             self._machines.append(None)
             self._taint_codes.append(0)
@@ -50,34 +49,27 @@ class LabelColumns:
     def accepted(self, requirement: Requirement, key: str, rows: Rows) -> BoolColumn:
         """The machines whose value for `key` satisfies the requirement."""
         column = self._column(key)[rows]
-        words = self._words[key]
+        values = self._values[key]
         if requirement.operator in {"In", "NotIn"}:
-            # Both lists may have thousands of names: no word is held against every value.
-            verdicts = np.zeros(len(words), bool)
-            verdicts[[words[value] for value in requirement.values if value in words]] = True
+            # Both may have thousands of entries: look values up, do not compare all pairs.
+            verdicts = np.zeros(len(values), bool)
+            verdicts[[values[value] for value in requirement.values if value in values]] = True
             return verdicts[column] if requirement.operator == "In" else ~verdicts[column]
-        verdicts = np.fromiter((requirement.accepts(word) for word in words), bool, len(words))
+        verdicts = np.fromiter((requirement.accepts(value) for value in values), bool, len(values))
         return verdicts[column]
 
     def matches(self, term: Term, rows: Rows, count: int) -> BoolColumn:
         """The machines that satisfy every requirement of a term (an empty one matches nothing)."""
         if not term.labels and not term.names:
             return np.zeros(count, bool)
-        return _all_of(
-            [self.accepted(r, r.key, rows) for r in term.labels]
-            + [self.accepted(r, NAME, rows) for r in term.names],
-            count,
-        )
+        labels = [self.accepted(each, each.key, rows) for each in term.labels]
+        names = [self.accepted(each, NAME, rows) for each in term.names]
+        return _all_of(labels + names, count)
 
     def admitted(self, affinity: NodeAffinity, rows: Rows, count: int) -> BoolColumn:
         """The machines that the hard part of an affinity accepts."""
-        chosen = _all_of(
-            [
-                self.accepted(Requirement(key, "In", (value,)), key, rows)
-                for key, value in affinity.selector
-            ],
-            count,
-        )
+        selector = [Requirement(key, "In", (value,)) for key, value in affinity.selector]
+        chosen = _all_of([self.accepted(each, each.key, rows) for each in selector], count)
         if affinity.required is not None:
             allowed = np.zeros(count, bool)
             for term in affinity.required:
@@ -88,7 +80,7 @@ class LabelColumns:
     def by_taints(
         self, verdict: Iterable[tuple[tuple[Taint, ...], int]], rows: Rows
     ) -> NDArray[np.int64]:
-        """Spread a verdict per set of taints over the machines that have it."""
+        """A value for each machine from a value for each set of taints."""
         table = np.zeros(len(self._taint_sets), np.int64)
         for taints, value in verdict:
             table[self._taint_sets[taints]] = value
@@ -103,15 +95,15 @@ class LabelColumns:
 
     def _column(self, key: str) -> NDArray[np.int32]:
         if key not in self._codes:
-            self._words[key] = {None: 0}
+            self._values[key] = {None: 0}
             self._codes[key] = [self._code(key, _value(m, key)) for m in self._machines]
         if key not in self._columns:
             self._columns[key] = np.asarray(self._codes[key], np.int32)
         return self._columns[key]
 
     def _code(self, key: str, value: str | None) -> int:
-        words = self._words[key]
-        return words.setdefault(value, len(words))
+        values = self._values[key]
+        return values.setdefault(value, len(values))
 
 
 def _value(machine: Machine | None, key: str) -> str | None:

@@ -1,6 +1,6 @@
-"""Machines as columns: what a policy sees of the cluster.
+"""Machines as columns: the view of the cluster that policies get.
 
-A view may hold any subset of rows; a policy works row by row and never needs to know which.
+A view may hold any subset of rows; a policy answers for each row independently of the others.
 """
 
 from fractions import Fraction
@@ -22,11 +22,11 @@ BoolColumn = NDArray[np.bool_]
 
 
 class Machines:
-    """Columns over a subset of rows, read-only by agreement."""
+    """Columns over a subset of rows. Callers must not write into them."""
 
     def __init__(self, state: "State", rows: NDArray[np.intp] | slice) -> None:
         self._state = state
-        # Arrays of the state are grown ahead of need: a view over all rows stops at the last one.
+        # The arrays of the state have spare rows: a view over all rows leaves them out.
         self._rows = slice(0, len(state)) if isinstance(rows, slice) else rows
         self.count = len(state) if isinstance(rows, slice) else len(rows)
 
@@ -53,7 +53,7 @@ class Machines:
 
     @property
     def schedulable(self) -> BoolColumn:
-        """Whether the machine takes new tasks at all (there, and not cordoned)."""
+        """Whether the machine exists and is not cordoned."""
         return self._state.schedulable[self._rows]
 
     @property
@@ -67,7 +67,7 @@ class Machines:
         return self._state.capacity[self._rows] - self._state.used[self._rows]
 
     def free_of(self, columns: NDArray[np.intp]) -> NDArray[np.int64]:
-        """The same for a few resources, by their places in the state's `resource_names`."""
+        """The same for a few resources, by their index in the state's `resource_names`."""
         capacity, used = self._state.capacity, self._state.used
         if isinstance(self._rows, slice):
             return capacity[self._rows][:, columns] - used[self._rows][:, columns]
@@ -90,12 +90,12 @@ class Machines:
         return self._state.labels.matches(term, self._rows, self.count)
 
     def by_taints(self, verdict: "Callable[[tuple[Taint, ...]], int]") -> Column:
-        """A figure per machine that follows from its set of taints alone."""
+        """A value for each machine that depends only on its set of taints."""
         labels = self._state.labels
         return labels.by_taints(((t, verdict(t)) for t in labels.taint_sets), self._rows)
 
     def image_bytes(self, name: str) -> Column:
-        """The size of an image on each machine, 0 where it would have to be fetched."""
+        """The size of an image on each machine, 0 where it is missing."""
         return self._state.images.bytes_of(name, self._rows)
 
     def image_share(self, name: str) -> Fraction:
@@ -103,7 +103,7 @@ class Machines:
         return self._state.images.share(name, len(self._state.rows))
 
     def _column(self, table: NDArray[np.int64], resource: str) -> Column:
-        column = self._state.amounts.index(resource)
+        column = self._state.resource_table.index(resource)
         if column is None:
             return np.zeros(self.count, np.int64)
         return table[self._rows, column]

@@ -1,7 +1,7 @@
-"""Resources: how many tasks of one class a machine still takes, and what it lacks.
+"""Resource fit: how many tasks of a class still fit on a machine, and which resources it lacks.
 
-A resource that is not asked for is never lacking, not even on an overcommitted machine; what fits
-exactly fits.
+Only requested resources count: a machine overcommitted in another resource still takes the task.
+A task that needs exactly what is free fits.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from afflux.cluster.machines import Column
 from afflux.model.devices import DeviceRequest, room_on_devices
 
-# More tasks than any machine ever holds: the room of a class that asks for nothing.
+# More tasks than any machine holds: the room of a class without requests.
 UNLIMITED = 1 << 31
 
 
 def room(free: NDArray[np.int64], requests: NDArray[np.int64]) -> Column:
-    """How many tasks that ask for `requests` fit into each row of `free`."""
+    """How many tasks with these `requests` fit into each row of `free`."""
     asked = np.flatnonzero(requests)
     if not len(asked):
         return np.full(len(free), UNLIMITED, np.int64)
@@ -37,7 +37,7 @@ def rooms(free: NDArray[np.int64], requests: NDArray[np.int64]) -> NDArray[np.in
 
 
 def device_room(free: list[tuple[int, ...]], request: DeviceRequest) -> Column:
-    """How many requests for devices fit on each machine."""
+    """How many times a device request fits on each machine."""
     known: dict[tuple[int, ...], int] = {}
     column = np.empty(len(free), np.int64)
     for row, devices in enumerate(free):
@@ -49,5 +49,5 @@ def device_room(free: list[tuple[int, ...]], request: DeviceRequest) -> Column:
 
 
 def lacking(free: NDArray[np.int64], requests: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Per machine and resource: whether less is free than one task asks for."""
+    """Per machine and resource: whether less is free than one task requests."""
     return (requests > 0) & (free < requests)

@@ -1,6 +1,6 @@
-"""Configuration: who is served under which names, by which policies, and how the process runs.
+"""Configuration: profiles, policies, queues, and the settings of the process.
 
-It reads like a KubeSchedulerConfiguration. What is left out has a default:
+The format is similar to a KubeSchedulerConfiguration. Every field has a default:
 
     apiVersion: afflux.dev/v1alpha1
     kind: AffluxConfiguration
@@ -17,15 +17,25 @@ It reads like a KubeSchedulerConfiguration. What is left out has a default:
     leaderElection:
       leaseDuration: 15s
 
-`policies` at the top serves every profile that names none of its own; it is also what `place` and
-`simulate` use. On the command line a scheduler is named POLICY[+POLICY...][@STRATEGY]. Whether
-there is a policy or a strategy of that name is found out where it is made, not here.
+The top-level `policies` apply to every profile without policies of its own, and to `place` and
+`simulate`. On the command line a scheduler is named POLICY[+POLICY...][@STRATEGY]. The names of
+policies and strategies are checked when these are constructed, not here.
 
-`durations` and `fields` are the values, `checking` what they may be, `reading` the way from a file
-to them. Not here: anything that acts on them; app.py makes the parts.
+`fields` and `durations` define the values, `validation` checks them, `configuration` reads them
+from a file, `unknown_fields` explains misspelt fields. Not here: the parts that app.py constructs
+from these values.
 """
 
-from afflux.config.checking import LARGEST_NUMBER
+from afflux.config.configuration import (
+    Configuration,
+    Profile,
+    SchedulerSettings,
+    default_configuration,
+    effective_configuration,
+    parse_scheduler_spec,
+    read_configuration,
+    read_settings,
+)
 from afflux.config.durations import Duration
 from afflux.config.fields import (
     API_VERSION,
@@ -41,23 +51,14 @@ from afflux.config.fields import (
     Serving,
     Volumes,
 )
-from afflux.config.reading import (
-    Configuration,
-    Profile,
-    Settings,
-    default_configuration,
-    effective,
-    parse_spec,
-    read_configuration,
-    read_settings,
-)
+from afflux.config.validation import MAX_NUMBER
 
 __all__ = [
     "API_VERSION",
     "DEFAULT_POLICY",
     "DEFAULT_STRATEGY",
     "KIND",
-    "LARGEST_NUMBER",
+    "MAX_NUMBER",
     "Binding",
     "Cleanup",
     "ClientConnection",
@@ -67,12 +68,12 @@ __all__ = [
     "Ledger",
     "PolicySettings",
     "Profile",
+    "SchedulerSettings",
     "Serving",
-    "Settings",
     "Volumes",
     "default_configuration",
-    "effective",
-    "parse_spec",
+    "effective_configuration",
+    "parse_scheduler_spec",
     "read_configuration",
     "read_settings",
 ]

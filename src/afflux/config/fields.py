@@ -3,9 +3,9 @@
 import msgspec
 
 from afflux.config.durations import Duration, seconds
-from afflux.ledger.forgetting import USUAL_DAYS
+from afflux.ledger.retention import DEFAULT_HISTORY_DAYS
 from afflux.model.group import DEFAULT_QUEUE
-from afflux.queue.rules import LARGEST_GROUP
+from afflux.queue.rules import DEFAULT_MAX_GROUP_SIZE
 
 API_VERSION = "afflux.dev/v1alpha1"
 KIND = "AffluxConfiguration"
@@ -16,11 +16,11 @@ DEFAULT_SCHEDULER_NAME = "afflux"
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A mapping in the file: names in camel case, none that is not known."""
+    """A mapping in the file: names in camel case; unknown fields are errors."""
 
 
 class PolicySettings(Fields, frozen=True):
-    """One policy: its name, how much it counts, its arguments."""
+    """One policy: its name, weight and arguments."""
 
     name: str
     weight: int = 1
@@ -28,22 +28,22 @@ class PolicySettings(Fields, frozen=True):
 
 
 class ProfileFields(Fields, frozen=True):
-    """The pods with this schedulerName are placed by these policies."""
+    """Pods with this schedulerName are placed by these policies."""
 
     scheduler_name: str | None = None
     policies: tuple[PolicySettings, ...] | None = None
 
 
 class QueueLimits(Fields, frozen=True):
-    """Who is refused: groups that are too large or too long, and those who come when it is full."""
+    """Groups beyond these limits are refused: members, duration, groups in the queue."""
 
-    group_size: int = LARGEST_GROUP
+    group_size: int = DEFAULT_MAX_GROUP_SIZE
     duration: Duration | None = None
     groups: int | None = None
 
 
 class QueueFields(Fields, frozen=True):
-    """A named queue: who may start, and how far ahead is looked."""
+    """A named queue: its strategy, how many groups are considered, its limits."""
 
     name: str
     strategy: str | None = None
@@ -55,20 +55,20 @@ class QueueFields(Fields, frozen=True):
 
 
 class LeaderElection(Fields, frozen=True):
-    """Which replica acts."""
+    """Which replica schedules."""
 
     leader_elect: bool = True
     lease_duration: Duration = seconds(15)
     renew_deadline: Duration = seconds(10)
     retry_period: Duration = seconds(2)
     resource_name: str = "afflux"
-    # The same for everybody, as for kube-scheduler. The pod's own namespace would be another one
-    # for a replica that runs outside the cluster: two leases, two leaders.
+    # A fixed namespace, as for kube-scheduler. The pod's own namespace would differ for a replica
+    # outside the cluster: two leases, two leaders.
     resource_namespace: str = "kube-system"
 
 
 class ClientConnection(Fields, frozen=True):
-    """The way to the API server."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     qps: float = 0.0
@@ -76,7 +76,7 @@ class ClientConnection(Fields, frozen=True):
 
 
 class Serving(Fields, frozen=True):
-    """Where health, metrics and the effective configuration are shown."""
+    """The address that serves health, metrics and the effective configuration."""
 
     bind_address: str = "0.0.0.0"  # noqa: S104  kubelet and Prometheus come from outside
     port: int = 10251
@@ -86,8 +86,6 @@ class Serving(Fields, frozen=True):
 
 
 class Binding(Fields, frozen=True):
-    """How decisions are carried out."""
-
     parallelism: int = 64
     timeout: Duration = seconds(30)
 
@@ -99,28 +97,26 @@ class Volumes(Fields, frozen=True):
 
 
 class Cleanup(Fields, frozen=True):
-    """Whether groups are deleted when their deadline is over; and after how long the bound pods of
-    a half-bound group are, never if it is not said."""
+    """Whether groups are deleted after their deadline, and after how long the bound pods of a
+    half-bound group are deleted; never by default."""
 
     enabled: bool = False
     half_bound_after: Duration | None = None
 
 
 class Ledger(Fields, frozen=True):
-    """Whether groups and their order are kept, and where: in a database by its URL, or in one of
-    our own in a directory, by default one for each cluster. What happens while it is away; for how
-    long it is remembered what has ended."""
+    """Whether groups and their order are stored, and where: in the database at a URL, or in an
+    embedded PostgreSQL in a directory, by default one per cluster. `when_away` says what happens
+    while the database is unavailable, `history_days` for how long ended groups are kept."""
 
     enabled: bool = True
     url: str = ""
     directory: str = ""
     when_away: str = "wait"
-    history_days: int = USUAL_DAYS
+    history_days: int = DEFAULT_HISTORY_DAYS
 
 
-class File(Fields, frozen=True):
-    """A configuration file."""
-
+class ConfigurationFile(Fields, frozen=True):
     api_version: str
     kind: str
     strategy: str = DEFAULT_STRATEGY

@@ -1,4 +1,4 @@
-"""Fields that nobody knows, and which one was probably meant."""
+"""Error messages for unknown fields, with a suggestion."""
 
 import re
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import get_args, get_origin, get_type_hints
 
 import msgspec
 
-from afflux.config.fields import Fields, File
-from afflux.kube.complaints import shown
+from afflux.config.fields import ConfigurationFile, Fields
+from afflux.kube.input_errors import shown
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[0-9]+\]")
 
 
 def field_types(fields: type[Fields]) -> Iterator[tuple[str, type]]:
-    """The fields of a mapping as the file spells them, each with the type of its value."""
+    """The fields of a mapping with their names in the file, each with the type of its value."""
     hints = get_type_hints(fields)
     for inside, outside in zip(
         fields.__struct_fields__, fields.__struct_encode_fields__, strict=True
@@ -24,14 +24,14 @@ def field_types(fields: type[Fields]) -> Iterator[tuple[str, type]]:
 
 
 def mapping_in(annotation: object) -> type[Fields] | None:
-    """The mapping that a field is, or that the entries of its list are."""
+    """The mapping type of a field, or of the entries of its list; None for other types."""
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return annotation if issubclass(annotation, Fields) else None
     return next(filter(None, map(mapping_in, get_args(annotation))), None)
 
 
 def unknown_field(error: msgspec.ValidationError) -> str | None:
-    """What to say about a field that is not known; None if the error is about something else."""
+    """The message about an unknown field; None if the error is about something else."""
     message, _, path = str(error).partition(" - at `$")
     unknown = _UNKNOWN_FIELD.fullmatch(message)
     if unknown is None:
@@ -42,22 +42,22 @@ def unknown_field(error: msgspec.ValidationError) -> str | None:
     spelled = name if name.isprintable() and len(name) <= 80 else shown(name)
     return (
         f"{place}{'.' if place else ''}{spelled}: unknown field;"
-        f" expected one of {', '.join(known)}{_meant(name, list(known))}"
+        f" expected one of {', '.join(known)}{_suggestion(name, list(known))}"
     )
 
 
-def _meant(name: str, known: list[str]) -> str:
-    for field, annotation in field_types(File):
+def _suggestion(name: str, known: list[str]) -> str:
+    for field, annotation in field_types(ConfigurationFile):
         inner = mapping_in(annotation)
         if inner is not None and name in inner.__struct_encode_fields__:
             return f"; it belongs under {field}"
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    similar = get_close_matches(name, known, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def _mapping_at(path: str) -> type[Fields]:
     """The mapping at a path of the decoder, such as `.profiles[0].policies[1]`."""
-    found: type[Fields] = File
+    found: type[Fields] = ConfigurationFile
     for step in _STEP.finditer(path.removesuffix("`")):
         if step["field"] is not None:
             found = mapping_in(dict(field_types(found))[step["field"]]) or found

@@ -1,4 +1,4 @@
-"""What the fields of a configuration may be. Every complaint names field, value and expectation."""
+"""Checks the values of a configuration; every error names field, value and expectation."""
 
 import ipaddress
 import math
@@ -11,7 +11,7 @@ from afflux.config.fields import (
     KIND,
     Binding,
     ClientConnection,
-    File,
+    ConfigurationFile,
     LeaderElection,
     Ledger,
     PolicySettings,
@@ -19,31 +19,27 @@ from afflux.config.fields import (
     QueueFields,
     Serving,
 )
-from afflux.kube.complaints import shown
-from afflux.ledger.forgetting import MOST_DAYS
+from afflux.kube.input_errors import shown
+from afflux.ledger.retention import MAX_HISTORY_DAYS
 from afflux.model.errors import InputError
 
-# Costs are integers of 64 bits that add up over many tasks: what is larger could overflow them.
-LARGEST_NUMBER = 10_000
+# Costs are 64-bit sums over many tasks: larger weights could overflow them.
+MAX_NUMBER = 10_000
 
-# By so much client-go stretches the pause between two attempts, so as not to meet the others.
+# client-go lengthens the retry period by up to this factor.
 JITTER = 1.2
 
-MOST_BINDS_AT_ONCE = 1_000
+MAX_PARALLEL_BINDS = 1_000
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"(?:(?P<prefix>[^/]+)/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
-def check(file: File) -> None:
-    """An InputError that starts with the first field that cannot be used."""
-    for field, value, expected in (
-        ("apiVersion", file.api_version, API_VERSION),
-        ("kind", file.kind, KIND),
-    ):
-        if value != expected:
-            raise _error(field, value, expected)
+def check(file: ConfigurationFile) -> None:
+    """Raises an InputError for the first field with a wrong value."""
+    _require(file.api_version == API_VERSION, "apiVersion", file.api_version, API_VERSION)
+    _require(file.kind == KIND, "kind", file.kind, KIND)
     check_policies(file.policies, "policies")
     _check_profiles(file.profiles)
     _check_queues(file.queues)
@@ -52,79 +48,65 @@ def check(file: File) -> None:
     _check_connection(file.client_connection)
     _check_serving(file.serving)
     _check_binding(file.binding)
-    if file.volumes.bind_timeout_seconds < 0:
-        raise _error(
-            "volumes.bindTimeoutSeconds",
-            file.volumes.bind_timeout_seconds,
-            "a whole number of seconds, 0 or more",
-        )
+    timeout, expected = file.volumes.bind_timeout_seconds, "a whole number of seconds, 0 or more"
+    _require(timeout >= 0, "volumes.bindTimeoutSeconds", timeout, expected)
     after = file.cleanup.half_bound_after
-    if after is not None and after <= 0:
-        raise _error("cleanup.halfBoundAfter", after, "more than 0s")
+    _require(after is None or after > 0, "cleanup.halfBoundAfter", after, "more than 0s")
     _check_ledger(file.ledger)
 
 
 def check_policies(policies: Sequence[PolicySettings], where: str) -> None:
-    """At least one, each once, with numbers that can be used."""
-    if not policies:
-        raise _error(where, [], "at least one")
+    """Checks that there is a policy, that none is named twice, and the ranges of numbers."""
+    _require(bool(policies), where, [], "at least one")
     for number, policy in enumerate(policies):
         _check_number(policy.weight, f"{where}[{number}].weight")
         for key, argument in policy.args.items():
             if isinstance(argument, int):
                 _check_number(argument, f"{where}[{number}].args.{key}")
-    refuse_twice(policies, where)
+    check_unique(policies, where)
 
 
-def refuse_twice(policies: Sequence[PolicySettings], where: str) -> None:
-    """A policy is named once."""
+def check_unique(policies: Sequence[PolicySettings], where: str) -> None:
+    """Raises an InputError if a policy is named twice."""
     names = [policy.name for policy in policies]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"{where}: policy {twice!r:.80} is named twice; expected each once")
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether most objects of Kubernetes may have this name."""
+    """Whether the name is a DNS subdomain, as most objects of Kubernetes require."""
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def _check_queues(queues: Sequence[QueueFields]) -> None:
-    if not queues:
-        raise _error("queues", [], "at least one")
+    _require(bool(queues), "queues", [], "at least one")
     first: dict[str, int] = {}
     for number, queue in enumerate(queues):
         where = f"queues[{number}]"
-        # Pods name it in a label.
-        if not _LABEL.fullmatch(queue.name):
-            raise _error(
-                f"{where}.name",
-                queue.name,
-                "at most 63 small letters, digits or '-', a letter or digit first and last",
-            )
-        if queue.name in first:
-            raise _error(
-                f"{where}.name", queue.name, f"a name that queues[{first[queue.name]}] has not"
-            )
-        first[queue.name] = number
+        # Pods name their queue in a label.
+        expected = "at most 63 small letters, digits or '-', a letter or digit first and last"
+        _require(bool(_LABEL.fullmatch(queue.name)), f"{where}.name", queue.name, expected)
+        earlier = first.setdefault(queue.name, number)
+        expected = f"a name that queues[{earlier}] has not"
+        _require(earlier == number, f"{where}.name", queue.name, expected)
         for field, count, least in (
             ("depth", queue.depth, 1),
             ("reservations", queue.reservations, 0),
             ("limits.groupSize", queue.limits.group_size, 1),
             ("limits.groups", queue.limits.groups, 0),
         ):
-            if count is not None and count < least:
-                raise _error(f"{where}.{field}", count, f"a whole number from {least} up")
+            holds = count is None or count >= least
+            _require(holds, f"{where}.{field}", count, f"a whole number from {least} up")
         for field, duration in (
             ("defaultDuration", queue.default_duration),
             ("limits.duration", queue.limits.duration),
         ):
-            if duration is not None and duration.seconds <= 0:
-                raise _error(f"{where}.{field}", str(duration), "a duration above 0, such as 1h")
+            holds = duration is None or duration.seconds > 0
+            _require(holds, f"{where}.{field}", str(duration), "a duration above 0, such as 1h")
 
 
 def _check_profiles(profiles: Sequence[ProfileFields]) -> None:
-    if not profiles:
-        raise _error("profiles", [], "at least one")
+    _require(bool(profiles), "profiles", [], "at least one")
     first: dict[str, int] = {}
     for number, profile in enumerate(profiles):
         where = f"profiles[{number}]"
@@ -137,56 +119,36 @@ def _check_profiles(profiles: Sequence[ProfileFields]) -> None:
                     f"{where}.schedulerName: missing, expected a name for each of several profiles"
                 )
             continue
-        # Events carry it as their reporting controller, which has to be such a name.
-        qualified = _QUALIFIED.fullmatch(name)
-        if not qualified or (qualified["prefix"] and not is_subdomain(qualified["prefix"])):
-            raise _error(
-                f"{where}.schedulerName",
-                name,
-                "at most 63 letters, digits, '-', '_' or '.', a letter or digit first and last",
-            )
-        if name in first:
-            raise _error(
-                f"{where}.schedulerName", name, f"a name that profiles[{first[name]}] has not"
-            )
-        first[name] = number
+        # Events carry it as their reporting controller, which must be a qualified name.
+        parts = _QUALIFIED.fullmatch(name)
+        holds = parts is not None and (not parts["prefix"] or is_subdomain(parts["prefix"]))
+        expected = "at most 63 letters, digits, '-', '_' or '.', a letter or digit first and last"
+        _require(holds, f"{where}.schedulerName", name, expected)
+        earlier = first.setdefault(name, number)
+        expected = f"a name that profiles[{earlier}] has not"
+        _require(earlier == number, f"{where}.schedulerName", name, expected)
 
 
 def _check_leader_election(fields: LeaderElection) -> None:
     where = "leaderElection"
-    if fields.lease_duration < seconds(1):
-        raise _error(f"{where}.leaseDuration", fields.lease_duration, "1s or more")
-    for name, value in (
-        ("renewDeadline", fields.renew_deadline),
-        ("retryPeriod", fields.retry_period),
-    ):
-        if value <= 0:
-            raise _error(f"{where}.{name}", value, "more than 0s")
-    if fields.lease_duration <= fields.renew_deadline:
-        raise _error(
-            f"{where}.leaseDuration",
-            fields.lease_duration,
-            f"more than renewDeadline, {fields.renew_deadline}",
-        )
-    if fields.renew_deadline <= JITTER * fields.retry_period:
-        raise _error(
-            f"{where}.renewDeadline",
-            fields.renew_deadline,
-            f"more than {JITTER} times retryPeriod, {fields.retry_period}",
-        )
-    if not is_subdomain(fields.resource_name):
-        raise _error(
-            f"{where}.resourceName", fields.resource_name, "a name such as afflux or afflux.batch"
-        )
-    if not _LABEL.fullmatch(fields.resource_namespace):
-        raise _error(f"{where}.resourceNamespace", fields.resource_namespace, "a namespace's name")
+    lease, renewal, retry = fields.lease_duration, fields.renew_deadline, fields.retry_period
+    _require(lease >= seconds(1), f"{where}.leaseDuration", lease, "1s or more")
+    _require(renewal > 0, f"{where}.renewDeadline", renewal, "more than 0s")
+    _require(retry > 0, f"{where}.retryPeriod", retry, "more than 0s")
+    expected = f"more than renewDeadline, {renewal}"
+    _require(lease > renewal, f"{where}.leaseDuration", lease, expected)
+    expected = f"more than {JITTER} times retryPeriod, {retry}"
+    _require(renewal > JITTER * retry, f"{where}.renewDeadline", renewal, expected)
+    name, expected = fields.resource_name, "a name such as afflux or afflux.batch"
+    _require(is_subdomain(name), f"{where}.resourceName", name, expected)
+    name, holds = fields.resource_namespace, bool(_LABEL.fullmatch(fields.resource_namespace))
+    _require(holds, f"{where}.resourceNamespace", name, "a namespace's name")
 
 
 def _check_connection(fields: ClientConnection) -> None:
-    if not math.isfinite(fields.qps):
-        raise _error("clientConnection.qps", fields.qps, "a number; 0 or less is no limit")
-    if fields.burst < 0:
-        raise _error("clientConnection.burst", fields.burst, "a whole number, 0 or more")
+    qps, burst = fields.qps, fields.burst
+    _require(math.isfinite(qps), "clientConnection.qps", qps, "a number; 0 or less is no limit")
+    _require(burst >= 0, "clientConnection.burst", burst, "a whole number, 0 or more")
 
 
 def _check_serving(fields: Serving) -> None:
@@ -196,26 +158,18 @@ def _check_serving(fields: Serving) -> None:
         raise _error(
             "serving.bindAddress", fields.bind_address, "an IP address such as 0.0.0.0 or ::1"
         ) from None
-    if not 0 <= fields.port <= 65535:
-        raise _error("serving.port", fields.port, "a port from 1 to 65535, or 0 for a free one")
+    expected = "a port from 1 to 65535, or 0 for a free one"
+    _require(0 <= fields.port <= 65535, "serving.port", fields.port, expected)
     if bool(fields.cert_file) != bool(fields.key_file):
-        given, lacking = ("certFile", "keyFile")
-        if fields.key_file:
-            given, lacking = lacking, given
+        given, lacking = ("keyFile", "certFile") if fields.key_file else ("certFile", "keyFile")
         raise InputError(f"serving.{lacking}: missing, expected a file since {given} is given")
-    if fields.stuck_after <= 0:
-        raise _error("serving.stuckAfter", fields.stuck_after, "more than 0s")
+    _require(fields.stuck_after > 0, "serving.stuckAfter", fields.stuck_after, "more than 0s")
 
 
 def _check_binding(fields: Binding) -> None:
-    if not 1 <= fields.parallelism <= MOST_BINDS_AT_ONCE:
-        raise _error(
-            "binding.parallelism",
-            fields.parallelism,
-            f"a whole number from 1 to {MOST_BINDS_AT_ONCE}",
-        )
-    if fields.timeout <= 0:
-        raise _error("binding.timeout", fields.timeout, "more than 0s")
+    count, expected = fields.parallelism, f"a whole number from 1 to {MAX_PARALLEL_BINDS}"
+    _require(1 <= count <= MAX_PARALLEL_BINDS, "binding.parallelism", count, expected)
+    _require(fields.timeout > 0, "binding.timeout", fields.timeout, "more than 0s")
 
 
 def _check_ledger(fields: Ledger) -> None:
@@ -232,19 +186,21 @@ def _check_ledger(fields: Ledger) -> None:
     if fields.url and not fields.url.startswith(("postgresql://", "postgres://")):
         # The value may hold a password: it is not repeated.
         raise InputError("ledger.url: expected postgresql://USER@HOST/DATABASE")
-    if fields.when_away not in {"wait", "continue"}:
-        raise _error("ledger.whenAway", fields.when_away, "wait or continue")
-    if not 1 <= fields.history_days <= MOST_DAYS:
-        raise _error(
-            "ledger.historyDays",
-            fields.history_days,
-            f"a whole number of days from 1 to {MOST_DAYS}, which is as good as for ever",
-        )
+    known = fields.when_away in {"wait", "continue"}
+    _require(known, "ledger.whenAway", fields.when_away, "wait or continue")
+    days, longest = fields.history_days, f"{MAX_HISTORY_DAYS}, which is as good as for ever"
+    expected = f"a whole number of days from 1 to {longest}"
+    _require(1 <= days <= MAX_HISTORY_DAYS, "ledger.historyDays", days, expected)
 
 
 def _check_number(number: int, where: str) -> None:
-    if not 0 <= number <= LARGEST_NUMBER:
-        raise _error(where, number, f"a whole number from 0 to {LARGEST_NUMBER}")
+    expected = f"a whole number from 0 to {MAX_NUMBER}"
+    _require(0 <= number <= MAX_NUMBER, where, number, expected)
+
+
+def _require(holds: bool, where: str, value: object, expected: str) -> None:
+    if not holds:
+        raise _error(where, value, expected)
 
 
 def _error(where: str, value: object, expected: str) -> InputError:

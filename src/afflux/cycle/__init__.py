@@ -1,7 +1,9 @@
-"""The cycle: the way of the data from what happened to what is done about it.
+"""The scheduling cycle: from events to placements.
 
-`loop` is the nine steps, `events` what can happen and `observing` how it is noticed, `turns` whom a
-cycle looks at, `sparing` who is left out if nothing could be decided otherwise, `ports` what a
-scheduler answers, `inspection` what people are shown of groups, in the states of `phases`.
-Not here: any policy or search; nor a clock, a network, a database.
+`loop` has the nine steps. `events` are its inputs, `event_intake` applies them, `depth_rotation`
+selects the groups that one cycle examines, `fault_isolation` quarantines groups that make decisions
+fail, `reservations` follows reservations from cycle to cycle, `optimiser` is the scheduler, and
+`interfaces` what a scheduler and a ledger have to offer. `inspection_types` are the values that
+users see, with the states of `group_states`.
+Not here: any policy or search, nor a clock, a network or a database.
 """

@@ -1,91 +1,93 @@
-"""Turns: whom one cycle looks at, where a queue has a depth.
+"""Depth rotation: selects the groups that one cycle examines, in a queue with a depth.
 
-Who waits for work without end is in nobody's way: those behind it are looked at as if it were not
-there. But it has to be looked at too, or it would not start when the work ends after all; and where
-thousands wait like this, not all of them in every cycle. Those at the head always are, so that who
-came first has the first choice. Of the others each has its turn.
+A group whose start is unknown (it waits for work without end) does not block the groups behind it,
+so it does not count towards the depth. It still has to be examined from time to time, since the
+work may end after all. Where thousands of groups wait like this, a cycle examines only some of
+them: always the first ones, which keep the first choice, and of the others those that have not
+been examined for longest.
 """
 
 from collections.abc import Collection, Sequence
 from heapq import nsmallest
 
-from afflux.admit.satisfying import Satisfying
+from afflux.admit.feasibility import Feasibility
 from afflux.model.group import Group
-from afflux.model.promise import Standing
+from afflux.model.reservation import StandingReservations
 from afflux.queue.rules import QueueRules
 
 
-class Turns:
-    """Remembers who was looked at when."""
+class DepthRotation:
+    """Remembers in which cycle each group was examined last."""
 
-    def __init__(self, satisfying: Satisfying) -> None:
-        self._satisfying = satisfying
-        # Cycles are counted: the last one, the last one with news, and when a group was last
-        # looked at.
-        self._number = 0
-        self._since = 0
-        self._last: dict[str, int] = {}
+    def __init__(self, feasibility: Feasibility) -> None:
+        self._feasibility = feasibility
+        # The number of the last cycle, of the last cycle with unblocking events, and of the cycle
+        # in which each group was examined last.
+        self._cycle = 0
+        self._cycle_with_events = 0
+        self._examined_in: dict[str, int] = {}
 
-    def whom(
-        self, groups: Sequence[Group], rules: QueueRules, standing: Standing
+    def select(
+        self, groups: Sequence[Group], rules: QueueRules, earlier: StandingReservations
     ) -> Sequence[Group]:
-        """So many of one queue from the first on, and behind them those who were promised a start
-        before others came ahead.
+        """The groups of one queue that this cycle examines, in queue order.
 
-        Who can never start does not count. Nor does who was told that nobody knows when, unless
-        machines are held for it: of those come as many on top.
+        These are `depth` groups from the head, and all groups with a reserved start, however far
+        back they are. Groups that can never start do not count. Unless the queue holds machines for
+        work without end, groups whose start is unknown do not count either; at most `depth` of them
+        are examined on top (two, if `depth` is 1).
         """
         depth = rules.depth
         if depth is None or len(groups) <= depth:
             return groups
-        unknown = _unknown(rules, standing)
-        within = self._within(groups, depth, unknown)
-        waiting = [group for group in groups[:within] if group.name in unknown]
+        unknown = _unknown_starts(rules, earlier)
+        reach = self._reach(groups, depth, unknown)
+        waiting = [group for group in groups[:reach] if group.name in unknown]
         share = max(1, depth // 2)
-        turn = nsmallest(share, waiting[share:], key=lambda group: self._last.get(group.name, 0))
-        passed = unknown.difference(group.name for group in (*waiting[:share], *turn))
+        rotated = nsmallest(share, waiting[share:], key=self._last_examined)
+        passed = unknown.difference(group.name for group in (*waiting[:share], *rotated))
         return [
-            *(group for group in groups[:within] if group.name not in passed),
-            *(group for group in groups[within:] if _has_time(group, standing)),
+            *(group for group in groups[:reach] if group.name not in passed),
+            *(group for group in groups[reach:] if earlier.start_of(group.name) is not None),
         ]
 
-    def looked_at(
-        self, groups: Sequence[Group], waiting: Sequence[Group], standing: Standing
+    def record_examined(
+        self, groups: Sequence[Group], waiting: Sequence[Group], earlier: StandingReservations
     ) -> None:
-        """A cycle is over, in which these were, of all who wait."""
-        self._number += 1
-        if standing.has_news:
-            self._since = self._number
-        last = self._last | dict.fromkeys((group.name for group in groups), self._number)
-        self._last = {group.name: last[group.name] for group in waiting if group.name in last}
+        """A cycle is over; it examined these groups of all that wait."""
+        self._cycle += 1
+        if earlier.has_unblocking_events:
+            self._cycle_with_events = self._cycle
+        known = self._examined_in | dict.fromkeys((group.name for group in groups), self._cycle)
+        self._examined_in = {g.name: known[g.name] for g in waiting if g.name in known}
 
-    def are_to_come(self, groups: Sequence[Group], rules: QueueRules, standing: Standing) -> bool:
-        """Whether the next cycle would look at somebody of this queue who has not been looked at
-        since there were news."""
+    def has_pending(
+        self, groups: Sequence[Group], rules: QueueRules, earlier: StandingReservations
+    ) -> bool:
+        """Whether groups within reach of this queue have not been examined since the last
+        unblocking event."""
         if rules.depth is None:
             return False
-        within = self._within(groups, rules.depth, _unknown(rules, standing))
-        return any(self._last.get(group.name, 0) < self._since for group in groups[:within])
+        reach = self._reach(groups, rules.depth, _unknown_starts(rules, earlier))
+        return any(self._last_examined(group) < self._cycle_with_events for group in groups[:reach])
 
-    def _within(self, groups: Sequence[Group], depth: int, unknown: Collection[str]) -> int:
-        """How many groups there are up to the last one that counts."""
+    def _last_examined(self, group: Group) -> int:
+        return self._examined_in.get(group.name, 0)
+
+    def _reach(self, groups: Sequence[Group], depth: int, unknown: Collection[str]) -> int:
+        """The number of groups up to the last one that counts towards the depth."""
         counted = 0
         for number, group in enumerate(groups):
             if counted == depth:
                 return number
             if group.name not in unknown:
-                counted += self._satisfying.complaint(group) is None
+                counted += self._feasibility.infeasible_reason(group) is None
         return len(groups)
 
 
-def _has_time(group: Group, standing: Standing) -> bool:
-    promise = standing.promises.get(group.name)
-    return promise is not None and promise.start_seconds is not None
-
-
-def _unknown(rules: QueueRules, standing: Standing) -> frozenset[str]:
-    """Who was told that nobody knows when, and is in nobody's way."""
-    if rules.holds_for_endless:
+def _unknown_starts(rules: QueueRules, earlier: StandingReservations) -> frozenset[str]:
+    """The groups whose start is unknown, and which do not block the groups behind them."""
+    if rules.hold_for_endless:
         return frozenset()
-    promises = standing.promises.items()
-    return frozenset(name for name, each in promises if each.start_seconds is None)
+    reservations = earlier.reservations.items()
+    return frozenset(name for name, each in reservations if each.start_seconds is None)

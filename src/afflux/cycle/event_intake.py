@@ -1,7 +1,7 @@
-"""Observing: what happened is noticed, event by event.
+"""Event intake: applies events to the cluster, the queue and the reservations.
 
-A defect that one event brings to light is about one machine or one group, never about all: that
-machine is not used, and whoever reports is asked to tell about it again from the beginning.
+An event that fails concerns one machine or one group, never all. That machine is not used until
+the adapter has reported it again, and the other events are applied.
 """
 
 import math
@@ -19,86 +19,87 @@ from afflux.cycle.events import (
     TaskEnded,
     TaskRuns,
 )
-from afflux.cycle.promises import Cause, Promises
+from afflux.cycle.reservations import DelayCause, Reservations
 from afflux.model.machine import Machine
 from afflux.model.task import Shape
-from afflux.queue.waiting import Queue
+from afflux.queue.order import WaitingQueue
 
-# Pods start seconds after they were bound, and end as much later: nobody has to plan anew for that.
-SLIP_SECONDS = 60.0
+# Pods start some seconds after they were bound, and end as much later: an end that moves by no
+# more than this is no reason to plan again.
+MIN_REPLAN_DELAY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
-    """About this machine or group something could not be noticed; everything has to be told again.
+class ResyncRequest:
+    """An event about this machine or group failed; the adapter has to report it again in full.
 
-    Until then nothing of it is known.
+    Until then the cycle knows nothing of it.
     """
 
-    what: Literal["machine", "group"]
+    kind: Literal["machine", "group"]
     name: str
     error: Exception
 
 
-class Observing:
-    """Keeps the cluster and the queue up to date."""
+class EventIntake:
+    """Keeps the cluster, the queue and the reservations up to date."""
 
-    def __init__(self, state: State, queue: Queue, promises: Promises) -> None:
+    def __init__(self, state: State, queue: WaitingQueue, reservations: Reservations) -> None:
         self._state = state
         self._queue = queue
-        self._promises = promises
-        # Whether anything has happened that may help somebody who waits, since this was last unset.
-        self.news = False
+        self._reservations = reservations
+        # Whether an event that may help a waiting group has come since the cycle last reset this.
+        self.has_unblocking_events = False
 
-    def observe_all(self, events: Iterable[Event], now_seconds: float) -> list[Unheard]:
-        """Notice all of them; those of which nobody could make sense."""
-        unheard: dict[tuple[str, str], Unheard] = {}
+    def observe_all(self, events: Iterable[Event], now_seconds: float) -> list[ResyncRequest]:
+        """Apply all events; returns what has to be reported again because of errors."""
+        requests: dict[tuple[str, str], ResyncRequest] = {}
         for event in events:
             machine = self._machine_of(event)
-            if machine is not None and ("machine", machine) in unheard:
-                # Half of what happened there would be worse than nothing.
+            if machine is not None and ("machine", machine) in requests:
+                # An incomplete picture of a machine would be worse than none.
                 continue
             try:
                 self.observe(event, now_seconds)
             except Exception as error:
-                found = self._give_up(event, machine, error)
+                found = self._drop_unknown(event, machine, error)
                 if found is not None:
-                    unheard[found.what, found.name] = found
-        return list(unheard.values())
+                    requests[found.kind, found.name] = found
+        return list(requests.values())
 
     def observe(self, event: Event, now_seconds: float) -> None:
-        """Take notice. News is what may help somebody who waits: a group, room, one ahead gone."""
+        """Apply one event. Events unblock if they bring a group or room, or remove a group."""
         match event:
             case MachineSet(machine):
                 self._set_machine(machine)
             case MachineGone(name) if name in self._state.rows:
                 self._state.remove_machine(name)
-                self._lost(Cause.MACHINE)
+                self._note_less_room(DelayCause.MACHINE)
             case TaskRuns(task, machine, until) if machine in self._state.rows:
-                before, held = self._state.where(task.id), self._state.held(task.id)
+                before, held = self._state.machine_of(task.id), self._state.placed_task(task.id)
                 self._state.place(task, machine, until_seconds=until)
-                self.news |= before not in (None, machine)
+                self.has_unblocking_events |= before not in (None, machine)
                 if before != machine or held is None:
-                    self._lost(Cause.FOREIGN)
+                    self._note_less_room(DelayCause.FOREIGN)
                     return
-                self._resized(held.task.shape, task.shape)
+                self._note_resize(held.task.shape, task.shape)
                 if held.until_seconds != until:
-                    self._end_moved(held.until_seconds, until)
+                    self._note_moved_end(held.until_seconds, until)
             case TaskEnded(task_id):
                 held = self._state.remove(task_id)
-                self.news |= held is not None
+                self.has_unblocking_events |= held is not None
                 if held is not None and held.until_seconds != now_seconds:
-                    self._end_moved(held.until_seconds, now_seconds)
+                    self._note_moved_end(held.until_seconds, now_seconds)
             case GroupReady(group):
-                self._promises.joined(group, self._queue.get(group.name))
+                self._reservations.note_ready(group, self._queue.get(group.name))
                 self._queue.add(group)
-                self.news = True
+                self.has_unblocking_events = True
             case GroupWithdrawn(name):
-                self.news |= name in self._queue
+                self.has_unblocking_events |= name in self._queue
                 self._queue.discard(name)
-                self._promises.forget(name)
+                self._reservations.discard(name)
             case MachineGone() | TaskRuns():
-                # Reports cross on the way; about an unknown machine there is nothing to do.
+                # Reports may overtake each other: an unknown machine needs no action.
                 pass
 
     def _set_machine(self, machine: Machine) -> None:
@@ -107,37 +108,37 @@ class Observing:
         self._state.set_machine(machine)
         if self._state.version == version:
             return
-        self.news = True
+        self.has_unblocking_events = True
         if before is None or _offers_no_less(machine, before):
-            self._promises.freed()
+            self._reservations.note_more_room()
         else:
-            self._promises.disturb(Cause.MACHINE)
+            self._reservations.note_disturbance(DelayCause.MACHINE)
 
-    def _resized(self, before: Shape, now: Shape) -> None:
-        """A running task asks for other amounts than it did."""
-        if before.takes_as(now):
+    def _note_resize(self, before: Shape, now: Shape) -> None:
+        """A running task may ask for other amounts than before."""
+        if before.requests_same_as(now):
             return
         if _asks_more(now, before):
-            self._lost(Cause.FOREIGN)
+            self._note_less_room(DelayCause.FOREIGN)
         if _asks_more(before, now):
-            self.news = True
-            self._promises.freed()
+            self.has_unblocking_events = True
+            self._reservations.note_more_room()
 
-    def _lost(self, cause: Cause) -> None:
-        """There is less room than was expected. That helps nobody; but whoever was promised a start
-        has to hear whether it still holds."""
-        self.news |= bool(self._promises)
-        self._promises.disturb(cause)
+    def _note_less_room(self, cause: DelayCause) -> None:
+        """There is less room than was expected. That helps no group, but groups with a reservation
+        have to learn whether it still holds."""
+        self.has_unblocking_events |= bool(self._reservations)
+        self._reservations.note_disturbance(cause)
 
-    def _end_moved(self, before: float | None, now: float | None) -> None:
-        """Something ends at another time than was expected. Often that is known in advance: a pod
-        starts after it was bound, and its deadline counts from then."""
+    def _note_moved_end(self, before: float | None, now: float | None) -> None:
+        """A task ends at another time than was expected. That is often known in advance: a pod
+        starts after it was bound, and its deadline counts from its start."""
         if now is not None and (before is None or now <= before):
-            self._promises.freed()
+            self._reservations.note_more_room()
             return
-        later = math.inf if now is None or before is None else now - before
-        self._promises.overrun(later)
-        self.news |= later > SLIP_SECONDS and bool(self._promises)
+        delay = math.inf if now is None or before is None else now - before
+        self._reservations.note_overrun(delay)
+        self.has_unblocking_events |= delay > MIN_REPLAN_DELAY_SECONDS and bool(self._reservations)
 
     def _machine_of(self, event: Event) -> str | None:
         match event:
@@ -146,30 +147,33 @@ class Observing:
             case MachineGone(name) | TaskRuns(machine=name):
                 return name
             case TaskEnded(task_id):
-                return self._state.where(task_id)
+                return self._state.machine_of(task_id)
             case GroupReady() | GroupWithdrawn():
                 return None
 
-    def _give_up(self, event: Event, machine: str | None, error: Exception) -> Unheard | None:
+    def _drop_unknown(
+        self, event: Event, machine: str | None, error: Exception
+    ) -> ResyncRequest | None:
+        """Forget what the failed event was about, and ask for it again."""
         if machine is not None:
-            # Nobody is placed where we do not know what runs.
+            # No task is placed on a machine whose running tasks are not known.
             if machine in self._state.rows:
                 self._state.remove_machine(machine)
-                self._lost(Cause.MACHINE)
-            return Unheard("machine", machine, error)
+                self._note_less_room(DelayCause.MACHINE)
+            return ResyncRequest("machine", machine, error)
         match event:
             case GroupReady(group):
-                return Unheard("group", group.name, error)
+                return ResyncRequest("group", group.name, error)
             case GroupWithdrawn(name):
-                return Unheard("group", name, error)
+                return ResyncRequest("group", name, error)
             case _:
-                # A task that is nowhere has ended.
+                # A task without a machine has ended.
                 return None
 
 
 def _offers_no_less(now: Machine, before: Machine) -> bool:
-    """Whether everybody who could be there still can. Images come and go, and are in nobody's way;
-    about labels and taints nobody can tell without asking every group."""
+    """Whether every task that fitted before still fits. Images do not matter. Changed labels or
+    taints count as less, since only each group could tell."""
     offered = dict(now.capacity)
     return (
         now.devices >= before.devices
@@ -181,7 +185,7 @@ def _offers_no_less(now: Machine, before: Machine) -> bool:
 
 
 def _asks_more(one: Shape, other: Shape) -> bool:
-    """Whether one asks for more of anything than the other."""
+    """Whether the first shape asks for more of anything than the other."""
     asked = dict(other.requests)
     if any(amount > asked.get(name, 0) for name, amount in one.requests):
         return True

@@ -1,4 +1,4 @@
-"""What can happen to a cluster, as the doors report it."""
+"""The events of a cluster, as adapters report them to the cycle."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from afflux.model.task import Task
 
 @dataclass(frozen=True, slots=True)
 class MachineSet:
-    """A machine joined, or what it offers has changed."""
+    """A machine joined, or its description has changed."""
 
     machine: Machine
 
@@ -23,7 +23,7 @@ class MachineGone:
 
 @dataclass(frozen=True, slots=True)
 class TaskRuns:
-    """A task was found running on a machine, whoever placed it there.
+    """A task runs on a machine, whether this scheduler or another one placed it there.
 
     `until_seconds` is when it is expected to end, None without end.
     """
@@ -35,21 +35,21 @@ class TaskRuns:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """A task has finished, failed or been deleted, or its binding did not succeed."""
+    """A task has finished, failed or been deleted, or its binding has failed."""
 
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReady:
-    """A group has all its members and waits; told again, it is replaced in its place."""
+    """A group has all its members and waits; if it waited already, it is replaced in its place."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWithdrawn:
-    """A waiting group is no longer wanted."""
+    """A waiting group no longer has to be placed."""
 
     name: str
 

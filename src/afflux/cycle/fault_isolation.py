@@ -1,68 +1,72 @@
-"""Sparing the others: who makes every decision fail is found and set aside.
+"""Fault isolation: finds the groups that make a decision fail, and quarantines them.
 
-A policy that raises, or a plan that the checker refuses, is a defect, and the decision is lost. But
-of the thousands who wait it is mostly about one, or about one class. So the queue is halved until
-those are found alone who fail alone; the others are decided about together. If these fail all the
-same, it is because of who stands beside whom: then the last one goes without whom the rest passes.
+If a policy raises, or the checker refuses a plan, the whole decision is lost, although usually one
+group or one class of groups is the reason. So the queue is halved until single groups are found
+that fail alone, and the others are decided together. If these still fail, the reason is a
+combination of groups: then the queue is cut after the longest part that passes, and the group that
+follows it is left out.
 
-Who is set aside keeps its place in the queue, and is tried again: soon, then less and less often.
+A quarantined group keeps its place in the queue, and is tried again after a backoff that doubles.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.model.group import Group
 from afflux.model.task import Shape
-from afflux.plan.rounds import Round
-from afflux.queue.waiting import Queue
+from afflux.plan.round import Round
+from afflux.queue.order import WaitingQueue
 
-FIRST_PAUSE_SECONDS = 5.0
-LONGEST_PAUSE_SECONDS = 600.0
-# So many decisions at most to find out who it is; whoever has not been cleared by then waits too.
-MOST_ATTEMPTS = 1000
-# If so many of one class fail alone, the others of that class need not be asked.
-ENOUGH_WITNESSES = 2
+INITIAL_BACKOFF_SECONDS = 5.0
+MAX_BACKOFF_SECONDS = 600.0
+# Decisions in one search; the groups that have not passed by then are quarantined as well.
+MAX_ATTEMPTS = 1000
+# If so many groups of one class fail alone, the other groups of that class are not tried.
+MAX_FAILURES_PER_CLASS = 2
 
 Decide = Callable[[Sequence[Group]], Round]
 
 
-def decide_sparing(decide: Decide, queue: Sequence[Group]) -> tuple[Round, Mapping[str, Exception]]:
-    """The decision for all who do not make it fail; and the others by name, with their errors."""
+def decide_isolating_faults(
+    decide: Decide, queue: Sequence[Group]
+) -> tuple[Round, Mapping[str, Exception]]:
+    """A decision for the groups that do not make it fail; the other groups with their errors."""
     try:
         return decide(queue), {}
     except Exception as error:
-        search = _Search(decide)
-        sound = search.sound_parts(queue, error)
-        return search.longest_sound(sound), search.culprits
+        search = _FaultSearch(decide)
+        sound = search.sound_groups(queue, error)
+        return search.largest_decision(sound), search.faulty
 
 
-class _Search:
-    """Who it is."""
+class _FaultSearch:
+    """The search for faulty groups; `faulty` has what was found, with the errors."""
 
     def __init__(self, decide: Decide) -> None:
-        self.culprits: dict[str, Exception] = {}
+        self.faulty: dict[str, Exception] = {}
         self._decide = decide
         self._attempts = 0
-        self._witnesses: Counter[frozenset[Shape]] = Counter()
+        self._failures: Counter[frozenset[Shape]] = Counter()
 
-    def sound_parts(self, groups: Sequence[Group], error: Exception) -> list[Group]:
-        """Of groups that fail together, those who do not fail in smaller parts."""
-        if len(groups) == 1 or self._attempts >= MOST_ATTEMPTS:
+    def sound_groups(self, groups: Sequence[Group], error: Exception) -> list[Group]:
+        """Of groups that fail together, those that do not fail in smaller parts."""
+        if len(groups) == 1 or self._attempts >= MAX_ATTEMPTS:
             self._blame(groups, error)
             if len(groups) == 1:
-                self._witnesses[_class_of(groups[0])] += 1
+                self._failures[_class_of(groups[0])] += 1
             return []
         middle = len(groups) // 2
         sound: list[Group] = []
         for half in (groups[:middle], groups[middle:]):
-            part = self._without_known(half, error)
+            part = self._without_faulty_classes(half, error)
             answer = self._attempt(part)
-            sound += part if isinstance(answer, Round) else self.sound_parts(part, answer)
+            sound += part if isinstance(answer, Round) else self.sound_groups(part, answer)
         return sound
 
-    def longest_sound(self, groups: list[Group]) -> Round:
-        """A decision for all of these, who pass in parts, or for as many as possible."""
+    def largest_decision(self, groups: list[Group]) -> Round:
+        """A decision for all of these groups, which pass in parts, or for as many as possible."""
         answer = self._attempt(groups)
         while not isinstance(answer, Round):
             error, best = answer, Round((), ())
@@ -74,7 +78,7 @@ class _Search:
                     best, passes = part, middle
                 else:
                     error, fails = part, middle
-            if self._attempts >= MOST_ATTEMPTS:
+            if self._attempts >= MAX_ATTEMPTS:
                 self._blame(groups[passes:], error)
                 return best
             self._blame([groups.pop(fails - 1)], error)
@@ -90,16 +94,15 @@ class _Search:
         except Exception as error:
             return error
 
-    def _without_known(self, groups: Sequence[Group], error: Exception) -> Sequence[Group]:
-        """Those who are not of a class of which enough have failed alone."""
-        known = {of for of, count in self._witnesses.items() if count >= ENOUGH_WITNESSES}
-        if not known:
+    def _without_faulty_classes(self, groups: Sequence[Group], error: Exception) -> Sequence[Group]:
+        faulty = {of for of, count in self._failures.items() if count >= MAX_FAILURES_PER_CLASS}
+        if not faulty:
             return groups
-        self._blame([group for group in groups if _class_of(group) in known], error)
-        return [group for group in groups if _class_of(group) not in known]
+        self._blame([group for group in groups if _class_of(group) in faulty], error)
+        return [group for group in groups if _class_of(group) not in faulty]
 
     def _blame(self, groups: Sequence[Group], error: Exception) -> None:
-        self.culprits.update({group.name: error for group in groups})
+        self.faulty.update({group.name: error for group in groups})
 
 
 def _class_of(group: Group) -> frozenset[Shape]:
@@ -107,47 +110,50 @@ def _class_of(group: Group) -> frozenset[Shape]:
 
 
 @dataclass(slots=True)
-class _SetAside:
-    """As it came, as it waits now, how often it was set aside, and until when."""
+class _Quarantined:
+    """A group as it came and as it waits (`blocked`), the earlier failures, and the release."""
 
     group: Group
-    waits: Group
-    times: int
+    blocked: Group
+    failures: int
     until_seconds: float | None
 
 
-class Aside:
-    """Those who were set aside. They wait in the queue as those do who must not be placed yet."""
+class Quarantine:
+    """The groups that made a decision fail. They wait in the queue with their tasks blocked.
 
-    def __init__(self) -> None:
-        self._known: dict[str, _SetAside] = {}
+    The first backoff lasts `initial_backoff_seconds`; each further failure doubles it.
+    """
 
-    def take(self, culprits: Mapping[str, Exception], queue: Queue, now_seconds: float) -> None:
-        """Set these aside, with a reason that says what kind of error it was."""
-        for name, error in culprits.items():
+    def __init__(self, initial_backoff_seconds: float = INITIAL_BACKOFF_SECONDS) -> None:
+        self._initial_backoff = initial_backoff_seconds
+        self._known: dict[str, _Quarantined] = {}
+
+    def add(self, faulty: Mapping[str, Exception], queue: WaitingQueue, now_seconds: float) -> None:
+        """Quarantine these groups; their reason names the type of the error."""
+        for name, error in faulty.items():
             group = queue.get(name)
             if group is None:
                 continue
             before = self._known.get(name)
-            times = before.times + 1 if before is not None and before.group is group else 0
-            pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(times, 20))
-            # What the error says may be about others: it is for the log.
+            failures = before.failures + 1 if before is not None and before.group is group else 0
+            backoff = min(MAX_BACKOFF_SECONDS, self._initial_backoff * 2.0 ** min(failures, 20))
+            # The text of the error may be about other groups, so it goes to the log only.
             why = (
-                f"set aside after an error of the scheduler ({type(error).__name__}), of which its "
-                f"log says more; tried again after {pause:g} s"
+                f"quarantined after a scheduler error ({type(error).__name__}); the scheduler's "
+                f"log has details; tried again after {backoff:g} s"
             )
-            tasks = tuple(replace(task, blocked=why) for task in group.tasks)
-            waits = replace(group, tasks=tasks)
-            queue.add(waits)
-            self._known[name] = _SetAside(group, waits, times, now_seconds + pause)
+            blocked = replace(group, tasks=tuple(replace(t, blocked=why) for t in group.tasks))
+            queue.add(blocked)
+            self._known[name] = _Quarantined(group, blocked, failures, now_seconds + backoff)
 
-    def release(self, queue: Queue, now_seconds: float) -> bool:
-        """Let those join the others again whose time is over; whether there are any."""
+    def release(self, queue: WaitingQueue, now_seconds: float) -> bool:
+        """Unblock the groups whose backoff is over; returns whether there were any."""
         released = False
         for name, each in list(self._known.items()):
             there = queue.get(name)
-            if there is not each.waits and there is not each.group:
-                # It is gone, or has changed: who comes next under this name has done nothing yet.
+            if there is not each.blocked and there is not each.group:
+                # The group has left or changed: a new group of this name starts without failures.
                 del self._known[name]
             elif each.until_seconds is not None and each.until_seconds <= now_seconds:
                 queue.add(each.group)
@@ -155,7 +161,7 @@ class Aside:
                 released = True
         return released
 
-    def soonest_seconds(self) -> float | None:
-        """When the next one has to be tried again, None if nobody has."""
+    def next_release_seconds(self) -> float:
+        """When the next group is released, infinity if no group waits for that."""
         ends = [each.until_seconds for each in self._known.values()]
-        return min((end for end in ends if end is not None), default=None)
+        return min((end for end in ends if end is not None), default=math.inf)

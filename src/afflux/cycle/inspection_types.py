@@ -1,9 +1,9 @@
-"""What people and programs are shown of groups: the queue, one group, reservations, history.
+"""The inspection API: queue, group, reservations and history, as people and programs see them.
 
-These values have one written form, which the service sends, the command prints with `-o json` and
-docs/inspection.md lists. It is a promise to those who read it: fields are added, never renamed.
-All of them are always there, null where nothing is known. Not here: where the answers come from,
-nor who may see them.
+The service sends these values as JSON, the command prints the same JSON with `-o json`, and
+docs/inspection.md lists it. The form is stable: fields are added, never renamed. Every field is
+always present, null where nothing is known. Not here: where the answers come from, and which
+users may see them.
 """
 
 from datetime import UTC, datetime
@@ -11,42 +11,42 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from afflux.cycle.phases import NOT_RUNNING, Phase
+from afflux.cycle.group_states import NOT_RUNNING_STATES, GroupState
 
 API_GROUP = "inspect.afflux.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{API_GROUP}/{VERSION}"
-# Where the service has its pages, and what one may be allowed to get and to list there.
+# The path of the service, and the resource that RBAC rules name.
 ROOT = f"/apis/{API_VERSION}"
 RESOURCE = "groups"
 
-# Lines of one answer: those that are not asked for by number, and the most that can be.
-USUAL_LINES = 500
-MOST_LINES = 1_000
-# Machines in one line of a list.
-MOST_MACHINES = 100
-# Of one group. No more members than that may be in it, unless its queue says otherwise.
-MOST_MEMBERS = 10_000
-MOST_EVENTS = 200
+# Lines of one answer: the default `limit`, and the largest.
+DEFAULT_LINES = 500
+MAX_LINES = 1_000
+# In one line of a list.
+MAX_MACHINES = 100
+# Of one group. A group may have no more members than that, unless its queue allows more.
+MAX_MEMBERS = 10_000
+MAX_EVENTS = 200
 
 MemberState = Literal["waiting", "binding", "unknown", "bound", "ended"]
 
 
 class InspectionError(Exception):
-    """What was asked cannot be answered; the message says why, in words for people."""
+    """The query cannot be answered; the message says why."""
 
 
-class _Written(msgspec.Struct, frozen=True, rename="camel"):
-    """A value with a written form: names in camel case, times in UTC."""
+class _Json(msgspec.Struct, frozen=True, rename="camel"):
+    """A value with a stable JSON form: names in camel case, times in UTC."""
 
 
-class QueueLine(_Written, frozen=True, kw_only=True):
+class QueueLine(_Json, frozen=True, kw_only=True):
     """A group that has not ended.
 
-    `position` counts from 1 within its queue; only those in the queue have one. `present` is how
-    many of its `size` members exist. `waiting_since` is when it was ready, before that when its
-    first member came. `promised` says whether the strategy holds a start for it; if it does and
-    `expected_start` is null, nobody can know: it waits for work without end.
+    `position` counts from 1 within its queue; null for groups that are not in the queue. `present`
+    of its `size` members exist. `waiting_since` is when the group had all its members, or before
+    that when its first member was created. `promised` says whether the group has a reservation; if
+    it has one and `expected_start` is null, it waits for work without a known end.
     """
 
     namespace: str
@@ -56,7 +56,7 @@ class QueueLine(_Written, frozen=True, kw_only=True):
     size: int
     present: int
     priority: int
-    state: Phase
+    state: GroupState
     waiting_since: datetime
     run_seconds: float | None
     promised: bool
@@ -64,17 +64,17 @@ class QueueLine(_Written, frozen=True, kw_only=True):
     reason: str
 
 
-class Witness(_Written, frozen=True, kw_only=True):
-    """A machine on which there is room for this member at the promised time."""
+class Witness(_Json, frozen=True, kw_only=True):
+    """A machine that has room for this member at the reserved start."""
 
     member: str
     machine: str
 
 
-class Reservation(_Written, frozen=True, kw_only=True):
-    """A promise: the group starts at `start` at the latest, null if nobody can know, and is over
-    at `end`, null without end. `witness` has a machine for every member, or for the first hundred
-    of them."""
+class ReservationLine(_Json, frozen=True, kw_only=True):
+    """A reservation: the group starts at `start` at the latest and ends at `end`. `start` is null
+    if it cannot be known, `end` is null without an expected end. `witness` has a machine for every
+    member, or for the first hundred."""
 
     namespace: str
     name: str
@@ -86,9 +86,9 @@ class Reservation(_Written, frozen=True, kw_only=True):
     witness: tuple[Witness, ...]
 
 
-class Finished(_Written, frozen=True, kw_only=True):
-    """A group that has ended, and how: finished, deleted, deadline. One that never started has no
-    `started`, and was on no machine. `machines` are the first hundred of `machine_count`."""
+class HistoryLine(_Json, frozen=True, kw_only=True):
+    """A group that has ended; `how` is finished, deleted or deadline. `started` is null for a group
+    that never started. `machines` are the first hundred of `machine_count`."""
 
     namespace: str
     name: str
@@ -104,9 +104,9 @@ class Finished(_Written, frozen=True, kw_only=True):
     machines: tuple[str, ...]
 
 
-class Member(_Written, frozen=True, kw_only=True):
-    """A pod of a group: where it is or was, or why it waits. Binding: it is being sent to its
-    machine; unknown: whether it arrived there is being found out."""
+class Member(_Json, frozen=True, kw_only=True):
+    """A pod of a group: its machine, or why it waits. `binding`: the bind is under way. `unknown`:
+    the bind had no clear answer, and its outcome is being confirmed."""
 
     name: str
     uid: str | None
@@ -115,24 +115,24 @@ class Member(_Written, frozen=True, kw_only=True):
     reason: str
 
 
-class GroupEvent(_Written, frozen=True, kw_only=True):
-    """Something that happened to a group."""
+class GroupEvent(_Json, frozen=True, kw_only=True):
+    """An event in the history of a group."""
 
     time: datetime
     kind: str
     message: str
 
 
-class ListMeta(_Written, frozen=True, kw_only=True):
-    """As of when; how to get the next lines, empty at the end of the list; how many there are, null
-    if nobody has counted them."""
+class ListMeta(_Json, frozen=True, kw_only=True):
+    """The time of the answer; the token of the next page, empty after the last; the number of lines
+    that remain, null if they are not counted."""
 
     time: datetime
-    resume: str = msgspec.field(name="continue", default="")
+    continue_token: str = msgspec.field(name="continue", default="")
     remaining_item_count: int | None = 0
 
 
-class QueueList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="QueueList"):
+class QueueList(_Json, frozen=True, kw_only=True, tag_field="kind", tag="QueueList"):
     """Groups that have not ended, by queue and position."""
 
     api_version: str = API_VERSION
@@ -140,33 +140,33 @@ class QueueList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="Queu
     items: tuple[QueueLine, ...]
 
 
-class ReservationList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="ReservationList"):
-    """Promises, the earliest first."""
+class ReservationList(_Json, frozen=True, kw_only=True, tag_field="kind", tag="ReservationList"):
+    """Reservations, the earliest first."""
 
     api_version: str = API_VERSION
     metadata: ListMeta
-    items: tuple[Reservation, ...]
+    items: tuple[ReservationLine, ...]
 
 
-class HistoryList(_Written, frozen=True, kw_only=True, tag_field="kind", tag="HistoryList"):
+class HistoryList(_Json, frozen=True, kw_only=True, tag_field="kind", tag="HistoryList"):
     """Groups that have ended, the latest first."""
 
     api_version: str = API_VERSION
     metadata: ListMeta
-    items: tuple[Finished, ...]
+    items: tuple[HistoryLine, ...]
 
 
-class GroupMeta(_Written, frozen=True, kw_only=True):
-    """As of when, and how many members and events there are, whether they are shown or not."""
+class GroupMeta(_Json, frozen=True, kw_only=True):
+    """The time of the answer, and the numbers of members and events, shown or not."""
 
     time: datetime
     members: int
     events: int
 
 
-class GroupDetails(_Written, frozen=True, kw_only=True, tag_field="kind", tag="GroupDetails"):
-    """Everything about one group; of several that had this name, the one that is there, or else
-    the one that ended last. `until` is when a running group has to be over."""
+class GroupDetails(_Json, frozen=True, kw_only=True, tag_field="kind", tag="GroupDetails"):
+    """Everything about one group. Of several groups with this name it is the present one, or else
+    the one that ended last. `until` is the deadline of a running group."""
 
     api_version: str = API_VERSION
     metadata: GroupMeta
@@ -176,7 +176,7 @@ class GroupDetails(_Written, frozen=True, kw_only=True, tag_field="kind", tag="G
     position: int | None
     size: int
     priority: int
-    state: Phase
+    state: GroupState
     reason: str
     created: datetime
     ready: datetime | None
@@ -192,53 +192,47 @@ class GroupDetails(_Written, frozen=True, kw_only=True, tag_field="kind", tag="G
     events: tuple[GroupEvent, ...]
 
 
-Listed = QueueList | ReservationList | HistoryList
-Answer = Listed | GroupDetails
+GroupList = QueueList | ReservationList | HistoryList
+Answer = GroupList | GroupDetails
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines of a list: of one namespace, or of all if it is None; of one queue, or of all if
-    it is empty; of groups in these states. `resume` is where the page before ended."""
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Selects lines of a list: one namespace, None for all; one queue, empty for all; groups in
+    these states. `continue_token` is that of the page before."""
 
     namespace: str | None
     queue: str = ""
-    states: tuple[Phase, ...] = NOT_RUNNING
-    limit: int = USUAL_LINES
-    resume: str = ""
+    states: tuple[GroupState, ...] = NOT_RUNNING_STATES
+    limit: int = DEFAULT_LINES
+    continue_token: str = ""
 
 
 class Inspection(Protocol):
-    """Somebody who can be asked: the ledger itself, or the service that reads it for others.
+    """Answers queries: from the ledger itself, or from the inspection service.
 
-    Every method may raise an InspectionError, and an InputError about what was asked.
+    Every method may raise an InspectionError, and an InputError if the query is invalid.
     """
 
-    async def queue(self, asked: Asked) -> QueueList:
-        """Who waits."""
-        ...
+    async def queue(self, query: ListQuery) -> QueueList: ...
 
     async def group(self, namespace: str, name: str) -> GroupDetails | None:
-        """One group, if there is or was one of this name."""
+        """One group, None if the ledger has none of this name."""
         ...
 
-    async def reservations(self, asked: Asked) -> ReservationList:
-        """Who was promised what."""
-        ...
+    async def reservations(self, query: ListQuery) -> ReservationList: ...
 
-    async def history(self, asked: Asked) -> HistoryList:
-        """Who has ended."""
-        ...
+    async def history(self, query: ListQuery) -> HistoryList: ...
 
 
-# What is expected to last for thousands of years has no date; the last one there is will do.
+# The last date that `datetime` has; a start or an end after it is shown as this date.
 _LAST_SECONDS = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
-def at(seconds: float) -> datetime:
-    """Unix seconds as they are written."""
+def to_datetime(seconds: float) -> datetime:
+    """Unix seconds as a time in UTC."""
     return datetime.fromtimestamp(min(seconds, _LAST_SECONDS), UTC)
 
 
-def maybe_at(seconds: float | None) -> datetime | None:
-    """The same, where nothing may be known."""
-    return None if seconds is None else at(seconds)
+def to_optional_datetime(seconds: float | None) -> datetime | None:
+    """The same; None stays None."""
+    return None if seconds is None else to_datetime(seconds)

@@ -1,22 +1,22 @@
-"""What a scheduler answers, and what a ledger keeps."""
+"""The interfaces of a scheduler and of a ledger, as the cycle and its adapters use them."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from afflux.cluster.state import State
-from afflux.cycle.entries import Recovered, Turn
+from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
 from afflux.model.group import Group
-from afflux.model.promise import Standing
+from afflux.model.reservation import StandingReservations
 from afflux.model.task import Shape
-from afflux.plan.rounds import Round
+from afflux.plan.round import Round
 from afflux.policies.policy import Policy
 
 
 class Scheduler(Protocol):
-    """Decides for everybody who waits at once."""
+    """Decides for all waiting groups at once."""
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
-        """What may refuse a machine to a class, for explanations."""
+        """The policies that may refuse a machine to a class, for explanations."""
         ...
 
     def decide(
@@ -24,46 +24,47 @@ class Scheduler(Protocol):
         state: State,
         queue: Sequence[Group],
         now_seconds: float,
-        standing: Standing,
+        earlier: StandingReservations,
     ) -> Round:
-        """A plan for some of the groups, which come in queue order; the state is not changed.
+        """A plan for some of the groups, which come in queue order.
 
-        `standing` is what was promised before.
+        `earlier` are the reservations of the decision before. An implementation may place tasks in
+        the state while it works; it removes them before it returns or raises.
         """
         ...
 
 
 class LedgerError(Exception):
-    """The ledger did not take a turn."""
+    """The ledger did not take a batch."""
 
 
 class DeposedError(LedgerError):
     """A later leader writes; this one must neither write nor bind any more."""
 
 
-class LedgerAwayError(LedgerError):
-    """The ledger cannot be reached. Whether it took the turn is found out by offering it again."""
+class LedgerUnavailableError(LedgerError):
+    """The ledger cannot be reached. To learn whether it took the batch, commit the batch again."""
 
 
 class Ledger(Protocol):
-    """Remembers groups, their order, promises and intents beyond the life of a process."""
+    """Keeps groups, their order, reservations and intents beyond the life of a process."""
 
-    async def take_over(self, epoch: int | None) -> Recovered:
-        """Become the only one who may write, under the leader's epoch.
+    async def take_over(self, epoch: int | None) -> RecoveredLedger:
+        """Become the only process that may write, under the leader's epoch.
 
-        None takes the next after the last, for a leader who was not elected. A DeposedError if the
-        ledger has seen a later epoch.
+        None takes the next epoch after the last one, for a leader that was not elected. Raises a
+        DeposedError if the ledger has seen a later epoch.
         """
         ...
 
-    async def commit(self, turn: Turn) -> None:
-        """Write all of it or nothing.
+    async def commit(self, batch: LedgerBatch) -> None:
+        """Write the whole batch or nothing.
 
-        After a LedgerAwayError the same turn has to be offered again before any other: it is
-        written once, whether the first attempt came through or not.
+        After a LedgerUnavailableError the same batch has to be committed again before any other.
+        It is written once, whether the first attempt succeeded or not.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of it; nothing more will be written."""
+        """Close the connection; nothing more will be written."""
         ...

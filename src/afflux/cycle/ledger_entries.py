@@ -1,7 +1,7 @@
-"""What a ledger keeps of groups, and one turn: everything that one cycle has to say to it.
+"""Entries of the ledger: groups, pods, bind intents, events, and the batch that a cycle writes.
 
-Plain values between the doors: whoever watches a cluster writes turns, whoever keeps a ledger
-stores them, and neither knows the other. Not here: how they are stored, nor when.
+Plain values between the adapter that watches a cluster and the one that stores the ledger. Not
+here: how they are stored, and when.
 """
 
 from dataclasses import dataclass
@@ -9,27 +9,23 @@ from typing import Literal
 
 import msgspec
 
+from afflux.cycle.group_states import GroupState
 from afflux.model.group import DEFAULT_QUEUE
-from afflux.model.promise import Promise
+from afflux.model.reservation import Reservation
 
-# provisional: some of its pods are missing. refused: what its pods say of it cannot be true.
-# waiting: in the queue. unsatisfiable: too, but it would not fit on the empty cluster.
-# starting: decided, and being bound. running: bound. finished: gone, and its name is free.
-State = Literal[
-    "provisional", "refused", "waiting", "unsatisfiable", "starting", "running", "finished"
-]
-Ending = Literal["finished", "deleted", "deadline"]
-Verdict = Literal["bound", "failed", "unknown"]
+EndReason = Literal["finished", "deleted", "deadline"]
+BindOutcome = Literal["bound", "failed", "unknown"]
 
 
 class MemberEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pod of a group: its uid and its namespace/name; `machine` is where it is bound, if it is.
+    """A pod of a group: its uid, its namespace/name, and the `machine` to which it is bound.
 
-    `sent_to` is an intent: where it is about to be bound, empty as soon as it is known what became
-    of that. As long as nobody knows, `doubt` says why, and the pod keeps its place.
+    `sent_to` is a bind intent: the machine to which the pod is about to be bound. It is cleared
+    when the outcome of the bind is known. If the outcome stays unknown, `doubt` says why, and the
+    pod still counts on that machine.
 
-    There are as many of these as pods: a struct is made and compared ten times as fast as a
-    dataclass, and the garbage collector need not look at it.
+    There is one for every pod: a struct is made and compared ten times as fast as a dataclass, and
+    the garbage collector does not track it.
     """
 
     uid: str
@@ -40,11 +36,11 @@ class MemberEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GroupEntry(msgspec.Struct, frozen=True):
-    """A group as it stands; `name` is namespace/name. Times are Unix seconds.
+    """The current state of a group; `name` is namespace/name. Times are Unix seconds.
 
-    Within its queue a group's position is its priority, then `ready_seconds`: when it first had
-    all its members, None if it never had. `until_seconds` is when a running group has to be over,
-    None without end. `members` are all its pods, those included that have ended after they ran.
+    Within its queue a group is ordered by priority, then by `ready_seconds`: the time at which it
+    first had all its members, None before. `until_seconds` is the deadline of a running group,
+    None without one. `members` are all its pods, also those that ran and have ended.
     """
 
     name: str
@@ -53,7 +49,7 @@ class GroupEntry(msgspec.Struct, frozen=True):
     priority: int = 0
     ready_seconds: float | None = None
     run_seconds: float | None = None
-    state: State = "waiting"
+    state: GroupState = "waiting"
     reason: str = ""
     created_seconds: float = 0.0
     members: tuple[MemberEntry, ...] = ()
@@ -62,17 +58,17 @@ class GroupEntry(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class GoneGroup:
-    """A group that has left: all that is known of it, how it ended, and when."""
+class EndedGroup:
+    """A group that has left the cluster: its last entry, how and when it ended."""
 
     entry: GroupEntry
-    how: Ending
+    how: EndReason
     ended_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """A pod, by uid and namespace/name, that was about to be bound by the leader of this epoch."""
+class BindIntent:
+    """A pod, by uid and namespace/name, that the leader of this epoch was about to bind."""
 
     uid: str
     pod: str
@@ -83,7 +79,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class EventEntry:
-    """Something worth telling about a group."""
+    """An event in the history of a group."""
 
     group: str
     kind: str
@@ -91,50 +87,49 @@ class EventEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """Everything of one transaction, in the order in which it is applied.
+class LedgerBatch:
+    """Everything that one transaction writes, in the order in which it is applied.
 
-    Who has left; who is there as it stands now, with what is about to be bound and what became of
-    the last binds; all promises that hold now, None if they are as they were.
+    Groups that ended; groups that changed, with bind intents and the outcomes of binds; all current
+    reservations, None if they have not changed; events.
     """
 
-    gone: tuple[GoneGroup, ...] = ()
+    ended: tuple[EndedGroup, ...] = ()
     groups: tuple[GroupEntry, ...] = ()
-    promises: tuple[Promise, ...] | None = None
+    reservations: tuple[Reservation, ...] | None = None
     events: tuple[EventEntry, ...] = ()
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
         return self == _NOTHING
 
 
-_NOTHING = Turn()
+_NOTHING = LedgerBatch()
 
 
-def merged(earlier: Turn, later: Turn) -> Turn:
-    """One turn that leaves a ledger as the two after one another would."""
-    gone = {each.entry.name for each in later.gone}
-    groups = {entry.name: entry for entry in earlier.groups if entry.name not in gone}
+def merged(earlier: LedgerBatch, later: LedgerBatch) -> LedgerBatch:
+    """One batch with the same effect on the ledger as the two in this order."""
+    ended = {each.entry.name for each in later.ended}
+    groups = {entry.name: entry for entry in earlier.groups if entry.name not in ended}
     groups.update({entry.name: entry for entry in later.groups})
-    promises = later.promises
-    if promises is None and earlier.promises is not None:
-        promises = tuple(each for each in earlier.promises if each.group not in gone)
-    return Turn(
-        gone=earlier.gone + later.gone,
+    reservations = later.reservations
+    if reservations is None and earlier.reservations is not None:
+        reservations = tuple(each for each in earlier.reservations if each.group not in ended)
+    return LedgerBatch(
+        ended=earlier.ended + later.ended,
         groups=tuple(groups.values()),
-        promises=promises,
+        reservations=reservations,
         events=earlier.events + later.events,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """What a new leader finds: all groups that are there, in queue order, promises, open intents.
+class RecoveredLedger:
+    """What a new leader reads: all groups in queue order, reservations, bind intents.
 
-    `epoch` is the one under which it writes from now on.
+    The new leader writes under `epoch`.
     """
 
     epoch: int
     groups: tuple[GroupEntry, ...] = ()
-    promises: tuple[Promise, ...] = ()
-    intents: tuple[Intent, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    intents: tuple[BindIntent, ...] = ()

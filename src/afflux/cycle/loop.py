@@ -1,7 +1,17 @@
-"""One cycle: what happened is observed, who waits is placed, what was decided is handed on.
+"""One scheduling cycle: events come in, placements go out. Read this file first.
 
-Read this first. The doors (Kubernetes, simulation, files) differ only in where events come from
-and where placements go; everything between is the same.
+    1. observe    apply the events to the cluster, the queue and the reservations
+    2. gather     take the waiting groups in queue order
+    3. admit      strategies decide which groups may start now, and which get a reservation
+    4. price      policies say what each class of tasks costs on each machine
+    5. connect    build the flow network
+    6. solve      find the cheapest flow
+    7. plan       turn the flow into placements, and check them
+    8. commit     assume the placements, and update the queue and the reservations
+    9. explain    say for every waiting task why it waits
+
+The adapters (Kubernetes, simulation, files) differ only in where events come from and where
+placements go. Steps 3 to 7 are in the scheduler (`optimiser`).
 """
 
 import math
@@ -9,59 +19,60 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.cluster.state import State
+from afflux.cycle.event_intake import EventIntake, ResyncRequest
 from afflux.cycle.events import Event
-from afflux.cycle.observing import Observing, Unheard
-from afflux.cycle.ports import Scheduler
-from afflux.cycle.promises import Broken, Promises
-from afflux.cycle.sparing import Aside, decide_sparing
+from afflux.cycle.fault_isolation import Quarantine, decide_isolating_faults
+from afflux.cycle.interfaces import Scheduler
+from afflux.cycle.reservations import BrokenReservation, Reservations
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import Promise, Standing
+from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
 from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import why_waiting
-from afflux.plan.rounds import Round
+from afflux.plan.round import Round
 from afflux.policies.policy import Policy
-from afflux.queue.waiting import Queue
+from afflux.queue.order import WaitingQueue
 
-# Between two cycles of which the second only looks at others, if the first one placed nobody.
-TURN_SECONDS = 1.0
+# Pause before a cycle that only examines further groups, if the cycle before placed none.
+ROTATION_INTERVAL_SECONDS = 1.0
 
-# Added to the reason of a group that a pass had no time or memory for.
-NOT_REACHED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
+# Added to the reason of a group that a cycle had no time or memory for.
+NOT_EXAMINED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cycle decided; the round is None if there was nothing to decide about.
+    """What a cycle decided; `round` is None if there was nothing to decide.
 
-    `promises` are all that hold after it, `broken` those that it could not keep, `unsatisfiable`
-    the groups that can never start, with the reason. `unheard` is what has to be told again.
-    `set_aside` are the groups, with their errors, because of which no decision could be made.
-    `again_seconds` is when to run the next cycle if nothing happens before: one of those is tried
-    again, a promise has to be kept, or it is the turn of others to be looked at.
+    `reservations` are all that stand after the cycle, `broken` those whose groups started late in
+    it. `unsatisfiable` has the groups that can never start, with the reason. `resync_requests` name
+    what the adapter has to report again. `quarantined` has the groups that were left out because
+    no decision could be made with them, with their errors.
+    At `wake_up_seconds` the next cycle has to run even without events: a reservation is due, a
+    quarantined group is tried again, or further groups are examined. None if no cycle is needed.
     """
 
     placements: tuple[Placement, ...] = ()
     round: Round | None = None
-    promises: tuple[Promise, ...] = ()
-    broken: tuple[Broken, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    broken: tuple[BrokenReservation, ...] = ()
     unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
-    unheard: tuple[Unheard, ...] = ()
-    set_aside: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
-    again_seconds: float | None = None
+    resync_requests: tuple[ResyncRequest, ...] = ()
+    quarantined: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
+    wake_up_seconds: float | None = None
 
 
 class Cycle:
     """A cluster, a queue and a scheduler.
 
-    Placements are assumed at once: nobody else is given the same place. The door carries them out
-    and reports, as events, what became of them: a placement that failed is a task that ended, and
-    its group is ready again.
+    Placements are assumed at once, so that no later cycle uses the same room. The adapter carries
+    them out and reports the result as events: after a failed placement its task has ended, and its
+    group is ready again.
 
-    A defect of the scheduler or of a policy is raised, as simulations and files want it. With
-    `spares_others` those are set aside whom it is about, and the others go on. A promise is broken
-    by more than `tolerance_seconds`.
+    An error of the scheduler or of a policy is raised, which is right for simulations and files.
+    With `isolates_faults` the groups that cause it are quarantined, and the others are placed.
+    A reservation counts as broken if its group starts more than `tolerance_seconds` late.
     """
 
     def __init__(
@@ -69,112 +80,108 @@ class Cycle:
         state: State,
         scheduler: Scheduler,
         *,
-        spares_others: bool = False,
+        isolates_faults: bool = False,
         tolerance_seconds: float = 0.0,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.state = state
-        self.queue = Queue()
+        self.queue = WaitingQueue()
         self._scheduler = scheduler
-        self._promises = Promises(tolerance_seconds)
-        self._observing = Observing(state, self.queue, self._promises)
-        self._spares_others = spares_others
-        self._unreached: frozenset[str] = frozenset()
+        self._reservations = Reservations(tolerance_seconds)
+        self._intake = EventIntake(state, self.queue, self._reservations)
+        self._isolates_faults = isolates_faults
+        self._quarantine = quarantine or Quarantine()
+        self._not_examined: frozenset[str] = frozenset()
+        # When the next reservation is due, and when further groups are examined.
         self._due_seconds = math.inf
-        self._turn_seconds = math.inf
-        self._aside = Aside()
+        self._rotation_seconds = math.inf
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
-        """What may refuse a machine to a class, in the order in which it is asked."""
         return self._scheduler.policies_of(shape)
 
-    def restore(self, promises: Iterable[Promise]) -> None:
-        """What was promised before a restart holds on."""
-        self._promises.restore(promises)
+    def restore(self, reservations: Iterable[Reservation]) -> None:
+        """Reservations that were made before a restart stand on."""
+        self._reservations.restore(reservations)
 
     def run(self, events: Iterable[Event], now_seconds: float = 0.0) -> Outcome:
-        """Events in, placements out."""
-        # 1. observe, 2. gather
-        unheard = self._observe(events, now_seconds)
-        due_seconds = min(self._due_seconds, self._turn_seconds)
-        if not self._observing.news and now_seconds < due_seconds:
+        """Steps 1 to 8."""
+        # 1. Observe.
+        resync_requests = self._observe(events, now_seconds)
+        wake_up_seconds = min(self._due_seconds, self._rotation_seconds)
+        if not self._intake.has_unblocking_events and now_seconds < wake_up_seconds:
             return Outcome(
-                promises=self._promises.current(),
-                unheard=unheard,
-                again_seconds=self._again_seconds(),
+                reservations=self._reservations.current(),
+                resync_requests=resync_requests,
+                wake_up_seconds=self._wake_up_seconds(),
             )
-        # 3. admit, 4. price, 5. connect, 6. solve, 7. plan
-        decided, culprits = self._decide(now_seconds)
-        # 8. commit
+        # 2. Gather, 3. admit, 4. price, 5. connect, 6. solve, 7. plan.
+        decided, quarantined = self._decide(now_seconds)
+        # 8. Commit: the placements,
         self._assume(decided, now_seconds)
-        self._observing.news = False
-        self._aside.take(culprits, self.queue, now_seconds)
-        rank = {name: number for number, name in enumerate(decided.served)}
-        self._promises.overtaken(decided.placed, decided.promises, self.queue.get, rank)
-        broken = self._promises.started((group.name for group in decided.placed), now_seconds)
-        self.queue.discard_all(group.name for group in decided.placed)
-        self._promises.replace(decided.promises, self.queue.get)
-        self._promises.set_aside(culprits)
-        self._due_seconds = self._promises.next_due_seconds(now_seconds)
-        pause = 0.0 if decided.placed else TURN_SECONDS
-        self._turn_seconds = now_seconds + pause if decided.goes_on else math.inf
-        self._unreached = decided.unreached
+        self._intake.has_unblocking_events = False
+        # the groups that wait,
+        self._quarantine.add(quarantined, self.queue, now_seconds)
+        broken = self._update_reservations(decided, quarantined, now_seconds)
+        self._not_examined = decided.not_examined
+        # and when to run again without events.
+        self._due_seconds = self._reservations.next_due_seconds(now_seconds)
+        pause = 0.0 if decided.placed else ROTATION_INTERVAL_SECONDS
+        self._rotation_seconds = now_seconds + pause if decided.rotation_pending else math.inf
         return Outcome(
             decided.placements,
             decided,
-            decided.promises,
+            decided.reservations,
             tuple(broken),
             decided.unsatisfiable,
-            unheard,
-            culprits,
-            self._again_seconds(),
+            resync_requests,
+            quarantined,
+            self._wake_up_seconds(),
         )
 
     def explain(self) -> dict[str, str]:
-        """9. For every waiting task, by id, one sentence that says why."""
+        """Step 9: for every waiting task, by id, one sentence that says why it waits."""
         reasons = why_waiting(self.state, self.policies_of, self.queue)
-        for name in self._unreached:
+        for name in self._not_examined:
             group = self.queue.get(name)
             for task in group.tasks if group is not None else ():
-                reasons[task.id] += NOT_REACHED
+                reasons[task.id] += NOT_EXAMINED
         return reasons
 
-    def _again_seconds(self) -> float | None:
-        """When to come again even if nothing happens: to keep a promise, to look at others, or to
-        try somebody again."""
-        tried = self._aside.soonest_seconds()
-        again = min(self._due_seconds, self._turn_seconds, math.inf if tried is None else tried)
-        return None if again == math.inf else again
+    def _wake_up_seconds(self) -> float | None:
+        release = self._quarantine.next_release_seconds()
+        wake_up = min(self._due_seconds, self._rotation_seconds, release)
+        return None if wake_up == math.inf else wake_up
 
-    def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[Unheard, ...]:
-        if not self._spares_others:
+    def _observe(self, events: Iterable[Event], now_seconds: float) -> tuple[ResyncRequest, ...]:
+        if not self._isolates_faults:
             for event in events:
-                self._observing.observe(event, now_seconds)
+                self._intake.observe(event, now_seconds)
             return ()
-        unheard = self._observing.observe_all(events, now_seconds)
-        self._observing.news |= self._aside.release(self.queue, now_seconds)
-        return tuple(unheard)
+        resync_requests = self._intake.observe_all(events, now_seconds)
+        if self._quarantine.release(self.queue, now_seconds):
+            self._intake.has_unblocking_events = True
+        return tuple(resync_requests)
 
     def _decide(self, now_seconds: float) -> tuple[Round, Mapping[str, Exception]]:
-        """A plan that has passed; and who was left out because none with them does."""
-        standing = self._promises.standing(now_seconds)
-        standing = replace(standing, has_news=self._observing.news)
+        """A checked plan, and the groups that had to be left out of it, with their errors."""
+        has_events = self._intake.has_unblocking_events
+        earlier = replace(
+            self._reservations.standing(now_seconds), has_unblocking_events=has_events
+        )
 
         def decide(groups: Sequence[Group]) -> Round:
-            return self._decide_about(groups, now_seconds, standing)
+            decided = self._scheduler.decide(self.state, groups, now_seconds, earlier)
+            check_plan(self.state, decided.placed, decided.placements, self.policies_of)
+            check_complete(decided.placed, decided.placements)
+            return decided
 
         queue = self.queue.considered()
-        return decide_sparing(decide, queue) if self._spares_others else (decide(queue), {})
-
-    def _decide_about(
-        self, groups: Sequence[Group], now_seconds: float, standing: Standing
-    ) -> Round:
-        decided = self._scheduler.decide(self.state, groups, now_seconds, standing)
-        check_plan(self.state, decided.placed, decided.placements, self.policies_of)
-        check_complete(decided.placed, decided.placements)
-        return decided
+        if self._isolates_faults:
+            return decide_isolating_faults(decide, queue)
+        return decide(queue), {}
 
     def _assume(self, decided: Round, now_seconds: float) -> None:
-        """All placements hold from now on, or none of them."""
+        """Enter all placements into the state, or none if one of them fails."""
         ends = {
             task.id: now_seconds + group.run_seconds
             for group in decided.placed
@@ -191,3 +198,17 @@ class Cycle:
             for task_id in placed:
                 self.state.remove(task_id)
             raise
+
+    def _update_reservations(
+        self, decided: Round, quarantined: Iterable[str], now_seconds: float
+    ) -> list[BrokenReservation]:
+        """Take the placed groups from the queue, and replace the reservations; the broken ones."""
+        rank = {name: number for number, name in enumerate(decided.queue_order)}
+        reservations = decided.reservations
+        self._reservations.note_overtaken(decided.placed, reservations, self.queue.get, rank)
+        placed = [group.name for group in decided.placed]
+        broken = self._reservations.note_started(placed, now_seconds)
+        self.queue.discard_all(placed)
+        self._reservations.replace(reservations, self.queue.get)
+        self._reservations.note_quarantined(quarantined)
+        return broken

@@ -1,43 +1,43 @@
 """The scheduler of this project: admit, price, connect, solve and plan for all groups at once.
 
-Strategies say who may start, queue by queue in the order of the configuration; the optimiser says
-where. Cost and memory grow with the number of classes times the number of machines. Where thousands
-of tasks are all different, groups are taken in queue order in several rounds, each with as many
-classes as can be held at once.
+Strategies say which groups may start, queue by queue in the order of the configuration; the
+optimiser says where. Cost and memory grow with the number of classes times the number of machines.
+Where thousands of tasks are all different, groups are taken in queue order in several rounds, each
+with as many classes as fit into memory.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from afflux.admit.endings import Expecting
-from afflux.admit.horizon import Horizon
-from afflux.admit.planner import Outlook, Planner
-from afflux.admit.satisfying import Satisfying
+from afflux.admit.capacity_planner import Planner, PlanningInputs
+from afflux.admit.expected_ends import ExpectedEndsReader
+from afflux.admit.feasibility import Feasibility
+from afflux.admit.room_over_time import RoomOverTime
 from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.state import State
-from afflux.cycle.turns import Turns
+from afflux.cycle.depth_rotation import DepthRotation
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import NOTHING_PROMISED, Promise, Standing
+from afflux.model.reservation import NO_RESERVATIONS, Reservation, StandingReservations
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
-from afflux.plan.rounds import Round, plan_round
+from afflux.plan.round import Round, plan_round
 from afflux.policies.policy import Policy
 from afflux.queue.rules import QueueRules
 
-# Classes times machines that one round may have, about 100 MB; and classes at the least.
-CELLS = 2_000_000
-FEWEST_CLASSES = 64
+# Classes times machines in one round, about 100 MB; and the classes that a round may always have.
+MAX_CELLS_PER_ROUND = 2_000_000
+MIN_CLASSES_PER_ROUND = 64
 
 Queues = Sequence[tuple[QueueRules, Strategy]]
 _Walk = tuple[Sequence[Group], QueueRules, Strategy]
 
 
-class Optimising:
+class Optimiser:
     """Queues with their strategies, and a set of policies for each profile, over one cluster.
 
-    With `witnesses` every promise says on which machines; simulations do without.
+    With `with_machines` every reservation names its machines; simulations do not need them.
     """
 
     def __init__(
@@ -47,23 +47,22 @@ class Optimising:
         constraints: Sequence[Policy],
         policies: Profiles,
         *,
-        witnesses: bool = True,
+        with_machines: bool = True,
     ) -> None:
         self._queues = list(queues)
-        self._witnesses = witnesses
+        self._with_machines = with_machines
         self._pricing = pricing = Pricing(state, constraints, policies)
-        self._outlook = Outlook(
+        self._inputs = PlanningInputs(
             state,
             pricing,
-            Horizon(state, pricing),
-            Expecting(state),
-            Satisfying(state, pricing),
-            FEWEST_CLASSES,
+            RoomOverTime(state, pricing),
+            ExpectedEndsReader(state),
+            Feasibility(state, pricing),
+            MIN_CLASSES_PER_ROUND,
         )
-        self._turns = Turns(self._outlook.satisfying)
+        self._rotation = DepthRotation(self._inputs.feasibility)
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
-        """What may refuse a machine to a class, in the order in which it is asked."""
         return self._pricing.policies_of(shape)
 
     def decide(
@@ -71,58 +70,58 @@ class Optimising:
         state: State,
         queue: Sequence[Group],
         now_seconds: float = 0.0,
-        standing: Standing = NOTHING_PROMISED,
+        earlier: StandingReservations = NO_RESERVATIONS,
     ) -> Round:
-        """The best plan found for those whom the strategies let start."""
+        """The best plan found for the groups that the strategies admit."""
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
             decided = self._plan(state, queue)
             return replace(decided, unsatisfiable=self._unsatisfiable(queue, decided))
         queues = list(self._by_queue(queue))
-        walked = [
-            (self._turns.whom(groups, rules, standing), rules, strategy)
+        examined = [
+            (self._rotation.select(groups, rules, earlier), rules, strategy)
             for groups, rules, strategy in queues
         ]
-        if sum(bool(groups) and strategy is not flow for groups, _, strategy in walked) > 1:
-            # Each of them counts only on what those served before it leave.
-            standing = replace(standing, as_expected=False)
-        asked = [g for groups, _, _ in walked for g in groups] if len(walked) > 1 else walked[0][0]
-        outlook = replace(self._outlook, most_classes=_most_classes(state))
-        planner = Planner(outlook, asked, standing, now_seconds)
-        for groups, rules, strategy in walked:
-            # Whose queue is empty is not asked: if it fails, that is about nobody.
+        if sum(bool(groups) and strategy is not flow for groups, _, strategy in examined) > 1:
+            # Each queue can only use what the queues served before it leave.
+            earlier = replace(earlier, as_expected=False)
+        asked = [group for groups, _, _ in examined for group in groups]
+        inputs = replace(self._inputs, max_classes=_max_classes(state))
+        planner = Planner(inputs, asked, earlier, now_seconds)
+        for groups, rules, strategy in examined:
+            # A strategy is not called for an empty queue: no group would be to blame if it failed.
             if groups:
                 strategy(groups, planner, rules)
         decided = self._start(state, planner)
-        decided = self._let_in(state, planner, decided)
-        promises = planner.promises(decided.placements, seated=self._witnesses)
-        # Of all who wait, whether the strategies came as far as them or not: who cannot start
-        # because of others today is no less unsatisfiable than it was yesterday.
-        never = self._unsatisfiable(queue, decided, promises)
+        decided = self._place_without_reservation(state, planner, decided)
+        reservations = planner.reservations(decided.placements, with_machines=self._with_machines)
+        # Of all waiting groups, whether a strategy has examined them in this cycle or not.
+        never = self._unsatisfiable(queue, decided, reservations)
         if len(asked) < len(queue):
-            promises += _still_unknown(queue, asked, standing, never)
+            reservations += _unexamined_unknown(queue, asked, earlier, never)
         decided = replace(
             decided,
-            promises=tuple(promises),
+            reservations=tuple(reservations),
             unsatisfiable=never,
-            unreached=frozenset(planner.unreached - never.keys()),
-            served=tuple(rules.name for rules, _ in self._queues),
+            not_examined=frozenset(planner.not_examined - never.keys()),
+            queue_order=tuple(rules.name for rules, _ in self._queues),
         )
         if all(rules.depth is None for rules, _ in self._queues):
             return decided
-        self._turns.looked_at(asked, queue, standing)
-        return replace(decided, goes_on=any(self._are_to_come(decided, *walk) for walk in queues))
+        self._rotation.record_examined(asked, queue, earlier)
+        pending = any(self._has_pending(decided, *walk) for walk in queues)
+        return replace(decided, rotation_pending=pending)
 
-    def _are_to_come(
+    def _has_pending(
         self, decided: Round, groups: Sequence[Group], rules: QueueRules, _: Strategy
     ) -> bool:
-        """Whether others are to be looked at, now that these have started or been told."""
+        """Whether groups of this queue have not been examined yet, after this decision."""
         placed = {group.name for group in decided.placed}
         waiting = [group for group in groups if group.name not in placed]
-        standing = Standing({each.group: each for each in decided.promises})
-        return self._turns.are_to_come(waiting, rules, standing)
+        earlier = StandingReservations({each.group: each for each in decided.reservations})
+        return self._rotation.has_pending(waiting, rules, earlier)
 
     def _by_queue(self, queue: Sequence[Group]) -> Iterator[_Walk]:
-        """Each queue's groups; strangers are in the first queue."""
+        """The groups of each queue; groups of unknown queues are in the first one."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
             yield queue, rules, strategy
@@ -136,64 +135,70 @@ class Optimising:
             yield by_name.get(rules.name, []), rules, strategy
 
     def _start(self, state: State, planner: Planner) -> Round:
-        """Everybody who may start does: as the optimiser proposes, or else as the planner found."""
+        """A plan in which all groups start that the strategies have started.
+
+        The optimiser's plan, if it has room for all and breaks no reservation, otherwise the
+        planner's.
+        """
         groups = planner.started()
         best = self._plan(state, groups)
-        if len(best.placed) == len(groups) and planner.keeps_promises(best.placements):
+        if len(best.placed) == len(groups) and planner.keeps_reservations(best.placements):
             return best
-        witness = planner.witness()
-        planner.keeps_promises(witness)
-        return Round(witness, tuple(groups), best.solves)
+        found = planner.placements()
+        planner.keeps_reservations(found)
+        return Round(found, tuple(groups), best.solves)
 
-    def _let_in(self, state: State, planner: Planner, decided: Round) -> Round:
-        """Then those who were let in, on what is neither taken nor promised."""
-        if not planner.open:
+    def _place_without_reservation(self, state: State, planner: Planner, decided: Round) -> Round:
+        """Add groups admitted without reservation, on room that is neither taken nor reserved."""
+        if not planner.without_reservation:
             return decided
-        promised = [
-            Placement(Task(f"promise {number}", "", shape), state.name_of(row), devices)
-            for number, (shape, row, devices) in enumerate(planner.held(decided.placements))
+        reserved = [
+            Placement(Task(f"reservation {number}", "", shape), state.name_of(row), devices)
+            for number, (shape, row, devices) in enumerate(planner.reserved(decided.placements))
         ]
-        with _assumed(state, [*decided.placements, *promised]):
-            return _joined([decided, self._plan(state, planner.open)])
+        with _assumed(state, [*decided.placements, *reserved]):
+            return _joined([decided, self._plan(state, planner.without_reservation)])
 
     def _unsatisfiable(
-        self, groups: Sequence[Group], decided: Round, promises: Sequence[Promise] = ()
+        self, groups: Sequence[Group], decided: Round, reservations: Sequence[Reservation] = ()
     ) -> Mapping[str, str]:
-        """Who of those who still wait can never start, and why."""
-        complaints = self._outlook.satisfying.complaints(groups)
-        if not complaints:
-            return complaints
-        # Not all answers are of today: who starts, or will, is the proof that its own is not.
-        starts = {group.name for group in decided.placed} | {each.group for each in promises}
-        return {name: reason for name, reason in complaints.items() if name not in starts}
+        """The groups that still wait and can never start, with the reason."""
+        reasons = self._inputs.feasibility.infeasible_reasons(groups)
+        if not reasons:
+            return reasons
+        # An answer may be outdated: it is wrong about a group that starts or has a reservation.
+        starts = {group.name for group in decided.placed} | {each.group for each in reservations}
+        return {name: reason for name, reason in reasons.items() if name not in starts}
 
     def _plan(self, state: State, groups: Sequence[Group]) -> Round:
         rounds: list[Round] = []
         earlier: list[Placement] = []
-        for part in _parts(groups, _most_classes(state)):
-            # Later rounds see what the earlier ones have taken.
+        for part in _parts(groups, _max_classes(state)):
             with _assumed(state, earlier):
                 rounds.append(plan_round(state, self._pricing, part))
             earlier += rounds[-1].placements
         return rounds[0] if len(rounds) == 1 else _joined(rounds)
 
 
-def _still_unknown(
-    queue: Sequence[Group], asked: Sequence[Group], standing: Standing, never: Mapping[str, str]
-) -> list[Promise]:
-    """Who was not looked at keeps the word that nobody knows when; it would come back next time."""
-    looked_at = {group.name for group in asked} | never.keys()
-    found = (standing.promises.get(g.name) for g in queue if g.name not in looked_at)
+def _unexamined_unknown(
+    queue: Sequence[Group],
+    asked: Sequence[Group],
+    earlier: StandingReservations,
+    never: Mapping[str, str],
+) -> list[Reservation]:
+    """The reservations of unknown start that groups keep which this cycle did not examine."""
+    examined = {group.name for group in asked} | never.keys()
+    found = (earlier.reservations.get(g.name) for g in queue if g.name not in examined)
     return [each for each in found if each is not None and each.start_seconds is None]
 
 
-def _most_classes(state: State) -> int:
-    return max(FEWEST_CLASSES, CELLS // max(1, len(state)))
+def _max_classes(state: State) -> int:
+    return max(MIN_CLASSES_PER_ROUND, MAX_CELLS_PER_ROUND // max(1, len(state)))
 
 
 @contextmanager
 def _assumed(state: State, placements: Sequence[Placement]) -> Generator[None]:
-    """The state as if these had been carried out."""
+    """Enters these placements into the state for a while."""
     placed: list[str] = []
     try:
         for placement in placements:
@@ -205,8 +210,8 @@ def _assumed(state: State, placements: Sequence[Placement]) -> Generator[None]:
             state.remove(task_id)
 
 
-def _parts(groups: Sequence[Group], most_classes: int) -> Iterator[Sequence[Group]]:
-    """The groups in order, in parts of so many classes at most; one group is never divided."""
+def _parts(groups: Sequence[Group], max_classes: int) -> Iterator[Sequence[Group]]:
+    """The groups in order, in parts of at most `max_classes` classes; no group is divided."""
     first = 0
     classes: set[Shape] = set()
     last: Shape | None = None
@@ -215,7 +220,7 @@ def _parts(groups: Sequence[Group], most_classes: int) -> Iterator[Sequence[Grou
         if len(group.shapes) == 1 and group.shapes[0][0] is last:
             continue
         more = classes.union(shape for shape, _ in group.shapes)
-        if len(more) > most_classes and number > first:
+        if len(more) > max_classes and number > first:
             yield groups[first:number]
             first = number
             more = {shape for shape, _ in group.shapes}
@@ -225,7 +230,7 @@ def _parts(groups: Sequence[Group], most_classes: int) -> Iterator[Sequence[Grou
 
 
 def _joined(rounds: Sequence[Round]) -> Round:
-    """One round for all: what was placed first is a given for those after it."""
+    """Several rounds, each planned on the room that the earlier ones left, as one."""
     return Round(
         placements=tuple(placement for each in rounds for placement in each.placements),
         placed=tuple(group for each in rounds for group in each.placed),

@@ -1,8 +1,9 @@
-"""Promises from cycle to cycle: which hold, which were broken, and by what.
+"""Reservations from cycle to cycle: which stand, which were broken, and why.
 
-A promise is broken when its group starts later than it was first promised, as others count.
-With honest durations some strategies break none by themselves; but machines are lost, other
-schedulers' pods come, groups arrive that go first, and work runs longer than it said.
+A reservation is broken when its group starts later than it was first reserved, which is how the
+literature on backfilling counts. With honest run times `easy` and `conservative-compress` break
+none by themselves. But machines are lost, pods of other schedulers come, groups arrive that go
+first, and work runs longer than it said.
 """
 
 import math
@@ -12,11 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from afflux.model.group import Group
-from afflux.model.promise import Promise, Standing
+from afflux.model.reservation import Reservation, StandingReservations
 
 
-class Cause(StrEnum):
-    """What broke a promise; the first of these that happened since it was made."""
+class DelayCause(StrEnum):
+    """Why a reservation was broken: the first of these that happened since it was made."""
 
     ERROR = "set aside after an error"
     MACHINE = "machine lost"
@@ -30,15 +31,15 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """A promise that was not kept: when the group was to start, and why it did not."""
+class BrokenReservation:
+    """A group that starts later than was first reserved for it, and why."""
 
     group: str
-    promised_seconds: float
-    cause: Cause
+    reserved_start_seconds: float
+    cause: DelayCause
 
 
-# A waiting group by its name, and when queues are served by theirs, from 0.
+# The waiting group of a name; and the place of each queue in the order of service, from 0.
 GroupOf = Callable[[str], Group | None]
 Rank = Mapping[str, int]
 
@@ -48,208 +49,220 @@ _Level = tuple[str, int]
 
 @dataclass(slots=True)
 class _Record:
-    """`first` is what counts; `disturbed` is what has happened since, and `slipped` by how much it
-    moved back whenever something was hardly late.
+    """The reservation of one group, and what may have delayed it.
 
-    After a restart the level is not known until the first decision: all that is heard before was
-    there already when the promise was made, or came while nobody looked.
+    `first_start` is the start that was reserved first, and that counts. `causes` have happened
+    since. `slipped` is by how much the start has moved back in small steps, each within the
+    tolerance, because something ended slightly late.
+
+    After a restart `level` is None until the first decision: events before it report what was there
+    when the reservation was made, or what changed while no scheduler ran.
     """
 
-    promise: Promise
+    reservation: Reservation
     level: _Level | None
-    first: float | None
-    disturbed: set[Cause] = field(default_factory=set[Cause])
+    first_start: float | None
+    causes: set[DelayCause] = field(default_factory=set[DelayCause])
     slipped: float = 0.0
 
 
-class Promises:
-    """What holds now, by group.
+class Reservations:
+    """The reservations that stand now, by group.
 
-    Who starts no more than `tolerance_seconds` late is on time: on real clocks nothing happens at
-    the very moment for which it is planned. So that something ends no later than this is a cause
-    only for those whom it moves back by more, at once or little by little.
+    A group that starts at most `tolerance_seconds` late is on time: on real clocks nothing happens
+    exactly when planned. Likewise an end that is late by no more than this is a cause only for
+    groups whose start it moves back by more, at once or step by step.
     """
 
     def __init__(self, tolerance_seconds: float = 0.0) -> None:
         self._tolerance = tolerance_seconds
-        self._current: dict[str, Promise] = {}
+        self._current: dict[str, Reservation] = {}
         self._records: dict[str, _Record] = {}
         self._restored: set[str] = set()
         self._levels: Counter[_Level] = Counter()
-        # What everybody has heard of who was promised something when promises were last replaced.
-        self._heard: set[Cause] = set()
-        # Whether something has been hardly late since then.
-        self._hardly_late = False
-        self._soonest = math.inf
+        # Since reservations were last replaced: the causes that all records have got, and whether
+        # something was late within the tolerance.
+        self._noted_causes: set[DelayCause] = set()
+        self._was_slightly_late = False
+        self._next_start = math.inf
         self._as_expected = False
-        self._moved = False
+        self._has_moved = False
         self._last_ready = -math.inf
 
     def __bool__(self) -> bool:
-        """Whether anybody who waits was promised anything."""
+        """Whether any waiting group has a reservation."""
         return bool(self._levels)
 
-    def restore(self, promises: Iterable[Promise]) -> None:
-        """What was promised before a restart."""
+    def restore(self, reservations: Iterable[Reservation]) -> None:
+        """Take over the reservations that were made before a restart."""
         self._as_expected = False
-        for promise in promises:
-            self._restored.add(promise.group)
-            self._current[promise.group] = promise
-            self._records[promise.group] = _Record(promise, None, promise.start_seconds)
+        for reservation in reservations:
+            self._restored.add(reservation.group)
+            self._current[reservation.group] = reservation
+            self._records[reservation.group] = _Record(reservation, None, reservation.start_seconds)
 
-    def standing(self, now_seconds: float) -> Standing:
-        """What holds as the next decision is made."""
-        if self._soonest < now_seconds:
-            # Somebody should have started by now: what runs takes longer than it said.
-            self.overrun(now_seconds - self._soonest)
-        return Standing(self._current, self._as_expected)
+    def standing(self, now_seconds: float) -> StandingReservations:
+        """The reservations that stand when the next decision begins."""
+        if self._next_start < now_seconds:
+            # A group should have started by now, so a running task takes longer than it said.
+            self.note_overrun(now_seconds - self._next_start)
+        return StandingReservations(self._current, self._as_expected)
 
     def next_due_seconds(self, after_seconds: float) -> float:
-        """When the next promise has to be kept, infinity if there is none."""
-        starts = (promise.start_seconds for promise in self._current.values())
+        """The next reserved start after this time, infinity if there is none."""
+        starts = (reservation.start_seconds for reservation in self._current.values())
         return min((at for at in starts if at is not None and at > after_seconds), default=math.inf)
 
-    def current(self) -> tuple[Promise, ...]:
-        """Every promise that holds."""
+    def current(self) -> tuple[Reservation, ...]:
+        """Every reservation that stands."""
         return tuple(self._current.values())
 
-    def disturb(self, cause: Cause) -> None:
-        """Something happened that may break promises."""
+    def note_disturbance(self, cause: DelayCause) -> None:
+        """Something happened that may break reservations."""
         self._as_expected = False
-        if cause in self._heard:
+        if cause in self._noted_causes:
             return
-        self._heard.add(cause)
+        self._noted_causes.add(cause)
         for record in self._records.values():
             if record.level is not None:
-                record.disturbed.add(cause)
+                record.causes.add(cause)
 
-    def overrun(self, by_seconds: float) -> None:
-        """Something takes so much longer than was expected; infinity if nobody knows how much."""
-        if by_seconds > self._tolerance:
-            self.disturb(Cause.OVERRUN)
+    def note_overrun(self, delay_seconds: float) -> None:
+        """A task ends this much later than expected; infinity if its end is unknown."""
+        if delay_seconds > self._tolerance:
+            self.note_disturbance(DelayCause.OVERRUN)
             return
         self._as_expected = False
-        self._hardly_late = True
+        self._was_slightly_late = True
 
-    def freed(self) -> None:
-        """There is more room than was expected: promises may move to an earlier start."""
+    def note_more_room(self) -> None:
+        """There is more room than was expected: reservations may move to an earlier start."""
         self._as_expected = False
 
-    def joined(self, group: Group, before: Group | None) -> None:
-        """A group became ready; `before` is what it was if it waited already."""
+    def note_ready(self, group: Group, before: Group | None) -> None:
+        """A group became ready; `before` is the group as it waited already, if it did."""
         if group == before:
             return
         if before is not None:
-            # It may take longer or more room than others counted on, and than it counted on itself.
-            self.disturb(Cause.CHANGED)
+            # The group may now run longer or need more room than was planned for it.
+            self.note_disturbance(DelayCause.CHANGED)
         elif group.ready_seconds < self._last_ready:
             self._as_expected = False
         self._last_ready = max(self._last_ready, group.ready_seconds)
         if any(queue == group.queue and p < group.priority for queue, p in self._levels):
             self._as_expected = False
 
-    def set_aside(self, groups: Iterable[str]) -> None:
-        """Nobody can decide about these for a while; others may want what they were promised."""
+    def note_quarantined(self, groups: Iterable[str]) -> None:
+        """Decisions leave these groups out for a while; others may take their reserved room."""
         for name in groups:
             self._as_expected = False
             record = self._records.get(name)
             if record is not None:
-                record.disturbed.add(Cause.ERROR)
+                record.causes.add(DelayCause.ERROR)
 
-    def forget(self, group: str) -> None:
-        """The group is no longer wanted."""
+    def discard(self, group: str) -> None:
+        """The group no longer waits."""
         self._as_expected = False
         self._drop(group)
 
-    def overtaken(
-        self, placed: Iterable[Group], promises: Iterable[Promise], group_of: GroupOf, rank: Rank
+    def note_overtaken(
+        self,
+        placed: Iterable[Group],
+        reservations: Iterable[Reservation],
+        group_of: GroupOf,
+        rank: Rank,
     ) -> None:
-        """These start and those are promised a start now. Who had a promise before hears of those
-        who go ahead: all of the queues served before its own, and of its own those of a higher
-        priority who had no promise yet."""
+        """These groups start now, and these reservations are made.
+
+        A group with an earlier reservation may be delayed by every group of a queue that is served
+        before its own, and in its own queue by groups of a higher priority that had no reserved
+        start yet.
+        """
         first = len(rank)
         highest: dict[str, int] = {}
-        ahead = [(group, not self._has_time(group.name)) for group in placed]
-        for promise in promises:
-            if self._current.get(promise.group) != promise:
-                group = group_of(promise.group)
-                ahead += [] if group is None else [(group, not self._has_time(group.name))]
+        ahead = [(group, not self._has_start(group.name)) for group in placed]
+        for reservation in reservations:
+            if self._current.get(reservation.group) != reservation:
+                group = group_of(reservation.group)
+                ahead += [] if group is None else [(group, not self._has_start(group.name))]
         for group, is_new in ahead:
             first = min(first, rank.get(group.queue, 0))
             if is_new:
                 highest[group.queue] = max(group.priority, highest.get(group.queue, group.priority))
-        behind: dict[_Level, Cause] = {}
+        overtaken: dict[_Level, DelayCause] = {}
         for queue, priority in self._levels:
             if priority < highest.get(queue, priority):
-                behind[queue, priority] = Cause.PRIORITY
+                overtaken[queue, priority] = DelayCause.PRIORITY
             elif rank.get(queue, 0) > first:
-                behind[queue, priority] = Cause.QUEUE
-        for record in self._records.values() if behind else ():
-            if record.level in behind:
-                record.disturbed.add(behind[record.level])
+                overtaken[queue, priority] = DelayCause.QUEUE
+        for record in self._records.values() if overtaken else ():
+            if record.level in overtaken:
+                record.causes.add(overtaken[record.level])
 
-    def started(self, groups: Iterable[str], now_seconds: float) -> list[Broken]:
-        """These groups start now; which of them were promised to start earlier."""
-        broken: list[Broken] = []
-        self._moved = False
+    def note_started(self, groups: Iterable[str], now_seconds: float) -> list[BrokenReservation]:
+        """These groups start now; returns the reservations that this breaks."""
+        broken: list[BrokenReservation] = []
+        self._has_moved = False
         for name in groups:
             record = self._records.get(name)
             if record is not None:
-                self._moved |= record.promise.start_seconds != now_seconds
-                self._slips(record, now_seconds)
-                if record.first is not None and now_seconds - record.first > self._tolerance:
-                    why = (cause for cause in Cause if cause in record.disturbed)
-                    broken.append(Broken(name, record.first, next(why, Cause.STRATEGY)))
+                self._has_moved |= record.reservation.start_seconds != now_seconds
+                self._add_slip(record, now_seconds)
+                first = record.first_start
+                if first is not None and now_seconds - first > self._tolerance:
+                    causes = (cause for cause in DelayCause if cause in record.causes)
+                    cause = next(causes, DelayCause.STRATEGY)
+                    broken.append(BrokenReservation(name, first, cause))
                 self._drop(name)
         return broken
 
-    def replace(self, promises: Iterable[Promise], group_of: GroupOf) -> None:
-        """What holds from now on; the groups can be asked for by name."""
-        current: dict[str, Promise] = {}
-        soonest = math.inf
-        for promise in promises:
-            name, start = promise.group, promise.start_seconds
-            current[name] = promise
-            if start is not None and start < soonest:
-                soonest = start
+    def replace(self, reservations: Iterable[Reservation], group_of: GroupOf) -> None:
+        """These are the reservations from now on."""
+        current: dict[str, Reservation] = {}
+        next_start = math.inf
+        for reservation in reservations:
+            name, start = reservation.group, reservation.start_seconds
+            current[name] = reservation
+            if start is not None and start < next_start:
+                next_start = start
             record = self._records.get(name)
             if record is None:
-                record = self._records[name] = _Record(promise, None, start)
+                record = self._records[name] = _Record(reservation, None, start)
                 self._settle(record, group_of(name))
                 continue
-            if record.promise is not promise:
-                self._moved |= start != record.promise.start_seconds
-                self._slips(record, start)
-                record.promise = promise
-                if record.first is None:
-                    # Only now it has a time that can be missed.
-                    record.first = start
-                    record.disturbed.clear()
+            if record.reservation is not reservation:
+                self._has_moved |= start != record.reservation.start_seconds
+                self._add_slip(record, start)
+                record.reservation = reservation
+                if record.first_start is None:
+                    # The start was unknown so far, and could not be missed.
+                    record.first_start = start
+                    record.causes.clear()
         self._settle_restored(current, group_of)
-        self._heard.clear()
-        self._hardly_late = False
-        self._current, self._soonest = current, soonest
-        # Who moved to an earlier start has left a place that others may want.
-        self._as_expected = not self._moved
+        self._noted_causes.clear()
+        self._was_slightly_late = False
+        self._current, self._next_start = current, next_start
+        # A group that moved to an earlier start has freed room that others may use.
+        self._as_expected = not self._has_moved
 
-    def _has_time(self, group: str) -> bool:
-        promise = self._current.get(group)
-        return promise is not None and promise.start_seconds is not None
+    def _has_start(self, group: str) -> bool:
+        reservation = self._current.get(group)
+        return reservation is not None and reservation.start_seconds is not None
 
-    def _slips(self, record: _Record, start: float | None) -> None:
-        """This start follows on the one that the record has."""
-        before = record.promise.start_seconds
-        if self._hardly_late and record.level is not None and _is_later(start, before):
+    def _add_slip(self, record: _Record, start: float | None) -> None:
+        """The start of a record moves; small delays add up."""
+        before = record.reservation.start_seconds
+        if self._was_slightly_late and record.level is not None and _is_later(start, before):
             record.slipped += math.inf if start is None or before is None else start - before
             if record.slipped > self._tolerance:
-                record.disturbed.add(Cause.OVERRUN)
+                record.causes.add(DelayCause.OVERRUN)
 
     def _settle(self, record: _Record, group: Group | None) -> None:
         record.level = ("", 0) if group is None else (group.queue, group.priority)
         self._levels[record.level] += 1
 
-    def _settle_restored(self, current: Mapping[str, Promise], group_of: GroupOf) -> None:
-        """After the first decision: what could not be kept changed while nobody looked."""
+    def _settle_restored(self, current: Mapping[str, Reservation], group_of: GroupOf) -> None:
+        """After the first decision: what it could not keep changed while no scheduler ran."""
         restored, self._restored = self._restored, set[str]()
         for name in restored:
             record, group = self._records.get(name), group_of(name)
@@ -257,9 +270,9 @@ class Promises:
                 self._drop(name)
                 continue
             self._settle(record, group)
-            promise = current.get(name)
-            if promise is None or _is_later(promise.start_seconds, record.first):
-                record.disturbed.add(Cause.RESTART)
+            reservation = current.get(name)
+            if reservation is None or _is_later(reservation.start_seconds, record.first_start):
+                record.causes.add(DelayCause.RESTART)
 
     def _drop(self, group: str) -> None:
         self._current.pop(group, None)
@@ -267,7 +280,7 @@ class Promises:
         record = self._records.pop(group, None)
         if record is not None and record.level is not None:
             self._levels[record.level] -= 1
-            self._levels += Counter()  # without those of whom there are none
+            self._levels += Counter()  # drops the levels that are empty
 
 
 def _is_later(start: float | None, than: float | None) -> bool:

@@ -1,7 +1,6 @@
-"""Gates with help: where the own search leaves a gap, HiGHS is asked.
+"""Networks with gates (groups whole or not at all), with HiGHS as a fallback of the search.
 
-`solving` is the door: the own search, HiGHS if need be, and the check of what it says. `program`
-writes network and gates as an integer program, `asking` runs HiGHS in a process of its own, `highs`
-is that process.
-Not here: the search itself (`afflux._core`), and what gangs cost (`network`).
+`gated_solve` searches, runs HiGHS if a gap remains, and checks its answer. `integer_program` writes
+network and gates as an integer program, `highs_process` runs HiGHS in a process of its own, whose
+code is `highs_worker`. Not here: the search (`afflux._core`), and the cost of gangs (`plan`).
 """

@@ -1,14 +1,14 @@
-"""Gates by the own search, and by HiGHS where that leaves a gap.
+"""Chooses the gates to open: by our search, and by HiGHS if the search leaves a gap.
 
-HiGHS says which gates to open, and a bound. What its choice costs is found by the own solver, with
-the gates fixed, in integers and with prices that prove it; the choice counts only if it costs less.
+HiGHS answers which gates to open, and a bound. Our solver computes the cost of that choice, with
+the gates fixed, in integers and with prices that prove it. The choice is used if it costs less.
 
-The bound is another matter. The own one is exact. HiGHS's comes from floating point, with
-tolerances of 1e-7 for a reduced cost, and nobody checks it here but for this: it must not be above
-a choice that is known. It is lowered by what these tolerances can come to, and then raised to the
-next integer, since costs are integers. So `is_optimal` is a proof if `bound_by` is "search", and
-as good as the word of HiGHS if it is "highs". Where the cost is beyond some 10**9, what is
-taken off is more than a unit, and a gap of a few units stays.
+The bound of our search is exact. That of HiGHS is computed in floating point, with tolerances of
+1e-7 for a reduced cost, and the only check here is that it does not exceed the cost of a known
+choice. It is lowered by the possible error and then raised to the next integer, since costs are
+integers. So `is_optimal` is a proof if `bound_by` is "search"; if it is "highs", it relies on
+HiGHS. For costs beyond about 10**9 the bound is lowered by more than one unit, so that a gap of a
+few units remains.
 """
 
 import math
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux._core import Cancel, FlowError, Gate, Network
-from afflux.gates.asking import Advice, NoHelpError, ask
-from afflux.gates.program import LARGEST, TooLargeError, draw
+from afflux.gates.highs_process import HighsAnswer, HighsUnavailableError, run_highs
+from afflux.gates.integer_program import MAX_EXACT_INTEGER, TooLargeError, build_integer_program
 
 By = Literal["search", "highs"]
 
@@ -40,8 +40,8 @@ class GatedChoice:
     """How many flows were solved here, not by HiGHS."""
     choice_by: By = "search"
     bound_by: By = "search"
-    no_help: str | None = None
-    """Why HiGHS could not help, or why its bound was not taken; None if no help was needed."""
+    fallback_note: str | None = None
+    """Why HiGHS gave nothing better, or why its bound was not used; None otherwise."""
 
     @property
     def gap(self) -> int:
@@ -50,7 +50,7 @@ class GatedChoice:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether no choice costs less; see `bound_by` for whose word that is."""
+        """Whether no choice costs less; `bound_by` says which solver claims it."""
         return self.cost == self.bound
 
 
@@ -68,13 +68,13 @@ def solve_gated(
 
     First `Network.solve_gated` searches, with `flows` and `budget_seconds` for its limits, and its
     errors are raised. If that leaves a gap of more than `gap_ppm` millionths of the cost, HiGHS is
-    asked, if it is installed, and stopped after `fallback_seconds`; 0 is not to ask. `cancel` stops
-    both. Then one flow is solved with the choice of HiGHS, and one more if that was no better; this
-    is done to the end, whatever the limits. No other thread may use the network meanwhile.
+    run, if it is installed, and stopped after `fallback_seconds`; 0 disables it. `cancel` stops
+    both. Then one flow is solved with the choice of HiGHS, and one more if that was no better; no
+    limit stops these two. No other thread may use the network during the call.
 
-    Whatever goes wrong with HiGHS, the answer is no worse than that of the own search, and says
-    why. Afterwards, also after an error, all bounds and costs are as they were before the call, and
-    the network has the flow and the prices of the choice that is answered.
+    If HiGHS fails, the answer is that of the search, and says why. Afterwards, also after an error,
+    all bounds and costs are as before the call, and the network has the flow and the prices of the
+    returned choice.
     """
     if not 0 <= fallback_seconds < math.inf:
         raise ValueError(f"fallback_seconds is {fallback_seconds}, expected 0 or more, and finite")
@@ -87,22 +87,22 @@ def solve_gated(
         return own
     try:
         if fallback_seconds == 0:
-            raise NoHelpError("HiGHS was not asked: it was given no time")
+            raise HighsUnavailableError("HiGHS was not asked: it was given no time")
         if not gates:
-            raise NoHelpError("HiGHS was not asked: there is nothing to choose")
+            raise HighsUnavailableError("HiGHS was not asked: there is nothing to choose")
         if cancel is not None and cancel.is_cancelled:
-            raise NoHelpError("HiGHS was not asked: the search was cancelled")
+            raise HighsUnavailableError("HiGHS was not asked: the search was cancelled")
         largest = max(own.cost, own.bound, key=abs)
-        if abs(largest) > LARGEST:
+        if abs(largest) > MAX_EXACT_INTEGER:
             raise TooLargeError(f"cost: {largest} is not exact in floating point")
-        program = draw(network, gates, own.open)
-        advice = ask(program, seconds=fallback_seconds, gap_ppm=gap_ppm, cancel=cancel)
-    except (NoHelpError, TooLargeError) as error:
-        return replace(own, no_help=str(error))
-    choice = own if advice.open is None else _cheaper(network, gates, own, advice.open)
-    # How many units there are is told by any good flow, of which there are two.
+        program = build_integer_program(network, gates, own.open)
+        highs_answer = run_highs(program, seconds=fallback_seconds, gap_ppm=gap_ppm, cancel=cancel)
+    except (HighsUnavailableError, TooLargeError) as error:
+        return replace(own, fallback_note=str(error))
+    choice = own if highs_answer.open is None else _cheaper(network, gates, own, highs_answer.open)
+    # The error of the bound grows with the units of flow: take the larger of two good flows.
     now = float(network.columns().flow.sum())
-    return _bounded(choice, advice, max(now, float(program.known.sum())))
+    return _bounded(choice, highs_answer, max(now, float(program.known.sum())))
 
 
 def _cheaper(
@@ -135,24 +135,24 @@ def _cost(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) -
         network.set_bounds(members, lower, capacity)
 
 
-def _bounded(choice: GatedChoice, advice: Advice, units: float) -> GatedChoice:
+def _bounded(choice: GatedChoice, highs_answer: HighsAnswer, units: float) -> GatedChoice:
     """The choice with the larger of the two bounds, if that of HiGHS can be true."""
-    if advice.bound is not None:
-        bound = rounded(advice.bound, units)
+    if highs_answer.bound is not None:
+        bound = safe_bound(highs_answer.bound, units)
         if bound > choice.cost:
             reason = f"HiGHS says that no choice costs less than {bound}, but one does"
-            return replace(choice, no_help=reason)
+            return replace(choice, fallback_note=reason)
         if bound > choice.bound:
             return replace(choice, bound=bound, bound_by="highs")
     if choice.choice_by == "highs":
         return choice
-    return replace(choice, no_help=f"HiGHS knew nothing better: {advice.status}")
+    return replace(choice, fallback_note=f"HiGHS knew nothing better: {highs_answer.status}")
 
 
-def rounded(bound: float, units: float) -> int:
+def safe_bound(bound: float, units: float) -> int:
     """A bound from floating point as an integer that is no larger than the true one.
 
-    A reduced cost may be wrong by 1e-7 for each of `units` units of flow, a sum by 1e-9 of itself;
-    what is taken off is ten times the first, once the second, and a hundredth.
+    A reduced cost may be wrong by 1e-7 for each of `units` units of flow, a sum by 1e-9 of itself.
+    The bound is lowered by ten times the first, once the second, and 0.01.
     """
     return math.ceil(bound - (0.01 + 1e-9 * abs(bound) + 1e-6 * units))

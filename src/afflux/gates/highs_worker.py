@@ -1,11 +1,10 @@
-"""HiGHS as a process: a program on standard input, what it found as JSON on standard output.
+"""HiGHS as a process: an integer program on standard input, the answer as JSON on standard output.
 
-    python -m afflux.gates.highs DEADLINE GAP_PPM
+    python -m afflux.gates.highs_worker DEADLINE GAP_PPM
 
-The deadline is one of the monotonic clock. HiGHS has a process to itself because it cannot be
-loaded beside OR-Tools, because it cannot be stopped from outside at any moment otherwise, and
-because a crash must not be ours. The process ends with the one that asks, and soon after its time,
-whatever happens.
+The deadline is a time of the monotonic clock. HiGHS has a process of its own because it cannot be
+loaded beside OR-Tools, because only a process can be stopped at any moment, and because a crash of
+HiGHS must not end the scheduler. The process ends with its parent, and soon after its deadline.
 """
 
 import ctypes
@@ -19,16 +18,16 @@ import time
 import highspy
 import numpy as np
 
-from afflux.gates.program import Program
+from afflux.gates.integer_program import IntegerProgram
 
-# The rest of the time is for HiGHS to notice that its time is up, and for the answer.
-SHARE_OF_TIME = 0.9
+# The share of the time that HiGHS may use; the rest is for stopping and for the answer.
+TIME_LIMIT_SHARE = 0.9
 
 _PR_SET_PDEATHSIG = 1
 
 
-def solve(program: Program, deadline: float, gap_ppm: int) -> dict[str, object]:
-    """Which gates to open, and a lower bound; None for what HiGHS does not know in time."""
+def solve(program: IntegerProgram, deadline: float, gap_ppm: int) -> dict[str, object]:
+    """The gates to open, and a lower bound; None for what HiGHS does not find in time."""
     gates = int(program.gates[0])
     columns = len(program.cost)
     model = highspy.HighsLp()
@@ -46,7 +45,7 @@ def solve(program: Program, deadline: float, gap_ppm: int) -> dict[str, object]:
     highs = highspy.Highs()
     highs.silent()
     options = {
-        "time_limit": SHARE_OF_TIME * max(deadline - time.monotonic(), 0.0),
+        "time_limit": TIME_LIMIT_SHARE * max(deadline - time.monotonic(), 0.0),
         "threads": 1,
         "mip_rel_gap": gap_ppm / 1e6,
         # Costs are integers: a bound less than one below a choice proves it.
@@ -74,7 +73,7 @@ def solve(program: Program, deadline: float, gap_ppm: int) -> dict[str, object]:
 
 
 def _limit(deadline: float) -> None:
-    """Let nothing of this process be left behind."""
+    """End with the parent, limit the CPU time, write no core file."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     seconds = math.ceil(max(deadline - time.monotonic(), 0.0)) + 5
@@ -83,10 +82,9 @@ def _limit(deadline: float) -> None:
 
 
 def main() -> None:
-    """Answer one program."""
     deadline, gap_ppm = float(sys.argv[1]), int(sys.argv[2])
     _limit(deadline)
-    asked = Program.from_bytes(sys.stdin.buffer.read())
+    asked = IntegerProgram.from_bytes(sys.stdin.buffer.read())
     print(json.dumps(solve(asked, deadline, gap_ppm)))
 
 

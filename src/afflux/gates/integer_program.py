@@ -17,8 +17,8 @@ from afflux._core import Gate, Network
 
 Floats = NDArray[np.float64]
 
-# Beyond it not every integer is a float of its own.
-LARGEST = 2**53
+# Up to here every integer has an exact float.
+MAX_EXACT_INTEGER = 2**53
 
 
 class TooLargeError(ValueError):
@@ -26,13 +26,13 @@ class TooLargeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class IntegerProgram:
     """Minimise offset + cost @ x with matrix @ x = balance, lower <= x <= upper."""
 
     gates: NDArray[np.int64]
     """One number: how many columns are gates."""
     offset: Floats
-    """One number: what is paid in any case."""
+    """One number: the constant part of the cost."""
     cost: Floats
     lower: Floats
     upper: Floats
@@ -45,20 +45,22 @@ class Program:
     """A solution to start from."""
 
     def to_bytes(self) -> bytes:
-        """The columns as a file of NumPy, which holds nothing but numbers."""
+        """The columns as an .npz file of NumPy, without pickled objects."""
         file = io.BytesIO()
         np.savez(file, **{field.name: getattr(self, field.name) for field in fields(self)})
         return file.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Program":
-        """What `to_bytes` has written."""
+    def from_bytes(cls, data: bytes) -> "IntegerProgram":
+        """The inverse of `to_bytes`."""
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return cls(**{field.name: file[field.name] for field in fields(cls)})
 
 
-def draw(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) -> Program:
-    """The program, with the flow that the network has as a solution to start from.
+def build_integer_program(
+    network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]
+) -> IntegerProgram:
+    """The integer program, with the flow of the network as a solution to start from.
 
     Raises TooLargeError where numbers are not exact in floating point.
     """
@@ -91,7 +93,7 @@ def draw(network: Network, gates: Sequence[Gate], is_open: NDArray[np.bool_]) ->
         (gate, len(gates)), (tail[place], head[place]), counts, (tail[is_column], head[is_column])
     )
     none = np.zeros(len(gates), np.int64)
-    return Program(
+    return IntegerProgram(
         gates=np.array([len(gates)]),
         offset=np.array([float(offset)]),
         cost=np.concatenate([opening, cost[is_column]]).astype(np.float64),
@@ -134,7 +136,7 @@ def _matrix(
 
 
 def _check(name: str, largest: int) -> None:
-    if largest > LARGEST:
+    if largest > MAX_EXACT_INTEGER:
         raise TooLargeError(
             f"{name}: {largest} is not exact in floating point, expected at most 2**53"
         )

@@ -1,10 +1,11 @@
-"""The door to Kubernetes: its objects, as bytes, become values of the model.
+"""The adapter for Kubernetes: its objects become values of the model.
 
-Here belongs whatever knows how Kubernetes spells things: quantities, manifests, lists, labels that
-make groups, fields that afflux does not enforce yet. Two ways lead in: `inventory.load` for files,
-`live.running.run` for a cluster. Both share the rest, in the order of the data: yaml_events and
-reading (bytes to objects), complaints (errors as people read them), decoding (objects to machines
-and tasks) and grouping (tasks to groups). `api` is the client, `volumes` what storage means.
+Here belongs what depends on the formats of Kubernetes: quantities, manifests, lists, labels that
+name groups, fields that afflux does not enforce yet. `cluster_snapshot.load` reads files,
+`live.process.run` follows a cluster. Both use the other modules, in the order of the data:
+yaml_reader and object_files (bytes to objects), input_errors (error messages), nodes and pods
+(objects to machines and tasks), group_claims (tasks to groups). `api` is the API client, `volumes`
+the meaning of storage objects.
 
-Not here: any decision about where a task goes, any policy, any knowledge of the other doors.
+Not here: placement decisions, policies, other adapters.
 """

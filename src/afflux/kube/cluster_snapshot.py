@@ -1,36 +1,41 @@
-"""The way in: files of Kubernetes objects to everything a scheduling cycle starts from."""
+"""Files of Kubernetes objects to a snapshot of the cluster, the input of a scheduling cycle."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.kube import objects
-from afflux.kube.decoding import (
-    Surroundings,
+from afflux.kube.group_claims import Member, PodGroups, expected_run_seconds, groups
+from afflux.kube.images import ImageCensus
+from afflux.kube.nodes import machine
+from afflux.kube.object_files import LoadedObject, LoadedObjects, read
+from afflux.kube.pods import (
+    PodContext,
     created_seconds,
     deleted_seconds,
     is_bound,
     is_finished,
-    machine,
     scheduler_of,
     started_seconds,
     task,
 )
-from afflux.kube.grouping import Member, PodGroups, expected_run_seconds, groups
-from afflux.kube.images import ImageCensus
-from afflux.kube.reading import Contents, Found, read
-from afflux.kube.repulsion import Repulsion, kept_out, shut_out
-from afflux.kube.volumes.claims import pod_references
-from afflux.kube.volumes.needs import Blocked
+from afflux.kube.running_anti_affinity import (
+    Labels,
+    RunningAntiAffinity,
+    excluded_reason,
+    restricted_shape,
+)
+from afflux.kube.volumes.claims import claim_references
+from afflux.kube.volumes.gang_volumes import VolumeShortfall
 from afflux.kube.volumes.storage import Storage, StorageObject, task_id
-from afflux.kube.volumes.together import Short
+from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import PODS, amount_of
 from afflux.model.task import Task
-from afflux.queue.quorum import ONE_QUEUE, Held
+from afflux.queue.quorum import ONE_QUEUE, HeldBackTask
 from afflux.queue.rules import QueueRules
 
 # Kubernetes creates these two itself, so that they are missing from most inputs.
@@ -41,18 +46,17 @@ _SYSTEM_PRIORITIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
-    """Machines, what runs on them, what may start and what waits for which reason.
+class ClusterSnapshot:
+    """Machines, running tasks, groups that may start, and waiting tasks with their reasons.
 
-    `ends` is when what runs is expected to end, by task id, for those who say so. `ignored` counts
-    objects of kinds that have no part in scheduling; `notes` are sentences about the input that its
-    owner should see.
+    `ends` is the expected end of running tasks by id, where it is known. `ignored` counts objects
+    of kinds without a part in scheduling; `notes` are remarks about the input for its owner.
     """
 
     machines: tuple[Machine, ...]
     running: tuple[tuple[Task, str], ...]
     groups: tuple[Group, ...]
-    waiting: tuple[Held, ...]
+    waiting: tuple[HeldBackTask, ...]
     ignored: Counter[str]
     notes: tuple[str, ...]
     volumes: "ClaimedVolumes" = field(compare=False, repr=False)
@@ -64,32 +68,32 @@ def load(
     rules: Mapping[str, QueueRules] = ONE_QUEUE,
     now_seconds: float = 0.0,
     scheduler_names: Collection[str] = (),
-) -> Inventory:
-    """The inventory of these (file name, content) pairs; an InputError for unusable input.
+) -> ClusterSnapshot:
+    """The snapshot of these (file name, content) pairs; an InputError for unusable input.
 
-    A pod of which nobody says when it was started starts `now_seconds`. What runs and does not say
-    how long it takes does so as its queue says, if it is of one of these schedulers.
+    A running pod without a start time counts as started at `now_seconds`. A running pod of one of
+    these schedulers without a run time gets the default of its queue.
     """
     contents = read(sources)
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
     _refuse_shared_uids(alive)
     storage = _storage(contents, alive)
     machines = {name: _machine(node, storage) for name, node in contents.of(objects.Node).items()}
-    notes = _slotless(machines.values())
+    notes = _note_without_pod_slots(machines.values())
     members: list[Member] = []
     running: list[tuple[Task, str]] = []
     ends: dict[str, float] = {}
-    keeping_away: list[tuple[str, objects.Pod]] = []
-    homeless: list[str] = []
-    leaving: list[str] = []
+    repelling: list[tuple[str, objects.Pod]] = []
+    on_unknown_nodes: list[str] = []
+    deleting: list[str] = []
     priorities = _Priorities(contents)
-    around = Surroundings(images=ImageCensus(machines.values()), storage=storage)
+    context = PodContext(images=ImageCensus(machines.values()), storage=storage)
     for pod in alive:
         node = pod.value.spec.node_name or ""
         if not node and pod.value.metadata.deletion_timestamp:
-            leaving.append(pod.name)
+            deleting.append(pod.name)
             continue
-        member = _member(pod, priorities, around)
+        member = _member(pod, priorities, context)
         if not pod.value.metadata.deletion_timestamp:
             members.append(member)
         if node in machines:
@@ -98,37 +102,37 @@ def load(
             end = _end(pod.value, rules if ours else {}, now_seconds)
             if end is not None:
                 ends[member.task.id] = end
-            keeping_away.append((pod.name, pod.value))
+            repelling.append((pod.name, pod.value))
         elif node:
-            homeless.append(pod.name)
-    notes += _listed(homeless, "on nodes that are not in the input and take up nothing")
-    notes += _listed(leaving, "being deleted and had no node; left alone")
+            on_unknown_nodes.append(pod.name)
+    notes += _note_pods(on_unknown_nodes, "on nodes that are not in the input and take up nothing")
+    notes += _note_pods(deleting, "being deleted and had no node; left alone")
 
     labels = {name: each.labels for name, each in machines.items()}
-    repulsion = Repulsion(keeping_away, _namespace_labels(contents), labels)
+    anti_affinity = RunningAntiAffinity(repelling, _namespace_labels(contents), labels)
     gathered = groups(
-        (_kept_away(member, repulsion, labels) for member in members),
+        (_apply_anti_affinity(member, anti_affinity, labels) for member in members),
         PodGroups(
-            {name: g.value for name, g in contents.of(objects.MemberGroup).items()},
-            {name: g.value for name, g in contents.of(objects.NativeGroup).items()},
+            {name: g.value for name, g in contents.of(objects.CoschedulingPodGroup).items()},
+            {name: g.value for name, g in contents.of(objects.NativePodGroup).items()},
         ),
         rules,
-        storage.shortage,
+        storage.volume_shortfall,
     )
-    return Inventory(
+    return ClusterSnapshot(
         machines=tuple(machines.values()),
         running=tuple(running),
-        groups=tuple(_told_apart(gathered.ready)),
+        groups=tuple(_with_unique_names(gathered.ready)),
         waiting=(*gathered.waiting, *gathered.refused),
         ignored=contents.ignored,
         notes=tuple(notes),
-        volumes=ClaimedVolumes(around, {m.task.id: m.pod for m in members if not m.running}),
+        volumes=ClaimedVolumes(context, {m.task.id: m.pod for m in members if not m.running}),
         ends=ends,
     )
 
 
 def _end(pod: objects.Pod, rules: Mapping[str, QueueRules], now_seconds: float) -> float | None:
-    """When what runs is expected to end, None without end."""
+    """When a running pod is expected to end, None if that is unknown."""
     deleted, lasts = deleted_seconds(pod), expected_run_seconds(pod, rules)
     if deleted is not None or lasts is None:
         return deleted
@@ -136,8 +140,8 @@ def _end(pod: objects.Pod, rules: Mapping[str, QueueRules], now_seconds: float) 
     return (now_seconds if started is None else started) + lasts
 
 
-def _told_apart(ready: Sequence[Group]) -> list[Group]:
-    """A pod and a group may have the same name; the queue knows groups by it."""
+def _with_unique_names(ready: Sequence[Group]) -> list[Group]:
+    """Rename groups that have the name of a pod: the queue identifies groups by name."""
     pods = {group.name for group in ready if _is_pod(group)}
     return [
         replace(group, name=f"{group.name} (group)")
@@ -152,38 +156,36 @@ def _is_pod(group: Group) -> bool:
 
 
 class ClaimedVolumes:
-    """Volumes that pending pods get as they are placed one after the other."""
+    """The volumes of pending pods, assumed as the pods are placed."""
 
-    def __init__(self, around: Surroundings, pending: Mapping[str, objects.Pod]) -> None:
-        self._around = around
-        self._claiming = {id_: pod for id_, pod in pending.items() if pod_references(pod)}
+    def __init__(self, context: PodContext, pending: Mapping[str, objects.Pod]) -> None:
+        self._context = context
+        self._claiming = {id_: pod for id_, pod in pending.items() if claim_references(pod)}
 
-    def take(
-        self, together: Sequence[Placement], labels: Mapping[str, Mapping[str, str]]
-    ) -> frozenset[str]:
-        """Volumes for pods that start together, on machines with these labels; who finds none.
+    def take(self, gang: Sequence[Placement], labels: Mapping[str, Labels]) -> frozenset[str]:
+        """Assume volumes for pods that start together; returns the pods without volumes.
 
-        Those that they get are no longer to be had. If one of them finds none, all of them do:
-        except where they share a claim, and so have to follow the first that gets it.
+        If one pod of a gang finds none, none gets any, except when pods share a claim: those have
+        to follow the first one that gets it.
         """
-        storage = self._around.storage
-        going = [
+        storage = self._context.storage
+        members = [
             (self._claiming[each.task.id], each.machine, labels[each.machine])
-            for each in together
+            for each in gang
             if each.task.id in self._claiming
         ]
-        if storage is None or not going:
+        if storage is None or not members:
             return frozenset()
-        if len(together) > 1:
-            found = storage.choose_together(going)
-            if not isinstance(found, Short):
+        if len(gang) > 1:
+            found = storage.choose_gang(members)
+            if not isinstance(found, VolumeShortfall):
                 storage.assume(tuple(choice for each in found.values() for choice in each))
                 return frozenset()
-            if not found.scattered:
-                storage.concede(going, found)
-                return frozenset(each.task.id for each in together)
+            if not found.splits_claim:
+                storage.avoid_shortfall(members, found)
+                return frozenset(each.task.id for each in gang)
         lost: set[str] = set()
-        for pod, node, stated in going:
+        for pod, node, stated in members:
             choices = storage.choose(pod, node, stated)
             if isinstance(choices, Blocked):
                 lost.add(task_id(pod))
@@ -191,12 +193,12 @@ class ClaimedVolumes:
                 storage.assume(choices)
         return frozenset(lost)
 
-    def look_again(self, waiting: Iterable[Group]) -> list[Group]:
-        """Those of the groups that ask for something else, now that some volumes are taken."""
+    def update_tasks(self, waiting: Iterable[Group]) -> list[Group]:
+        """The groups whose requests have changed, now that some volumes are assumed."""
         changed: list[Group] = []
         for group in waiting:
             tasks = tuple(
-                task(self._claiming[t.id], self._around) if t.id in self._claiming else t
+                task(self._claiming[t.id], self._context) if t.id in self._claiming else t
                 for t in group.tasks
             )
             if tasks != group.tasks:
@@ -204,9 +206,9 @@ class ClaimedVolumes:
         return changed
 
 
-def _storage(contents: Contents, pods: Iterable[Found[objects.Pod]]) -> Storage:
+def _storage(contents: LoadedObjects, pods: Iterable[LoadedObject[objects.Pod]]) -> Storage:
     storage = Storage()
-    found: list[Found[StorageObject]] = [
+    found: list[LoadedObject[StorageObject]] = [
         *contents.of(objects.StorageClass).values(),
         *contents.of(objects.CSIDriver).values(),
         *contents.of(objects.CSINode).values(),
@@ -226,7 +228,7 @@ def _storage(contents: Contents, pods: Iterable[Found[objects.Pod]]) -> Storage:
 class _Priorities:
     """The priority of a pod: its own, its class's, the default class's, 0."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: LoadedObjects) -> None:
         classes = [found.value for found in contents.of(objects.PriorityClass).values()]
         self._by_name = _SYSTEM_PRIORITIES | {c.metadata.name or "": c.value for c in classes}
         self._default = max((c.value for c in classes if c.global_default), default=0)
@@ -239,7 +241,7 @@ class _Priorities:
         return self._default
 
 
-def _machine(node: Found[objects.Node], storage: Storage) -> Machine:
+def _machine(node: LoadedObject[objects.Node], storage: Storage) -> Machine:
     try:
         stated = node.value.metadata.labels or {}
         return machine(node.value, storage.csi_node(node.name), storage.volumes_on(stated))
@@ -247,10 +249,10 @@ def _machine(node: Found[objects.Node], storage: Storage) -> Machine:
         raise node.error(error) from None
 
 
-def _member(pod: Found[objects.Pod], priorities: _Priorities, around: Surroundings) -> Member:
+def _member(pod: LoadedObject[objects.Pod], priorities: _Priorities, context: PodContext) -> Member:
     try:
         return Member(
-            task=task(pod.value, around),
+            task=task(pod.value, context),
             pod=pod.value,
             running=is_bound(pod.value),
             priority=priorities.of(pod.value.spec),
@@ -260,48 +262,50 @@ def _member(pod: Found[objects.Pod], priorities: _Priorities, around: Surroundin
         raise pod.error(error) from None
 
 
-def _kept_away(
-    member: Member, repulsion: Repulsion, machines: Mapping[str, Mapping[str, str]]
+def _apply_anti_affinity(
+    member: Member, anti_affinity: RunningAntiAffinity, machines: Mapping[str, Labels]
 ) -> Member:
     if member.running or member.task.blocked:
         return member
-    places = repulsion.places(member.pod)
-    why = repulsion.against(member.pod) or (places and shut_out(places, machines))
-    task = replace(member.task, shape=kept_out(member.task.shape, places), blocked=why)
-    return replace(member, task=task)
+    reachability = anti_affinity.reachability(member.pod)
+    why = anti_affinity.blocking_reason(member.pod) or (
+        reachability and excluded_reason(reachability, machines)
+    )
+    shape = restricted_shape(member.task.shape, reachability)
+    return replace(member, task=replace(member.task, shape=shape, blocked=why))
 
 
-def _refuse_shared_uids(pods: Iterable[Found[objects.Pod]]) -> None:
-    """A task's identity is its pod's uid: two pods with one cannot be told apart."""
-    owners: dict[str, Found[objects.Pod]] = {}
+def _refuse_shared_uids(pods: Iterable[LoadedObject[objects.Pod]]) -> None:
+    """Two pods with one uid are an error: the uid identifies the task."""
+    owners: dict[str, LoadedObject[objects.Pod]] = {}
     for pod in pods:
         uid = pod.value.metadata.uid
         if uid and (first := owners.setdefault(uid, pod)) is not pod:
             raise pod.error(f"metadata.uid: {uid!r} is also that of {first.name} ({first.origin})")
 
 
-def _namespace_labels(contents: Contents) -> Mapping[str, Mapping[str, str]]:
+def _namespace_labels(contents: LoadedObjects) -> Mapping[str, Labels]:
     return {
         name: found.value.metadata.labels or {}
         for name, found in contents.of(objects.Namespace).items()
     }
 
 
-def _slotless(machines: Iterable[Machine]) -> list[str]:
+def _note_without_pod_slots(machines: Iterable[Machine]) -> list[str]:
     names = [each.name for each in machines if amount_of(each.capacity, PODS) == 0]
     if not names:
         return []
     nodes = "1 node offers" if len(names) == 1 else f"{len(names)} nodes offer"
-    return [f"{nodes} no room for pods (status.allocatable.pods): {_some(names)}"]
+    return [f"{nodes} no room for pods (status.allocatable.pods): {_shortened(names)}"]
 
 
-def _listed(names: Sequence[str], predicament: str) -> list[str]:
+def _note_pods(names: Sequence[str], state: str) -> list[str]:
     if not names:
         return []
     pods = "1 pod is" if len(names) == 1 else f"{len(names)} pods are"
-    return [f"{pods} {predicament}: {_some(names)}"]
+    return [f"{pods} {state}: {_shortened(names)}"]
 
 
-def _some(names: Sequence[str]) -> str:
+def _shortened(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,25 +1,24 @@
-"""Host ports: which ports of its machine a pod takes.
+"""The host ports of a pod.
 
-As in kube-scheduler: containers and sidecars count, other init containers do not; a port without a
-protocol is TCP's; no address and 0.0.0.0 stand for every address, while "::" is an address like
-any other. On the host's network the API server makes each container port a host port.
+As in kube-scheduler: containers and sidecars count, other init containers do not; the default
+protocol is TCP; no address and 0.0.0.0 mean all addresses, while "::" is an ordinary address. With
+hostNetwork each container port is a host port.
 """
 
 from collections.abc import Iterator
 
 from afflux.kube import objects
-from afflux.kube.bounds import MOST_HOST_PORTS, first, too_many
-from afflux.kube.complaints import shown
-from afflux.kube.node_affinity import UnusableError
+from afflux.kube.input_errors import shown
+from afflux.kube.node_affinity import ConstraintError
+from afflux.kube.object_limits import MAX_HOST_PORTS, first, limit_exceeded
 from afflux.kube.pod_requests import is_sidecar
-from afflux.model.implied import HostPort, port_requests
+from afflux.model.implied_resources import HostPort, port_requests
 
 _PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
 _EVERY_ADDRESS = frozenset({None, "", "0.0.0.0"})  # noqa: S104 - a value to compare with
 
 
 def host_port_requests(spec: objects.PodSpec) -> dict[str, int]:
-    """What the pod's host ports add to what it asks for; nothing for most pods."""
     if not spec.init_containers and not spec.host_network:
         for container in spec.containers or ():
             for stated in container.ports or ():
@@ -31,11 +30,11 @@ def host_port_requests(spec: objects.PodSpec) -> dict[str, int]:
 
 def _requests(spec: objects.PodSpec) -> dict[str, int]:
     ports = list(dict.fromkeys(_host_ports(spec)))
-    if len(ports) > MOST_HOST_PORTS:
+    if len(ports) > MAX_HOST_PORTS:
         if not spec.node_name:
             field = "spec.containers[*].ports"
-            raise UnusableError(too_many(field, len(ports), MOST_HOST_PORTS, "host ports"))
-        ports = first(ports, MOST_HOST_PORTS)
+            raise ConstraintError(limit_exceeded(field, len(ports), MAX_HOST_PORTS, "host ports"))
+        ports = first(ports, MAX_HOST_PORTS)
     return port_requests(ports)
 
 
@@ -54,6 +53,6 @@ def _host_ports(spec: objects.PodSpec) -> Iterator[HostPort]:
                 protocol = stated.protocol or "TCP"
                 if protocol not in _PROTOCOLS:
                     path = f"spec.{field}[{index}].ports[{place}].protocol"
-                    raise UnusableError(f"{path}: {shown(protocol)} is not supported")
+                    raise ConstraintError(f"{path}: {shown(protocol)} is not supported")
                 every = stated.host_ip in _EVERY_ADDRESS
                 yield HostPort(protocol, number, None if every else stated.host_ip)

@@ -1,15 +1,15 @@
-"""Errors as people read them: one line with file, object, field, value and what was expected.
+"""Error messages for input: field, value and what was expected, on one line.
 
-The decoder's own messages say where (`$.spec.priority`) and which types met. Here they become the
-words of somebody who wrote a manifest, with the value looked up again in the input: that is slow,
-but happens once, at the end.
+The decoder's messages name a path (`$.spec.priority`) and two types. Here they are translated into
+the terms of a manifest. For that, the value is looked up in the input again, which is slow but only
+happens once, for an error.
 """
 
 import re
 
 import msgspec
 
-from afflux.kube.yaml_events import Value
+from afflux.kube.yaml_reader import Value
 
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`(?P<bound> [<>]=? -?[0-9.]+)?(?:, got .*)?")
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`")
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def shown(value: object) -> str:
-    """A value in a message: quoted, on one line, not too long."""
+    """A value for a message: quoted, on one line, shortened."""
     text = repr(value) if isinstance(value, str) else _json(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -37,14 +37,14 @@ def entry(path: str, key: str) -> str:
     return f"{path}[{key if key.isprintable() else shown(key)}]"
 
 
-def json_complaint(error: Exception) -> str:
-    """What is wrong with a text that is no JSON."""
+def json_error(error: Exception) -> str:
+    """Why a text is not valid JSON."""
     problem = str(error).removeprefix("JSON is malformed: ")
     return "it ends too early" if problem == "Input data was truncated" else problem
 
 
-def field_complaint(error: msgspec.ValidationError, raw: bytes) -> str:
-    """`field: value, expected ...` for an object that does not have the expected form."""
+def field_error(error: msgspec.ValidationError, raw: bytes) -> str:
+    """`field: value, expected ...` for an object of the wrong form."""
     message, _, path = str(error).partition(" - at `$")
     steps = path.removesuffix("`")
     if missing := _MISSING.fullmatch(message):
@@ -71,16 +71,13 @@ def _decoded(raw: bytes) -> Value:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Some other part of it, which the struct does not look at, is worse still.
+        # A part that the struct skips is not valid JSON.
         return None
 
 
 def _look_up(value: Value, steps: str, accepted: list[str]) -> tuple[str, Value]:
-    """The dotted path and a colon, with the key of a mapping filled in, and the value found there.
-
-    The decoder writes `[...]` for "some entry of this mapping": the first one of a type that was
-    not accepted is it.
-    """
+    """The dotted path with a colon, and the value at that path. The decoder writes `[...]` for an
+    entry of a mapping; it is the first one of a type that is not accepted."""
     place = ""
     for step in _STEP.finditer(steps):
         if step["field"] is not None:

@@ -1,8 +1,8 @@
-"""Node selectors, node affinity and tolerations: from manifests to the model, in one spelling.
+"""Node selectors, node affinity and tolerations: from manifests to the model, in a canonical form.
 
-Kubernetes ignores the order of terms, expressions, values and tolerations, so they are sorted:
-pods that mean the same get equal values and share a shape. What the API server would refuse, or
-what this version does not know, is a reason to wait and never quietly dropped.
+Kubernetes ignores the order of terms, expressions, values and tolerations. Here they are sorted, so
+that equivalent pods get equal values and share a shape. What the API server would refuse, or this
+version does not support, is a reason to wait and never ignored.
 """
 
 import re
@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import Literal, cast, get_args
 
 from afflux.kube import objects
-from afflux.kube.complaints import shown
+from afflux.kube.input_errors import shown
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Operator, Requirement, Term
 from afflux.model.taints import Effect, Toleration
 
-OPERATORS: tuple[str, ...] = get_args(Operator)
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Gt", "Lt")
 _EFFECTS: tuple[str, ...] = ("", *get_args(Effect))
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -25,21 +24,21 @@ _REQUIRED = f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = f"{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class UnusableError(ValueError):
-    """A constraint that cannot be enforced; the text names the field."""
+class ConstraintError(ValueError):
+    """A constraint that is invalid or not supported; the message names the field."""
 
 
 def node_affinity(spec: objects.PodSpec) -> NodeAffinity:
-    """Where the pod may run and would like to, by nodeSelector and nodeAffinity."""
+    """The required and preferred nodes of a pod, from nodeSelector and nodeAffinity."""
     selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
     stated = spec.affinity.node_affinity if spec.affinity is not None else None
     if stated is None:
-        return _selecting(selector)
+        return _selector_only(selector)
     return _affinity(selector, stated)
 
 
 @lru_cache(maxsize=4096)
-def _selecting(selector: tuple[tuple[str, str], ...]) -> NodeAffinity:
+def _selector_only(selector: tuple[tuple[str, str], ...]) -> NodeAffinity:
     return NodeAffinity(selector=selector) if selector else ANYWHERE
 
 
@@ -49,9 +48,8 @@ def _affinity(selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinit
     if stated.required is not None:
         path = f"{_REQUIRED}.nodeSelectorTerms"
         terms = stated.required.node_selector_terms or ()
-        required = sorted_terms(
-            term for i, t in enumerate(terms) if (term := selector_term(t, f"{path}[{i}]"))
-        )
+        found = (selector_term(term, f"{path}[{i}]") for i, term in enumerate(terms))
+        required = sorted_terms(term for term in found if term is not None)
     preferred: list[tuple[int, Term]] = []
     for i, wish in enumerate(stated.preferred or ()):
         term = selector_term(wish.preference, f"{_PREFERRED}[{i}].preference")
@@ -62,7 +60,7 @@ def _affinity(selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinit
 
 
 def selector_term(stated: objects.NodeSelectorTerm, path: str) -> Term | None:
-    """The term; None if it is empty, which matches no machine."""
+    """The term, None if it is empty: an empty term matches no machine."""
     labels = {
         label_requirement(e, f"{path}.matchExpressions[{i}]")
         for i, e in enumerate(stated.match_expressions or ())
@@ -77,40 +75,35 @@ def selector_term(stated: objects.NodeSelectorTerm, path: str) -> Term | None:
 
 
 def label_requirement(stated: objects.Expression, path: str) -> Requirement:
-    """One expression on a label; an UnusableError names the field at `path` that is wrong."""
-    values = tuple(sorted(set(stated.values or ())))
+    """One label expression; a ConstraintError names the invalid field below `path`."""
+    values, operator = tuple(sorted(set(stated.values or ()))), stated.operator
     if wrong := next((value for value in values if not _LABEL_VALUE.fullmatch(value)), None):
-        raise UnusableError(f"{path}.values: {shown(wrong)} can be no label's value")
-    match stated.operator:
+        raise ConstraintError(f"{path}.values: {shown(wrong)} is not a valid label value")
+    match operator:
         case "In" | "NotIn":
             if not values:
-                raise UnusableError(
-                    f"{path}.values: empty, expected at least one for {stated.operator}"
-                )
+                raise ConstraintError(f"{path}.values: empty, expected at least one for {operator}")
         case "Exists" | "DoesNotExist":
             if values:
-                raise UnusableError(f"{path}.values: expected none for {stated.operator}")
+                raise ConstraintError(f"{path}.values: expected none for {operator}")
         case "Gt" | "Lt":
             if len(values) != 1 or not _is_int64(values[0]):
-                raise UnusableError(
-                    f"{path}.values: {shown(list(values))}, "
-                    f"expected one whole number for {stated.operator}"
-                )
+                expected = f"expected one whole number for {operator}"
+                raise ConstraintError(f"{path}.values: {shown(list(values))}, {expected}")
         case _:
-            raise UnusableError(f"{path}.operator: {shown(stated.operator)} is not supported")
-    return Requirement(stated.key, stated.operator, values)
+            raise ConstraintError(f"{path}.operator: {shown(operator)} is not supported")
+    return Requirement(stated.key, operator, values)
 
 
 def _field(stated: objects.Expression, path: str) -> Requirement:
-    if stated.key != "metadata.name":
-        raise UnusableError(f"{path}.key: {shown(stated.key)} is not supported, only metadata.name")
-    if stated.operator not in {"In", "NotIn"}:
-        raise UnusableError(
-            f"{path}.operator: {shown(stated.operator)} is not supported for fields"
-        )
-    if len(stated.values or ()) != 1:
-        raise UnusableError(f"{path}.values: {shown(list(stated.values or ()))}, expected one name")
-    return Requirement(stated.key, cast("Operator", stated.operator), tuple(stated.values or ()))
+    key, operator, values = stated.key, stated.operator, stated.values or ()
+    if key != "metadata.name":
+        raise ConstraintError(f"{path}.key: {shown(key)} is not supported, only metadata.name")
+    if operator not in {"In", "NotIn"}:
+        raise ConstraintError(f"{path}.operator: {shown(operator)} is not supported for fields")
+    if len(values) != 1:
+        raise ConstraintError(f"{path}.values: {shown(list(values))}, expected one name")
+    return Requirement(key, cast("Operator", operator), tuple(values))
 
 
 def _is_int64(text: str) -> bool:
@@ -118,12 +111,10 @@ def _is_int64(text: str) -> bool:
 
 
 def requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
-    """What requirements are sorted by."""
     return requirement.key, requirement.operator, requirement.values
 
 
 def term_key(term: Term) -> tuple[object, ...]:
-    """What terms are sorted by."""
     return (
         tuple(requirement_key(r) for r in term.labels),
         tuple(requirement_key(r) for r in term.names),
@@ -131,7 +122,7 @@ def term_key(term: Term) -> tuple[object, ...]:
 
 
 def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Terms in the one order in which equal sets of them are equal."""
+    """Terms without duplicates, in canonical order."""
     return tuple(sorted(set(terms), key=term_key))
 
 
@@ -140,7 +131,7 @@ def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 @lru_cache(maxsize=4096)
 def tolerations(stated: tuple[objects.Toleration, ...]) -> tuple[Toleration, ...]:
-    """What the pod puts up with; how long (tolerationSeconds) matters only once it runs."""
+    """The tolerations of a pod; tolerationSeconds does not matter for placement."""
     found = {_toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(stated)}
     return tuple(sorted(found, key=lambda t: (t.key, t.operator, t.value, t.effect)))
 
@@ -149,18 +140,15 @@ def _toleration(stated: objects.Toleration, path: str) -> Toleration:
     key, value, effect = stated.key or "", stated.value or "", stated.effect or ""
     operator = stated.operator or "Equal"
     if operator not in _TOLERATION_OPERATORS:
-        raise UnusableError(f"{path}.operator: {shown(operator)} is not supported")
+        raise ConstraintError(f"{path}.operator: {shown(operator)} is not supported")
     if effect not in _EFFECTS:
-        raise UnusableError(f"{path}.effect: {shown(effect)} is not supported")
+        raise ConstraintError(f"{path}.effect: {shown(effect)} is not supported")
     if not key and operator != "Exists":
-        raise UnusableError(f"{path}.operator: {shown(operator)}, expected Exists without a key")
+        raise ConstraintError(f"{path}.operator: {shown(operator)}, expected Exists without a key")
     if operator == "Exists" and value:
-        raise UnusableError(f"{path}.value: {shown(value)}, expected none for Exists")
+        raise ConstraintError(f"{path}.value: {shown(value)}, expected none for Exists")
     if operator in {"Gt", "Lt"} and not _is_int64(value):
-        raise UnusableError(f"{path}.value: {shown(value)}, expected a whole number for {operator}")
-    return Toleration(
-        key=key,
-        operator=operator,
-        value=value,
-        effect=cast("Effect | Literal['']", effect),
-    )
+        raise ConstraintError(
+            f"{path}.value: {shown(value)}, expected a whole number for {operator}"
+        )
+    return Toleration(key, operator, value, cast("Effect | Literal['']", effect))

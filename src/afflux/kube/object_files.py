@@ -1,7 +1,7 @@
-"""Bytes to Kubernetes objects: JSON or YAML, one object or many, lists and lists of lists.
+"""Files to Kubernetes objects: JSON or YAML, single objects, lists, and lists of lists.
 
-JSON is cut into its items without being decoded, and every item then goes straight into the
-struct of its kind. YAML is made JSON first, so that there is one way from there on.
+JSON lists are split into items without decoding, and each item is decoded into the struct of its
+kind. YAML is converted to JSON first.
 """
 
 import codecs
@@ -13,13 +13,13 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from afflux.kube import objects, yaml_events
-from afflux.kube.complaints import field_complaint, json_complaint, shown
+from afflux.kube import objects, yaml_reader
+from afflux.kube.input_errors import field_error, json_error, shown
 from afflux.model.errors import InputError
 
-DEEPEST_LIST = 8
+MAX_LIST_NESTING = 8
 
-# Kinds by API group. Other kinds, and kinds of the same name elsewhere, are none of our business.
+# Kinds by API group. Other kinds, and equal names in other groups, are ignored.
 KINDS: dict[tuple[str, str], type[objects.Object]] = {
     ("", "Node"): objects.Node,
     ("", "Pod"): objects.Pod,
@@ -32,8 +32,8 @@ KINDS: dict[tuple[str, str], type[objects.Object]] = {
     ("storage.k8s.io", "CSIStorageCapacity"): objects.CSIStorageCapacity,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
-    ("scheduling.k8s.io", "PodGroup"): objects.NativeGroup,
-    ("scheduling.x-k8s.io", "PodGroup"): objects.MemberGroup,
+    ("scheduling.k8s.io", "PodGroup"): objects.NativePodGroup,
+    ("scheduling.x-k8s.io", "PodGroup"): objects.CoschedulingPodGroup,
 }
 _KNOWN_NAMES = frozenset(kind for _, kind in KINDS)
 _CLUSTER_WIDE = frozenset(
@@ -59,30 +59,30 @@ T = TypeVar("T", bound=objects.Object)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an object was read: the file, the document in it, the places in lists."""
+    """Where an object was read: the file, the document in it, the indexes in lists."""
 
     file: str
     document: int | None = None
-    places: tuple[int, ...] = ()
+    indexes: tuple[int, ...] = ()
 
-    def inside(self, place: int) -> "Origin":
+    def item(self, index: int) -> "Origin":
         """The origin of an item of the list found here."""
-        return Origin(self.file, self.document, (*self.places, place))
+        return Origin(self.file, self.document, (*self.indexes, index))
 
     def __str__(self) -> str:
         parts = [self.file]
         if self.document is not None:
             parts.append(f"document {self.document}")
-        if self.places:
-            parts.append(".".join(f"items[{place}]" for place in self.places))
+        if self.indexes:
+            parts.append(".".join(f"items[{index}]" for index in self.indexes))
         return ": ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T_co]):
-    """An object, what people call it, and where it was read.
+class LoadedObject(Generic[T_co]):
+    """An object with its kind, its name and its origin.
 
-    `name` is namespace/name, or the name alone for kinds that have no namespace.
+    `name` is namespace/name, or the name alone for cluster-wide kinds.
     """
 
     value: T_co
@@ -91,33 +91,33 @@ class Found(Generic[T_co]):
     origin: Origin
 
     def error(self, problem: object) -> InputError:
-        """The problem with this object, as one line."""
+        """The error for a problem with this object, on one line."""
         name = self.name if self.name.isprintable() else repr(self.name)
         return InputError(f"{self.origin}: {self.kind} {name}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """All that was read: objects by kind, and how many of other kinds there were."""
+class LoadedObjects:
+    """The objects by kind, and the number of objects of ignored kinds."""
 
-    _found: dict[type[objects.Object], dict[str, Found[objects.Object]]] = field(
-        default_factory=dict[type[objects.Object], dict[str, Found[objects.Object]]]
+    _found: dict[type[objects.Object], dict[str, LoadedObject[objects.Object]]] = field(
+        default_factory=dict[type[objects.Object], dict[str, LoadedObject[objects.Object]]]
     )
     ignored: Counter[str] = field(default_factory=Counter[str])
 
-    def of(self, kind: type[T]) -> dict[str, Found[T]]:
+    def of(self, kind: type[T]) -> dict[str, LoadedObject[T]]:
         """The objects of one kind by name, in the order they were read."""
-        return cast("dict[str, Found[T]]", self._found.get(kind, {}))
+        return cast("dict[str, LoadedObject[T]]", self._found.get(kind, {}))
 
-    def add(self, found: Found[objects.Object]) -> None:
-        """Take in one object; the same one twice is an error."""
+    def add(self, found: LoadedObject[objects.Object]) -> None:
+        """Add an object; a second one of the same name is an error."""
         same_kind = self._found.setdefault(type(found.value), {})
         if (first := same_kind.setdefault(found.name, found)) is not found:
             raise found.error(f"given twice, first in {first.origin}")
 
 
 class _Header(objects.Fields, frozen=True, gc=False):
-    """What tells a list from an object and one kind from another."""
+    """The fields that tell the kind of an object, and whether it is a list."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -130,7 +130,7 @@ class _Identity(objects.Fields, frozen=True, gc=False):
 
 
 class _Named(objects.Fields, frozen=True, gc=False):
-    """The little to look for when an object cannot be decoded."""
+    """The identity of an object that cannot be decoded."""
 
     metadata: _Identity
 
@@ -141,12 +141,12 @@ _named = msgspec.json.Decoder(_Named)
 _decoders = {kind: msgspec.json.Decoder(kind) for kind in KINDS.values()}
 
 
-def read(sources: Sequence[tuple[str, bytes]]) -> Contents:
-    """Every object of these (name, content) pairs; an InputError for what cannot be used."""
-    contents = Contents()
+def read(sources: Sequence[tuple[str, bytes]]) -> LoadedObjects:
+    """The objects of these (file name, content) pairs; an InputError for invalid input."""
+    contents = LoadedObjects()
     for file, data in sources:
         for origin, document in _documents(file, data):
-            _take_document(document, origin, contents)
+            _add_document(document, origin, contents)
     return contents
 
 
@@ -163,12 +163,12 @@ def _documents(file: str, data: bytes) -> Iterator[tuple[Origin, bytes]]:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except msgspec.DecodeError as error:
-        # A flow mapping in YAML may start the same way; several JSON texts may follow each other.
+        # It may be a YAML flow mapping, or several JSON texts in a row.
         if file.endswith((".yaml", ".yml")):
             return _yaml_documents(file, text)
         if "trailing characters" in str(error):
             return _json_sequence(file, text)
-        raise InputError(f"{file}: not valid JSON: {json_complaint(error)}") from None
+        raise InputError(f"{file}: not valid JSON: {json_error(error)}") from None
     except RecursionError:
         raise InputError(f"{file}: nested too deeply") from None
     return iter([(Origin(file), text)])
@@ -177,7 +177,7 @@ def _documents(file: str, data: bytes) -> Iterator[tuple[Origin, bytes]]:
 def _utf8(file: str, data: bytes) -> bytes:
     encoding = next((name for bom, name in _ENCODINGS if data.startswith(bom)), "utf-8")
     try:
-        # Decoding is the check that it is text at all; only a rare byte order mark needs the copy.
+        # Decoding only checks that it is text; the copy is used only with a byte order mark.
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise InputError(
@@ -187,28 +187,28 @@ def _utf8(file: str, data: bytes) -> bytes:
 
 
 def _json_sequence(file: str, text: bytes) -> Iterator[tuple[Origin, bytes]]:
-    """JSON texts one after the other, as from `jq -c` or several calls of kubectl."""
+    """Several JSON texts in a row, as from `jq -c`."""
     decoder, decoded = json.JSONDecoder(), text.decode()
-    number, place = 0, _after_space(decoded, 0)
-    while place < len(decoded):
+    number, index = 0, _after_space(decoded, 0)
+    while index < len(decoded):
         number += 1
         try:
-            _, end = decoder.raw_decode(decoded, place)
+            _, end = decoder.raw_decode(decoded, index)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{file}: document {number}: not valid JSON: {error}") from None
-        yield Origin(file, number), decoded[place:end].encode()
-        place = _after_space(decoded, end)
+        yield Origin(file, number), decoded[index:end].encode()
+        index = _after_space(decoded, end)
 
 
-def _after_space(text: str, place: int) -> int:
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
+def _after_space(text: str, index: int) -> int:
+    while index < len(text) and text[index].isspace():
+        index += 1
+    return index
 
 
 def _yaml_documents(file: str, text: bytes) -> Iterator[tuple[Origin, bytes]]:
     try:
-        values = list(yaml_events.documents(text.decode()))
+        values = list(yaml_reader.documents(text.decode()))
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     if all(value is None for value in values):
@@ -226,17 +226,19 @@ def _yaml_documents(file: str, text: bytes) -> Iterator[tuple[Origin, bytes]]:
 # --- JSON documents to objects
 
 
-def _take_document(document: bytes, origin: Origin, contents: Contents) -> None:
+def _add_document(document: bytes, origin: Origin, contents: LoadedObjects) -> None:
     if document.lstrip()[:1] != b"[":
-        return _take(document, origin, contents)
-    for place, item in enumerate(_checked(_array, document, origin)):
-        _take(bytes(item), origin.inside(place), contents)
+        return _add_object(document, origin, contents)
+    for index, item in enumerate(_decode(_array, document, origin)):
+        _add_object(bytes(item), origin.item(index), contents)
     return None
 
 
-def _take(raw: bytes, origin: Origin, contents: Contents, listed: _Header | None = None) -> None:
-    """Add the object, or every item of the list, that this JSON text is."""
-    header = _checked(_header, raw, origin)
+def _add_object(
+    raw: bytes, origin: Origin, contents: LoadedObjects, listed: _Header | None = None
+) -> None:
+    """Add the object, or the items of the list, in this JSON text."""
+    header = _decode(_header, raw, origin)
     kind, api_version = header.kind, header.api_version
     if not kind and listed is not None and listed.kind and listed.kind != "List":
         # The API server leaves out the kind of items in a typed list.
@@ -246,32 +248,32 @@ def _take(raw: bytes, origin: Origin, contents: Contents, listed: _Header | None
     if not api_version:
         raise _error(raw, origin, kind, "apiVersion: missing, expected e.g. v1")
     if kind.endswith("List"):
-        return _take_list(header, origin, contents)
+        return _add_list(header, origin, contents)
     group = api_version.rpartition("/")[0]
     decoded_as = KINDS.get((group, kind))
     if decoded_as is None:
         contents.ignored[f"{kind}.{group}" if kind in _KNOWN_NAMES else kind] += 1
         return None
-    value = _checked(_decoders[decoded_as], raw, origin, kind)
+    value = _decode(_decoders[decoded_as], raw, origin, kind)
     metadata = value.metadata
     if not metadata.name:
         raise InputError(f"{origin}: {kind}: metadata.name: missing, expected a name")
     name = _full_name(kind, metadata.namespace, metadata.name)
-    found = Found(value, kind, name, origin)
+    found = LoadedObject(value, kind, name, origin)
     for field_name, written in (("name", metadata.name), ("namespace", metadata.namespace)):
         if written and not objects.is_name(written):
             raise found.error(f"metadata.{field_name}: {shown(written)}, expected a plain name")
     return contents.add(found)
 
 
-def _take_list(header: _Header, origin: Origin, contents: Contents) -> None:
+def _add_list(header: _Header, origin: Origin, contents: LoadedObjects) -> None:
     items = bytes(header.items)
     if items in (b"", b"null"):
         return
-    if len(origin.places) >= DEEPEST_LIST:
-        raise InputError(f"{origin}: lists nested more than {DEEPEST_LIST} deep")
-    for place, item in enumerate(_checked(_array, items, origin, "items")):
-        _take(bytes(item), origin.inside(place), contents, header)
+    if len(origin.indexes) >= MAX_LIST_NESTING:
+        raise InputError(f"{origin}: lists nested more than {MAX_LIST_NESTING} deep")
+    for index, item in enumerate(_decode(_array, items, origin, "items")):
+        _add_object(bytes(item), origin.item(index), contents, header)
 
 
 def _full_name(kind: str, namespace: str | None, name: str) -> str:
@@ -281,24 +283,24 @@ def _full_name(kind: str, namespace: str | None, name: str) -> str:
 D = TypeVar("D")
 
 
-def _checked(
+def _decode(
     decoder: "msgspec.json.Decoder[D]", raw: bytes, origin: Origin, kind: str | None = None
 ) -> D:
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _error(raw, origin, kind, field_complaint(error, raw)) from None
+        raise _error(raw, origin, kind, field_error(error, raw)) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise InputError(f"{origin}: not valid JSON: {json_complaint(error)}") from None
+        raise InputError(f"{origin}: not valid JSON: {json_error(error)}") from None
     except RecursionError:
         raise InputError(f"{origin}: nested too deeply") from None
 
 
 def _error(raw: bytes, origin: Origin, kind: str | None, problem: str) -> InputError:
-    """The problem with an object that could not be decoded, by its name if that can be found."""
+    """The error for an object that could not be decoded, with its name if that is known."""
     try:
         identity = _named.decode(raw).metadata
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return InputError(f"{origin}: {kind}: {problem}" if kind else f"{origin}: {problem}")
     name = _full_name(kind or "", identity.namespace, identity.name)
-    return Found(objects.Object(), kind or "object", name, origin).error(problem)
+    return LoadedObject(objects.Object(), kind or "object", name, origin).error(problem)

@@ -1,8 +1,7 @@
-"""The fields of Kubernetes objects that afflux looks at, and no others.
+"""The fields of Kubernetes objects that afflux uses, with the names and nesting of the API.
 
-Names and nesting are those of the API. Structs are immutable, hashable wherever they hold no
-mapping, and outside garbage collection: a list of 10,000 pods is decoded in a fraction of a
-second. A null in place of a value means the value is absent, as it does to the API server.
+Structs are immutable, hashable if they contain no mapping, and not tracked by garbage collection: a
+list of 10,000 pods is decoded in a fraction of a second. As in the API server, null means absent.
 """
 
 import re
@@ -10,9 +9,9 @@ from typing import Annotated
 
 import msgspec
 
-from afflux.kube.quantities import Written
+from afflux.kube.quantities import QuantityValue
 
-Amounts = dict[str, Written]
+ResourceTable = dict[str, QuantityValue]
 Labels = dict[str, str]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -22,7 +21,7 @@ _NAME = re.compile(r"[^\s/%]+")
 
 
 def is_name(text: str) -> bool:
-    """Whether this may be a name: it stands in namespace/name and on one line."""
+    """Whether this is a valid name: one that fits into namespace/name and on one line."""
     return _NAME.fullmatch(text) is not None and text.isprintable()
 
 
@@ -31,7 +30,7 @@ class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Present(Fields, frozen=True, gc=False):
-    """Something of which only the presence matters."""
+    """A value of which only the presence matters."""
 
 
 class OwnerReference(Fields, frozen=True, gc=False):
@@ -55,8 +54,14 @@ class Metadata(Fields, frozen=True, gc=False):
     deletion_timestamp: str | None = None
 
 
+def is_older(version: str | None, than: str | None) -> bool:
+    """Whether a resource version is older than another; False if they cannot be compared."""
+    version, than = version or "", than or ""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
 class Condition(Fields, frozen=True, gc=False):
-    """What is said about an object at some time: `status` is True, False or Unknown."""
+    """A condition of an object: `status` is True, False or Unknown."""
 
     type: str | None = None
     status: str | None = None
@@ -65,7 +70,7 @@ class Condition(Fields, frozen=True, gc=False):
 
 
 class Object(Fields, frozen=True, gc=False):
-    """What every object has."""
+    """The fields of every object."""
 
     metadata: Metadata = Metadata()
 
@@ -95,8 +100,8 @@ class NodeImage(Fields, frozen=True, gc=False):
 
 
 class NodeStatus(Fields, frozen=True, gc=False):
-    allocatable: Amounts | None = None
-    capacity: Amounts | None = None
+    allocatable: ResourceTable | None = None
+    capacity: ResourceTable | None = None
     conditions: tuple[NodeCondition, ...] | None = None
     images: tuple[NodeImage, ...] | None = None
 
@@ -107,6 +112,9 @@ class Node(Object, frozen=True, gc=False):
 
 
 # --- Pod: selectors and affinity
+
+_REQUIRED = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+_PREFERRED = msgspec.field(name="preferredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 class Expression(Fields, frozen=True, gc=False):
@@ -132,12 +140,8 @@ class PreferredTerm(Fields, frozen=True, gc=False):
 
 
 class NodeAffinity(Fields, frozen=True, gc=False):
-    required: NodeSelector | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: tuple[PreferredTerm, ...] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
+    required: NodeSelector | None = _REQUIRED
+    preferred: tuple[PreferredTerm, ...] | None = _PREFERRED
 
 
 class LabelSelector(Fields, frozen=True, gc=False):
@@ -153,14 +157,10 @@ class PodAffinityTerm(Fields, frozen=True, gc=False):
 
 
 class PodAffinity(Fields, frozen=True, gc=False):
-    """Affinity to other pods, or the opposite."""
+    """Pod affinity or anti-affinity."""
 
-    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: tuple[Present, ...] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
+    required: tuple[PodAffinityTerm, ...] | None = _REQUIRED
+    preferred: tuple[Present, ...] | None = _PREFERRED
 
 
 class Affinity(Fields, frozen=True, gc=False):
@@ -180,8 +180,8 @@ class Toleration(Fields, frozen=True, gc=False):
 
 
 class ContainerResources(Fields, frozen=True, gc=False):
-    requests: Amounts | None = None
-    limits: Amounts | None = None
+    requests: ResourceTable | None = None
+    limits: ResourceTable | None = None
 
 
 class ContainerPort(Fields, frozen=True, gc=False):
@@ -207,7 +207,7 @@ class Container(Fields, frozen=True, gc=False):
 class ContainerStatus(Fields, frozen=True, gc=False):
     name: str | None = None
     resources: ContainerResources | None = None
-    allocated_resources: Amounts | None = None
+    allocated_resources: ResourceTable | None = None
 
 
 # --- Pod: volumes
@@ -244,9 +244,9 @@ class PodSpec(Fields, frozen=True, gc=False):
     scheduling_group: SchedulingGroup | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
-    overhead: Amounts | None = None
+    overhead: ResourceTable | None = None
     resources: ContainerResources | None = None
-    # The keys name the kind of volume; what few of them hold is decoded where it matters.
+    # The keys name the type of the volume; the few contents that matter are decoded elsewhere.
     volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
     topology_spread_constraints: tuple[Present, ...] | None = None
     resource_claims: tuple[Present, ...] | None = None
@@ -273,14 +273,14 @@ class Pod(Object, frozen=True, gc=False):
 # --- Groups, priorities, the rest
 
 
-class MemberGroupSpec(Fields, frozen=True, gc=False):
+class CoschedulingPodGroupSpec(Fields, frozen=True, gc=False):
     min_member: Int32 | None = None
 
 
-class MemberGroup(Object, frozen=True, gc=False):
-    """PodGroup of scheduling.x-k8s.io, the coscheduling plugin's."""
+class CoschedulingPodGroup(Object, frozen=True, gc=False):
+    """PodGroup of scheduling.x-k8s.io, of the coscheduling plugin."""
 
-    spec: MemberGroupSpec = MemberGroupSpec()
+    spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
 
 
 class Gang(Fields, frozen=True, gc=False):
@@ -296,16 +296,16 @@ class SchedulingConstraints(Fields, frozen=True, gc=False):
     topology: tuple[Present, ...] | None = None
 
 
-class NativeGroupSpec(Fields, frozen=True, gc=False):
+class NativePodGroupSpec(Fields, frozen=True, gc=False):
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
     parent_composite_pod_group_name: str | None = None
 
 
-class NativeGroup(Object, frozen=True, gc=False):
-    """PodGroup of scheduling.k8s.io, Kubernetes' own."""
+class NativePodGroup(Object, frozen=True, gc=False):
+    """PodGroup of scheduling.k8s.io, of Kubernetes itself."""
 
-    spec: NativeGroupSpec = NativeGroupSpec()
+    spec: NativePodGroupSpec = NativePodGroupSpec()
 
 
 class PriorityClass(Object, frozen=True, gc=False):
@@ -318,7 +318,7 @@ class Namespace(Object, frozen=True, gc=False):
 
 
 class PodDisruptionBudget(Object, frozen=True, gc=False):
-    """Its identity only: nothing is evicted yet."""
+    """Only its identity: afflux evicts nothing yet."""
 
 
 # --- Storage
@@ -360,7 +360,7 @@ class VolumeNodeAffinity(Fields, frozen=True, gc=False):
 
 
 class VolumeSpec(Fields, frozen=True, gc=False):
-    capacity: Amounts | None = None
+    capacity: ResourceTable | None = None
     access_modes: tuple[str, ...] | None = None
     claim_ref: ObjectReference | None = None
     storage_class_name: str | None = None
@@ -368,7 +368,7 @@ class VolumeSpec(Fields, frozen=True, gc=False):
     volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolume | None = None
-    # Disks of cloud providers from before CSI: Kubernetes treats them as if they were CSI's.
+    # In-tree volume types of cloud providers, which Kubernetes migrates to CSI.
     aws_elastic_block_store: Present | None = None
     azure_disk: Present | None = None
     cinder: Present | None = None
@@ -429,5 +429,5 @@ class CSIDriver(Object, frozen=True, gc=False):
 class CSIStorageCapacity(Object, frozen=True, gc=False):
     storage_class_name: str | None = None
     node_topology: LabelSelector | None = None
-    capacity: Written | None = None
-    maximum_volume_size: Written | None = None
+    capacity: QuantityValue | None = None
+    maximum_volume_size: QuantityValue | None = None

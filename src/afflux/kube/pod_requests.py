@@ -1,17 +1,17 @@
-"""What a pod asks for: the sum that kube-scheduler computes, in the model's units.
+"""The resource requests of a pod, as kube-scheduler computes them, in the model's units.
 
-Containers and sidecars run together; init containers run one after the other, each beside the
-sidecars started before it. A pod needs the larger of the two per resource, unless it states a
-figure for the pod as a whole, and its overhead on top. A limit without a request is a request.
-A container that is being resized counts with the largest of what it had, has and wants.
+Containers and sidecars run at the same time; init containers run one after the other, each beside
+the sidecars before it. A pod needs, per resource, the larger of the two, or its pod-level request,
+plus its overhead. A limit without a request counts as a request. A container that is being resized
+counts with the maximum of its actual, allocated and desired requests.
 """
 
 from collections.abc import Mapping
 from functools import lru_cache
 
 from afflux.kube import objects
-from afflux.kube.complaints import entry
-from afflux.kube.quantities import Written, nano, to_amount
+from afflux.kube.input_errors import entry
+from afflux.kube.quantities import QuantityValue, nano, to_amount
 from afflux.model.errors import InputError
 from afflux.model.resources import CPU, MEMORY, PODS, Resources, resources
 
@@ -23,7 +23,7 @@ _NO_RESOURCES = objects.ContainerResources()
 
 
 def requests(pod: objects.Pod) -> Resources:
-    """The requests of the pod, its own slot included; an InputError names the field."""
+    """The requests of the pod, including its pod slot; an InputError names the invalid field."""
     spec = pod.spec
     if spec.containers and len(spec.containers) == 1 and _is_plain(spec):
         stated = spec.containers[0].resources or _NO_RESOURCES
@@ -31,10 +31,10 @@ def requests(pod: objects.Pod) -> Resources:
             tuple(stated.requests.items()) if stated.requests else (),
             tuple(stated.limits.items()) if stated.limits else (),
         )
-    return _in_all(_containers(pod), spec)
+    return _with_pod_level(_containers(pod), spec)
 
 
-def _in_all(total: Nanos, spec: objects.PodSpec) -> Resources:
+def _with_pod_level(total: Nanos, spec: objects.PodSpec) -> Resources:
     if spec.resources is not None:
         total.update(_pod_level(spec.resources, total))
     if spec.overhead:
@@ -44,31 +44,30 @@ def _in_all(total: Nanos, spec: objects.PodSpec) -> Resources:
 
 
 def _is_plain(spec: objects.PodSpec) -> bool:
-    """Whether nothing but the containers decides, and no status can."""
+    """Whether the requests depend on the containers only, and not on a status."""
     return not (spec.init_containers or spec.node_name or spec.resources or spec.overhead)
 
 
 @lru_cache(maxsize=65536)
 def _single(
-    stated: tuple[tuple[str, Written], ...], limits: tuple[tuple[str, Written], ...]
+    stated: tuple[tuple[str, QuantityValue], ...], limits: tuple[tuple[str, QuantityValue], ...]
 ) -> Resources:
-    """A pod of one container, as most are: they repeat themselves by the thousand."""
+    """A pod with one container. Cached: many pods have equal requests."""
     wanted = objects.ContainerResources(dict(stated), dict(limits))
     container = objects.Container(resources=wanted)
     total = _container(container, "spec.containers[0]", _NO_STATUSES, False)
-    return _in_all(total, objects.PodSpec())
+    return _with_pod_level(total, objects.PodSpec())
 
 
 def in_units(amounts: Nanos, path: str) -> Resources:
-    """Billionths as the model counts them, every resource rounded up."""
+    """Billionths to the model's units, rounded up."""
     try:
         return resources((name, to_amount(name, amount)) for name, amount in amounts.items())
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def nanos(amounts: objects.Amounts, path: str) -> Nanos:
-    """These quantities in billionths."""
+def nanos(amounts: objects.ResourceTable, path: str) -> Nanos:
     found: Nanos = {}
     for name, written in amounts.items():
         try:
@@ -79,12 +78,11 @@ def nanos(amounts: objects.Amounts, path: str) -> Nanos:
 
 
 def is_sidecar(container: objects.Container) -> bool:
-    """Whether an init container keeps running beside the containers."""
     return container.restart_policy == "Always"
 
 
 def _containers(pod: objects.Pod) -> Nanos:
-    """The most that containers, sidecars and init containers use at any time."""
+    """The maximum over time of what containers, sidecars and init containers use."""
     status = pod.status if pod.spec.node_name else None
     infeasible = status is not None and any(
         condition.type == "PodResizePending" and condition.reason == "Infeasible"
@@ -108,12 +106,12 @@ def _containers(pod: objects.Pod) -> Nanos:
             mine = _container(container, path, statuses, infeasible)
             _add(total, mine)
             _add(sidecars, mine)
-            _raise_to(peak, sidecars)
+            _take_maximum(peak, sidecars)
         else:
             mine = _container(container, path, _NO_STATUSES, infeasible)
             _add(mine, sidecars)
-            _raise_to(peak, mine)
-    _raise_to(total, peak)
+            _take_maximum(peak, mine)
+    _take_maximum(total, peak)
     return total
 
 
@@ -122,27 +120,24 @@ def _container(
 ) -> Nanos:
     wanted = container.resources or objects.ContainerResources()
     found = nanos(wanted.requests or {}, f"{path}.resources.requests")
-    # A limit stands in for a request that is missing; any other limit is none of our business.
+    # A limit replaces a missing request; other limits do not matter.
     missing = {name: limit for name, limit in (wanted.limits or {}).items() if name not in found}
     found |= nanos(missing, f"{path}.resources.limits")
     status = statuses.get(container.name)
     if status is None or status.resources is None:
         return found
     if resize_infeasible:
-        # What it wants is refused for good; what it has remains.
+        # The resize will not happen: only its current resources count.
         found = {}
     where = f"{path}: its status"
-    _raise_to(found, nanos(status.resources.requests or {}, f"{where}: resources.requests"))
-    _raise_to(found, nanos(status.allocated_resources or {}, f"{where}: allocatedResources"))
+    _take_maximum(found, nanos(status.resources.requests or {}, f"{where}: resources.requests"))
+    _take_maximum(found, nanos(status.allocated_resources or {}, f"{where}: allocatedResources"))
     return found
 
 
 def _pod_level(stated: objects.ContainerResources, containers: Nanos) -> Nanos:
-    """Requests stated for the pod as a whole; they replace the sum over its containers.
-
-    A limit stands in for a request that is missing, but for CPU and memory only if no container
-    asks for any.
-    """
+    """Pod-level requests, which replace the sum over the containers. A limit replaces a missing
+    request; for CPU and memory only if no container requests any."""
     found = nanos(stated.requests or {}, "spec.resources.requests")
     missing = {
         name: limit
@@ -150,10 +145,10 @@ def _pod_level(stated: objects.ContainerResources, containers: Nanos) -> Nanos:
         if name not in found and not (name in {CPU, MEMORY} and name in containers)
     }
     found |= nanos(missing, "spec.resources.limits")
-    return {name: amount for name, amount in found.items() if _may_be_stated_for_pods(name)}
+    return {name: amount for name, amount in found.items() if _is_pod_level_resource(name)}
 
 
-def _may_be_stated_for_pods(resource: str) -> bool:
+def _is_pod_level_resource(resource: str) -> bool:
     return resource in {CPU, MEMORY} or resource.startswith("hugepages-")
 
 
@@ -166,7 +161,7 @@ def _add(total: Nanos, more: Nanos) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def _raise_to(total: Nanos, floor: Nanos) -> None:
+def _take_maximum(total: Nanos, floor: Nanos) -> None:
     for name, amount in floor.items():
         if amount > total.get(name, 0):
             total[name] = amount

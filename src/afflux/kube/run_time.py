@@ -1,69 +1,70 @@
-"""How long a pod lasts: what its user expects, and when Kubernetes puts an end to it.
+"""The run time of a pod: the time its user expects, and the deadline at which Kubernetes ends it.
 
-`spec.activeDeadlineSeconds` kills: the kubelet stops the pod so long after its start, and it has
-its grace period to obey. `afflux.dev/expected-seconds`, a label or an annotation, only plans.
+`spec.activeDeadlineSeconds` is enforced: the kubelet stops the pod that long after its start, plus
+a grace period. `afflux.dev/expected-seconds`, a label or an annotation, is only used for planning.
 """
 
 import re
 from dataclasses import dataclass
 
 from afflux.kube import objects
-from afflux.kube.complaints import shown
-from afflux.kube.decoding import started_seconds
+from afflux.kube.input_errors import shown
+from afflux.kube.pods import started_seconds
 
-EXPECTED = "afflux.dev/expected-seconds"
-# What the API server writes where a pod does not say.
-USUAL_GRACE_SECONDS = 30
+EXPECTED_SECONDS_KEY = "afflux.dev/expected-seconds"
+# The default of the API server.
+DEFAULT_GRACE_SECONDS = 30
 
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 
 
-class ExpectationError(ValueError):
-    """An expectation that cannot be understood; the text names it, the value and what would be."""
+class ExpectedRunTimeError(ValueError):
+    """An invalid expected run time; the message names source, value and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
-    """`run_seconds` is how long the pod is expected to hold its machine from its start on,
-    `limit_seconds` what limits of a queue are about: its deadline without the grace period, or what
-    is expected if it has none. None: it does not say.
+class RunTime:
+    """The run time that a pod declares; None where it declares nothing.
+
+    `run_seconds` is how long the pod is expected to occupy its machine. `limit_seconds` is what the
+    limits of a queue apply to: the deadline without the grace period, else the expected time.
     """
 
     run_seconds: float | None = None
     limit_seconds: float | None = None
 
 
-WITHOUT_END = Lasting()
+UNKNOWN_RUN_TIME = RunTime()
 
 
-def lasting(pod: objects.Pod) -> Lasting:
-    """What the pod says; an ExpectationError if that makes no sense."""
+def run_time(pod: objects.Pod) -> RunTime:
+    """The run time that the pod declares; an ExpectedRunTimeError if that is invalid."""
     deadline, expected = pod.spec.active_deadline_seconds, _expected_seconds(pod)
     if deadline is None:
-        return Lasting(expected, expected) if expected is not None else WITHOUT_END
+        return RunTime(expected, expected) if expected is not None else UNKNOWN_RUN_TIME
     deadline = max(0, deadline)
     killed = float(deadline + _grace_seconds(pod))
-    return Lasting(killed if expected is None else min(expected, killed), float(deadline))
+    return RunTime(killed if expected is None else min(expected, killed), float(deadline))
 
 
-def planned_seconds(pod: objects.Pod) -> float | None:
-    """How long the pod is expected to hold its machine; who does not make sense says nothing."""
+def declared_run_seconds(pod: objects.Pod) -> float | None:
+    """The expected time on its machine; an invalid declaration counts as none."""
     try:
-        return lasting(pod).run_seconds
-    except ExpectationError:
+        return run_time(pod).run_seconds
+    except ExpectedRunTimeError:
         deadline = pod.spec.active_deadline_seconds
         return None if deadline is None else float(max(0, deadline) + _grace_seconds(pod))
 
 
-def over_seconds(pod: objects.Pod) -> float | None:
-    """When the deadline of a pod that has started is over; None if there is none, or no start."""
+def deadline_ends_seconds(pod: objects.Pod) -> float | None:
+    """When the deadline of a started pod ends, in seconds since 1970; None without one."""
     deadline, started = pod.spec.active_deadline_seconds, started_seconds(pod)
     return None if deadline is None or started is None else started + max(0, deadline)
 
 
 def _grace_seconds(pod: objects.Pod) -> int:
     grace = pod.spec.termination_grace_period_seconds
-    return USUAL_GRACE_SECONDS if grace is None else max(0, grace)
+    return DEFAULT_GRACE_SECONDS if grace is None else max(0, grace)
 
 
 def _expected_seconds(pod: objects.Pod) -> float | None:
@@ -73,17 +74,18 @@ def _expected_seconds(pod: objects.Pod) -> float | None:
             ("annotation", pod.metadata.annotations),
             ("label", pod.metadata.labels),
         )
-        if texts and (written := texts.get(EXPECTED)) is not None
+        if texts and (written := texts.get(EXPECTED_SECONDS_KEY)) is not None
     }
     seconds: float | None = None
     for kind, written in found.items():
         if not _SECONDS.fullmatch(written) or float(written) == 0:
-            raise ExpectationError(
-                f"{kind} {EXPECTED}: {shown(written)}, expected a number of seconds above 0"
+            raise ExpectedRunTimeError(
+                f"{kind} {EXPECTED_SECONDS_KEY}: {shown(written)}, "
+                "expected a number of seconds above 0"
             )
         if seconds is not None and float(written) != seconds:
-            raise ExpectationError(
-                f"{kind} {EXPECTED}: {shown(written)}, but annotation: "
+            raise ExpectedRunTimeError(
+                f"{kind} {EXPECTED_SECONDS_KEY}: {shown(written)}, but annotation: "
                 f"{shown(found['annotation'])}; expected one of them"
             )
         seconds = float(written)

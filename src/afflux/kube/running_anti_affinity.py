@@ -1,10 +1,9 @@
-"""Running pods that keep others away: required anti-affinity works in both directions.
+"""Required anti-affinity of running pods, which also applies to pods that start later.
 
-A pod without any constraint of its own must not join the domain of a running pod whose
-anti-affinity matches it: the machines that have the same value of the label that the term names.
-A machine without that label is in nobody's domain. Where the input does not say (the labels of a
-namespace that was not given, those of a running pod's machine), the answer is the careful one: kept
-away. Nobody hears the names of pods in other namespaces.
+A pod must not join the topology domain of a running pod whose anti-affinity matches it. A machine
+without the topology label belongs to no domain. Where the input is incomplete (labels of a
+namespace, or of the machine of a running pod), the term counts as matching. Messages never contain
+names of pods in other namespaces.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ import msgspec
 
 from afflux.kube import objects
 from afflux.model import reason
-from afflux.model.places import Places
+from afflux.model.reachability import Reachability
 from afflux.model.selectors import Requirement, Term
 from afflux.model.task import Shape
 
@@ -24,45 +23,46 @@ _OWN_NAME_LABEL = "kubernetes.io/metadata.name"
 Labels = Mapping[str, str]
 
 
-def repels(pod: objects.Pod) -> bool:
-    """Whether this pod, once it runs, keeps others away."""
+def has_required_anti_affinity(pod: objects.Pod) -> bool:
+    """Whether this pod, once it runs, keeps other pods away."""
     affinity = pod.spec.affinity
     return bool(affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required)
 
 
-def kept_out(shape: Shape, places: Places | None) -> Shape:
-    """The shape of a task that may only go to these places; one object for all that are equal."""
-    return shape if places is None else _kept_out(shape, places)
+def restricted_shape(shape: Shape, reachability: Reachability | None) -> Shape:
+    """The shape of a task that may only go to these machines; equal shapes share an object."""
+    return shape if reachability is None else _restricted_shape(shape, reachability)
 
 
-def shut_out(places: Places, machines: Mapping[str, Labels]) -> str | None:
-    """Why a task waits that may go to none of these machines; None if there is one.
-
-    Such a task waits beside the queue: nobody has to wait behind it.
-    """
-    if any(places.include(name, labels) for name, labels in machines.items()):
+def excluded_reason(reachability: Reachability, machines: Mapping[str, Labels]) -> str | None:
+    """Why a task may go to none of these machines; None if it may go to one. Such a task waits
+    outside of the queue, so that it delays no other task."""
+    if any(reachability.matches(name, labels) for name, labels in machines.items()):
         return None
-    return f"{len(machines)} {places.reason}"
+    return f"{len(machines)} {reachability.reason}"
 
 
 @lru_cache(maxsize=4096)
-def _kept_out(shape: Shape, places: Places) -> Shape:
-    return replace(shape, places=(*shape.places, places))
+def _restricted_shape(shape: Shape, reachability: Reachability) -> Shape:
+    return replace(shape, reachability=(*shape.reachability, reachability))
 
 
 @dataclass(slots=True)
-class _Ban:
-    """A term, and the domains that it closes; or a pod because of which nobody can tell which."""
+class _Term:
+    """A term with the domains that it excludes.
+
+    `unknown_owner` names a running pod with this term whose domain is unknown.
+    """
 
     term: objects.PodAffinityTerm
     domains: dict[str, None] = field(default_factory=dict[str, None])
-    anywhere: str | None = None
+    unknown_owner: str | None = None
 
 
-class Repulsion:
-    """Required anti-affinity of running pods, each different term once.
+class RunningAntiAffinity:
+    """The required anti-affinity terms of running pods, without duplicates.
 
-    `machines` are the labels of those on which they run, as far as they are known.
+    `machines` are the labels of the machines, as far as they are known.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Repulsion:
         machines: Mapping[str, Labels],
     ) -> None:
         self._namespaces = namespaces
-        self._by_namespace: dict[str, list[_Ban]] = {}
-        self._by_selector: list[_Ban] = []
-        bans: dict[bytes, _Ban] = {}
+        self._by_namespace: dict[str, list[_Term]] = {}
+        self._by_selector: list[_Term] = []
+        all_terms: dict[bytes, _Term] = {}
         for name, pod in running:
             affinity = pod.spec.affinity
             if affinity is None or affinity.pod_anti_affinity is None:
@@ -83,52 +83,51 @@ class Repulsion:
             labels = machines.get(pod.spec.node_name or "")
             for term in affinity.pod_anti_affinity.required or ():
                 identity = msgspec.json.encode((own, term), order="sorted")
-                if identity not in bans:
-                    bans[identity] = self._added(term, own)
-                _extend(bans[identity], name, labels)
+                if identity not in all_terms:
+                    all_terms[identity] = self._added(term, own)
+                _extend(all_terms[identity], name, labels)
 
-    def _added(self, term: objects.PodAffinityTerm, own: str) -> _Ban:
-        ban = _Ban(term)
+    def _added(self, term: objects.PodAffinityTerm, own: str) -> _Term:
+        match = _Term(term)
         listed = term.namespaces or ()
         if not listed and term.namespace_selector is None:
             listed = (own,)
         for namespace in listed:
-            self._by_namespace.setdefault(namespace, []).append(ban)
+            self._by_namespace.setdefault(namespace, []).append(match)
         if term.namespace_selector is not None:
-            self._by_selector.append(ban)
-        return ban
+            self._by_selector.append(match)
+        return match
 
-    def against(self, pod: objects.Pod) -> str | None:
-        """Why this pod has to wait wherever there is room, None if it need not."""
-        owner = next((ban.anywhere for ban in self._bans(pod) if ban.anywhere), None)
-        if owner is None:
+    def blocking_reason(self, pod: objects.Pod) -> str | None:
+        """Why this pod has to wait whatever machines are free, None if it need not."""
+        owners = (match.unknown_owner for match in self._matching_terms(pod))
+        if (owner := next(filter(None, owners), None)) is None:
             return None
         mine = owner.partition("/")[0] == (pod.metadata.namespace or "default")
         whose = f"running pod {owner}" if mine else "a running pod of another namespace"
         return f"spec.affinity.podAntiAffinity of {whose}, of whose node the labels are not known"
 
-    def places(self, pod: objects.Pod) -> Places | None:
+    def reachability(self, pod: objects.Pod) -> Reachability | None:
         """Where this pod may go, None for everywhere."""
         closed: dict[str, dict[str, None]] = {}
-        for ban in self._bans(pod):
-            if ban.domains:
-                closed.setdefault(ban.term.topology_key or "", {}).update(ban.domains)
+        for match in self._matching_terms(pod):
+            if match.domains:
+                closed.setdefault(match.term.topology_key or "", {}).update(match.domains)
         if not closed:
             return None
-        apart = [Requirement(key, "NotIn", tuple(sorted(closed[key]))) for key in sorted(closed)]
-        return Places(reason.REPELLED, (Term(tuple(apart)),), passing=True)
+        excluded = [Requirement(key, "NotIn", tuple(sorted(closed[key]))) for key in sorted(closed)]
+        return Reachability(reason.EXISTING_ANTI_AFFINITY, (Term(tuple(excluded)),), temporary=True)
 
-    def _bans(self, pod: objects.Pod) -> Iterable[_Ban]:
-        """What is against this pod somewhere."""
+    def _matching_terms(self, pod: objects.Pod) -> Iterable[_Term]:
         namespace = pod.metadata.namespace or "default"
         labels = pod.metadata.labels or {}
-        for ban in self._by_namespace.get(namespace, ()):
-            if selects(ban.term.label_selector, labels):
-                yield ban
-        for ban in self._by_selector:
-            term = ban.term
+        for match in self._by_namespace.get(namespace, ()):
+            if selects(match.term.label_selector, labels):
+                yield match
+        for match in self._by_selector:
+            term = match.term
             if selects(term.label_selector, labels) and self._selects_namespace(term, namespace):
-                yield ban
+                yield match
 
     def _selects_namespace(self, term: objects.PodAffinityTerm, namespace: str) -> bool:
         given = self._namespaces.get(namespace)
@@ -136,9 +135,7 @@ class Repulsion:
         return selects(term.namespace_selector, labels, complete=given is not None)
 
 
-def selects(
-    selector: objects.LabelSelector | None, labels: Labels, *, complete: bool = True
-) -> bool:
+def selects(selector: objects.LabelSelector | None, labels: Labels, complete: bool = True) -> bool:
     """Whether the selector matches: none matches nothing, an empty one everything.
 
     Labels that are not `complete` may have others: an expression on a key that is not among them
@@ -171,9 +168,9 @@ def _accepts(expression: objects.Expression, labels: Labels) -> bool:
             return True
 
 
-def _extend(ban: _Ban, owner: str, labels: Labels | None) -> None:
-    """Another running pod has this term, on a machine with these labels."""
-    if labels is None or not ban.term.topology_key:
-        ban.anywhere = owner
-    elif (domain := labels.get(ban.term.topology_key)) is not None:
-        ban.domains[domain] = None
+def _extend(match: _Term, owner: str, labels: Labels | None) -> None:
+    """Add a running pod with this term, on a machine with these labels."""
+    if labels is None or not match.term.topology_key:
+        match.unknown_owner = owner
+    elif (domain := labels.get(match.term.topology_key)) is not None:
+        match.domains[domain] = None

@@ -1,16 +1,15 @@
-"""Constraints that afflux does not enforce yet: a pod that has one waits, and says which.
+"""Constraints that afflux does not enforce yet: a pod with one waits, with a message that names it.
 
-A constraint left out quietly would put pods where their owners forbade it. This file shrinks as
-afflux learns.
+Ignoring a constraint would place pods where their owners forbid it.
 """
 
 from collections.abc import Iterator
 
 from afflux.kube import objects
-from afflux.kube.complaints import shown
+from afflux.kube.input_errors import shown
 
-# Volumes that no plugin of kube-scheduler looks at. Some disks can be mounted only once, and disks
-# that CSI drivers have taken over count towards a node's limit: all others wait.
+# Volume types that no plugin of kube-scheduler checks. Pods with other types wait: some can be
+# mounted only once, and in-tree types that are migrated to CSI count towards a node's limit.
 _FREE_VOLUMES = frozenset(
     {
         "cephfs",
@@ -25,7 +24,7 @@ _FREE_VOLUMES = frozenset(
         "glusterfs",
         "hostPath",
         "image",
-        "name",  # no kind of volume, but in every one
+        "name",  # not a type; every volume has it
         "nfs",
         "photonPersistentDisk",
         "projected",
@@ -40,10 +39,8 @@ _NULL = b"null"
 
 
 def first_unsupported(spec: objects.PodSpec, *, claims: bool = False) -> str | None:
-    """The first constraint of this pod that is not enforced, None if all are.
-
-    Claims can be enforced only by somebody who knows the storage of the cluster.
-    """
+    """The first constraint of this pod that is not enforced, None if all are. With `claims` the
+    caller enforces persistent volume claims."""
     if spec.scheduling_gates:
         names = ", ".join(shown(gate.name or "") for gate in spec.scheduling_gates)
         plural = "s" if len(spec.scheduling_gates) > 1 else ""
@@ -70,13 +67,12 @@ def _unsupported_fields(spec: objects.PodSpec, free_volumes: frozenset[str]) -> 
 
 
 def _declared_features(spec: objects.PodSpec) -> Iterator[str]:
-    """What only nodes can run that declare the feature (status.declaredFeatures)."""
+    """Features that only nodes with status.declaredFeatures support."""
     if spec.host_network and spec.host_users is False:
         yield "spec.hostUsers: false on hostNetwork"
     for index, container in enumerate(spec.containers or ()):
-        if any(
-            rule.action == "RestartAllContainers" for rule in container.restart_policy_rules or ()
-        ):
+        rules = container.restart_policy_rules or ()
+        if any(rule.action == "RestartAllContainers" for rule in rules):
             yield f"spec.containers[{index}].restartPolicyRules: RestartAllContainers"
 
 

@@ -1,14 +1,20 @@
-"""YAML text to plain values, event by event, with bounds on what a file may do to us.
+"""YAML text to plain values, event by event, with bounds on nesting and on aliases.
 
-The parser's events are turned into dicts, lists and scalars on a stack of our own. So nesting
-cannot exhaust the interpreter's, and what aliases would unfold to is known before anything is
-unfolded. Scalars mean what they mean to kubectl: numbers and booleans are not strings, but a
-timestamp is one.
+The parser's events are turned into dicts, lists and scalars on an explicit stack. Deep nesting
+therefore cannot exhaust the interpreter's stack, and the size of what aliases stand for is known
+before it is copied.
+
+Scalars mean what they mean to kubectl, which turns YAML into JSON with sigs.k8s.io/yaml (go-yaml
+v2, YAML 1.1): `yes` and `y` are booleans, `0o7` and `1_000` are numbers, a timestamp is a string.
+The table in tests/kube/kubectl_scalars.tsv was written by that Go package.
 """
 
+import math
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import cast
 
 import yaml
@@ -17,30 +23,50 @@ from afflux.model.errors import InputError
 
 Value = dict[str, "Value"] | list["Value"] | str | int | float | bool | None
 
-DEEPEST_NESTING = 200
-MOST_ALIASED_NODES = 5_000_000
+MAX_NESTING = 200
+MAX_ALIASED_NODES = 5_000_000
 
 # A long string behind an alias is repeated too: it counts as one node for so many characters.
 _CHARACTERS_PER_NODE = 64
 
-_CONSTANTS: dict[str, bool | None] = {
+_CONSTANTS: dict[str, bool | float | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
-    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
-_LONGEST_NUMBER = 100
 _NUMERIC_START = frozenset("0123456789+-.")
 _INTEGERS = (
-    (re.compile(r"[-+]?(?:0|[1-9][0-9]*)"), 10),
-    (re.compile(r"[-+]?0x[0-9a-fA-F]+"), 16),
-    (re.compile(r"[-+]?0b[01]+"), 2),
-    (re.compile(r"[-+]?0o?[0-7]+"), 8),
+    (re.compile(r"([-+]?)(0|[1-9][0-9]{0,19})"), 10),
+    (re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)"), 16),
+    (re.compile(r"([-+]?)0[bB]([01]+)"), 2),
+    (re.compile(r"([-+]?)0[oO]?([0-7]+)"), 8),
+    # go-yaml reads a sign after the prefix too.
+    (re.compile(r"0b([-+])([01]+)"), 2),
 )
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_STRING_TAGS = frozenset({"tag:yaml.org,2002:str", "!"})
-_PLAIN_TAGS = frozenset(
-    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "timestamp")
+# A number that starts with the point may have underscores between digits only.
+_POINT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12][0-9]|3[01])"
+    r"(?: [0-9:.]+|[tT][0-9:.]+(?:Z|[-+][0-9]{2}:[0-9]{2}))?"
 )
+_MIN_INT64, _MAX_INT64, _MAX_UINT64 = -(2**63), 2**63 - 1, 2**64 - 1
+# From here on Go writes whole numbers with an exponent: in JSON, and as the key of a mapping.
+_EXPONENT_IN_JSON = 1e21
+_EXPONENT_IN_KEY = 6
+_STRING_TAGS = frozenset({"tag:yaml.org,2002:str", "!"})
+_TYPE_TAGS: dict[str, type | None] = {
+    "tag:yaml.org,2002:null": type(None),
+    "tag:yaml.org,2002:bool": bool,
+    "tag:yaml.org,2002:int": int,
+    "tag:yaml.org,2002:float": float,
+    "tag:yaml.org,2002:timestamp": str,
+}
 _COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
@@ -58,10 +84,8 @@ class _Open:
 
 
 def documents(text: str) -> Iterator[Value]:
-    """The documents of this text in order; an empty document is None.
-
-    An InputError names line and column, not the file.
-    """
+    """The documents of this text in order; an empty document is None. An InputError names line and
+    column, not the file."""
     try:
         yield from _Assembly().documents(text)
     except yaml.MarkedYAMLError as error:
@@ -116,8 +140,10 @@ class _Assembly:
             # The merge key; in quotes it would be an ordinary one.
             self._stack[-1].key, self._stack[-1].key_pending = None, True
             return
-        elif tag is None or tag in _PLAIN_TAGS:
+        elif tag is None:
             value = _resolved(text)
+        elif tag in _TYPE_TAGS:
+            value = _tagged(text, tag, mark)
         else:
             raise _error(mark, f"tag {tag!r}, expected plain values only")
         size = 1 + len(text) // _CHARACTERS_PER_NODE
@@ -131,17 +157,15 @@ class _Assembly:
         tag = event.tag
         if tag not in _COLLECTION_TAGS:
             raise _error(mark, f"tag {tag!r}, expected plain values only")
-        if len(self._stack) >= DEEPEST_NESTING:
-            raise _error(mark, f"nested more than {DEEPEST_NESTING} levels deep")
+        if len(self._stack) >= MAX_NESTING:
+            raise _error(mark, f"nested more than {MAX_NESTING} levels deep")
         if self._expects_key():
             raise _error(mark, "a key that is a mapping or a list, expected a string")
         anchor = event.anchor
         if anchor is not None:
             self._anchors[anchor] = None
-        value: dict[str, Value] | list[Value] = (
-            {} if isinstance(event, yaml.MappingStartEvent) else []
-        )
-        self._stack.append(_Open(value, anchor, mark))
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        self._stack.append(_Open({} if is_mapping else [], anchor, mark))
 
     def _end(self) -> None:
         closed = self._stack.pop()
@@ -162,8 +186,8 @@ class _Assembly:
             raise _error(mark, f"alias '*{name}' inside what it stands for")
         value, size = anchored
         self._aliased_nodes += size
-        if self._aliased_nodes > MOST_ALIASED_NODES:
-            raise _error(mark, f"aliases unfold to more than {MOST_ALIASED_NODES} values")
+        if self._aliased_nodes > MAX_ALIASED_NODES:
+            raise _error(mark, f"aliases unfold to more than {MAX_ALIASED_NODES} values")
         self._add(value, size, mark)
 
     def _expects_key(self) -> bool:
@@ -172,6 +196,8 @@ class _Assembly:
         return isinstance(self._stack[-1].value, dict) and not self._stack[-1].key_pending
 
     def _add(self, value: Value, size: int, mark: yaml.Mark) -> None:
+        if type(value) is float and not self._expects_key():
+            value = _json_number(value, mark)
         if not self._stack:
             self._root = value
             return
@@ -195,16 +221,48 @@ def _resolved(text: str) -> Value:
     """What an unquoted scalar means."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
-    if text[0] not in _NUMERIC_START or len(text) > _LONGEST_NUMBER:
+    if text[0] not in _NUMERIC_START:
         return text
-    digits = text.replace("_", "")
+    if text[0] == ".":
+        is_number, digits = _POINT_FLOAT.fullmatch(text), text
+    else:
+        digits = text.replace("_", "")
+        if (integer := _integer(digits)) is not None:
+            return integer
+        is_number = _FLOAT.fullmatch(digits)
+    number = float(digits) if is_number else math.inf
+    return text if math.isinf(number) else number
+
+
+def _integer(digits: str) -> int | None:
+    """A whole number that 64 bits hold, None for anything else."""
     for pattern, base in _INTEGERS:
-        if pattern.fullmatch(digits):
-            return int(digits.lower().replace("0o", "0"), base)
-    if _FLOAT.fullmatch(digits):
-        number = float(digits)
-        return number if abs(number) != float("inf") else text
-    return text
+        if match := pattern.fullmatch(digits):
+            number = int(match[1] + match[2], base)
+            most = _MAX_INT64 if match[1] else _MAX_UINT64
+            return number if _MIN_INT64 <= number <= most else None
+    return None
+
+
+def _tagged(text: str, tag: str, mark: yaml.Mark) -> Value:
+    """What a scalar with one of the tags for numbers, booleans, nulls and timestamps means."""
+    value = _resolved(text)
+    if _TYPE_TAGS[tag] is float and type(value) is int and value <= _MAX_INT64:
+        value = float(value)
+    is_other_text = isinstance(value, str) and not _TIMESTAMP.fullmatch(value)
+    if is_other_text or type(value) is not _TYPE_TAGS[tag]:
+        name = tag.rpartition(":")[2]
+        raise _error(mark, f"{_shown(text)} with the tag !!{name}, expected such a value")
+    return value
+
+
+def _json_number(number: float, mark: yaml.Mark) -> int | float:
+    """The number as Go writes it in JSON, where 1e3 is 1000."""
+    if not math.isfinite(number):
+        raise _error(mark, f"{number}, which JSON does not have; expected a finite number")
+    if not number.is_integer() or abs(number) >= _EXPONENT_IN_JSON:
+        return number
+    return int(Decimal(repr(number)))
 
 
 def _key(value: Value, mark: yaml.Mark) -> str:
@@ -214,12 +272,37 @@ def _key(value: Value, mark: yaml.Mark) -> str:
             return value
         case bool():
             return "true" if value else "false"
-        case int() | float():
+        case int() if value <= _MAX_INT64:
             return str(value)
+        case int():
+            raise _error(mark, f"a key that is {value}, expected at most {_MAX_INT64}")
+        case float():
+            return _float_key(value)
         case None:
             raise _error(mark, "a key that is null, expected a string")
         case _:
             raise _error(mark, "a key that is a mapping or a list, expected a string")
+
+
+def _float_key(number: float) -> str:
+    """The shortest text that names this number among those of 32 bits: %g of Go."""
+    single = _single(number)
+    if math.isnan(single):
+        return ".nan"
+    if math.isinf(single):
+        return ".inf" if single > 0 else "-.inf"
+    texts = (f"{single:.{digits}e}" for digits in range(9))
+    shortest = next(text for text in texts if _single(float(text)) == single)
+    exponent = int(shortest.partition("e")[2])
+    return shortest if not -4 <= exponent < _EXPONENT_IN_KEY else f"{Decimal(shortest):f}"
+
+
+def _single(number: float) -> float:
+    """The nearest number of 32 bits."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def _mergeable(value: Value, mark: yaml.Mark) -> list[dict[str, Value]]:

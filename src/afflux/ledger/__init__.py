@@ -1,8 +1,8 @@
-"""The ledger: what outlives a process, in PostgreSQL.
+"""The ledger: groups, reservations and history in PostgreSQL, which outlive a process.
 
-`sql/migrations` is the schema, one dated step after the other, `sql/queries.sql` every statement
-by name; `statements` reads them, `migrating` brings a database up to date, `embedded` runs a
-PostgreSQL of our own where no other is given, `places` says where, `postgres` is the ledger that
-the cycle knows. Not here: when something is written, and what it means; that is the doors'
-business.
+`sql/migrations` is the schema as dated migrations, `sql/queries.sql` has every statement by name;
+`statements` reads both, `migrations` brings a database up to date. `postgres` is the ledger of the
+cycle, over the one `connection`; `retention` deletes old history; `queries` answers people.
+`embedded_postgres` runs a server of its own where no database is configured, in one of the
+`directories`, guarded by `directory_lock`. Not here: when entries are written, and what they mean.
 """

@@ -1,4 +1,4 @@
-"""The one connection: made when it is needed, given up when something is wrong with it."""
+"""The connection of the ledger: opened when it is needed, closed after every error."""
 
 import asyncio
 import os
@@ -11,15 +11,15 @@ from typing import Any
 import psycopg
 from psycopg import conninfo
 
-from afflux.cycle.ports import DeposedError, LedgerAwayError, LedgerError
-from afflux.ledger.migrating import migrate
+from afflux.cycle.interfaces import DeposedError, LedgerError, LedgerUnavailableError
+from afflux.ledger.migrations import migrate
 from afflux.ledger.statements import statement
 from afflux.model.errors import InputError
 
 Connection = psycopg.AsyncConnection[Any]
-Address = Callable[[], Awaitable[str]]
+AddressSource = Callable[[], Awaitable[str]]
 
-# A server that is gone is noticed within half a minute, not within the two hours of TCP.
+# A lost server is noticed within half a minute, not after the two hours that TCP takes by default.
 _DEFAULTS = {
     "application_name": "afflux",
     "connect_timeout": 10,
@@ -28,16 +28,16 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-_LONGEST_SILENCE_MILLISECONDS = "10000"
-# As the schema's functions say it.
+_IDLE_TIMEOUT_MILLISECONDS = "10000"
+# Error codes that the functions of the schema raise.
 _DEPOSED = "AF001"
 _ALREADY_WRITTEN = "AF002"
-# A server that only answers questions, as a standby does while it is being promoted.
+# read_only_sql_transaction: a standby, or one that is being promoted.
 _READ_ONLY = "25006"
 
 
 def check_url(url: str) -> None:
-    """An InputError if nobody could connect to this; it does not repeat what may be a password."""
+    """Raises an InputError for a malformed URL, without its text, which may hold a password."""
     try:
         conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:
@@ -46,26 +46,26 @@ def check_url(url: str) -> None:
         ) from None
 
 
-class Connecting:
-    """At most one connection to the database at `address`, with the schema up to date."""
+class LedgerConnection:
+    """At most one open connection to the database at `address`, with an up-to-date schema."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: AddressSource) -> None:
         self._address = address
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
-        """The one that is there, or a new one."""
+        """The open connection, or a new one."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        # What the address says itself comes first.
+        # Options in the address override the defaults.
         given = conninfo.conninfo_to_dict(await self._address())
         target = conninfo.make_conninfo("", **{**_DEFAULTS, **given})
-        # What cannot be had within connect_timeout is away; the rest can be hung up on.
+        # Bounded by connect_timeout. Everything later is bounded by `run`, which shuts the socket.
         connect = psycopg.AsyncConnection.connect(target, autocommit=True)
         self._connection = connection = await connect
         try:
             await connection.execute(
-                statement("settle_in"), {"milliseconds": _LONGEST_SILENCE_MILLISECONDS}
+                statement("set_session_options"), {"milliseconds": _IDLE_TIMEOUT_MILLISECONDS}
             )
             await migrate(connection)
         except BaseException:
@@ -74,19 +74,22 @@ class Connecting:
         return connection
 
     async def close(self) -> None:
-        """Give it up."""
+        """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await _closed(connection)
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
 
-    async def attempt(self, work: Callable[[Connection], Awaitable[None]], seconds: float) -> None:
-        """Do something in so much time; whatever goes wrong becomes an error of a ledger.
+    async def run(
+        self, work: Callable[[Connection], Awaitable[None]], timeout_seconds: float
+    ) -> None:
+        """Run `work` with the connection; every failure is raised as a LedgerError.
 
-        After one the connection is given up: what it was doing is over at the latest when the
-        server notices that.
+        After a failure the connection is closed, and the server ends what was running when it
+        notices that.
         """
         began = monotonic()
-        hanging_up = asyncio.get_running_loop().call_later(seconds, self._hang_up)
+        timer = asyncio.get_running_loop().call_later(timeout_seconds, self._shut_down_socket)
         try:
             await work(await self.connection())
         except asyncio.CancelledError:
@@ -96,38 +99,33 @@ class Connecting:
             await self.close()
             if error.sqlstate == _ALREADY_WRITTEN:
                 return
-            if monotonic() - began >= seconds:
-                raise LedgerAwayError(f"no answer within {seconds:g} s") from error
-            raise _understood(error) from error
+            if monotonic() - began >= timeout_seconds:
+                raise LedgerUnavailableError(f"no answer within {timeout_seconds:g} s") from error
+            raise _ledger_error(error) from error
         except (OSError, InputError) as error:
-            # The second: a server of our own does not start again. That may have to be seen to by
-            # somebody, but is no reason to end: it ran when we began.
+            # An InputError means that the embedded server does not start again. It ran before, so
+            # the scheduler goes on until an administrator has repaired it.
             await self.close()
-            raise LedgerAwayError(str(error)) from error
+            raise LedgerUnavailableError(str(error)) from error
         finally:
-            hanging_up.cancel()
+            timer.cancel()
 
-    def _hang_up(self) -> None:
-        """End the conversation. To cancel whoever waits for an answer would first ask the server,
-        politely, to stop, and wait for that answer, too."""
+    def _shut_down_socket(self) -> None:
+        """Make the pending call fail. Cancelling it would send a cancel request to the server and
+        wait for the answer to that."""
         connection = self._connection
         if connection is not None and not connection.closed:
-            # The number is psycopg's: it must not be closed with the object.
-            line = socket.socket(fileno=os.dup(connection.fileno()))
-            with suppress(OSError), line:
-                line.shutdown(socket.SHUT_RDWR)
+            # psycopg owns the descriptor, so that only a duplicate may be closed here.
+            duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+            with suppress(OSError), duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
 
 
-def _understood(error: psycopg.Error) -> LedgerError:
+def _ledger_error(error: psycopg.Error) -> LedgerError:
     message = str(error).strip().partition("\n")[0] or type(error).__name__
     if error.sqlstate == _DEPOSED:
         return DeposedError(message)
-    away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    if away or error.sqlstate == _READ_ONLY:
-        return LedgerAwayError(message)
+    unavailable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if unavailable or error.sqlstate == _READ_ONLY:
+        return LedgerUnavailableError(message)
     return LedgerError(message)
-
-
-async def _closed(connection: Connection) -> None:
-    with suppress(psycopg.Error, OSError):
-        await connection.close()

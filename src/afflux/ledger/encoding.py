@@ -1,55 +1,60 @@
-"""Entries to rows: many go into one statement as one JSON text, and come back as they were."""
+"""Encoding: entries as rows, many in one JSON text for one statement, and the way back."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
 
-from afflux.cycle.entries import (
+from afflux.cycle.ledger_entries import (
+    BindIntent,
+    EndedGroup,
     EventEntry,
-    GoneGroup,
     GroupEntry,
-    Intent,
     MemberEntry,
-    Recovered,
+    RecoveredLedger,
 )
-from afflux.model.promise import Promise
+from afflux.model.reservation import Reservation
 
 Row = dict[str, Any]
+
+# The columns of a group behind its name, in the order of recover_groups.
+_COLUMNS = (
+    *("state", "queue", "size", "priority", "created_seconds", "ready_seconds", "run_seconds"),
+    *("started_seconds", "until_seconds", "reason"),
+)
 
 _ZERO = b"\\u0000"
 _REPLACEMENT = b"\\ufffd"
 
 
 def encoded(rows: Sequence[Row]) -> str:
-    """As PostgreSQL can store it: it knows neither zero bytes nor halves of characters."""
+    """JSON that PostgreSQL can store: without zero bytes and lone surrogates."""
     try:
         text = msgspec.json.encode(rows)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(_whole(msgspec.to_builtins(rows)))
+        text = msgspec.json.encode(_cleaned(msgspec.to_builtins(rows)))
     if _ZERO in text:
         text = text.replace(_ZERO, _REPLACEMENT)
     return text.decode()
 
 
 def split(name: str) -> tuple[str, str]:
-    """namespace/name in two; what has no namespace has an empty one."""
-    space, slash, rest = name.partition("/")
-    return (space, rest) if slash else ("", name)
+    """namespace/name as a pair; the namespace may be empty."""
+    namespace, slash, rest = name.partition("/")
+    return (namespace, rest) if slash else ("", name)
 
 
-def named(names: Iterable[str]) -> list[Row]:
-    """Groups by their names alone."""
-    return [_named(name) for name in names]
+def keys(names: Iterable[str]) -> list[Row]:
+    """Only the names of groups."""
+    return [_key(name) for name in names]
 
 
 def groups(entries: Iterable[GroupEntry]) -> list[Row]:
-    """Groups as they stand."""
     return [{**_group(entry), "members": entry.members} for entry in entries]
 
 
-def gone(ended: Iterable[GoneGroup]) -> list[Row]:
-    """Groups that are over, with what is to be remembered of their pods."""
+def ended_groups(ended: Iterable[EndedGroup]) -> list[Row]:
+    """Rows of history, with the names and machines of the pods."""
     return [
         {
             **_group(each.entry),
@@ -62,36 +67,37 @@ def gone(ended: Iterable[GoneGroup]) -> list[Row]:
     ]
 
 
-def promises(held: Iterable[Promise]) -> list[Row]:
-    """Promises, with their witnesses."""
+def reservations(current: Iterable[Reservation]) -> list[Row]:
+    """Reservations, with their witnesses."""
     return [
         {
-            **_named(promise.group),
-            "start_seconds": promise.start_seconds,
-            "uids": [uid for uid, _ in promise.machines],
-            "machines": [machine for _, machine in promise.machines],
+            **_key(reservation.group),
+            "start_seconds": reservation.start_seconds,
+            "uids": [uid for uid, _ in reservation.machines],
+            "machines": [machine for _, machine in reservation.machines],
         }
-        for promise in held
+        for reservation in current
     ]
 
 
-def events(told: Iterable[EventEntry]) -> list[Row]:
-    """What happened, in words."""
-    return [{**_named(each.group), "kind": each.kind, "message": each.message} for each in told]
+def events(entries: Iterable[EventEntry]) -> list[Row]:
+    return [{**_key(each.group), "kind": each.kind, "message": each.message} for each in entries]
 
 
-def recovered(epoch: int, found: Iterable[Any], promised: Iterable[Any]) -> Recovered:
-    """The way back, from rows as the statements of recovery return them."""
-    written = [(_entry(row), int(row[-1])) for row in found]
-    return Recovered(
+def recovered(
+    epoch: int, group_rows: Iterable[Any], reservation_rows: Iterable[Any]
+) -> RecoveredLedger:
+    """The contents of the ledger, from the rows of recover_groups and recover_reservations."""
+    written = [(_entry(row), int(row[-1])) for row in group_rows]
+    return RecoveredLedger(
         epoch=epoch,
         groups=tuple(entry for entry, _ in written),
-        promises=tuple(
-            Promise(_joined(space, name), start, tuple(zip(uids, machines, strict=True)))
-            for space, name, start, uids, machines in promised
+        reservations=tuple(
+            Reservation(_joined(namespace, name), start, tuple(zip(uids, machines, strict=True)))
+            for namespace, name, start, uids, machines in reservation_rows
         ),
         intents=tuple(
-            Intent(member.uid, member.name, entry.name, member.sent_to, written_in)
+            BindIntent(member.uid, member.name, entry.name, member.sent_to, written_in)
             for entry, written_in in written
             for member in entry.members
             if member.sent_to
@@ -100,28 +106,17 @@ def recovered(epoch: int, found: Iterable[Any], promised: Iterable[Any]) -> Reco
 
 
 def _entry(row: Sequence[Any]) -> GroupEntry:
-    space, name, state, queue, size, priority, created, ready, run, started, until, reason = row[
-        :12
-    ]
+    namespace, name, *values, members, _ = row
     return GroupEntry(
-        name=_joined(space, name),
-        queue=queue,
-        size=size,
-        priority=priority,
-        ready_seconds=ready,
-        run_seconds=run,
-        state=state,
-        reason=reason,
-        created_seconds=created,
-        members=tuple(MemberEntry(**member) for member in row[12]),
-        started_seconds=started,
-        until_seconds=until,
+        name=_joined(namespace, name),
+        members=tuple(MemberEntry(**member) for member in members),
+        **dict(zip(_COLUMNS, values, strict=True)),
     )
 
 
-def _named(name: str) -> Row:
-    space, rest = split(name)
-    return {"namespace": space, "name": rest}
+def _key(name: str) -> Row:
+    namespace, rest = split(name)
+    return {"namespace": namespace, "name": rest}
 
 
 def _joined(namespace: str, name: str) -> str:
@@ -129,30 +124,16 @@ def _joined(namespace: str, name: str) -> str:
 
 
 def _group(entry: GroupEntry) -> Row:
-    space, name = split(entry.name)
-    return {
-        "namespace": space,
-        "name": name,
-        "state": entry.state,
-        "queue": entry.queue,
-        "size": entry.size,
-        "priority": entry.priority,
-        "created_seconds": entry.created_seconds,
-        "ready_seconds": entry.ready_seconds,
-        "run_seconds": entry.run_seconds,
-        "started_seconds": entry.started_seconds,
-        "until_seconds": entry.until_seconds,
-        "reason": entry.reason,
-    }
+    return _key(entry.name) | {name: getattr(entry, name) for name in _COLUMNS}
 
 
-def _whole(value: object) -> object:
-    """The same with every half of a character replaced."""
+def _cleaned(value: object) -> object:
+    """The same with every lone surrogate replaced."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
         found = cast("dict[object, object]", value)
-        return {_whole(key): _whole(inner) for key, inner in found.items()}
+        return {_cleaned(key): _cleaned(inner) for key, inner in found.items()}
     if isinstance(value, list):
-        return [_whole(inner) for inner in cast("list[object]", value)]
+        return [_cleaned(inner) for inner in cast("list[object]", value)]
     return value

@@ -1,56 +1,50 @@
-"""Rows of sql/inspection.sql as the values that people are shown."""
+"""Rows of sql/inspection.sql as values of the inspection API."""
 
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from afflux.cycle.inspection import (
-    Finished,
+from afflux.cycle.inspection_types import (
     GroupDetails,
     GroupEvent,
     GroupMeta,
+    HistoryLine,
     Member,
     MemberState,
     QueueLine,
-    Reservation,
+    ReservationLine,
     Witness,
-    at,
-    maybe_at,
+    to_datetime,
+    to_optional_datetime,
 )
 
 Row = Mapping[str, Any]
 
 
+_LINE = ("namespace", "name", "queue", "size", "priority")
+
+
+def _fields(row: Row, *names: str) -> dict[str, Any]:
+    """The fields that have the name and the value of their column."""
+    return {name: row[name] for name in names}
+
+
 def queue_line(row: Row) -> QueueLine:
     """A row of queue_lines."""
     return QueueLine(
-        namespace=row["namespace"],
-        name=row["name"],
-        queue=row["queue"],
-        position=row["position"],
-        size=row["size"],
-        present=row["present"],
-        priority=row["priority"],
-        state=row["state"],
-        waiting_since=at(row["since_seconds"]),
-        run_seconds=row["run_seconds"],
-        promised=row["promised"],
-        expected_start=maybe_at(row["start_seconds"]),
-        reason=row["reason"],
+        **_fields(row, *_LINE, "position", "present", "state", "run_seconds", "promised", "reason"),
+        waiting_since=to_datetime(row["since_seconds"]),
+        expected_start=to_optional_datetime(row["start_seconds"]),
     )
 
 
-def reservation(row: Row) -> Reservation:
+def reservation(row: Row) -> ReservationLine:
     """A row of reservation_lines."""
     start, run = row["start_seconds"], row["run_seconds"]
-    return Reservation(
-        namespace=row["namespace"],
-        name=row["name"],
-        queue=row["queue"],
-        size=row["size"],
-        priority=row["priority"],
-        start=maybe_at(start),
-        end=None if start is None or run is None else at(start + run),
+    return ReservationLine(
+        **_fields(row, *_LINE),
+        start=to_optional_datetime(start),
+        end=None if start is None or run is None else to_datetime(start + run),
         witness=tuple(
             Witness(member=member, machine=machine)
             for member, machine in zip(row["members"], row["machines"], strict=True)
@@ -58,107 +52,82 @@ def reservation(row: Row) -> Reservation:
     )
 
 
-def finished(row: Row) -> Finished:
+def history_line(row: Row) -> HistoryLine:
     """A row of history_lines."""
-    return Finished(
-        namespace=row["namespace"],
-        name=row["name"],
-        queue=row["queue"],
-        size=row["size"],
-        priority=row["priority"],
-        created=at(row["created_seconds"]),
-        ready=maybe_at(row["ready_seconds"]),
-        started=maybe_at(row["started_seconds"]),
-        ended=at(row["ended_seconds"]),
-        how=row["how"],
-        machine_count=row["machine_count"],
+    return HistoryLine(
+        **_fields(row, *_LINE, "how", "machine_count"),
+        created=to_datetime(row["created_seconds"]),
+        ready=to_optional_datetime(row["ready_seconds"]),
+        started=to_optional_datetime(row["started_seconds"]),
+        ended=to_datetime(row["ended_seconds"]),
         machines=tuple(row["machines"]),
     )
 
 
-def _events(rows: Sequence[Row]) -> tuple[GroupEvent, ...]:
-    """The latest were asked for; the oldest of them comes first."""
-    return tuple(
-        GroupEvent(time=row["at"], kind=row["kind"], message=row["message"])
-        for row in reversed(rows)
-    )
+def _details(
+    key: tuple[str, str], row: Row, latest_events: tuple[Sequence[Row], int]
+) -> dict[str, Any]:
+    """The details that present and ended groups have in common. Events are read newest first."""
+    namespace, name = key
+    events, event_count = latest_events
+    now = to_datetime(time.time())
+    return _fields(row, "queue", "size", "priority", "reason", "run_seconds") | {
+        "metadata": GroupMeta(time=now, members=row["member_count"], events=event_count),
+        "namespace": namespace,
+        "name": name,
+        "created": to_datetime(row["created_seconds"]),
+        "ready": to_optional_datetime(row["ready_seconds"]),
+        "started": to_optional_datetime(row["started_seconds"]),
+        "until": to_optional_datetime(row["until_seconds"]),
+        "events": tuple(
+            GroupEvent(time=each["at"], kind=each["kind"], message=each["message"])
+            for each in reversed(events)
+        ),
+    }
 
 
-def present(
-    whose: tuple[str, str],
+def present_group(
+    key: tuple[str, str],
     row: Row,
     members: Sequence[Row],
     witness: Sequence[Row],
-    happened: tuple[Sequence[Row], int],
+    latest_events: tuple[Sequence[Row], int],
 ) -> GroupDetails:
-    """A row of group_present with what belongs to it; of what happened the latest, and how much."""
-    namespace, name = whose
-    events, event_count = happened
+    """A row of group_present with its members, witness, latest events and the number of events."""
     return GroupDetails(
-        metadata=GroupMeta(time=at(time.time()), members=row["member_count"], events=event_count),
-        namespace=namespace,
-        name=name,
-        queue=row["queue"],
-        position=row["position"],
-        size=row["size"],
-        priority=row["priority"],
-        state=row["state"],
-        reason=row["reason"],
-        created=at(row["created_seconds"]),
-        ready=maybe_at(row["ready_seconds"]),
-        started=maybe_at(row["started_seconds"]),
-        until=maybe_at(row["until_seconds"]),
+        **_details(key, row, latest_events),
+        **_fields(row, "position", "state", "promised"),
         ended=None,
         how=None,
-        run_seconds=row["run_seconds"],
-        promised=row["promised"],
-        expected_start=maybe_at(row["start_seconds"]),
+        expected_start=to_optional_datetime(row["start_seconds"]),
         witness=tuple(Witness(member=each["member"], machine=each["machine"]) for each in witness),
         members=tuple(_member(each, row["reason"]) for each in members),
-        events=_events(events),
     )
 
 
-def _member(row: Row, why_waiting: str) -> Member:
-    """A pod that is bound is there, whatever is still open about it."""
+def _member(row: Row, waiting_reason: str) -> Member:
     if row["machine"]:
         state, machine, reason = "bound", row["machine"], ""
     elif row["sent_to"]:
         reason = row["doubt"] or ""
         state, machine = "unknown" if reason else "binding", row["sent_to"]
     else:
-        state, machine, reason = "waiting", None, why_waiting
-    return Member(
-        name=row["name"],
-        uid=row["uid"],
-        state=cast("MemberState", state),
-        machine=machine,
-        reason=reason,
-    )
+        state, machine, reason = "waiting", None, waiting_reason
+    state = cast("MemberState", state)
+    return Member(**_fields(row, "name", "uid"), state=state, machine=machine, reason=reason)
 
 
-def past(whose: tuple[str, str], row: Row, happened: tuple[Sequence[Row], int]) -> GroupDetails:
-    """A row of group_past with what happened to it."""
-    namespace, name = whose
-    events, event_count = happened
+def ended_group(
+    key: tuple[str, str], row: Row, latest_events: tuple[Sequence[Row], int]
+) -> GroupDetails:
+    """A row of group_ended with its latest events and the number of events."""
     members = zip(row["pods"], row["machines"], strict=True)
     return GroupDetails(
-        metadata=GroupMeta(time=at(time.time()), members=row["member_count"], events=event_count),
-        namespace=namespace,
-        name=name,
-        queue=row["queue"],
+        **_details(key, row, latest_events),
         position=None,
-        size=row["size"],
-        priority=row["priority"],
         state="finished",
-        reason=row["reason"],
-        created=at(row["created_seconds"]),
-        ready=maybe_at(row["ready_seconds"]),
-        started=maybe_at(row["started_seconds"]),
-        until=maybe_at(row["until_seconds"]),
-        ended=at(row["ended_seconds"]),
+        ended=to_datetime(row["ended_seconds"]),
         how=row["how"],
-        run_seconds=row["run_seconds"],
         promised=False,
         expected_start=None,
         witness=(),
@@ -166,5 +135,4 @@ def past(whose: tuple[str, str], row: Row, happened: tuple[Sequence[Row], int]) 
             Member(name=pod, uid=None, state="ended", machine=machine or None, reason="")
             for pod, machine in members
         ),
-        events=_events(events),
     )

@@ -1,71 +1,91 @@
-"""History has an end: what is older than it is kept for goes, some of it with a turn now and then.
+"""Retention: the leader deletes old history, a bounded number of rows together with some batches.
 
-With a turn, because the fence lets only the leader write, and because that costs no round trip of
-its own. Some of it, because somebody may wait for that turn: the rest goes with later ones. Not
-here: groups that have not ended. They are in other tables, and stay there however old they are.
+It is part of a batch, because then the fence protects it and it costs no round trip of its own. The
+number of rows is bounded, because a cycle may wait for the batch. Groups that have not ended are in
+other tables and are never deleted by age.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Step = tuple[str, Mapping[str, Any]]
 
-# The accounts of a year, and a month to close them in.
-USUAL_DAYS = 400
-# A hundred years: for those who want to keep all of it.
-MOST_DAYS = 36_500
-# Words are for whoever looks for a cause, not for accounts, and a pod that is refused again and
-# again makes many.
-DAYS_OF_EVENTS = 30
-# Rows of each table that go with one turn. In no cluster do as many groups end in every second of
-# a day; and it is a millisecond's work, unless they have thousands of pods (docs/ledger.md).
-MOST_AT_ONCE = 100
-# A leader that has just taken over has more urgent things to write.
-FIRST_PAUSE_SECONDS = 60.0
-# Between two batches, as long as there is more.
-SHORT_PAUSE_SECONDS = 1.0
-# Until it is looked again, when nothing was left: days do not end more often.
-LONG_PAUSE_SECONDS = 3_600.0
+# One year, which accounting needs, and a month to close the accounts.
+DEFAULT_HISTORY_DAYS = 400
+# A hundred years, which keeps everything.
+MAX_HISTORY_DAYS = 36_500
+# Events serve to find the cause of a problem, not for accounting, and a pod that is refused again
+# and again makes many.
+EVENT_DAYS = 30
+# Of each table, with one batch. No cluster ends more groups in every second of a day, and deleting
+# them takes a millisecond, unless they have thousands of pods (docs/ledger.md).
+MAX_ROWS = 100
 
 _log = logging.getLogger(__name__)
 
 
-class Forgetting:
-    """When the leader forgets next, and what; `now` is in seconds of a clock that only rises."""
+@dataclass(frozen=True, slots=True)
+class RetentionIntervals:
+    """When old history is looked for."""
 
-    def __init__(self, history_days: int) -> None:
+    # A new leader has more urgent things to write.
+    initial_seconds: float = 60.0
+    # While there is more to delete.
+    busy_seconds: float = 1.0
+    # After everything old was deleted.
+    idle_seconds: float = 3_600.0
+
+
+DEFAULT_INTERVALS = RetentionIntervals()
+
+
+class Retention:
+    """Decides when the leader deletes history, and which; `now` is a monotonic time in seconds."""
+
+    def __init__(
+        self,
+        history_days: int = DEFAULT_HISTORY_DAYS,
+        *,
+        max_rows: int = MAX_ROWS,
+        intervals: RetentionIntervals = DEFAULT_INTERVALS,
+    ) -> None:
         self._history_days = history_days
+        self._max_rows = max_rows
+        self._intervals = intervals
         self._due = 0.0
-        self._gone = 0
+        self._deleted_rows = 0
 
     def begin(self, now: float) -> None:
         """A leader has taken over."""
-        self._due, self._gone = now + FIRST_PAUSE_SECONDS, 0
+        self._due, self._deleted_rows = now + self._intervals.initial_seconds, 0
 
     def steps(self, now: float) -> list[Step]:
-        """Statements for the turn that is being written; none if it is too early.
+        """The deletions to send with the next batch; none before they are due.
 
-        They are put off as soon as they are handed out: if the turn fails, perhaps because of them,
-        it is offered again without them.
+        The next ones are due later even if these fail: a batch that fails, perhaps because of them,
+        is retried without them.
         """
         if now < self._due:
             return []
-        self._due = now + LONG_PAUSE_SECONDS
+        self._due = now + self._intervals.idle_seconds
         days = {
-            "forget_history": self._history_days,
-            # No words about what nobody knows any more.
-            "forget_events": min(self._history_days, DAYS_OF_EVENTS),
+            "delete_old_history": self._history_days,
+            # Events are not kept longer than the groups.
+            "delete_old_events": min(self._history_days, EVENT_DAYS),
         }
-        return [(name, {"days": days[name], "most": MOST_AT_ONCE}) for name in days]
+        return [(name, {"days": days[name], "limit": self._max_rows}) for name in days]
 
-    def forgot(self, rows: Sequence[int], now: float) -> None:
-        """So many rows went by each of these statements; a full batch means that there are more."""
-        self._gone += sum(rows)
-        if any(count >= MOST_AT_ONCE for count in rows):
-            self._due = now + SHORT_PAUSE_SECONDS
-        elif self._gone:
+    def deleted(self, rows: Sequence[int], now: float) -> None:
+        """Each of the statements deleted so many rows; the maximum means that there may be more."""
+        self._deleted_rows += sum(rows)
+        if any(count >= self._max_rows for count in rows):
+            self._due = now + self._intervals.busy_seconds
+        elif self._deleted_rows:
             _log.info(
-                "%s rows of history (%s days) and events went", self._gone, self._history_days
+                "deleted %s old rows of history (older than %s days) and of events",
+                self._deleted_rows,
+                self._history_days,
             )
-            self._gone = 0
+            self._deleted_rows = 0

@@ -1,6 +1,6 @@
-"""The SQL files: statements by name, the schema's steps in order.
+"""The SQL files: statements by name, migrations in order.
 
-Statements are constant text; values only ever travel beside them, as parameters.
+Statements are constant text; values are always passed as parameters.
 """
 
 import re
@@ -14,38 +14,37 @@ _NAME = re.compile(r"-- (?P<name>[a-z_]+) --\n-- (?P<about>.+)\n(?P<text>[^;]+);
 def statements() -> dict[str, bytes]:
     """All of sql/queries.sql."""
     text = (files("afflux.ledger") / "sql" / "queries.sql").read_text("utf-8")
-    return named(text)
+    return parse(text)
 
 
 def statement(name: str) -> bytes:
-    """The statement of this name."""
     return statements()[name]
 
 
-def named(text: str) -> dict[str, bytes]:
-    """The statements in a file: after its first comment, nothing else may stand in it."""
+def parse(text: str) -> dict[str, bytes]:
+    """The statements of a file, by name. It holds nothing else but a comment at the beginning."""
     found: dict[str, bytes] = {}
-    place = text.index("\n\n") + 2
-    while place < len(text):
-        match = _NAME.match(text, place)
+    position = text.index("\n\n") + 2
+    while position < len(text):
+        match = _NAME.match(text, position)
         if match is None:
-            line = text.count("\n", 0, place) + 1
+            line = text.count("\n", 0, position) + 1
             raise ValueError(
                 f"line {line}: expected '-- name --', a line of description and one statement"
             )
         if match["name"] in found:
-            raise ValueError(f"statement {match['name']} is there twice")
+            raise ValueError(f"statement {match['name']} is defined twice")
         found[match["name"]] = match["text"].encode()
-        place = match.end()
+        position = match.end()
     return found
 
 
 @cache
 def migrations() -> dict[str, bytes]:
-    """The steps of the schema by name, oldest first: the names begin with a date."""
+    """The migrations of the schema by name, the oldest first: the names begin with a date."""
     folder = files("afflux.ledger") / "sql" / "migrations"
-    steps = [step for step in folder.iterdir() if step.name.endswith(".sql")]
+    scripts = [script for script in folder.iterdir() if script.name.endswith(".sql")]
     return {
-        step.name.removesuffix(".sql"): step.read_bytes()
-        for step in sorted(steps, key=lambda step: step.name)
+        script.name.removesuffix(".sql"): script.read_bytes()
+        for script in sorted(scripts, key=lambda script: script.name)
     }

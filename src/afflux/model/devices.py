@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 WHOLE_MILLI = 1000
-MOST_PACKED_EXACTLY = 300
+MAX_EXACT_REQUESTS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class DeviceRequest:
 def room_on_devices(free: tuple[int, ...], request: DeviceRequest) -> int:
     """How many such requests fit one after the other.
 
-    A device takes free // milli of them; t requests need t*count places with at most t on any one
-    device (the devices of one request differ), which is possible exactly when the sum of
-    min(t, places) reaches t*count.
+    A device has free // milli shares of this size. t requests need t*count shares, at most t of
+    them on one device (the devices of one request differ). They fit exactly if the sum of
+    min(t, shares) over the devices reaches t*count.
     """
-    places = [max(0, device) // request.milli for device in free]
-    fitting = sum(places) // request.count
-    while fitting and sum(min(fitting, place) for place in places) < fitting * request.count:
+    shares = [max(0, device) // request.milli for device in free]
+    fitting = sum(shares) // request.count
+    while fitting and sum(min(fitting, share) for share in shares) < fitting * request.count:
         fitting -= 1
     return fitting
 
@@ -36,11 +36,10 @@ def room_on_devices(free: tuple[int, ...], request: DeviceRequest) -> int:
 def choose_devices(
     free: tuple[int, ...], request: DeviceRequest, further: int = 0
 ) -> tuple[int, ...] | None:
-    """Indices of the devices to take, the tightest first; None if there are not enough.
+    """Indices of the devices to take, the fullest that fit first; None if there are not enough.
 
-    Where the tightest would leave no room for `further` such requests, those with room for most
-    of them are taken: that never leaves less than there can be, as one request needs several
-    different devices.
+    If that leaves no room for `further` such requests, the devices with the most free shares are
+    taken instead, which leaves as much room for them as possible.
     """
     usable = sorted((left, index) for index, left in enumerate(free) if left >= request.milli)
     if len(usable) < request.count:
@@ -63,15 +62,15 @@ def take_devices(free: tuple[int, ...], indices: tuple[int, ...], milli: int) ->
 def pack_devices(
     free: tuple[int, ...], requests: list[DeviceRequest]
 ) -> list[tuple[int, ...]] | None:
-    """Devices for several requests at once, or None if there is no way.
+    """Devices for several requests at once, or None if they do not fit together.
 
-    Exact: large shares first, every choice of differently filled devices tried. Machines have few
-    devices and groups few members on one machine, so the search is short. Only for hundreds of
-    requests at once each takes the tightest devices, and None may be wrong.
+    An exact search: large shares first, trying every choice of differently filled devices. It is
+    short because machines have few devices and groups few members on one machine. For more than
+    MAX_EXACT_REQUESTS requests it is greedy, and None may be wrong.
     """
     order = sorted(range(len(requests)), key=lambda i: (-requests[i].milli, -requests[i].count))
     chosen: dict[int, tuple[int, ...]] = {}
-    if len(requests) > MOST_PACKED_EXACTLY:
+    if len(requests) > MAX_EXACT_REQUESTS:
         for i in order:
             indices = choose_devices(free, requests[i])
             if indices is None:
@@ -79,31 +78,31 @@ def pack_devices(
             chosen[i] = indices
             free = take_devices(free, indices, requests[i].milli)
         return [chosen[i] for i in range(len(requests))]
-    hopeless: set[tuple[int, tuple[int, ...]]] = set()
+    infeasible: set[tuple[int, tuple[int, ...]]] = set()
 
     def search(position: int, left: tuple[int, ...]) -> bool:
         if position == len(order):
             return True
         state = (position, tuple(sorted(left)))
-        if state in hopeless:
+        if state in infeasible:
             return False
         request = requests[order[position]]
-        for indices in _ways(left, request):
+        for indices in _choices(left, request):
             chosen[order[position]] = indices
             if search(position + 1, take_devices(left, indices, request.milli)):
                 return True
-        hopeless.add(state)
+        infeasible.add(state)
         return False
 
     return [chosen[i] for i in range(len(requests))] if search(0, free) else None
 
 
-def _ways(free: tuple[int, ...], request: DeviceRequest) -> list[tuple[int, ...]]:
-    """Choices of `count` devices with enough left, one for each multiset of fillings."""
+def _choices(free: tuple[int, ...], request: DeviceRequest) -> list[tuple[int, ...]]:
+    """Choices of `count` devices with enough left, one per multiset of what they have left."""
     usable = sorted((left, index) for index, left in enumerate(free) if left >= request.milli)
-    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
+    choices: dict[tuple[int, ...], tuple[int, ...]] = {}
     for combination in combinations(usable, request.count):
-        ways.setdefault(
+        choices.setdefault(
             tuple(left for left, _ in combination), tuple(index for _, index in combination)
         )
-    return list(ways.values())
+    return list(choices.values())

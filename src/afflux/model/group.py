@@ -13,7 +13,7 @@ class Group:
     """`ready_seconds` is when the group had all its members; it never changes while it waits.
 
     `run_seconds` is how long its tasks are expected to run, None without end. `queue` is the name
-    of the queue in which it waits. `begun`: others of it run already, and these are the rest.
+    of the queue in which it waits. `begun`: other members run already, and these are the rest.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Group:
     run_seconds: float | None = None
     queue: str = DEFAULT_QUEUE
     begun: bool = False
-    # How many members of each shape; counted once, because every cycle asks.
+    # The number of members of each shape; counted once, because every cycle reads it.
     shapes: tuple[tuple[Shape, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,15 +1,16 @@
-"""Resources beside those that people name: host ports, room to attach volumes, volumes to be had.
+"""Implied resources: host ports, volume attachments and available volumes, counted like CPU.
 
-What only one task at a time may have on a machine is a resource like any other, so that whatever
-counts resources (fit, books, repacking, the checker) keeps it exactly without knowing of it.
+No user writes them into a manifest; they follow from other fields of pods and nodes. Everything
+that counts resources (fit, the book, repacking, the checker) therefore keeps these limits exactly
+without special cases.
 
-A host port is taken on one address or on all of them. A task that takes it on all asks for the
-whole of it; one that takes it on a single address asks for a sliver of the port and for the whole
-of that address. So two tasks clash exactly if they name the same protocol and port, and the same
-address or one of them all.
+A host port is bound on one address or on all of them. A task that binds it on all addresses
+requests WHOLE_PORT of the port; a task that binds it on one address requests 1 of the port and
+the whole of `port@address`. So two tasks conflict exactly if protocol and port are equal, and the
+addresses are equal or one of them means all.
 
-Ports and room to attach every machine has without saying so; one that states an amount has that
-amount, even if it is 0. Volumes to be had it has only if it says so.
+A machine has every port and unlimited attachments by default; an amount that it states replaces
+the default, even if it is 0. Of available volumes it has none by default.
 """
 
 from collections.abc import Iterable
@@ -17,12 +18,12 @@ from dataclasses import dataclass
 
 from afflux.model.resources import Resources
 
-# The names of extended resources have one slash, so that these can be nobody else's.
+# Names of extended resources have exactly one slash, so these names cannot clash with them.
 _PORT = "port/"
 _ATTACHMENT = "attach/csi/"
 _VOLUMES = "volume/static/"
 
-# All of a port; more slivers than there can be tasks on a machine.
+# The amount of a port: more than there can be tasks on a machine.
 WHOLE_PORT = 1 << 20
 # A machine without a limit on attached volumes.
 UNLIMITED_ATTACHMENTS = 1 << 31
@@ -38,36 +39,35 @@ class HostPort:
 
 
 def port_requests(ports: Iterable[HostPort]) -> dict[str, int]:
-    """What a task that takes these ports asks for; naming one twice is naming it once."""
-    asked: dict[str, int] = {}
+    """The requests of a task that binds these ports; duplicates count once."""
+    requests: dict[str, int] = {}
     taken = set(ports)
     for port in taken:
         name = f"{_PORT}{port.protocol}/{port.port}"
         if port.address is None:
-            asked[name] = WHOLE_PORT
+            requests[name] = WHOLE_PORT
         elif HostPort(port.protocol, port.port) not in taken:
-            asked[name] = 1
-            asked[f"{name}@{port.address}"] = 1
-    return asked
+            requests[name] = 1
+            requests[f"{name}@{port.address}"] = 1
+    return requests
 
 
-def attachments(driver: str) -> str:
-    """The resource that counts volumes which a driver attaches to a machine."""
+def attachment_resource(driver: str) -> str:
+    """The name of the resource that counts volumes which a driver attaches to a machine."""
     return f"{_ATTACHMENT}{driver}"
 
 
-def volumes_for(kind: str) -> str:
-    """The resource that counts volumes to be had on a machine by claims of one kind."""
+def volume_resource(kind: str) -> str:
+    """The name of the resource that counts volumes available to claims of one kind."""
     return f"{_VOLUMES}{kind}"
 
 
 def is_volume(name: str) -> bool:
-    """Whether this resource counts volumes to be had."""
+    """Whether this resource counts available volumes."""
     return name.startswith(_VOLUMES)
 
 
 def is_port(name: str) -> bool:
-    """Whether this resource is a host port."""
     return name.startswith(_PORT)
 
 
@@ -76,14 +76,14 @@ def is_attachment(name: str) -> bool:
     return name.startswith(_ATTACHMENT)
 
 
-def implied_capacity(name: str) -> int:
-    """How much of a resource a machine has that says nothing about it."""
+def default_capacity(name: str) -> int:
+    """How much of a resource a machine has if it states no amount."""
     if is_port(name):
         return 1 if "@" in name else WHOLE_PORT
     return UNLIMITED_ATTACHMENTS if is_attachment(name) else 0
 
 
 def capacity_of(capacity: Resources, name: str) -> int:
-    """How much of a resource a machine has, by what it states or without saying so."""
+    """How much of a resource a machine has: the stated amount, else the default."""
     stated = next((amount for key, amount in capacity if key == name), None)
-    return implied_capacity(name) if stated is None else stated
+    return default_capacity(name) if stated is None else stated

@@ -1,4 +1,4 @@
-"""A machine: what it offers and what it keeps away."""
+"""A machine: a node of the cluster, with its capacity, labels, taints and images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from afflux.model.taints import Taint
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`capacity` is what tasks may use together (allocatable), its pods being the number of slots.
+    """`capacity` is what tasks may use together (allocatable); its pods are the pod limit.
 
-    `devices` is the number of devices tracked one by one, each whole when free; `images` is what
-    it need not fetch, in bytes by name.
+    `devices` is the number of devices tracked one by one; `images` has the size in bytes of each
+    image that the machine holds, by name.
     """
 
     name: str
@@ -25,5 +25,5 @@ class Machine:
     images: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def free_devices(self) -> tuple[int, ...]:
-        """Its devices with nothing on them."""
+        """The free thousandths of its devices when no task uses them."""
         return (WHOLE_MILLI,) * self.devices

@@ -1,4 +1,4 @@
-"""A decision: this task goes to that machine."""
+"""A placement: the decision that a task runs on a machine."""
 
 from dataclasses import dataclass
 

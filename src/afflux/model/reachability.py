@@ -1,4 +1,4 @@
-"""Places: where something that a task needs can be reached from, such as its volumes."""
+"""Reachability: which machines can reach something that a task needs, such as a volume."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from afflux.model.selectors import Term
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """A machine must match at least one of the terms; otherwise `reason` is against it.
+class Reachability:
+    """A machine must match at least one of the terms; otherwise `reason` speaks against it.
 
-    `passing` places are so because of what runs: on the empty cluster all machines would be.
+    A `temporary` one follows from the tasks that run now and would not apply in an empty cluster.
     """
 
     reason: str
     terms: tuple[Term, ...]
-    passing: bool = False
+    temporary: bool = False
 
-    def include(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a machine of this name with these labels is one of the places."""
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a machine of this name with these labels matches one of the terms."""
         return any(term.matches(name, labels) for term in self.terms)
 
 
 def driver_label(driver: str) -> str:
-    """The label, which no node can have by itself, of machines on which a driver is installed."""
+    """The label of machines on which a driver is installed; no label of a node has this form."""
     return f"driver/csi/{driver}"

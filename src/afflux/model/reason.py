@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from afflux.model.implied import is_attachment, is_port, is_volume
+from afflux.model.implied_resources import is_attachment, is_port, is_volume
 from afflux.model.resources import PODS
 
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -15,13 +15,13 @@ VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 VOLUME_MISSING = "node(s) didn't find available persistent volumes to bind"
 VOLUME_SPACE = "node(s) did not have enough free storage"
 VOLUME_ZONE = "node(s) had no available volume zone"
-REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 DEVICES = "Insufficient devices"
 NO_MACHINES = "no nodes available to schedule pods"
 
 
 def insufficient(resource: str) -> str:
-    """The reason for a resource of which too little is left."""
+    """The reason against a machine with too little of a resource left."""
     if resource == PODS:
         return "Too many pods"
     if is_port(resource):
@@ -32,7 +32,7 @@ def insufficient(resource: str) -> str:
 
 
 def driver_missing(driver: str) -> str:
-    """The reason for a machine without a driver that insists on being there."""
+    """The reason against a machine on which a required driver is not installed."""
     return f"{driver} CSI driver is not installed on the node"
 
 
@@ -44,6 +44,6 @@ def summary(machines: int, counts: Mapping[str, int]) -> str:
     return f"0/{machines} nodes are available: {listed}."
 
 
-def everywhere(machines: int, why: str) -> str:
-    """One sentence for what no machine can help: `0/5 nodes are available: ...`."""
+def all_nodes(machines: int, why: str) -> str:
+    """One sentence for a reason that holds on every machine: `0/5 nodes are available: ...`."""
     return f"0/{machines} nodes are available: {why}."

@@ -1,14 +1,16 @@
-"""A promise: a waiting group will start then, and there is a place for every member."""
+"""Reservations: when a waiting group starts at the latest, and a machine for every member."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """`start_seconds` is when the group starts at the latest, None if nobody can know: it waits for
-    work without end. `machines` is the witness: for every member, by task id, a machine that is
-    free for it from then on; other machines at the same time do as well.
+class Reservation:
+    """The start that is reserved for a waiting group.
+
+    The group starts at `start_seconds` at the latest; None means unknown, because the group waits
+    for work without end. `machines` proves that the start is possible: it maps every member, by
+    task id, to a machine that has room for it from then on. The group may start on other machines.
     """
 
     group: str
@@ -17,17 +19,23 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What was promised before, by group, and whether all has gone `as_expected` since.
+class StandingReservations:
+    """The reservations that stand when a decision begins, by group.
 
-    It has if work ended when it was to end, and if nobody came who goes before one who was promised
-    a start: then every promise can be kept, and none moves to an earlier start. With `has_news`
-    something has happened since the last decision that may help somebody who waits.
+    `as_expected` is True if since the last decision work has ended exactly when it was expected to,
+    and no group has come that goes before one with a reservation. Then every reservation can be
+    kept, and none can move to an earlier start. `has_unblocking_events` is True if since the last
+    decision something has happened that may help a waiting group.
     """
 
-    promises: Mapping[str, Promise] = field(default_factory=dict[str, Promise])
+    reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])
     as_expected: bool = False
-    has_news: bool = True
+    has_unblocking_events: bool = True
+
+    def start_of(self, group: str) -> float | None:
+        """The reserved start of this group; None if it is unknown, or without reservation."""
+        reservation = self.reservations.get(group)
+        return None if reservation is None else reservation.start_seconds
 
 
-NOTHING_PROMISED = Standing()
+NO_RESERVATIONS = StandingReservations()

@@ -14,7 +14,7 @@ PODS = "pods"
 Resources = tuple[tuple[str, int], ...]
 
 # No single amount may exceed this: a thousand of them still add up within 64 bits.
-LARGEST_AMOUNT = 2**53
+MAX_AMOUNT = 2**53
 
 
 def resources(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Resources:

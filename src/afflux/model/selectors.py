@@ -9,7 +9,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,63}")
 
 
 def compares(value: str, operator: Literal["Gt", "Lt"], bound: str) -> bool:
-    """Whether one integer of 64 bits is above or below another; other texts never are."""
+    """Whether `value` is above or below `bound`; False unless both are 64-bit integers."""
     if not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(bound):
         return False
     left, right = int(value), int(bound)

@@ -24,7 +24,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """What a task puts up with. An empty key (with Exists) or effect matches every one."""
+    """A toleration of a task. An empty key (with Exists) matches every key, an empty effect all."""
 
     key: str = ""
     operator: Literal["Exists", "Equal", "Gt", "Lt"] = "Equal"
@@ -32,7 +32,6 @@ class Toleration:
     effect: Effect | Literal[""] = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration matches the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:

@@ -1,10 +1,10 @@
-"""A task: one pod, and the shape it shares with all tasks that nothing can tell apart."""
+"""A task: one pod, and the shape that it shares with all interchangeable tasks."""
 
 from dataclasses import dataclass, field
 
 from afflux.model.devices import DeviceRequest
 from afflux.model.images import Images
-from afflux.model.places import Places
+from afflux.model.reachability import Reachability
 from afflux.model.resources import Resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Toleration
@@ -22,32 +22,34 @@ class Shape:
     devices: DeviceRequest | None = None
     affinity: NodeAffinity = ANYWHERE
     tolerations: tuple[Toleration, ...] = ()
-    # Every one of them has to include the machine.
-    places: tuple[Places, ...] = ()
-    # Images that it would rather find than fetch.
+    # The machine has to match every one of them.
+    reachability: tuple[Reachability, ...] = ()
+    # Images for image locality: a machine that holds them is preferred.
     images: Images | None = None
-    # Whose policies price it: the profile of the scheduler that the pod asked for.
+    # The scheduler profile that the pod names; the policies of this profile price it.
     profile: str = ""
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = (self.requests, self.devices, self.affinity, self.tolerations)
-        object.__setattr__(self, "_hash", hash((*parts, self.places, self.images, self.profile)))
+        object.__setattr__(
+            self, "_hash", hash((*parts, self.reachability, self.images, self.profile))
+        )
 
     def __hash__(self) -> int:
         return self._hash
 
-    def takes_as(self, other: "Shape") -> bool:
-        """Whether both take the same of a machine."""
+    def requests_same_as(self, other: "Shape") -> bool:
+        """Whether both request the same resources and devices."""
         return self.requests == other.requests and self.devices == other.devices
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One pod. `id` is its identity (the pod's UID), `name` what people call it.
+    """One pod. `id` is its UID, `name` is its namespace and name.
 
-    A task with `blocked` set is not placed; the text says which field holds it back.
+    A task with `blocked` set is not placed; the text names the field that is the cause.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""From prices to flow: classes of tasks and machines become a network that the solver can read.
+"""The flow network of a round: from the policies' costs to a minimum-cost flow.
 
-`pricing` asks the policies and keeps their answers, `layout` draws the network and reads the flow
-back, `dimacs` reads networks from files, `certificate` proves an answer without the solver.
-Not here: whether what a flow proposes really fits (plan).
+`pricing` asks the policies and caches their answers, `routing` builds the network of a round
+and reads the flow back, `dimacs` reads networks from files, `certificate` checks the proof of an
+optimal flow without the solver. Not here: whether the placements of a flow really fit (plan).
 """

@@ -1,6 +1,6 @@
 """The proof that a flow is optimal, checked without the solver.
 
-This is the contract of `afflux._core` in NumPy. It knows nothing of how an answer was found.
+This states the contract of `afflux._core` in NumPy, independently of how the solver works.
 """
 
 import numpy as np
@@ -19,10 +19,9 @@ def violation(  # noqa: PLR0917 (the columns of the contract, in its order)
     flow: Column,
     price: Column,
 ) -> str | None:
-    """What is wrong with an answer, or None if the flow is feasible and the prices prove it best.
+    """What is wrong with an answer; None if the flow is feasible and the prices prove it optimal.
 
-    Values are taken to lie far enough within 64 bits that sums of a cost and two prices, and sums
-    of the flow at one node, do not overflow.
+    Sums of a cost and two prices, and of the flow at one node, must not overflow 64 bits.
     """
     if len(flow) != len(tail) or len(price) != len(supply):
         return (

@@ -9,9 +9,7 @@ Nodes count from 1 in the file and from 0 in a `Problem`; nodes without a line h
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +18,8 @@ from afflux.model.errors import InputError
 
 Column = NDArray[np.int64]
 
-# What no honest file exceeds; beyond it a damaged number would fill the memory instead of failing.
-LARGEST_NODES = 50_000_000
+# More nodes are taken for a damaged number: allocating them would fill the memory.
+MAX_NODES = 50_000_000
 
 ARC_FIELDS = ("tail", "head", "lower bound", "capacity", "cost")
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
@@ -29,8 +27,7 @@ _COMMENT = re.compile(r"c(\W.*)?", re.ASCII)
 _MAGNITUDE = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """The columns that `afflux._core.solve` takes."""
 
     supply: Column
@@ -42,15 +39,11 @@ class Problem:
 
 
 def read_dimacs(text: str, name: str) -> Problem:
-    """The problem that a file describes; `name` is what errors call the file."""
+    """The problem that a file describes; errors name the file `name`."""
     if not text.strip():
         raise InputError(f"{name}: empty; expected a problem in DIMACS format")
     file = _File(name)
-    read: dict[str, Callable[[list[str]], None]] = {
-        "a": file.read_arc,
-        "n": file.read_node,
-        "p": file.read_problem,
-    }
+    read = {"a": file.read_arc, "n": file.read_node, "p": file.read_problem}
     for file.line, line in enumerate(text.split("\n"), 1):
         fields = line.split()
         if fields:
@@ -59,7 +52,7 @@ def read_dimacs(text: str, name: str) -> Problem:
 
 
 class _File:
-    """What has been read so far, and where."""
+    """The lines read so far."""
 
     def __init__(self, name: str) -> None:
         self.line = 0
@@ -77,8 +70,8 @@ class _File:
             self._refuse(f"the problem is {' '.join(fields[1:])!r:.40}; expected min NODES ARCS")
         self._nodes = self._integer("number of nodes", fields[2])
         self._arcs = self._integer("number of arcs", fields[3])
-        if not 0 <= self._nodes <= LARGEST_NODES:
-            self._refuse(f"number of nodes is {fields[2]}; expected 0 to {LARGEST_NODES}")
+        if not 0 <= self._nodes <= MAX_NODES:
+            self._refuse(f"number of nodes is {fields[2]}; expected 0 to {MAX_NODES}")
         if self._arcs < 0:
             self._refuse(f"number of arcs is {fields[3]}; expected 0 or more")
 
@@ -94,7 +87,7 @@ class _File:
         self._supply[node] = self._integer("supply", fields[2])
 
     def read_arc(self, fields: list[str]) -> None:
-        # This runs a million times: values are checked all at once when the file ends.
+        # Called for millions of lines: values are checked together at the end of the file.
         if self._nodes is None or len(fields) != 6:
             self._announced("an arc")
             self._refuse(f"{len(fields) - 1} values; expected a TAIL HEAD LOWER CAPACITY COST")
@@ -125,12 +118,7 @@ class _File:
             supply[node - 1] = units
         tail, head, lower, capacity, cost = self._columns(self._nodes)
         return Problem(
-            supply,
-            (tail - 1).astype(np.int32),
-            (head - 1).astype(np.int32),
-            lower,
-            capacity,
-            cost,
+            supply, (tail - 1).astype(np.int32), (head - 1).astype(np.int32), lower, capacity, cost
         )
 
     def _columns(self, nodes: int) -> list[Column]:
@@ -145,7 +133,7 @@ class _File:
         return columns
 
     def _values(self) -> Column:
-        """All values of arcs, a row for each."""
+        """The values of all arcs, a row for each."""
         joined = "".join(self._fields)
         try:
             # int() takes more than the format does: 1_000, and digits of other scripts.

@@ -1,12 +1,12 @@
-"""The network of one round, and the way back from its flow.
+"""The flow network of one round, and the placements that its flow proposes.
 
     source -> class -> machine =(slots)=> sink
        `----------- waiting ------------>
 
-A source is what waits: the single tasks of one class, or one class of one gang. Its units either
-wait, at the cost of waiting, or go through their class to a machine. The slots of a machine are
-shared by all classes and cost more one after the other, so that load spreads within one round.
-Slots end where the smallest request on a machine could not be met once more.
+A source has the waiting single tasks of one class, or the members of one class in one gang. Its
+units either wait, at the cost of waiting, or go through their class to a machine. All classes share
+the slots of a machine; each slot costs more than the one before, so that load spreads within one
+round. A machine has as many slots as its smallest request fits.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ Table = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Units of one class; `waiting` is what leaving each waiting costs, longest wait first."""
+class TaskSource:
+    """Waiting units of one class, with the cost of leaving each waiting, longest wait first."""
 
     class_index: int
-    waiting: Table
+    waiting_costs: Table
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What the machines offer, by row of machine (and class where it differs).
+class MachineArcs:
+    """Capacities and costs of the arcs to machines (`room`, `cost`, by class) and from them.
 
-    `slot_cost` is the price of the next slot on a machine, `slope` by how much each one after it
+    `slot_cost` is the cost of the next slot on a machine, `slope` by how much each further slot
     costs more, `slots` how many there are.
     """
 
@@ -43,41 +43,42 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
-    """How many units of each class the optimum sends to each machine, and what it all costs."""
+class RoutedFlow:
+    """The units of each class that the optimum sends to each machine, and its cost."""
 
     units: Table
     cost: int
 
 
-def route(sources: list[Source], offer: Offer) -> Routed:
-    """The cheapest way to place or keep waiting every unit of every source."""
-    demand = np.zeros(len(offer.room), np.int64)
+def route(sources: list[TaskSource], machine_arcs: MachineArcs) -> RoutedFlow:
+    """The minimum-cost flow that places every unit of every source or leaves it waiting."""
+    demand = np.zeros(len(machine_arcs.room), np.int64)
     for source in sources:
-        demand[source.class_index] += len(source.waiting)
-    capacity = _worthwhile(np.minimum(offer.room, demand[:, None]), offer, int(demand.sum()))
+        demand[source.class_index] += len(source.waiting_costs)
+    useful = np.minimum(machine_arcs.room, demand[:, None])
+    capacity = _cheapest_machines(useful, machine_arcs, int(demand.sum()))
     classes, machines = np.nonzero(capacity)
     used, machine_node = np.unique(machines, return_inverse=True)
 
-    # Nodes: sources, classes, machines that anyone can use, the sink.
+    # Nodes: sources, classes, machines that some class can use, the sink.
     first_class = len(sources)
     first_machine = first_class + len(demand)
     sink = first_machine + len(used)
     arcs = _Arcs()
     for node, source in enumerate(sources):
         class_node = first_class + source.class_index
-        arcs.add([node], [class_node], [len(source.waiting)], [0])
-        costs, counts = np.unique(source.waiting, return_counts=True)
+        arcs.add([node], [class_node], [len(source.waiting_costs)], [0])
+        costs, counts = np.unique(source.waiting_costs, return_counts=True)
         arcs.add(np.full(len(costs), node), np.full(len(costs), sink), counts, costs)
     placing = arcs.count
     arcs.add(
         first_class + classes,
         first_machine + machine_node,
         capacity[classes, machines],
-        offer.cost[classes, machines],
+        machine_arcs.cost[classes, machines],
     )
-    slots = np.minimum(offer.slots[used], capacity[:, used].sum(axis=0))
-    flat = offer.slope[used] == 0
+    slots = np.minimum(machine_arcs.slots[used], capacity[:, used].sum(axis=0))
+    flat = machine_arcs.slope[used] == 0
     repeats = np.where(flat, 1, slots)
     slot_machine = np.repeat(np.arange(len(used)), repeats)
     step = np.arange(len(slot_machine)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
@@ -85,25 +86,27 @@ def route(sources: list[Source], offer: Offer) -> Routed:
         first_machine + slot_machine,
         np.full(len(slot_machine), sink),
         np.where(flat, slots, 1)[slot_machine],
-        offer.slot_cost[used][slot_machine] + step * offer.slope[used][slot_machine],
+        machine_arcs.slot_cost[used][slot_machine] + step * machine_arcs.slope[used][slot_machine],
     )
     supply = np.zeros(sink + 1, np.int64)
-    supply[: len(sources)] = [len(source.waiting) for source in sources]
+    supply[: len(sources)] = [len(source.waiting_costs) for source in sources]
     supply[sink] = -supply.sum()
     solution = solve(supply, *arcs.columns())
-    units = np.zeros_like(offer.room)
+    units = np.zeros_like(machine_arcs.room)
     units[classes, machines] = solution.flow[placing : placing + len(classes)]
-    return Routed(units, solution.cost)
+    return RoutedFlow(units, solution.cost)
 
 
-def _worthwhile(capacity: Table, offer: Offer, units: int) -> Table:
-    """Leave each class the machines that can be in an optimum: as many as there are units in all.
+def _cheapest_machines(capacity: Table, machine_arcs: MachineArcs, units: int) -> Table:
+    """Keep for each class only its cheapest machines, as many as there are units in all.
 
-    Were a unit elsewhere, one of these would be empty, have room for it, and cost no more.
+    Some optimum uses only these: if a unit were on another machine, one of them would be empty,
+    have room for the unit, and cost no more.
     """
     if units >= capacity.shape[1]:
         return capacity
-    price = np.where(capacity > 0, offer.cost + offer.slot_cost, np.iinfo(np.int64).max)
+    cost = machine_arcs.cost + machine_arcs.slot_cost
+    price = np.where(capacity > 0, cost, np.iinfo(np.int64).max)
     cheapest = np.argpartition(price, units - 1, axis=1)[:, :units]
     kept = np.zeros_like(capacity)
     np.put_along_axis(kept, cheapest, np.take_along_axis(capacity, cheapest, axis=1), axis=1)
@@ -111,7 +114,7 @@ def _worthwhile(capacity: Table, offer: Offer, units: int) -> Table:
 
 
 class _Arcs:
-    """Columns of arcs, gathered piece by piece."""
+    """Columns of arcs, collected piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[NDArray[np.int64], ...]] = []
@@ -123,17 +126,9 @@ class _Arcs:
         self._pieces.append(piece)
         self.count += len(piece[0])
 
-    def columns(
-        self,
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32], Table, Table, Table]:
-        """Tail, head, lower bound, capacity and cost of all arcs, as the solver wants them."""
-        tail, head, capacity, cost = (
-            np.concatenate(column) for column in zip(*self._pieces, strict=True)
-        )
-        return (
-            tail.astype(np.int32),
-            head.astype(np.int32),
-            np.zeros(self.count, np.int64),
-            capacity,
-            cost,
-        )
+    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Table, Table, Table]:
+        """Tail, head, lower bound, capacity and cost of all arcs, as the solver takes them."""
+        pieces = zip(*self._pieces, strict=True)
+        tail, head, capacity, cost = (np.concatenate(column) for column in pieces)
+        lower = np.zeros(self.count, np.int64)
+        return tail.astype(np.int32), head.astype(np.int32), lower, capacity, cost

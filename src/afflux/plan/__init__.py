@@ -1,7 +1,8 @@
-"""From flow to placements: what fits exactly, for whole groups, with the reason for the rest.
+"""Planning a round: from a flow to placements that fit exactly, whole groups only.
 
-`rounds` is the way: ration, route, accept, solve the rest again, finish. `demand` is what waits,
-`book` keeps exact accounts while a round is under way, `gangs` finds room for a whole group,
-`repair` closes what the network left open, `check` judges the finished plan knowing nothing of how
-it was made, `explain` says why something waits.
+`round` runs the steps: preselect, route by flow, accept what fits, route the rest, repack.
+`waiting_demand` counts what waits, `book` is the exact account of free capacity during a round,
+`preselection` chooses which tasks go first when not all fit, `gangs` places a whole group,
+`repack` improves the packing by search, `check` verifies the finished plan independently of how it
+was made, `explain` says why a task waits.
 """

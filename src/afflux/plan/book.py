@@ -1,7 +1,7 @@
-"""The book of a round: exact accounts of what is free while placements are tried.
+"""The book of a round: the exact account of free capacity while placements are tried.
 
 Tasks of one class are interchangeable, so the book counts units of classes on machines; which
-task gets which unit is settled when the round is over.
+task gets which unit is decided at the end of the round.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster import task_room
 from afflux.cluster.state import State
 from afflux.model.devices import choose_devices, take_devices
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Shape, Task
-from afflux.network.layout import Offer
 from afflux.network.pricing import Prices
-from afflux.policies import fit
+from afflux.network.routing import MachineArcs
 
 Table = NDArray[np.int64]
 
@@ -27,20 +27,20 @@ class Book:
     def __init__(self, state: State, shapes: Sequence[Shape], prices: Sequence[Prices]) -> None:
         self.shapes = list(shapes)
         requests = np.array([state.requests(shape) for shape in shapes])
-        # Ports that other tasks have taken need no account here: there may be hundreds of them.
-        columns = np.flatnonzero(state.amounts.stated_columns() | requests.any(axis=0))
+        # Ports that only running tasks use are left out: there may be hundreds of them.
+        columns = np.flatnonzero(state.resource_table.stated_columns() | requests.any(axis=0))
         view = state.view()
         self.columns: NDArray[np.intp] = columns
         self.requests: Table = requests[:, columns]
         self.free: Table = view.free_of(columns)
         self.free_devices = list(view.free_devices)
-        # What one unit of each resource weighs when sizes are compared.
+        # Divides amounts of a resource when sizes of different resources are added.
         largest = view.capacities[:, columns].max(axis=0, initial=1)
         self.scale: NDArray[np.float64] = np.maximum(largest, 1)
         self.room: Table = np.array([price.room for price in prices]).reshape(len(shapes), -1)
         self.cost: Table = np.array([price.cost for price in prices]).reshape(len(shapes), -1)
-        # A machine never has more room than at the start: what moves is what was placed here.
-        self.most = self.room.copy()
+        # The room at the start of the round: only tasks of this round can be moved.
+        self.max_room = self.room.copy()
         self.admitted: NDArray[np.bool_] = self.room > 0
         self.units: Table = np.zeros_like(self.room)
         self.count: Table = np.zeros(self.room.shape[1], np.int64)
@@ -51,30 +51,30 @@ class Book:
         self._taken: dict[tuple[int, int], list[tuple[int, ...]]] = {}
 
     def set_slope(self, prices: Sequence[Prices], waiting: Table) -> None:
-        """Slots are shared by all classes: their rise is the mean over the tasks that may come."""
+        """All classes share the slots of a machine: the slope is the mean over waiting tasks."""
         weight = self.admitted * waiting[:, None]
         total = np.maximum(weight.sum(axis=0), 1)
         slopes = np.array([price.slope for price in prices]).reshape(self.room.shape)
         self.slope = (weight * slopes).sum(axis=0) // total
 
-    def offer(self) -> Offer:
-        """What the machines offer right now."""
+    def machine_arcs(self) -> MachineArcs:
+        """Capacities and costs of the arcs to and from machines, as of now."""
         usable = self.room > 0
-        slots = np.full(len(self.count), fit.UNLIMITED, np.int64)
+        slots = np.full(len(self.count), task_room.UNLIMITED, np.int64)
         for resource in range(self.requests.shape[1]):
-            asked = np.where(usable, self.requests[:, resource, None], fit.UNLIMITED << 28)
-            least = asked.min(axis=0, initial=fit.UNLIMITED << 28)
+            asked = np.where(usable, self.requests[:, resource, None], task_room.UNLIMITED << 28)
+            least = asked.min(axis=0, initial=task_room.UNLIMITED << 28)
             limit = np.maximum(self.free[:, resource], 0) // np.maximum(least, 1)
             np.minimum(slots, np.where(least > 0, limit, slots), out=slots)
-        return Offer(self.room, self.cost, self.slope * self.count, self.slope, slots)
+        return MachineArcs(self.room, self.cost, self.slope * self.count, self.slope, slots)
 
-    def dearest(self) -> int:
-        """More than any single placement of this round can cost, its slot included."""
-        slots = np.minimum(self.offer().slots, self.most.sum(axis=0))
+    def max_cost(self) -> int:
+        """An upper bound on the cost of a single placement of this round, its slot included."""
+        slots = np.minimum(self.machine_arcs().slots, self.max_room.sum(axis=0))
         return int(self.cost.max(initial=0) + (self.slope * slots).max(initial=0))
 
-    def marginal(self, number: int) -> Table:
-        """What one more task of a class costs on each machine, its slot included."""
+    def marginal_cost(self, number: int) -> Table:
+        """The cost of one more task of a class on each machine, its slot included."""
         return self.cost[number] + self.slope * self.count
 
     def place(
@@ -82,7 +82,7 @@ class Book:
     ) -> None:
         """Put units of a class on a machine; there must be room.
 
-        `devices` says which ones each unit takes; otherwise each takes the tightest that fit.
+        `devices` has the devices of each unit; without it each unit takes the fullest that fit.
         """
         self._log.append((number, row, count, self._take(number, row, count, devices)))
         self.refresh(np.array([row]))
@@ -94,11 +94,11 @@ class Book:
         self.refresh(np.array([row]))
 
     def remember_refusal(self, need: Mapping[int, int]) -> None:
-        """There is no room for so many of these classes together, as long as nothing leaves."""
+        """Remember that a gang with these counts does not fit, until a unit is removed."""
         self._refused.add(tuple(sorted(need.items())))
 
     def has_refused(self, need: Mapping[int, int]) -> bool:
-        """Whether that is known; rolling back only undoes what came after it."""
+        """Whether a gang with these counts is known not to fit; a rollback keeps this valid."""
         return tuple(sorted(need.items())) in self._refused
 
     def mark(self) -> int:
@@ -113,30 +113,27 @@ class Book:
 
     def rollback(self, mark: int) -> None:
         """Undo everything placed and removed since the mark, devices included."""
-        touched: set[int] = set()
+        changed_rows: set[int] = set()
         while len(self._log) > mark:
             number, row, count, devices = self._log.pop()
-            touched.add(row)
+            changed_rows.add(row)
             if count > 0:
                 self._release(number, row, count)
             else:
                 self._take(number, row, -count, devices)
-        if touched:
-            self.refresh(np.array(sorted(touched)))
+        if changed_rows:
+            self.refresh(np.array(sorted(changed_rows)))
 
-    def foresee(
-        self,
-        free: Table,
-        free_devices: list[tuple[int, ...]],
-        admitted: NDArray[np.bool_],
+    def set_free_capacity(
+        self, free: Table, free_devices: list[tuple[int, ...]], admitted: NDArray[np.bool_]
     ) -> None:
-        """Make this the book of another time, at which so much is free; before anything is placed.
+        """Replace the free capacity by that of another time, before anything is placed.
 
-        `admitted` is where each class may go, whether or not there is room for it today.
+        `admitted` has the machines that each class may use, whether or not it fits there now.
         """
         self.free, self.free_devices, self.admitted = free, free_devices, admitted
         self.refresh(np.arange(len(self.count)))
-        self.most = self.room.copy()
+        self.max_room = self.room.copy()
 
     def place_table(self, units: Table, rows: NDArray[np.intp]) -> None:
         """Put whole columns of units, without devices, on machines where all of them fit."""
@@ -147,12 +144,12 @@ class Book:
 
     def refresh(self, rows: NDArray[np.intp]) -> None:
         """Compute the room of every class on these machines again."""
-        room = fit.rooms(self.free[rows], self.requests)
+        room = task_room.rooms(self.free[rows], self.requests)
         for number in self._with_devices:
             request = self.shapes[number].devices
             if request is not None:
                 devices = [self.free_devices[int(row)] for row in rows]
-                np.minimum(room[number], fit.device_room(devices, request), out=room[number])
+                np.minimum(room[number], task_room.device_room(devices, request), out=room[number])
         self.room[:, rows] = room * self.admitted[:, rows]
 
     def placement_cost(self) -> int:
@@ -173,7 +170,7 @@ class Book:
         return found
 
     def replace_units(self, units: Iterable[tuple[int, int, tuple[int, ...]]]) -> None:
-        """Exchange all units of this round for these; there is no rolling back behind this."""
+        """Replace all units of this round by these; earlier marks are no longer valid."""
         for number, row in np.argwhere(self.units).tolist():
             self._release(number, row, int(self.units[number, row]))
         for number, row, devices in units:
@@ -225,8 +222,8 @@ class Book:
         return released
 
 
-def settle(book: Book, state: State, groups: Iterable[Group]) -> tuple[Placement, ...]:
-    """Which task takes which unit of its class: in queue order, the cheapest machine first."""
+def make_placements(book: Book, state: State, groups: Iterable[Group]) -> tuple[Placement, ...]:
+    """Assign the units of each class to its tasks: in queue order, the cheapest machine first."""
     numbers = {shape: number for number, shape in enumerate(book.shapes)}
     tasks: dict[int, list[Task]] = {}
     for group in groups:
@@ -236,9 +233,9 @@ def settle(book: Book, state: State, groups: Iterable[Group]) -> tuple[Placement
     for number, members in tasks.items():
         rows = np.flatnonzero(book.units[number])
         rows = rows[np.argsort(book.cost[number, rows], kind="stable")]
-        following = iter(members)
+        remaining = iter(members)
         for row in map(int, rows):
             devices = book.devices_of(number, row) or [()] * int(book.units[number, row])
             name = state.name_of(row)
-            placements += [Placement(next(following), name, indices) for indices in devices]
+            placements += [Placement(next(remaining), name, indices) for indices in devices]
     return tuple(placements)

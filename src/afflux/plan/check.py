@@ -1,9 +1,8 @@
-"""The checker: the last word on every plan.
+"""The checker: verifies every plan before it is bound.
 
-It knows every constraint and nothing of how the plan was made: no classes, no columns, no book.
-Each placement is judged task by task against the machines as the cluster reports them; policies
-that other packages bring are asked again. A plan that does not pass is a defect of the planner,
-never something to bind.
+It knows every constraint, and uses nothing of the planner: no classes, no columns, no book. Each
+task is checked against the machines as the cluster reports them; policies of other packages are
+asked again. A plan that fails is a defect of the planner and is never bound.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
-from afflux.model.implied import capacity_of
+from afflux.model.implied_resources import capacity_of
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
@@ -22,7 +21,7 @@ from afflux.policies.policy import PoliciesOf, no_policies
 
 
 class PlanError(AssertionError):
-    """A plan that must not be carried out; the message says which rule it breaks where."""
+    """A plan that breaks a rule; the message names the rule and the place."""
 
 
 def check_plan(
@@ -56,7 +55,7 @@ def check_plan(
 
 
 def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
-    """Raise PlanError if a group that is said to be placed is not: it would be lost."""
+    """Raise PlanError if a group that the plan reports as placed is not: it would be lost."""
     placed = {placement.task.id for placement in placements}
     for group in groups:
         if any(task.id not in placed for task in group.tasks):
@@ -75,8 +74,8 @@ def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> N
             raise PlanError(f"group {group.name} is placed only in part")
         if blocked := next((t for t in group.tasks if t.blocked and t.id in placed), None):
             raise PlanError(f"{blocked.name} must wait: {blocked.blocked}")
-    if strangers := placed - known:
-        raise PlanError(f"{min(strangers)} was placed without waiting for it")
+    if unknown := placed - known:
+        raise PlanError(f"{min(unknown)} was placed without waiting for it")
 
 
 def _check_policies(
@@ -102,9 +101,9 @@ def _refusal(shape: Shape, machine: Machine) -> str | None:
         return reason.UNTOLERATED
     if not shape.affinity.matches(machine.name, machine.labels):
         return reason.AFFINITY
-    for places in shape.places:
-        if not places.include(machine.name, machine.labels):
-            return places.reason
+    for reachability in shape.reachability:
+        if not reachability.matches(machine.name, machine.labels):
+            return reachability.reason
     return None
 
 
@@ -127,7 +126,7 @@ def _check_sums(state: State, name: str, sums: dict[str, int]) -> None:
     machine = state.machine(row)
     for resource, amount in sums.items():
         capacity = capacity_of(machine.capacity, resource) if machine else 0
-        column = state.amounts.index(resource)
+        column = state.resource_table.index(resource)
         used = int(state.used[row, column]) if column is not None else 0
         if used + amount > capacity:
             raise PlanError(f"{name}: {reason.insufficient(resource)}")

@@ -1,32 +1,31 @@
 """Why a task waits: per machine, and in one sentence.
 
-Each machine is judged alone, as the cluster stands now, in the order in which kube-scheduler asks:
-machines that a task does not name, where it names some; the first constraint that refuses gives its
-reason; then host ports; then a reason for each resource that lacks; then volumes; at last running
-tasks that keep others away.
+Each machine is judged alone, for the current state, in kube-scheduler's order: node names of the
+affinity, if it has some; constraints, of which the first that refuses gives its reason; host ports;
+each resource of which too little is free; volumes; the anti-affinity of running tasks.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
+from afflux.cluster import task_room
 from afflux.cluster.machines import BoolColumn, Machines
 from afflux.cluster.state import State
 from afflux.model import reason
 from afflux.model.group import Group
-from afflux.model.implied import is_attachment, is_port, is_volume
+from afflux.model.implied_resources import is_attachment, is_port, is_volume
 from afflux.model.resources import PODS
 from afflux.model.selectors import Term
 from afflux.model.task import Shape
-from afflux.policies import fit
 from afflux.policies.policy import PoliciesOf
-from afflux.policies.volume_places import VolumePlaces, included
+from afflux.policies.volume_reachability import VolumeReachability, reachable_machines
 
-# What kube-scheduler says about a task's volumes all at once, in this order.
+# Reasons about volumes that kube-scheduler gives together, in this order.
 _BINDING = (reason.VOLUME_AFFINITY, reason.VOLUME_MISSING, reason.VOLUME_SPACE)
 
 Verdicts = dict[str, tuple[str, ...]]
-# Reasons that are given together, each with the machines it speaks against.
+# Reasons that are given together, each with the machines that it refuses.
 Stage = list[tuple[str, BoolColumn]]
 
 
@@ -35,21 +34,17 @@ def verdicts(state: State, policies_of: PoliciesOf, shape: Shape) -> Verdicts:
     stages = _stages(state, policies_of, shape)
     answers: Verdicts = {}
     for row, machine in state.machines():
-        found: dict[str, None] = {}
-        for stage in stages:
-            found = dict.fromkeys(why for why, refused in stage if refused[row])
-            if found:
-                break
-        answers[machine.name] = tuple(found)
+        found = (dict.fromkeys(why for why, no in stage if no[row]) for stage in stages)
+        answers[machine.name] = tuple(next(filter(None, found), ()))
     return answers
 
 
 def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     machines = state.view()
-    # First what it asks for: a resource that nobody has named yet becomes a column.
+    # Requests come first: a resource that is new to the state gets a column.
     requests = state.requests(shape)
     asked = np.flatnonzero(requests)
-    lacking = fit.lacking(machines.free_of(asked), requests[asked])
+    lacking = task_room.lacking(machines.free_of(asked), requests[asked])
     ports: Stage = []
     resources: Stage = []
     attachments: Stage = []
@@ -59,25 +54,26 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
         chosen = ports if is_port(name) else attachments if is_attachment(name) else resources
         chosen = volumes if is_volume(name) else chosen
         chosen.append((reason.insufficient(name), lacking[:, index]))
-    # Pods first, then as the resources are known: the order of kube-scheduler's messages.
+    # Pods first, then in the order of columns, as in kube-scheduler's messages.
     resources.sort(key=lambda entry: entry[0] != reason.insufficient(PODS))
     if shape.devices is not None:
-        no_devices = fit.device_room(machines.free_devices, shape.devices) == 0
+        no_devices = task_room.device_room(machines.free_devices, shape.devices) == 0
         resources.append((reason.DEVICES, no_devices))
     refused = [
         [(policy.reason, ~policy.admits(shape, machines))]
         for policy in policies_of(shape)
-        if not isinstance(policy, VolumePlaces)
+        if not isinstance(policy, VolumeReachability)
     ]
     drivers, binding, zones = _volume_stages(shape, machines)
     named = _named_stage(shape, machines)
     volumes = binding + volumes
-    repelled = [(p.reason, ~included(p, machines)) for p in shape.places if p.passing]
-    return [named, *refused, ports, resources, drivers, attachments, volumes, zones, repelled]
+    temporary = [each for each in shape.reachability if each.temporary]
+    anti_affinity = [(each.reason, ~reachable_machines(each, machines)) for each in temporary]
+    return [named, *refused, ports, resources, drivers, attachments, volumes, zones, anti_affinity]
 
 
 def _named_stage(shape: Shape, machines: Machines) -> Stage:
-    """Machines that no term names, if every term names some: nobody looks at those any further."""
+    """Machines that no term names, if every term names some; no other reason is given for them."""
     named = np.zeros(len(machines), bool)
     for term in shape.affinity.required or ():
         names = tuple(each for each in term.names if each.operator == "In")
@@ -89,26 +85,25 @@ def _named_stage(shape: Shape, machines: Machines) -> Stage:
 
 def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stage]:
     """Missing drivers; volumes that are elsewhere or cannot be made; their zones."""
-    lasting = [places for places in shape.places if not places.passing]
-    outside = [(places.reason, ~included(places, machines)) for places in lasting]
-    binding = sorted(
-        (entry for entry in outside if entry[0] in _BINDING), key=lambda e: _BINDING.index(e[0])
-    )
+    permanent = [each for each in shape.reachability if not each.temporary]
+    outside = [(each.reason, ~reachable_machines(each, machines)) for each in permanent]
+    binding = [entry for entry in outside if entry[0] in _BINDING]
+    binding.sort(key=lambda entry: _BINDING.index(entry[0]))
     zones = [entry for entry in outside if entry[0] == reason.VOLUME_ZONE]
     drivers = [e for e in outside if e[0] not in _BINDING and e[0] != reason.VOLUME_ZONE]
-    # Where a volume cannot be made at all, nobody looks how much space there is.
-    unmade = [column for why, column in binding if why == reason.VOLUME_MISSING]
-    if unmade:
-        looked_at = ~np.logical_or.reduce(unmade)
+    # The space is only a reason where a volume could be provisioned.
+    not_provisioned = [column for why, column in binding if why == reason.VOLUME_MISSING]
+    if not_provisioned:
+        can_provision = ~np.logical_or.reduce(not_provisioned)
         binding = [
-            (why, column & looked_at if why == reason.VOLUME_SPACE else column)
+            (why, column & can_provision if why == reason.VOLUME_SPACE else column)
             for why, column in binding
         ]
     return drivers, binding, zones
 
 
 def _summary(state: State, policies_of: PoliciesOf, shape: Shape) -> tuple[int, str]:
-    """How many machines would take the task, and what speaks against the others."""
+    """How many machines fit the task, and the reasons against the others."""
     left = state.view().present
     total = int(left.sum())
     counts: dict[str, int] = {}

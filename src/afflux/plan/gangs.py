@@ -1,13 +1,13 @@
-"""Room for a whole gang, exactly: all members on some machines, or the proof that there is none.
+"""Places a whole gang, or proves that it does not fit.
 
-One class is arithmetic. Several classes compete for the same machines: first two greedy tries, then
-dynamic programming over machines. Its state is how many of each class are still without a place,
-a machine's move any combination that fits on it and cannot be extended. The number of states does
-not depend on the number of machines, so the search is exact wherever it is allowed to finish.
+For one class this is arithmetic. Several classes compete for the same machines: two greedy
+attempts come first, then dynamic programming over machines. Its state is the number of unplaced
+members of each class, and a machine's move any maximal combination of members that fits on it. The
+number of states does not depend on the number of machines. The search is exact unless it reaches
+one of its limits.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -15,27 +15,21 @@ import numpy as np
 from afflux.model.devices import DeviceRequest, pack_devices
 from afflux.plan.book import Book
 
-# States, combinations on one machine, and moves times states that one search may look at; beyond
-# them the gang waits for another round.
-LARGEST_STATES = 1_000_000
-LARGEST_MOVES = 20_000
-LARGEST_SEARCH = 20_000_000
+# Limits of one search: states, combinations on one machine, and moves times states. A gang that
+# exceeds them waits for another round.
+MAX_STATES = 1_000_000
+MAX_MOVES = 20_000
+MAX_SEARCH_STEPS = 20_000_000
 
 Need = Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """`count` members of one class on one machine, and the devices they take."""
-
-    number: int
-    row: int
-    count: int
-    devices: tuple[tuple[int, ...], ...] = ()
+# Members of one class on one machine: class, row, how many, and the devices that they take.
+ClassPlacement = tuple[int, int, int, list[tuple[int, ...]]]
 
 
 def place_gang(book: Book, need: Need) -> bool:
-    """Place the whole gang if there is room for it; otherwise leave the book as it was."""
+    """Place the whole gang if it fits; otherwise leave the book unchanged."""
     if book.has_refused(need):
         return False
     if _place(book, need):
@@ -54,21 +48,21 @@ def _place(book: Book, need: Need) -> bool:
         return False
     if _place_tightly(book, need):
         return True
-    seats = _search(book, need)
-    if seats is None:
+    found = _search(book, need)
+    if found is None:
         return False
-    for seat in seats:
-        book.place(seat.number, seat.row, seat.count, seat.devices)
+    for part in found:
+        book.place(*part)
     return True
 
 
 def _place_greedily(book: Book, need: Need) -> bool:
-    """Class by class, the hardest to place first, each member where it is cheapest."""
+    """Class by class, the one with the least room first, each member on its cheapest machine."""
     mark = book.mark()
     for number in sorted(need, key=lambda n: int(np.minimum(book.room[n], need[n]).sum())):
         missing = need[number]
         rows = np.flatnonzero(book.room[number])
-        for row in map(int, rows[np.argsort(book.marginal(number)[rows], kind="stable")]):
+        for row in map(int, rows[np.argsort(book.marginal_cost(number)[rows], kind="stable")]):
             count = min(missing, int(book.room[number, row]))
             book.place(number, row, count)
             missing -= count
@@ -81,7 +75,7 @@ def _place_greedily(book: Book, need: Need) -> bool:
 
 
 def _place_tightly(book: Book, need: Need) -> bool:
-    """Class by class, the largest first, each member where least is left."""
+    """Class by class, the largest first, each member on the machine with the least left."""
     mark = book.mark()
     for number in sorted(need, key=lambda n: -float((book.requests[n] / book.scale).sum())):
         for _ in range(need[number]):
@@ -94,20 +88,20 @@ def _place_tightly(book: Book, need: Need) -> bool:
 
 
 def tightest(book: Book, number: int) -> int | None:
-    """The machine with room for a task of this class that has least left; the cheaper of equals."""
+    """The machine with room for this class that has the least left; of equal ones the cheapest."""
     rows = np.flatnonzero(book.room[number])
     if not len(rows):
         return None
     left = (book.free[rows] / book.scale).sum(axis=1)
-    order = np.lexsort((book.marginal(number)[rows], left))
+    order = np.lexsort((book.marginal_cost(number)[rows], left))
     return int(rows[order[0]])
 
 
-def _search(book: Book, need: Need) -> list[Seat] | None:
+def _search(book: Book, need: Need) -> list[ClassPlacement] | None:
     numbers = sorted(need)
     counts = tuple(need[number] for number in numbers)
     states = prod(count + 1 for count in counts)
-    if states > LARGEST_STATES:
+    if states > MAX_STATES:
         return None
     rows = np.flatnonzero((book.room[numbers] > 0).any(axis=0))
     moves: dict[tuple[object, ...], list[tuple[int, ...]] | None] = {}
@@ -115,15 +109,12 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
     missing = np.zeros([count + 1 for count in counts], bool)
     missing[counts] = True
     trail: list[tuple[int, list[tuple[int, ...]], np.ndarray]] = []
-    # Machines that look alike are of no more use once one of them has led to nothing new.
+    # A machine is skipped if an equal one before it reached no new state.
     useless: set[tuple[object, ...]] = set()
     work = 0
     for row in map(int, rows):
-        signature = (
-            book.free[row].tobytes(),
-            book.free_devices[row],
-            book.admitted[numbers, row].tobytes(),
-        )
+        admitted = book.admitted[numbers, row].tobytes()
+        signature = (book.free[row].tobytes(), book.free_devices[row], admitted)
         if signature in useless:
             continue
         if signature not in moves:
@@ -132,7 +123,7 @@ def _search(book: Book, need: Need) -> list[Seat] | None:
         if options is None:
             return None
         work += states * len(options)
-        if work > LARGEST_SEARCH:
+        if work > MAX_SEARCH_STEPS:
             return None
         after = missing | _after(missing, options)
         if np.array_equal(after, missing):
@@ -151,7 +142,7 @@ def _moves(
 ) -> list[tuple[int, ...]] | None:
     """Combinations of members that fit on the machine together and cannot be extended.
 
-    None if there are too many to look at.
+    None if there are more than MAX_MOVES.
     """
     fitting: set[tuple[int, ...]] = {(0,) * len(numbers)}
     for i, (number, count) in enumerate(zip(numbers, counts, strict=True)):
@@ -162,7 +153,7 @@ def _moves(
                 if not _fits(book, numbers, larger, row):
                     break
                 fitting.add(larger)
-            if len(fitting) > LARGEST_MOVES:
+            if len(fitting) > MAX_MOVES:
                 return None
     return [
         c
@@ -201,7 +192,7 @@ def _devices(
 
 
 def _after(missing: np.ndarray, options: list[tuple[int, ...]]) -> np.ndarray:
-    """What may be missing after one more machine; a move may leave places unused."""
+    """The states after one more machine; a move may place fewer members than it could."""
     reached = np.zeros_like(missing)
     states = np.argwhere(missing)
     for option in options:
@@ -210,12 +201,10 @@ def _after(missing: np.ndarray, options: list[tuple[int, ...]]) -> np.ndarray:
 
 
 def _trace(
-    book: Book,
-    numbers: list[int],
-    trail: list[tuple[int, list[tuple[int, ...]], np.ndarray]],
-) -> list[Seat]:
-    """Walk back from nothing missing to everything missing."""
-    seats: list[Seat] = []
+    book: Book, numbers: list[int], trail: list[tuple[int, list[tuple[int, ...]], np.ndarray]]
+) -> list[ClassPlacement]:
+    """The moves that lead to the state without missing members."""
+    found: list[ClassPlacement] = []
     state = np.zeros(len(numbers), np.int64)
     for row, options, before in reversed(trail):
         if before[tuple(state)]:
@@ -224,8 +213,8 @@ def _trace(
         devices = _devices(book, numbers, tuple(used), row) or {}
         for number, count in zip(numbers, used, strict=True):
             if count:
-                seats.append(Seat(number, row, int(count), tuple(devices.get(number, ()))))
-    return seats
+                found.append((number, row, int(count), devices.get(number, [])))
+    return found
 
 
 def _step_back(

@@ -1,38 +1,36 @@
-"""Who is worth the room when all who wait are of one class: room is a number, and the best choice a
-knapsack that dynamic programming fills exactly.
-"""
+"""Exact choice of gangs and single tasks when all are of one class: a knapsack over free units."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-# Sizes times units of room that one choice may look at.
-LARGEST_TABLE = 20_000_000
+# The largest table: items times units of room.
+MAX_TABLE_CELLS = 20_000_000
 
-# Units it takes, what it is worth.
+# Units and value.
 Item = tuple[int, int]
 
 
 def choose(
     items: Sequence[Item], singles: Sequence[int], room: int
 ) -> tuple[list[int], int] | None:
-    """Which items and how many of the singles are worth most together; None if there are too many.
+    """The items and the number of singles with the highest value; None if there are too many.
 
-    `singles` take one unit each and come in descending order of worth.
+    `singles` take one unit each and come in descending order of value.
     """
     wanted = _candidates(items, room)
-    if len(wanted) * (room + 1) > LARGEST_TABLE:
+    if len(wanted) * (room + 1) > MAX_TABLE_CELLS:
         return None
-    # best[u]: the most that items are worth which take u units at most.
+    # best[u]: the highest value of items that take at most u units.
     best = np.zeros(room + 1, np.int64)
     taken = np.zeros((len(wanted), room + 1), bool)
     for row, index in enumerate(wanted):
-        size, worth = items[index]
-        with_it = best[: room + 1 - size] + worth
+        size, value = items[index]
+        with_it = best[: room + 1 - size] + value
         better = with_it > best[size:]
         taken[row, size:] = better
         best[size:][better] = with_it[better]
-    # The rest goes to singles.
+    # Singles get the rest.
     first = np.concatenate(([0], np.cumsum(np.array(singles[:room], np.int64))))
     left = np.minimum(room - np.arange(room + 1), len(first) - 1)
     units = int(np.argmax(best + first[left]))
@@ -46,14 +44,14 @@ def choose(
 
 
 def _candidates(items: Sequence[Item], room: int) -> list[int]:
-    """Of each size only as many as there is room for, the most worthy first, can matter."""
+    """The items that can be chosen: of each size the most valuable, as many as fit."""
     by_size: dict[int, list[int]] = {}
     for index, (size, _) in enumerate(items):
         if size <= room:
             by_size.setdefault(size, []).append(index)
     wanted: list[int] = []
     for size, indices in by_size.items():
-        # Of equal worth those who come first.
+        # Of equal value the earlier ones.
         indices.sort(key=lambda index: (-items[index][1], index))
         wanted += indices[: room // size]
     return wanted

@@ -1,9 +1,9 @@
-"""The finish of a level: search that closes what the network left open.
+"""Repacking: places what the network left waiting, by moving placements of this round.
 
-The network does not know that classes compete for the same CPU and memory of a machine, so at high
-load tasks are refused although everything would fit after a few moves. What waits goes wherever it
-still fits, the tightest machine first; then a bounded search in Rust (afflux-pack) repacks what
-was placed in this very round, so that more fits and everything is cheaper. Both are exact.
+The network does not know that classes compete for the CPU and memory of a machine, so at high load
+tasks stay waiting although they would fit after a few moves. First waiting tasks are placed where
+they still fit, on the fullest machine; then a bounded search in Rust (afflux-pack) repacks the
+placements of this round, so that more tasks fit at a lower cost. Both count capacity exactly.
 """
 
 from collections.abc import Sequence
@@ -13,53 +13,54 @@ from numpy.typing import NDArray
 
 from afflux._core import repack
 from afflux.plan.book import Book
-from afflux.plan.demand import Demand, Gang, Level, Singles
 from afflux.plan.gangs import place_gang, tightest
-from afflux.plan.ration import Ration
+from afflux.plan.preselection import Preselection
+from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
 
-# The search may go through so many rounds per task it can move, and so many in all; and
-# may hold a task against a machine so often (20 million times is about 0.1 s).
-ROUNDS_PER_TASK = 400
-ROUNDS = 20_000
-EFFORT = 20_000_000
-# All levels of a round together; each may use half of what those before it have left.
-ROUNDS_IN_ALL = 2 * ROUNDS
-FEWEST_ROUNDS = 50
+# Limits of the search: rounds per task that it can move, rounds of one search, and checks whether a
+# task fits on a machine (20 million take about 0.1 s).
+SEARCH_ROUNDS_PER_TASK = 400
+MAX_SEARCH_ROUNDS = 20_000
+MAX_FIT_CHECKS = 20_000_000
+# For all levels of a round together; each may use half of what the levels before it left.
+MAX_TOTAL_SEARCH_ROUNDS = 2 * MAX_SEARCH_ROUNDS
+MIN_SEARCH_ROUNDS = 50
 
 
-def finish(
-    book: Book, demand: Demand, level: Level, rationed: Ration | None, rounds_left: int
+def repack_level(
+    book: Book, demand: Demand, level: Level, preselected: Preselection | None, rounds_left: int
 ) -> int:
-    """Place what is left of a level, by moving what was placed in this round if need be.
+    """Place what still waits of a level, by moving placements of this round if necessary.
 
     Returns how many rounds of search are left for the levels below.
     """
-    _insert(book, level)
-    rounds = min(ROUNDS, ROUNDS_PER_TASK * int(book.count.sum()), rounds_left // 2)
-    if rounds < FEWEST_ROUNDS:
+    _place_where_it_fits(book, level)
+    useful = SEARCH_ROUNDS_PER_TASK * int(book.count.sum())
+    rounds = min(MAX_SEARCH_ROUNDS, useful, rounds_left // 2)
+    if rounds < MIN_SEARCH_ROUNDS:
         return rounds_left
-    _repack(book, demand, level, rationed, rounds)
-    # Lower levels are not looked at yet: the network, not this, decides where they go.
-    sweep(book, [other for other in demand.levels if other.priority >= level.priority])
+    _repack(book, demand, level, preselected, rounds)
+    # Not the lower levels: the network decides first where they go.
+    place_remaining(book, [other for other in demand.levels if other.priority >= level.priority])
     return rounds_left - rounds
 
 
-def sweep(book: Book, levels: Sequence[Level]) -> None:
-    """Leave no group of these levels waiting for which there is room as things stand."""
+def place_remaining(book: Book, levels: Sequence[Level]) -> None:
+    """Place every group of these levels that fits without moving other tasks."""
     found = True
     while found:
         found = False
         for level in levels:
-            found |= _insert(book, level)
+            found |= _place_where_it_fits(book, level)
 
 
-def _insert(book: Book, level: Level) -> bool:
-    """Put waiting groups where they fit, in queue order; whether anybody found a place."""
+def _place_where_it_fits(book: Book, level: Level) -> bool:
+    """Place waiting groups where they fit, in queue order; whether one was placed."""
     usable = book.usable_classes()
     waiting: list[tuple[int, Singles | Gang]] = [
-        (singles.positions[singles.taken], singles)
+        (singles.positions[singles.placed_count], singles)
         for singles in level.singles.values()
-        if singles.left and usable[singles.class_index]
+        if singles.waiting_count and usable[singles.class_index]
     ]
     waiting += [
         (gang.position, gang)
@@ -72,27 +73,28 @@ def _insert(book: Book, level: Level) -> bool:
             item.placed = place_gang(book, item.need)
             found |= item.placed
             continue
-        while item.left and (row := tightest(book, item.class_index)) is not None:
+        while item.waiting_count and (row := tightest(book, item.class_index)) is not None:
             book.place(item.class_index, row)
-            item.taken += 1
+            item.placed_count += 1
             found = True
     return found
 
 
-def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None, rounds: int) -> None:
+def _repack(
+    book: Book, demand: Demand, level: Level, preselected: Preselection | None, rounds: int
+) -> None:
     """Search for a better packing of this round."""
-    placed = book.units.sum(axis=1)
-    # Singles and gangs of this level may come and go; what is placed of others has to stay.
-    fixed = placed.copy()
+    # The search may drop and add groups of this level; groups of other levels stay placed.
+    fixed = book.units.sum(axis=1)
     singles: list[list[int]] = [[] for _ in demand.shapes]
     for number, waiting in level.singles.items():
-        fixed[number] -= waiting.taken
-        singles[number] = waiting.waiting.tolist()
+        fixed[number] -= waiting.placed_count
+        singles[number] = waiting.waiting_costs.tolist()
     for gang in level.gangs:
         if gang.placed:
             for number, count in gang.need.items():
                 fixed[number] -= count
-    candidates = [g for g in level.gangs if g.placed or _hopeful(book, g)]
+    candidates = [g for g in level.gangs if g.placed or _could_fit(book, g)]
     rows = np.flatnonzero(book.admitted.any(axis=0))
     columns = {int(row): column for column, row in enumerate(rows)}
     units, open_gangs = repack(
@@ -106,14 +108,14 @@ def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None, r
         units=[(number, columns[row], devices) for number, row, devices in book.placed_units()],
         fixed=fixed.tolist(),
         singles=singles,
-        gangs=[(list(g.need.items()), g.worth, g.placed) for g in candidates],
-        first=rationed
+        gangs=[(list(g.need.items()), g.waiting_cost, g.placed) for g in candidates],
+        first=preselected
         and (
-            [rationed.singles.get(number, 0) for number in range(len(demand.shapes))],
-            [gang.position in rationed.gangs for gang in candidates],
+            [preselected.singles.get(number, 0) for number in range(len(demand.shapes))],
+            [gang.position in preselected.gangs for gang in candidates],
         ),
         rounds=rounds,
-        effort=EFFORT,
+        effort=MAX_FIT_CHECKS,
         seed=0,
     )
     book.replace_units([(number, int(rows[column]), tuple(d)) for number, column, d in units])
@@ -122,19 +124,20 @@ def _repack(book: Book, demand: Demand, level: Level, rationed: Ration | None, r
     _count_singles(book, level, fixed)
 
 
-def _hopeful(book: Book, gang: Gang) -> bool:
-    """Whether the gang could be placed if nothing else of this round were."""
+def _could_fit(book: Book, gang: Gang) -> bool:
+    """Whether each class of the gang would fit without the other placements of this round."""
     return all(
-        np.minimum(book.most[number], count).sum() >= count for number, count in gang.need.items()
+        np.minimum(book.max_room[number], count).sum() >= count
+        for number, count in gang.need.items()
     )
 
 
 def _count_singles(book: Book, level: Level, fixed: NDArray[np.int64]) -> None:
-    """What is there beyond the fixed units and the gangs are singles, longest waiting first."""
+    """Units beyond the fixed ones and those of gangs belong to singles, longest waiting first."""
     taken = book.units.sum(axis=1) - fixed
     for gang in level.gangs:
         if gang.placed:
             for number, count in gang.need.items():
                 taken[number] -= count
     for number, singles in level.singles.items():
-        singles.taken = int(taken[number])
+        singles.placed_count = int(taken[number])

@@ -1,4 +1,4 @@
-"""What waits in one round: groups in queue order, as counts of classes on levels of priority."""
+"""The waiting demand of a round: groups in queue order, as counts of classes by priority."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from afflux.model.group import Group
 from afflux.model.task import Shape
 
-# What it costs to leave a task waiting, unless placements are as dear: then twice the dearest, so
-# that waiting is never chosen while there is room. A task that has waited a day longer than the
-# newest counts as two.
+# The cost of leaving a task waiting. If placements cost as much, it is raised above twice the most
+# expensive one, so that a task with room is never left waiting. It doubles for a task that has
+# waited a day longer than the newest.
 WAITING_COST = 2_560_000
-DOUBLED_AFTER_SECONDS = 86_400
+WAITING_COST_DOUBLES_AFTER_SECONDS = 86_400
 
 
 @dataclass(slots=True)
@@ -22,30 +22,29 @@ class Gang:
 
     group: Group
     need: dict[int, int]
-    waiting_cost: int
+    waiting_cost_per_task: int
     position: int
     placed: bool = False
 
     @property
-    def worth(self) -> int:
-        """What leaving the whole gang waiting costs."""
-        return self.waiting_cost * len(self.group.tasks)
+    def waiting_cost(self) -> int:
+        """The cost of leaving the whole gang waiting."""
+        return self.waiting_cost_per_task * len(self.group.tasks)
 
 
 @dataclass(slots=True)
 class Singles:
-    """Groups of one that share a class, longest waiting first; the first `taken` are placed."""
+    """Single tasks of one class, longest waiting first; the first `placed_count` are placed."""
 
     class_index: int
     groups: list[Group]
     positions: list[int]
-    waiting: NDArray[np.int64]
-    taken: int = 0
+    waiting_costs: NDArray[np.int64]
+    placed_count: int = 0
 
     @property
-    def left(self) -> int:
-        """How many still wait."""
-        return len(self.groups) - self.taken
+    def waiting_count(self) -> int:
+        return len(self.groups) - self.placed_count
 
 
 @dataclass(slots=True)
@@ -62,13 +61,13 @@ class Level:
 
     def waiting_tasks(self) -> int:
         """How many tasks are not placed yet."""
-        singles = sum(singles.left for singles in self.singles.values())
+        singles = sum(singles.waiting_count for singles in self.singles.values())
         return singles + sum(len(gang.group.tasks) for gang in self.waiting_gangs())
 
     def waiting_cost(self) -> int:
-        """What leaving the rest waiting costs."""
-        singles = sum(int(s.waiting[s.taken :].sum()) for s in self.singles.values())
-        return singles + sum(gang.worth for gang in self.waiting_gangs())
+        """The cost of leaving the rest waiting."""
+        singles = sum(int(s.waiting_costs[s.placed_count :].sum()) for s in self.singles.values())
+        return singles + sum(gang.waiting_cost for gang in self.waiting_gangs())
 
 
 @dataclass(slots=True)
@@ -79,19 +78,19 @@ class Demand:
     levels: list[Level]
 
     def waiting_cost(self) -> int:
-        """What leaving the rest waiting costs."""
+        """The cost of leaving the rest waiting."""
         return sum(level.waiting_cost() for level in self.levels)
 
-    def keep_waiting_dearest(self, dearest: int) -> None:
-        """Make waiting cost more than placing, where one placement may cost as much as this."""
-        factor = 1 + 2 * dearest // WAITING_COST
+    def raise_waiting_costs(self, max_cost: int) -> None:
+        """Make waiting cost more than placing, if one placement may cost up to `max_cost`."""
+        factor = 1 + 2 * max_cost // WAITING_COST
         if factor == 1:
             return
         for level in self.levels:
             for singles in level.singles.values():
-                singles.waiting *= factor
+                singles.waiting_costs *= factor
             for gang in level.gangs:
-                gang.waiting_cost *= factor
+                gang.waiting_cost_per_task *= factor
 
 
 def gather_demand(groups: Sequence[Group]) -> Demand:
@@ -102,7 +101,7 @@ def gather_demand(groups: Sequence[Group]) -> Demand:
     for position, group in enumerate(groups):
         level = levels.setdefault(group.priority, Level(group.priority))
         age = newest - group.ready_seconds
-        extra = int(WAITING_COST * min(1.0, age / DOUBLED_AFTER_SECONDS))
+        extra = int(WAITING_COST * min(1.0, age / WAITING_COST_DOUBLES_AFTER_SECONDS))
         if group.is_gang:
             need = count_classes(group, index)
             level.gangs.append(Gang(group, need, WAITING_COST + extra, position))
@@ -116,8 +115,8 @@ def gather_demand(groups: Sequence[Group]) -> Demand:
     for level in levels.values():
         for singles in level.singles.values():
             ages = newest - np.array([group.ready_seconds for group in singles.groups])
-            extra_costs = WAITING_COST * np.minimum(1.0, ages / DOUBLED_AFTER_SECONDS)
-            singles.waiting = WAITING_COST + extra_costs.astype(np.int64)
+            extra_costs = WAITING_COST * np.minimum(1.0, ages / WAITING_COST_DOUBLES_AFTER_SECONDS)
+            singles.waiting_costs = WAITING_COST + extra_costs.astype(np.int64)
     return Demand(list(index), sorted(levels.values(), key=lambda level: -level.priority))
 
 

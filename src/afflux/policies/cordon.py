@@ -10,7 +10,7 @@ _CORDON = Taint(UNSCHEDULABLE_KEY, "NoSchedule")
 
 
 class Cordon(Policy):
-    """Admits schedulable machines, and cordoned ones for tasks that tolerate that."""
+    """Admits schedulable machines, and cordoned ones for tasks that tolerate the cordon taint."""
 
     reason = reason.UNSCHEDULABLE
 

@@ -1,12 +1,14 @@
-"""CPU and memory: prefer machines that would be least and most evenly used (seeds 1 and 2).
+"""CPU and memory: prefer the machines that would be used least and most evenly.
+
+The cost model follows the CPU-memory model of Poseidon and Firmament (OSDI 2016).
 
 With f the used fraction of a resource after the task has been placed,
 
     cost = omega * (f_cpu + f_memory) / 2  +  omega * variance(f_cpu, f_memory)
 
 and each further task of the class on the same machine adds omega * (d_cpu + d_memory) / 2, d being
-the fraction that one task takes. Only reservations count here. How many tasks fit at all, the
-machine's own pod limit included, is counted exactly by the fit of every resource.
+the fraction that one task takes. Only requests count, not measured use. How many tasks fit, within
+the machine's pod limit too, is counted exactly by `task_room`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from afflux.policies.policy import OMEGA, Policy
 
 @dataclass(frozen=True)
 class CpuMemory(Policy):
-    """`omega` is what a wholly used machine costs."""
+    """`omega` is the cost of a fully used machine."""
 
     omega: int = OMEGA
 
@@ -41,5 +43,5 @@ class CpuMemory(Policy):
 
 
 def _fraction(part: Column | int, whole: Column) -> NDArray[np.float64]:
-    """part / whole, where nothing of nothing is 0 and an overcommitted machine counts as full."""
+    """part / whole, at most 1; 0 / 0 is 0."""
     return np.minimum(np.asarray(part, np.float64) / np.maximum(whole, 1), 1.0)

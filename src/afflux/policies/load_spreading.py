@@ -1,4 +1,5 @@
-"""Load-spreading: a machine costs more the more tasks it runs (seed 1; Firmament's Octopus)."""
+"""Load spreading: each task on a machine makes the next one cost more (Firmament's Octopus model,
+OSDI 2016)."""
 
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from afflux.policies.policy import Policy
 
 @dataclass(frozen=True)
 class LoadSpreading(Policy):
-    """Every task that runs on a machine makes the next one there `per_task` dearer."""
+    """Each task on a machine raises the cost of the next one by `per_task`."""
 
     per_task: int = 100
 

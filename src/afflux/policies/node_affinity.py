@@ -1,4 +1,4 @@
-"""Node affinity: selectors and required terms are hard, preferred terms make others dearer."""
+"""Node affinity: selectors and required terms admit machines, missed preferred terms cost."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from afflux.policies.policy import OMEGA, Policy
 
 
 class NodeAffinity(Policy):
-    """A machine that meets none of the preferred terms costs OMEGA, one that meets all nothing."""
+    """A machine that matches no preferred term costs OMEGA, one that matches all costs 0."""
 
     reason = reason.AFFINITY
 

@@ -8,36 +8,36 @@ import numpy as np
 from afflux.cluster.machines import BoolColumn, Column, Machines
 from afflux.model.task import Shape
 
-# One unit of cost is a thousandth of a machine: policies answer in 0 .. a few times OMEGA.
+# The unit of cost is a thousandth of a machine: costs are between 0 and a few times OMEGA.
 OMEGA = 1000
 
 
 class Policy:
     """Answers are columns as long as `machines`, which may be any subset of the cluster.
 
-    `reason` says, in kube-scheduler's words where it has some, why `admits` refused.
+    `reason` says why `admits` refused a machine, in kube-scheduler's words if there are any.
     """
 
     reason: str = "node(s) were refused by a policy"
 
     def admits(self, shape: Shape, machines: Machines) -> BoolColumn:
-        """Where the class may go at all."""
+        """The machines on which the class may run."""
         return np.ones(len(machines), bool)
 
-    def figures(self, shape: Shape, machines: Machines) -> object:
-        """Figures of the whole cluster that the answers about a class depend on, if any.
+    def cache_key(self, shape: Shape, machines: Machines) -> object:
+        """Values of the whole cluster that the answers about a class depend on, if any.
 
-        Everything else must follow from a machine's own row: prices of other rows are kept until
-        these figures are no longer equal.
+        Otherwise an answer may depend only on the machine's own row. Answers about unchanged rows
+        are cached as long as the keys are equal.
         """
         return None
 
     def cost(self, shape: Shape, machines: Machines) -> Column:
-        """What the first task of the class costs there, an integer >= 0; OMEGA is a lot."""
+        """The cost of the first task of the class on each machine, an integer >= 0."""
         return np.zeros(len(machines), np.int64)
 
     def slope(self, shape: Shape, machines: Machines) -> Column:
-        """How much more each further task on the same machine costs, an integer >= 0."""
+        """By how much each further task on the same machine costs more, an integer >= 0."""
         return np.zeros(len(machines), np.int64)
 
 
@@ -49,18 +49,18 @@ class Weighted:
     weight: int = 1
 
 
-# What may refuse a machine to a class, in the order in which it is asked.
+# The policies that may refuse a machine to a class, in the order in which they are asked.
 PoliciesOf = Callable[[Shape], Sequence[Policy]]
 
 
 def no_policies(shape: Shape) -> Sequence[Policy]:
-    """Nothing refuses any class."""
+    """No policies."""
     del shape
     return ()
 
 
 def admitted_by(policies: Sequence[Policy], shape: Shape, machines: Machines) -> BoolColumn:
-    """Where every one of the policies admits the class."""
+    """The machines on which all of the policies admit the class."""
     chosen = np.ones(len(machines), bool)
     for policy in policies:
         chosen &= policy.admits(shape, machines)

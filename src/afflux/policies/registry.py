@@ -1,4 +1,4 @@
-"""Policies by name: ours and those that other packages ship as entry points `afflux.policies`."""
+"""Policies by name, from entry points `afflux.policies` of this and other packages."""
 
 import inspect
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from afflux.policies.image_locality import ImageLocality
 from afflux.policies.node_affinity import NodeAffinity
 from afflux.policies.policy import Policy
 from afflux.policies.taints import Taints
-from afflux.policies.volume_places import VolumePlaces
+from afflux.policies.volume_reachability import VolumeReachability
 
 GROUP = "afflux.policies"
 
 
 def constraints() -> tuple[Policy, ...]:
-    """What always holds, in the order in which kube-scheduler asks; then what always counts."""
-    return (Cordon(), Taints(), NodeAffinity(), VolumePlaces(), ImageLocality())
+    """The policies that are always on: constraints in kube-scheduler's order, image locality."""
+    return (Cordon(), Taints(), NodeAffinity(), VolumeReachability(), ImageLocality())
 
 
 def policy_names() -> list[str]:
@@ -26,7 +26,7 @@ def policy_names() -> list[str]:
 
 
 def make_policy(name: str, arguments: Mapping[str, object], where: str) -> Policy:
-    """The policy of this name with these arguments; `where` names the place that asks for it."""
+    """The policy of this name with these arguments; errors begin with `where`."""
     found = [point for point in entry_points(group=GROUP) if point.name == name]
     if not found:
         known = ", ".join(policy_names())

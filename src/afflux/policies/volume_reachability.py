@@ -1,28 +1,28 @@
-"""Volume places: a task runs only where all its volumes can be reached or made."""
+"""Volume reachability: a task runs only where its volumes can be reached or provisioned."""
 
 import numpy as np
 
 from afflux.cluster.machines import BoolColumn, Machines
-from afflux.model.places import Places
+from afflux.model.reachability import Reachability
 from afflux.model.task import Shape
 from afflux.policies.policy import Policy
 
 
-class VolumePlaces(Policy):
-    """Admits machines that every one of a task's places includes; each has its own reason."""
+class VolumeReachability(Policy):
+    """Admits machines that match all reachability rules of a task; each rule has its own reason."""
 
     reason = "node(s) were out of reach of a volume"
 
     def admits(self, shape: Shape, machines: Machines) -> BoolColumn:
         chosen = np.ones(len(machines), bool)
-        for places in shape.places:
-            chosen &= included(places, machines)
+        for reachability in shape.reachability:
+            chosen &= reachable_machines(reachability, machines)
         return chosen
 
 
-def included(places: Places, machines: Machines) -> BoolColumn:
+def reachable_machines(reachability: Reachability, machines: Machines) -> BoolColumn:
     """The machines that match one of the terms."""
     found = np.zeros(len(machines), bool)
-    for term in places.terms:
+    for term in reachability.terms:
         found |= machines.matching(term)
     return found

@@ -1,5 +1,5 @@
-"""Groups that wait: what makes one complete, what their queue asks of them, and in which order they
-are considered.
+"""Waiting groups: their quorum, the rules of their queue, and their order.
 
-Not here: who may start (admit) or where (plan); nor how a door spells a group's name and size.
+Not here: which groups may start (admit) or where (plan), nor how an adapter writes the name and the
+size of a group.
 """

@@ -1,7 +1,7 @@
-"""The queue: by priority, then by when a group first became ready, then by when it was added.
+"""The order of waiting groups: priority, then when a group became ready, then when it was added.
 
-Among those of one priority, the rest of a group of which some run already goes first: until it has
-started too, what runs of it works for nothing.
+Within a priority, the rest of a group of which some members run already goes first: those members
+may work for nothing until the rest has started too.
 """
 
 from bisect import bisect_left, insort
@@ -13,10 +13,10 @@ from afflux.model.group import Group
 _Key = tuple[float, bool, float, int]
 
 
-class Queue:
-    """Waiting groups by name; a group keeps its place however often it is added again.
+class WaitingQueue:
+    """Waiting groups by name. A group that is added again keeps its place.
 
-    Groups with a task that must not be placed yet wait beside the others, without being considered.
+    Groups with a blocked task wait as well, but are not considered.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Queue:
         return name in self._waiting or name in self._blocked
 
     def __iter__(self) -> Iterator[Group]:
-        """All waiting groups: those that are considered in queue order, then the others."""
+        """All waiting groups: first those that are considered, in queue order, then the others."""
         yield from self._groups
         yield from (group for _, group in self._blocked.values())
 
     def add(self, group: Group) -> None:
-        """A group that has all its members joins, or is replaced in its place."""
+        """Add a group that has all its members, or replace it in its place."""
         number = self._number(group.name)
         self.discard(group.name)
         if any(task.blocked for task in group.tasks):
@@ -50,7 +50,7 @@ class Queue:
         self._groups.insert(bisect_left(self._keys, key), group)
 
     def discard(self, name: str) -> None:
-        """A group was placed or is no longer wanted."""
+        """Remove a group that was placed or withdrawn, if it waits."""
         self._blocked.pop(name, None)
         entry = self._waiting.pop(name, None)
         if entry is not None:
@@ -58,22 +58,21 @@ class Queue:
             del self._keys[place], self._groups[place]
 
     def discard_all(self, names: Iterable[str]) -> None:
-        """Many groups at once."""
         gone = set(names)
         if len(gone) < 64:
             for name in gone:
                 self.discard(name)
             return
-        kept = [entry for name, entry in self._waiting.items() if name not in gone]
-        kept.sort(key=lambda entry: entry[0])
-        self._waiting = {group.name: (key, group) for key, group in kept}
-        self._keys = [key for key, _ in kept]
-        self._groups = [group for _, group in kept]
+        rest = [entry for name, entry in self._waiting.items() if name not in gone]
+        rest.sort(key=lambda entry: entry[0])
+        self._waiting = {group.name: (key, group) for key, group in rest}
+        self._keys = [key for key, _ in rest]
+        self._groups = [group for _, group in rest]
         for name in gone:
             self._blocked.pop(name, None)
 
     def considered(self) -> list[Group]:
-        """Groups to place, first come first in each priority."""
+        """The groups that may be placed, in queue order."""
         return self._groups
 
     def get(self, name: str) -> Group | None:
@@ -82,7 +81,7 @@ class Queue:
         return entry[1] if entry else None
 
     def _number(self, name: str) -> int:
-        """When a group was first added, as a number; the next one for a group not waiting yet."""
+        """The sequence number of a waiting group, or the next one."""
         if name in self._waiting:
             return self._waiting[name][0][-1]
         return self._blocked[name][0] if name in self._blocked else next(self._sequence)

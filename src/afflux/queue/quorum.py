@@ -1,7 +1,7 @@
-"""Quorum: which of those who name a group may start together, and why the others wait.
+"""Quorum: which tasks that name a group may start together, and why the others wait.
 
-The answer depends on who is there, and on whether the group has run before, neither on the order in
-which they came nor on what was answered before. So it is the same after a restart.
+The answer depends on the tasks that exist and on whether the group has run before, but neither on
+the order in which the tasks came nor on earlier answers. So it is the same after a restart.
 """
 
 from collections import Counter
@@ -14,21 +14,21 @@ from afflux.queue.rules import QueueRules
 
 ONE_QUEUE: Mapping[str, QueueRules] = {DEFAULT_QUEUE: QueueRules()}
 
-Held = tuple[Task, str]
+HeldBackTask = tuple[Task, str]
 """A task that may not be considered, and why."""
 
 Shortage = Callable[[Sequence[Task]], str | None]
-"""Of what there is too little for these to start together, whatever room there is; None if not."""
+"""What these tasks lack to start together, besides room on machines; None if nothing."""
 
 
-# A group is placed as a whole, at a cost that grows with the kinds of its members. With more of
-# them one group could use up the scheduler's memory.
-MOST_KINDS = 256
+# A group is placed as a whole, at a cost that grows with the kinds of its members. With more kinds
+# one group could use up the scheduler's memory.
+MAX_MEMBER_KINDS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a task says its group is: how many have to be there, and the queue they wait in.
+class GroupTerms:
+    """What a task says about its group: the members it needs, and the queue it waits in.
 
     `source` is where the size is written.
     """
@@ -40,14 +40,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A task that names a group. Its terms are None if it runs and nobody can tell them any more.
+    """A task that names a group. `terms` is None for a running task whose terms are lost.
 
     `run_seconds` is how long it is expected to hold its machine, `limit_seconds` how long it may
     run as its queue counts it; None if it does not say.
     """
 
     task: Task
-    terms: Terms | None = Terms()
+    terms: GroupTerms | None = GroupTerms()
     running: bool = False
     priority: int = 0
     created_seconds: float = 0.0
@@ -56,29 +56,30 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """Who may be placed; who waits for something to happen; and who will never be considered unless
-    somebody changes what they say."""
+class GroupingResult:
+    """The groups that may be placed, and the tasks that wait or are refused, with the reason.
+
+    A waiting task waits for an event; a refused one for a change of what it says.
+    """
 
     ready: list[Group] = field(default_factory=list[Group])
-    waiting: list[Held] = field(default_factory=list[Held])
-    refused: list[Held] = field(default_factory=list[Held])
-    # Of the groups whose members are all there, and agree, how many have to start together.
-    whole: dict[str, int] = field(default_factory=dict[str, int])
-    # Of the groups whose terms are known, whoever contradicts them: how many more have to run.
-    lacking: dict[str, int] = field(default_factory=dict[str, int])
+    waiting: list[HeldBackTask] = field(default_factory=list[HeldBackTask])
+    refused: list[HeldBackTask] = field(default_factory=list[HeldBackTask])
+    # The size of each group whose members are all there and agree.
+    complete_sizes: dict[str, int] = field(default_factory=dict[str, int])
+    # How many more members have to run, for each group whose terms are known.
+    missing_members: dict[str, int] = field(default_factory=dict[str, int])
 
-    def add(self, other: "Gathered") -> None:
-        """Both together."""
+    def add(self, other: "GroupingResult") -> None:
         self.ready.extend(other.ready)
         self.waiting.extend(other.waiting)
         self.refused.extend(other.refused)
-        self.whole.update(other.whole)
-        self.lacking.update(other.lacking)
+        self.complete_sizes.update(other.complete_sizes)
+        self.missing_members.update(other.missing_members)
 
 
-def objection(candidate: Candidate, rules: Mapping[str, QueueRules]) -> str | None:
-    """Why the queue that this one names does not take it, whoever else is in its group."""
+def refusal_reason(candidate: Candidate, rules: Mapping[str, QueueRules]) -> str | None:
+    """Why the queue of this task does not take it, whatever the other members say."""
     terms = candidate.terms
     if terms is None:
         return None
@@ -86,12 +87,12 @@ def objection(candidate: Candidate, rules: Mapping[str, QueueRules]) -> str | No
     if queue is None:
         known = ", ".join(sorted(rules))
         return f"queue {terms.queue!r:.80} is not known, expected one of: {known}"
-    if terms.size > queue.largest_group:
+    if terms.size > queue.max_group_size:
         return (
-            f"{terms.source}: {terms.size}, expected at most {queue.largest_group} "
+            f"{terms.source}: {terms.size}, expected at most {queue.max_group_size} "
             f"in queue {queue.name}"
         )
-    longest, runs = queue.longest_run_seconds, candidate.limit_seconds
+    longest, runs = queue.max_run_seconds, candidate.limit_seconds
     if runs is None:
         runs = queue.default_run_seconds
     if longest is None or (runs is not None and runs <= longest):
@@ -100,111 +101,114 @@ def objection(candidate: Candidate, rules: Mapping[str, QueueRules]) -> str | No
     return f"it may run {lasts}, expected at most {longest:.10g} s in queue {queue.name}"
 
 
-def alone(candidate: Candidate, rules: Mapping[str, QueueRules]) -> Gathered:
-    """A pending task that names no group: it is one, of its own name."""
-    gathered = Gathered()
-    _sort_out(gathered, [candidate], rules)
-    if candidate.task.blocked is None and not gathered.refused:
-        gathered.ready.append(_group(candidate.task.name, [candidate], rules))
-    return gathered
+def form_single(candidate: Candidate, rules: Mapping[str, QueueRules]) -> GroupingResult:
+    """A pending task that names no group is a group of one, with the name of the task."""
+    result = GroupingResult()
+    _sort_out(result, [candidate], rules)
+    if candidate.task.blocked is None and not result.refused:
+        result.ready.append(_group(candidate.task.name, [candidate], rules))
+    return result
 
 
-def form(
+def form_group(
     name: str,
     candidates: Iterable[Candidate],
     rules: Mapping[str, QueueRules],
     *,
-    others: int = 0,
-    most_ran: int = 0,
+    already_refused: int = 0,
+    peak_running: int = 0,
     shortage: Shortage | None = None,
-) -> Gathered:
-    """The group of this name, out of those who name it; `others` were refused before.
+) -> GroupingResult:
+    """The group of this name, formed from the tasks that name it.
 
-    If they contradict each other, the terms hold that most of them state, then those of the oldest;
-    whoever states others is refused and does not count. Those who run count towards the quorum.
-    Once that many run, or have run (`most_ran` at once) and some of them have ended, each newcomer
-    starts on its own; before, those who can start do so together. Who is held back by something of
-    its own joins later, unless it is needed for the quorum.
+    If the tasks contradict each other, the terms hold that most of them state, and of equally
+    frequent ones those of the oldest task; tasks with other terms are refused and do not count.
+    `already_refused` tasks were refused before. Running tasks count towards the quorum. Before the
+    quorum has run, all tasks that can start do so together. Once it runs, or `peak_running` says
+    that it ran at one time, each later task starts on its own. A blocked task joins later, unless
+    it is needed for the quorum.
     """
-    gathered = Gathered()
-    fitting = _sort_out(gathered, candidates, rules)
+    result = GroupingResult()
+    fitting = _sort_out(result, candidates, rules)
     terms = _agreed(fitting)
     if terms is None:
-        return gathered
-    everybody, fitting = fitting, _without_dissenters(gathered, fitting, terms)
-    if len(everybody) == len(fitting) >= terms.size:
-        gathered.whole[name] = terms.size
+        return result
+    all_fitting, fitting = fitting, _without_dissenters(result, fitting, terms)
+    if len(all_fitting) == len(fitting) >= terms.size:
+        result.complete_sizes[name] = terms.size
     pending = [each for each in fitting if not each.running]
     startable = [each for each in pending if each.task.blocked is None]
     running = len(fitting) - len(pending)
-    gathered.lacking[name] = max(0, terms.size - running)
-    if max(running, most_ran) >= terms.size:
-        gathered.ready.extend(_group(each.task.name, [each], rules) for each in startable)
+    result.missing_members[name] = max(0, terms.size - running)
+    if max(running, peak_running) >= terms.size:
+        result.ready.extend(_group(each.task.name, [each], rules) for each in startable)
     elif terms.size == 1:
         for place, each in enumerate(sorted(startable, key=_age)):
-            gathered.ready.append(_group(each.task.name if place else name, [each], rules))
+            result.ready.append(_group(each.task.name if place else name, [each], rules))
     elif running + len(startable) >= terms.size:
-        short = _short(startable, shortage)
+        short = None
+        if shortage is not None and len(startable) > 1:
+            short = shortage([each.task for each in startable])
         kinds = len({each.task.shape for each in startable})
-        if kinds > MOST_KINDS:
-            why = f"group {name} has {kinds} kinds of members, expected at most {MOST_KINDS}"
-            gathered.refused.extend((each.task, why) for each in startable)
+        if kinds > MAX_MEMBER_KINDS:
+            why = f"group {name} has {kinds} kinds of members, expected at most {MAX_MEMBER_KINDS}"
+            result.refused.extend((each.task, why) for each in startable)
         elif short is None:
-            gathered.ready.append(_group(name, startable, rules))
+            result.ready.append(_group(name, startable, rules))
         else:
-            gathered.waiting.extend((each.task, f"group {name} {short}") for each in startable)
+            result.waiting.extend((each.task, f"group {name} {short}") for each in startable)
     else:
-        why = _lacking(name, pending, running, terms.size)
-        if refused := others + len(gathered.refused):
+        why = _incomplete_reason(name, pending, running, terms.size)
+        if refused := already_refused + len(result.refused):
             why += f"; {refused} refused"
-        gathered.waiting.extend((each.task, why) for each in startable)
-    return gathered
+        result.waiting.extend((each.task, why) for each in startable)
+    return result
 
 
 def _sort_out(
-    gathered: Gathered, candidates: Iterable[Candidate], rules: Mapping[str, QueueRules]
+    result: GroupingResult, candidates: Iterable[Candidate], rules: Mapping[str, QueueRules]
 ) -> list[Candidate]:
-    """Those whom their queue takes; who is held back by something of its own waits for that."""
+    """The tasks that their queue takes; blocked tasks wait, the others are refused."""
     fitting: list[Candidate] = []
     for each in candidates:
-        why = None if each.running else objection(each, rules)
+        why = None if each.running else refusal_reason(each, rules)
         if why is None:
             fitting.append(each)
         if each.running:
             continue
         if each.task.blocked is not None:
-            gathered.waiting.append((each.task, each.task.blocked))
+            result.waiting.append((each.task, each.task.blocked))
         elif why is not None:
-            gathered.refused.append((each.task, why))
+            result.refused.append((each.task, why))
     return fitting
 
 
-def _agreed(candidates: Sequence[Candidate]) -> Terms | None:
-    """The terms that hold, None if nobody states any."""
+def _agreed(candidates: Sequence[Candidate]) -> GroupTerms | None:
+    """The terms that hold, None if no task states any."""
     counts = Counter(each.terms for each in candidates if each.terms is not None)
     if len(counts) < 2:
         return next(iter(counts), None)
     by_age = (each.terms for each in sorted(candidates, key=_age) if each.terms is not None)
-    # Of equals the first, which is the oldest's.
+    # `max` returns the first of equally frequent terms: those of the oldest task.
     return max(dict.fromkeys(by_age), key=lambda terms: counts[terms])
 
 
 def _without_dissenters(
-    gathered: Gathered, candidates: Sequence[Candidate], terms: Terms
+    result: GroupingResult, candidates: Sequence[Candidate], terms: GroupTerms
 ) -> list[Candidate]:
-    """Those who state these terms, or none; the others are refused, with whom they contradict."""
-    kept = [each for each in candidates if each.terms is None or each.terms == terms]
-    if len(kept) == len(candidates):
-        return kept
-    speaker = min((each for each in kept if each.terms is not None), key=_age)
+    """The tasks that state these terms, or none; the others are refused."""
+    agreeing = [each for each in candidates if each.terms is None or each.terms == terms]
+    if len(agreeing) == len(candidates):
+        return agreeing
+    oldest = min((each for each in agreeing if each.terms is not None), key=_age)
     for each in candidates:
         if each.terms is None or each.terms == terms or each.running or each.task.blocked:
             continue
-        gathered.refused.append((each.task, _contradiction(each, each.terms, speaker, terms)))
-    return kept
+        result.refused.append((each.task, _contradiction(each, each.terms, oldest, terms)))
+    return agreeing
 
 
-def _contradiction(one: Candidate, its: Terms, other: Candidate, terms: Terms) -> str:
+def _contradiction(one: Candidate, its: GroupTerms, other: Candidate, terms: GroupTerms) -> str:
     if its.size != terms.size:
         theirs = other.terms or terms
         return (
@@ -217,13 +221,7 @@ def _contradiction(one: Candidate, its: Terms, other: Candidate, terms: Terms) -
     )
 
 
-def _short(members: Sequence[Candidate], shortage: Shortage | None) -> str | None:
-    if shortage is None or len(members) < 2:
-        return None
-    return shortage([each.task for each in members])
-
-
-def _lacking(name: str, pending: Sequence[Candidate], running: int, size: int) -> str:
+def _incomplete_reason(name: str, pending: Sequence[Candidate], running: int, size: int) -> str:
     present = running + len(pending)
     blocked = next((each.task for each in pending if each.task.blocked), None)
     if present < size or blocked is None:
@@ -232,7 +230,7 @@ def _lacking(name: str, pending: Sequence[Candidate], running: int, size: int) -
 
 
 def _group(name: str, members: Sequence[Candidate], rules: Mapping[str, QueueRules]) -> Group:
-    first = members[0].terms or Terms()
+    first = members[0].terms or GroupTerms()
     usual = rules[first.queue].default_run_seconds
     runs = [usual if each.run_seconds is None else each.run_seconds for each in members]
     bounded = [seconds for seconds in runs if seconds is not None]

@@ -1,6 +1,6 @@
-"""Door 3: the scheduler on a laptop, driven by a virtual clock and real or made-up workloads.
+"""The simulator: replays a workload on a virtual clock with the same cycle that drives a cluster.
 
-Workloads are read or generated (swf, openb, synthetic), replayed by the same cycle that drives a
-cluster, measured (metrics) and shown (report). Not here: any scheduling decision of afflux's own;
-`pod_by_pod` is the peer to compare with.
+Workloads are read (swf, openb) or generated (synthetic_workload), replayed (replay), measured
+(metrics) and shown (report). `pod_by_pod` imitates kube-scheduler, for comparison. Not here:
+afflux's own scheduling decisions.
 """

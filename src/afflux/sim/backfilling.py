@@ -1,18 +1,18 @@
-"""Which groups were backfilled: they started while one ahead of them in the queue still waited."""
+"""Finds the backfilled groups: they started while a group ahead of them in the queue waited."""
 
 from heapq import heappop, heappush
 
 import numpy as np
 
-from afflux.sim.columns import Bools, Groups, Ints
+from afflux.sim.result_columns import Bools, Groups, Ints
 
 
 def backfilled(groups: Groups) -> Bools:
-    """Per group whether it passed another on its way in.
+    """Per group whether it started before a group that was ahead of it.
 
-    Ahead is who waits in the same queue with a higher priority, or with the same one and has been
-    ready for longer. Who starts at the same time as one ahead has not passed it. Who never started
-    is not counted as ahead, since otherwise everybody after it would be backfilled.
+    Group A is ahead of B if both wait in the same queue and A has the higher priority, or the same
+    priority and an earlier submission. Groups that start at the same time do not pass each other.
+    Groups that never started are never ahead: otherwise all later groups would be backfilled.
     """
     order = np.lexsort((groups.submit, -groups.priority))
     rank: Ints = np.empty(order.size, dtype=np.int64)
@@ -24,8 +24,7 @@ def backfilled(groups: Groups) -> Bools:
     ranks: list[int] = rank.tolist()
     queues = groups.queue.tolist()
     found = np.zeros(order.size, dtype=np.bool_)
-    # Of each queue those who have been submitted, the first of them on top; who has started is
-    # taken away when it gets there.
+    # Per queue a heap of the submitted groups by rank; started groups are popped once on top.
     waiting: dict[int, list[tuple[int, float]]] = {}
     submitted = 0
     for index in by_start:

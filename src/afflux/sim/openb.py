@@ -1,9 +1,9 @@
 """The openb traces of a GPU cluster: a list of nodes and a list of pods, both CSV.
 
-A node offers its CPU, memory and GPUs, the latter as devices tracked one by one; the trace has
-no limit of pods per node, so that every node gets more slots than it can ever use. A pod is a
-group of one. Columns that are not named here are read over, among them `qos` and `pod_phase`:
-every pod has priority 0, since the trace does not say who may push whom aside.
+A node offers CPU, memory and GPUs; GPUs are devices tracked one by one. The trace has no limit of
+pods per node, so every node gets more pod slots than it can use. A pod is a group of one. Columns
+that are not named here are ignored, among them `qos` and `pod_phase`: every pod has priority 0,
+since the trace does not say which pods may preempt others.
 """
 
 import csv
@@ -17,7 +17,7 @@ from afflux.model.devices import WHOLE_MILLI, DeviceRequest
 from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.machine import Machine
-from afflux.model.resources import CPU, LARGEST_AMOUNT, MEMORY, PODS, Resources, resources
+from afflux.model.resources import CPU, MAX_AMOUNT, MEMORY, PODS, Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.task import Shape, Task
 from afflux.sim.workload import Submission, Workload
@@ -29,16 +29,16 @@ GPU_MODEL_LABEL = "gpu-model"
 PODS_PER_NODE = 1000
 MIB = 2**20
 
-LARGEST_SECONDS = 1e12
-MOST_DEVICES = 1024
+MAX_SECONDS = 1e12
+MAX_DEVICES = 1024
 
-_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
+_INTEGER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,18}(\.[0-9]*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The text of one CSV file and what messages call it."""
+class CsvFile:
+    """The text of one CSV file, and its name for messages."""
 
     source: str
     text: str
@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line; its accessors refuse what they cannot use, naming line, column and value."""
+    """One line; its accessors raise InputError with line, column and value if a value is wrong."""
 
     where: str
     values: Mapping[str, str]
@@ -58,10 +58,10 @@ class _Row:
     def text(self, column: str) -> str:
         return self.values[column] or self.refuse(column, "a name")
 
-    def whole(self, column: str, most: int = LARGEST_AMOUNT) -> int:
+    def integer(self, column: str, max_value: int = MAX_AMOUNT) -> int:
         value = self.values[column]
-        if not _WHOLE.fullmatch(value) or int(value) > most:
-            self.refuse(column, f"a whole number between 0 and {most}")
+        if not _INTEGER.fullmatch(value) or int(value) > max_value:
+            self.refuse(column, f"a whole number between 0 and {max_value}")
         return int(value)
 
     def seconds(self, column: str) -> float | None:
@@ -69,13 +69,13 @@ class _Row:
         value = self.values.get(column, "")
         if not value:
             return None
-        if not _SECONDS.fullmatch(value) or float(value) > LARGEST_SECONDS:
-            self.refuse(column, f"seconds between 0 and {LARGEST_SECONDS:g}")
+        if not _SECONDS.fullmatch(value) or float(value) > MAX_SECONDS:
+            self.refuse(column, f"seconds between 0 and {MAX_SECONDS:g}")
         return float(value)
 
 
-def read_openb(nodes: Table, pods: Table, machines: int | None = None) -> Workload:
-    """The workload of a node list and a pod list; `machines` takes the first so many nodes."""
+def read_openb(nodes: CsvFile, pods: CsvFile, machines: int | None = None) -> Workload:
+    """The workload of a node list and a pod list; `machines` keeps only that many first nodes."""
     cluster = _machines(nodes)
     if machines is not None and not 1 <= machines <= len(cluster):
         raise InputError(
@@ -86,15 +86,15 @@ def read_openb(nodes: Table, pods: Table, machines: int | None = None) -> Worklo
     return Workload(PurePath(pods.source).stem, tuple(cluster[:machines]), tuple(submissions))
 
 
-def _rows(table: Table, needed: tuple[str, ...]) -> Iterator[_Row]:
+def _rows(csv_file: CsvFile, needed: tuple[str, ...]) -> Iterator[_Row]:
     """The data lines of a table whose first line names the columns."""
-    reader = csv.reader(table.text.split("\n"), strict=True)
+    reader = csv.reader(csv_file.text.split("\n"), strict=True)
     columns: list[str] | None = None
     try:
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            where = f"{table.source}, line {reader.line_num}"
+            where = f"{csv_file.source}, line {reader.line_num}"
             if columns is None:
                 columns = [cell.strip() for cell in cells]
                 _check_header(columns, needed, where)
@@ -105,10 +105,10 @@ def _rows(table: Table, needed: tuple[str, ...]) -> Iterator[_Row]:
             yield _Row(where, {c: v.strip() for c, v in zip(columns, cells, strict=True)})
     except csv.Error as error:
         raise InputError(
-            f"{table.source}, line {reader.line_num}: {error}; expected comma-separated values"
+            f"{csv_file.source}, line {reader.line_num}: {error}; expected comma-separated values"
         ) from None
     if columns is None:
-        raise InputError(f"{table.source}: empty; expected columns {', '.join(needed)}")
+        raise InputError(f"{csv_file.source}: empty; expected columns {', '.join(needed)}")
 
 
 def _check_header(columns: list[str], needed: tuple[str, ...], where: str) -> None:
@@ -121,9 +121,9 @@ def _check_header(columns: list[str], needed: tuple[str, ...], where: str) -> No
         raise InputError(f"{where}: two columns {twice!r:.40}; expected every name once")
 
 
-def _machines(table: Table) -> list[Machine]:
+def _machines(csv_file: CsvFile) -> list[Machine]:
     cluster: dict[str, Machine] = {}
-    for row in _rows(table, NODE_COLUMNS):
+    for row in _rows(csv_file, NODE_COLUMNS):
         name = row.text("sn")
         if name in cluster:
             row.refuse("sn", "a name that no other node has")
@@ -131,41 +131,43 @@ def _machines(table: Table) -> list[Machine]:
         cluster[name] = Machine(
             name=name,
             capacity=_vector(row, pods=PODS_PER_NODE),
-            devices=row.whole("gpu", most=MOST_DEVICES),
+            devices=row.integer("gpu", max_value=MAX_DEVICES),
             labels={GPU_MODEL_LABEL: model} if model else {},
         )
     if not cluster:
-        raise InputError(f"{table.source}: no nodes; expected at least one line after the header")
+        raise InputError(
+            f"{csv_file.source}: no nodes; expected at least one line after the header"
+        )
     return list(cluster.values())
 
 
-def _submissions(table: Table) -> list[Submission]:
+def _submissions(csv_file: CsvFile) -> list[Submission]:
     submissions: dict[str, Submission] = {}
     shapes: dict[Shape, Shape] = {}
-    for row in _rows(table, POD_COLUMNS):
+    for row in _rows(csv_file, POD_COLUMNS):
         name = row.text("name")
         if name in submissions:
             row.refuse("name", "a name that no other pod has")
         shape = Shape(_vector(row, pods=1), _devices(row), _affinity(row))
         task = Task(name, name, shapes.setdefault(shape, shape))
         arrival, run = _times(row)
-        # The trace has no estimates: as in logs of batch systems, the scheduler knows the run.
+        # The trace has no estimates: the scheduler is given the true run time.
         group = Group(name, (task,), ready_seconds=arrival, run_seconds=run)
         submissions[name] = Submission(group, run)
     if not submissions:
-        raise InputError(f"{table.source}: no pods; expected at least one line after the header")
+        raise InputError(f"{csv_file.source}: no pods; expected at least one line after the header")
     return list(submissions.values())
 
 
 def _vector(row: _Row, pods: int) -> Resources:
-    memory_mib = row.whole("memory_mib", most=LARGEST_AMOUNT // MIB)
-    return resources({CPU: row.whole("cpu_milli"), MEMORY: memory_mib * MIB, PODS: pods})
+    memory_mib = row.integer("memory_mib", max_value=MAX_AMOUNT // MIB)
+    return resources({CPU: row.integer("cpu_milli"), MEMORY: memory_mib * MIB, PODS: pods})
 
 
 def _devices(row: _Row) -> DeviceRequest | None:
-    """`num_gpu` different GPUs and of each of them `gpu_milli` thousandths."""
-    count = row.whole("num_gpu", most=MOST_DEVICES)
-    milli = row.whole("gpu_milli", most=WHOLE_MILLI)
+    """`num_gpu` different GPUs, and `gpu_milli` thousandths of each."""
+    count = row.integer("num_gpu", max_value=MAX_DEVICES)
+    milli = row.integer("gpu_milli", max_value=WHOLE_MILLI)
     if count == 0 and milli > 0:
         row.refuse("gpu_milli", "0, since num_gpu is 0")
     if count > 0 and milli == 0:
@@ -174,7 +176,7 @@ def _devices(row: _Row) -> DeviceRequest | None:
 
 
 def _affinity(row: _Row) -> NodeAffinity:
-    """The GPU models a pod accepts, as in `V100M16|V100M32`; any if it names none."""
+    """The GPU models a pod accepts, as in `V100M16|V100M32`; any model if it names none."""
     spec = row.values.get("gpu_spec", "")
     if not spec:
         return ANYWHERE
@@ -186,7 +188,7 @@ def _affinity(row: _Row) -> NodeAffinity:
 
 
 def _times(row: _Row) -> tuple[float, float | None]:
-    """When a pod arrives and for how long it runs; a pod that nobody deletes runs without end."""
+    """When a pod arrives and how long it runs; a pod without deletion time runs without end."""
     creation = row.seconds("creation_time")
     if creation is None:
         if "creation_time" in row.values:

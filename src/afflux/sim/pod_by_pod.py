@@ -1,21 +1,20 @@
-"""The peer to compare with: one pod at a time, as kube-scheduler 1.36 does it by default.
+"""A model of kube-scheduler 1.36 with its default configuration, for comparison.
 
-Pods are taken in queue order. Each is filtered, then scored on every node that is left, with the
-formulas of NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation over CPU and
-memory, TaintToleration and NodeAffinity, each with its default weight; the best score wins, ties
-are broken at random (seeded). What is placed stays placed: nobody looks ahead, and members of a
-group are pods like any other.
+Pods are taken in queue order. For each pod the nodes are filtered, then scored with the formulas of
+NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation over CPU and memory,
+TaintToleration and NodeAffinity, each with its default weight. The best score wins; ties are broken
+at random (seeded). There is no look-ahead, and members of a group are ordinary pods.
 
-Deliberately different:
+Deliberate differences from kube-scheduler:
 
-- in the peer's favour, there is no back-off after a failed attempt, and every node is scored, not
-  only a sample of a large cluster;
-- as in this simulator everywhere, there is no preemption;
-- a task is scored like a pod with one container, which asks for nothing of what it does not name;
-- tasks have no images, neighbours or owners: what ImageLocality, InterPodAffinity and
-  PodTopologySpread would add is the same for every node;
-- shares of devices, which kube-scheduler does not know, are filtered exactly and not scored, and
-  are taken from the tightest devices that fit.
+- in its favour, there is no backoff after a failed attempt, and every node is scored, not only a
+  sample of a large cluster;
+- there is no preemption, as everywhere in this simulator;
+- a task is scored like a pod with one container;
+- tasks have no images, neighbours or owners: ImageLocality, InterPodAffinity and PodTopologySpread
+  would add the same score to every node;
+- shares of devices, which kube-scheduler does not know, are filtered exactly, are not scored, and
+  are taken from the fullest devices that fit.
 """
 
 from collections.abc import Sequence
@@ -23,22 +22,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster import task_room
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.model.devices import choose_devices, take_devices
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.promise import NOTHING_PROMISED, Standing
+from afflux.model.reservation import NO_RESERVATIONS, StandingReservations
 from afflux.model.resources import CPU, MEMORY, amount_of
 from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
-from afflux.plan.rounds import Round
-from afflux.policies import fit
+from afflux.plan.round import Round
 from afflux.policies.policy import Policy, admitted_by
 from afflux.policies.registry import constraints
 
 MAX_SCORE = 100
-# What a container that asks for nothing counts as when nodes are scored.
+# What a container without requests counts as when nodes are scored.
 DEFAULT_CPU_MILLI = 100
 DEFAULT_MEMORY_BYTES = 200 * 2**20
 TAINT_WEIGHT = 3
@@ -51,12 +50,12 @@ class PodByPod:
     def __init__(self, seed: int = 0) -> None:
         self._random = np.random.default_rng(seed)
         self._constraints = constraints()
-        self._admitted: dict[Shape, tuple[int, NDArray[np.bool_]]] = {}
-        # Tasks placed here that ask for no CPU or no memory, and what they count as instead.
-        self._defaulted: dict[str, NDArray[np.int64]] = {}
+        self._filter_results: dict[Shape, tuple[int, NDArray[np.bool_]]] = {}
+        # By task id: the default amounts of placed tasks that request no CPU or no memory.
+        self._defaults_of_tasks: dict[str, NDArray[np.int64]] = {}
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
-        """What may refuse a machine: the same for every class."""
+        """The policies that filter machines: the same for every shape."""
         del shape
         return self._constraints
 
@@ -65,67 +64,68 @@ class PodByPod:
         state: State,
         queue: Sequence[Group],
         now_seconds: float = 0.0,
-        standing: Standing = NOTHING_PROMISED,
+        earlier: StandingReservations = NO_RESERVATIONS,
     ) -> Round:
-        """One pod after the other, as of now; a group must be of one."""
-        del now_seconds, standing
-        # A resource that was never heard of widens the tables: ask before they are copied.
+        """Places one pod after the other; every group has one task."""
+        del now_seconds, earlier
+        # A new resource widens the tables of the state: register it before they are copied.
         for shape in dict.fromkeys(group.tasks[0].shape for group in queue):
             state.requests(shape)
-        trial = _Trial(state, self._counted_by_default(state))
+        usage = _AssumedUsage(state, self._default_amounts(state))
         placements: list[Placement] = []
         placed: list[Group] = []
-        hopeless: set[Shape] = set()
+        unschedulable: set[Shape] = set()
         for group in queue:
             (task,) = group.tasks
-            if task.shape in hopeless:
+            if task.shape in unschedulable:
                 continue
-            row = self._choose(state, trial, task.shape)
+            row = self._choose(state, usage, task.shape)
             if row is None:
-                # Room only shrinks while pods are placed: the same shape cannot fit later on.
-                hopeless.add(task.shape)
+                # Free capacity only shrinks in this cycle: the same shape cannot fit later.
+                unschedulable.add(task.shape)
                 continue
-            devices = trial.take(task.shape, state.requests(task.shape), row)
-            asked = _asked(task.shape)
-            if not asked.all():
-                self._defaulted[task.id] = counted(asked) - asked
+            devices = usage.take(task.shape, state.requests(task.shape), row)
+            wanted = _requested_of(task.shape)
+            if not wanted.all():
+                self._defaults_of_tasks[task.id] = with_defaults(wanted) - wanted
             placements.append(Placement(task, state.name_of(row), devices))
             placed.append(group)
         return Round(tuple(placements), tuple(placed))
 
-    def _counted_by_default(self, state: State) -> NDArray[np.int64]:
-        """What running tasks that ask for nothing count as, by resource and machine."""
+    def _default_amounts(self, state: State) -> NDArray[np.int64]:
+        """The default amounts of running tasks without requests, by resource and machine."""
         table = np.zeros((2, len(state)), np.int64)
-        for task_id, extra in list(self._defaulted.items()):
-            machine = state.where(task_id)
+        for task_id, extra in list(self._defaults_of_tasks.items()):
+            machine = state.machine_of(task_id)
             if machine is None:
-                del self._defaulted[task_id]
+                del self._defaults_of_tasks[task_id]
             else:
                 table[:, state.rows[machine]] += extra
         return table
 
-    def _choose(self, state: State, trial: "_Trial", shape: Shape) -> int | None:
+    def _choose(self, state: State, usage: "_AssumedUsage", shape: Shape) -> int | None:
         requests = state.requests(shape)
-        feasible = self._admits(state, shape) & ~fit.lacking(trial.free, requests).any(axis=1)
+        lacks = task_room.lacking(usage.free, requests).any(axis=1)
+        feasible = self._passes_filters(state, shape) & ~lacks
         if shape.devices is not None:
-            feasible &= fit.device_room(trial.free_devices, shape.devices) > 0
+            feasible &= task_room.device_room(usage.free_devices, shape.devices) > 0
         rows = np.flatnonzero(feasible)
         if not len(rows):
             return None
-        score = trial.score(shape, rows) + self._preferences(state, shape, rows)
+        score = usage.score(shape, rows) + self._preference_score(state, shape, rows)
         best = rows[score == score.max()]
         return int(best[self._random.integers(len(best))])
 
-    def _admits(self, state: State, shape: Shape) -> NDArray[np.bool_]:
-        known = self._admitted.get(shape)
-        described = state.described
+    def _passes_filters(self, state: State, shape: Shape) -> NDArray[np.bool_]:
+        known = self._filter_results.get(shape)
+        described = state.machines_version
         if known is None or known[0] != described:
             column = admitted_by(self._constraints, shape, state.view())
-            known = self._admitted[shape] = (described, column)
+            known = self._filter_results[shape] = (described, column)
         return known[1]
 
-    def _preferences(self, state: State, shape: Shape, rows: NDArray[np.intp]) -> Column:
-        """TaintToleration and NodeAffinity over the nodes that are left."""
+    def _preference_score(self, state: State, shape: Shape, rows: NDArray[np.intp]) -> Column:
+        """TaintToleration and NodeAffinity over the feasible nodes."""
         machines = state.view(rows)
         soft_taints = machines.by_taints(lambda taints: _soft_taints(taints, shape))
         score = TAINT_WEIGHT * (MAX_SCORE - normalised(soft_taints))
@@ -135,8 +135,8 @@ class PodByPod:
         return score + AFFINITY_WEIGHT * normalised(met)
 
 
-class _Trial:
-    """What is free, and what counts as requested, while pods are placed one after the other."""
+class _AssumedUsage:
+    """Free and requested amounts, updated while pods are placed one after the other."""
 
     def __init__(self, state: State, by_default: NDArray[np.int64]) -> None:
         machines = state.view()
@@ -144,14 +144,14 @@ class _Trial:
         self.free_devices = list(machines.free_devices)
         self._capacity = np.stack([machines.capacity(CPU), machines.capacity(MEMORY)])
         self._requested = np.stack([machines.used(CPU), machines.used(MEMORY)])
-        self._counted = self._requested + by_default
+        self._with_defaults = self._requested + by_default
 
     def take(self, shape: Shape, requests: NDArray[np.int64], row: int) -> tuple[int, ...]:
         """Account for one more pod; returns the devices it takes."""
         self.free[row] -= requests
-        asked = _asked(shape)
-        self._requested[:, row] += asked
-        self._counted[:, row] += counted(asked)
+        wanted = _requested_of(shape)
+        self._requested[:, row] += wanted
+        self._with_defaults[:, row] += with_defaults(wanted)
         if shape.devices is None:
             return ()
         devices = choose_devices(self.free_devices[row], shape.devices) or ()
@@ -160,12 +160,13 @@ class _Trial:
 
     def score(self, shape: Shape, rows: NDArray[np.intp]) -> Column:
         """LeastAllocated plus BalancedAllocation, each 0 to 100."""
-        asked = _asked(shape)
+        wanted = _requested_of(shape)
         capacity = self._capacity[:, rows]
-        score = least_allocated(self._counted[:, rows] + counted(asked)[:, None], capacity)
-        if asked.any():
+        with_pod = self._with_defaults[:, rows] + with_defaults(wanted)[:, None]
+        score = least_allocated(with_pod, capacity)
+        if wanted.any():
             before = self._requested[:, rows]
-            score += balanced_allocation(before + asked[:, None], before, capacity)
+            score += balanced_allocation(before + wanted[:, None], before, capacity)
         return score
 
 
@@ -178,20 +179,19 @@ def normalised(scores: Column) -> Column:
     return MAX_SCORE * scores // max(1, int(scores.max(initial=0)))
 
 
-def _asked(shape: Shape) -> NDArray[np.int64]:
+def _requested_of(shape: Shape) -> NDArray[np.int64]:
     return np.array([amount_of(shape.requests, CPU), amount_of(shape.requests, MEMORY)])
 
 
-def counted(asked: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What LeastAllocated counts for a pod: a small default where it asks for nothing."""
-    return np.where(asked == 0, [DEFAULT_CPU_MILLI, DEFAULT_MEMORY_BYTES], asked)
+def with_defaults(wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What LeastAllocated counts for a pod: its requests, or a small default where they are 0."""
+    return np.where(wanted == 0, [DEFAULT_CPU_MILLI, DEFAULT_MEMORY_BYTES], wanted)
 
 
 def least_allocated(requested: NDArray[np.int64], capacity: NDArray[np.int64]) -> Column:
     """The mean share that stays free, per resource rounded down; rows are resources."""
-    share = np.where(
-        requested > capacity, 0, (capacity - requested) * MAX_SCORE // np.maximum(capacity, 1)
-    )
+    free = (capacity - requested) * MAX_SCORE // np.maximum(capacity, 1)
+    share = np.where(requested > capacity, 0, free)
     there = capacity > 0
     return (share * there).sum(axis=0) // np.maximum(there.sum(axis=0), 1)
 
@@ -199,7 +199,7 @@ def least_allocated(requested: NDArray[np.int64], capacity: NDArray[np.int64]) -
 def balanced_allocation(
     requested: NDArray[np.int64], before: NDArray[np.int64], capacity: NDArray[np.int64]
 ) -> Column:
-    """By how much the pod evens out the use of CPU and memory: 75 if not at all, 50 to 100."""
+    """How much the pod balances the use of CPU and memory: 50 to 100, 75 for no change."""
     half = MAX_SCORE // 2
     change = half + _balance(requested, capacity) - _balance(before, capacity)
     return half + change // 2

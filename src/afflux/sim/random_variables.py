@@ -1,4 +1,4 @@
-"""The random variables synthetic workloads are made of; each draws from a generator it is given."""
+"""The random variables of synthetic workloads; each draws from the generator it is given."""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
-Table = Sequence[tuple[T, float]]  # values and their weights
+WeightedValues = Sequence[tuple[T, float]]  # values and their weights
 
 DAY_SECONDS = 86_400.0
-QUIET_SECONDS = 2 * 3600.0  # when a day's arrivals are fewest
-SWING = 0.6
+QUIETEST_SECONDS = 2 * 3600.0  # time of day with the fewest arrivals
+DAILY_SWING = 0.6
 BURST_SHARE = 0.25
 BURST_JOBS = 10
 BURST_SECONDS = 60.0
@@ -29,8 +29,8 @@ def log_normal(rng: np.random.Generator, median: float, sigma: float) -> float:
     return median * math.exp(sigma * rng.standard_normal())
 
 
-def pick(rng: np.random.Generator, table: Table[T]) -> T:
-    """One value, as often as its weight says."""
+def weighted_choice(rng: np.random.Generator, table: WeightedValues[T]) -> T:
+    """One value, with a probability proportional to its weight."""
     left = rng.random() * math.fsum(weight for _, weight in table)
     for value, weight in table:
         left -= weight
@@ -39,21 +39,21 @@ def pick(rng: np.random.Generator, table: Table[T]) -> T:
     return table[-1][0]
 
 
-def even_arrivals(rng: np.random.Generator, count: int, span_seconds: float) -> list[float]:
-    """Arrivals of a Poisson process of constant rate, given their number."""
+def uniform_arrivals(rng: np.random.Generator, count: int, span_seconds: float) -> list[float]:
+    """`count` arrivals of a Poisson process of constant rate."""
     return (rng.random(count) * span_seconds).tolist()
 
 
 def daily_arrivals(rng: np.random.Generator, count: int, span_seconds: float) -> list[float]:
-    """Arrivals of a Poisson process that follows the day, given their number; some in bursts.
+    """`count` arrivals of a Poisson process with a daily rhythm; some of them in bursts.
 
-    The rate is 1 - SWING cos(2 pi (t - 2 h) / 24 h), highest at 14:00. Its integral, inverted,
-    turns even numbers into such arrivals. A burst is a moment that some ten jobs share, each
-    following it after an exponential minute.
+    The rate is 1 - DAILY_SWING cos(2 pi (t - 2 h) / 24 h), highest at 14:00; arrivals are drawn by
+    inverting its integral. About ten jobs share each burst; each arrives after the burst's time by
+    an exponential delay with a mean of one minute.
     """
     times: NDArray[np.float64] = np.linspace(0.0, span_seconds, int(span_seconds / 300) + 2)
-    turns = 2 * np.pi * (times - QUIET_SECONDS) / DAY_SECONDS
-    integral = times - SWING * DAY_SECONDS / (2 * np.pi) * (np.sin(turns) - np.sin(turns[0]))
+    turns = 2 * np.pi * (times - QUIETEST_SECONDS) / DAY_SECONDS
+    integral = times - DAILY_SWING * DAY_SECONDS / (2 * np.pi) * (np.sin(turns) - np.sin(turns[0]))
     positions = rng.random(count) * integral[-1]
     arrivals = np.array(np.interp(positions, integral, times), dtype=np.float64)
     bursting = rng.random(count) < BURST_SHARE

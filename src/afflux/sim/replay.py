@@ -1,9 +1,9 @@
-"""Replay a workload on a virtual clock, through the same cycle that drives a cluster.
+"""Replays a workload on a virtual clock, with the same cycle that drives a cluster.
 
 The clock jumps from event to event. At the same instant submissions come before terminations, and
-terminations in the order of submission. A scheduler that knows no groups sees their members as
-tasks on their own; the group's work then begins when the last member has a machine, and those
-placed before hold theirs idle. Not here: what a scheduler decides, or what is made of the result.
+terminations in the order of submission. A scheduler without groups gets the members as single
+tasks; the group's work then begins when the last member has a machine, and the members placed
+before hold their machines idle. Not here: scheduling decisions, metrics of the result.
 """
 
 import heapq
@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskEnded
+from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.cycle.ports import Scheduler
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.sim.result import CycleTiming, Promised, Result, Run
+from afflux.sim.result import CycleTiming, ReservationRecord, Result, Run
 from afflux.sim.workload import Submission, Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """A scheduler to simulate: its name, how to make it, and whether it places groups whole."""
+class SimulatedScheduler:
+    """A scheduler to simulate: its name, its constructor, whether it places groups as a whole."""
 
     name: str
     make: Callable[[State], Scheduler]
@@ -33,23 +33,23 @@ class Contestant:
 
 def replay(
     workload: Workload,
-    contestant: Contestant,
+    scheduler: SimulatedScheduler,
     interval_seconds: float = 0.0,
     progress: Callable[[int], object] | None = None,
 ) -> Result:
-    """Run the workload to its end.
+    """Runs the workload to its end.
 
-    With `interval_seconds` the scheduler runs at multiples of it only, once for everything that
-    has happened since; otherwise as soon as something happens. What ends in between ends on time,
-    but its machine is free for others from the next multiple on. `progress` is told of every
+    With `interval_seconds` the scheduler runs only at multiples of the interval, once for all
+    events since then; otherwise at every event. A task that ends in between ends on time, but its
+    machine is free for others only from the next multiple on. `progress` is called with 1 for every
     submission and every termination of a group.
     """
-    return _Replay(workload, contestant, interval_seconds, progress).run()
+    return _Replay(workload, scheduler, interval_seconds, progress).run()
 
 
 @dataclass(slots=True)
-class _Life:
-    """A group from its submission on: where its members are, since when it works."""
+class _SimulatedGroup:
+    """A submitted group: by task id the machine and its bind time, and when the group works."""
 
     number: int
     submission: Submission
@@ -62,132 +62,134 @@ class _Replay:
     def __init__(
         self,
         workload: Workload,
-        contestant: Contestant,
+        scheduler: SimulatedScheduler,
         interval_seconds: float,
         progress: Callable[[int], object] | None,
     ) -> None:
         self._workload = workload
-        self._contestant = contestant
+        self._scheduler = scheduler
         self._interval = interval_seconds
         self._progress = progress
         state = State(workload.machines)
-        self._cycle = Cycle(state, contestant.make(state))
+        self._cycle = Cycle(state, scheduler.make(state))
         self._now = 0.0
-        self._lives = [_Life(i, s, {}) for i, s in enumerate(workload.submissions)]
-        self._owner = {t.id: life for life in self._lives for t in life.submission.group.tasks}
+        self._groups = [_SimulatedGroup(i, s, {}) for i, s in enumerate(workload.submissions)]
+        self._group_of_task = {
+            t.id: simulated for simulated in self._groups for t in simulated.submission.group.tasks
+        }
         self._ends: list[tuple[float, int]] = []
         self._submitted = 0
         self._waiting = 0  # tasks
         self._timings: list[CycleTiming] = []
-        self._promised: dict[str, Promised] = {}
-        self._unknown: set[str] = set()
-        self._again = math.inf
+        self._reservations: dict[str, ReservationRecord] = {}
+        self._start_unknown: set[str] = set()
+        self._wake_up_at = math.inf
 
     def run(self) -> Result:
         for now, events in self._batches():
             self._now = now
             began = time.perf_counter()
             outcome = self._cycle.run(events, now)
-            self._again = math.inf if outcome.again_seconds is None else outcome.again_seconds
+            wake_up = outcome.wake_up_seconds
+            self._wake_up_at = math.inf if wake_up is None else wake_up
             seconds = time.perf_counter() - began
-            self._note(outcome)
-            self._start(outcome.placements)
+            self._record_reservations(outcome)
+            self._start_groups(outcome.placements)
             if self._waiting:
                 placed = len(outcome.placements)
                 self._timings.append(CycleTiming(now, seconds, self._waiting, placed))
                 self._waiting -= placed
         return Result(
-            scheduler=self._contestant.name,
+            scheduler=self._scheduler.name,
             workload=self._workload,
-            runs=tuple(run for life in self._lives for run in _runs(life)),
+            runs=tuple(run for simulated in self._groups for run in _runs(simulated)),
             cycles=tuple(self._timings),
             ended_at=self._now,
-            promised=tuple(self._promised.values()),
-            unknown=frozenset(self._unknown - self._promised.keys()),
+            reservations=tuple(self._reservations.values()),
+            start_unknown=frozenset(self._start_unknown - self._reservations.keys()),
         )
 
-    def _note(self, outcome: Outcome) -> None:
-        """Remember who was promised what, and what was not kept."""
-        promised = self._promised
-        for promise in outcome.promises:
-            start = promise.start_seconds
-            known = promised.get(promise.group)
+    def _record_reservations(self, outcome: Outcome) -> None:
+        """Record first and earliest reserved starts, and why reservations were broken."""
+        reservations = self._reservations
+        for reservation in outcome.reservations:
+            start = reservation.start_seconds
+            known = reservations.get(reservation.group)
             if start is None:
-                self._unknown.add(promise.group)
-            if start is None or (known is not None and start >= known.earliest):
+                self._start_unknown.add(reservation.group)
+            if start is None or (known is not None and start >= known.earliest_start):
                 continue
-            promised[promise.group] = (
-                Promised(promise.group, self._now, start, start)
-                if known is None
-                else replace(known, earliest=start)
-            )
+            if known is None:
+                known = ReservationRecord(reservation.group, self._now, start, start)
+            reservations[reservation.group] = replace(known, earliest_start=start)
         for broken in outcome.broken:
-            promised[broken.group] = replace(promised[broken.group], broken=str(broken.cause))
+            known = reservations[broken.group]
+            reservations[broken.group] = replace(known, broken=str(broken.cause))
 
-    def _start(self, placements: Sequence[Placement]) -> None:
-        """Placements take effect at once; a group works from when all its members are placed."""
+    def _start_groups(self, placements: Sequence[Placement]) -> None:
+        """Placements take effect at once; a group works once all its members are placed."""
         for placement in placements:
-            life = self._owner[placement.task.id]
-            life.machines[placement.task.id] = (placement.machine, self._now)
-            if len(life.machines) == len(life.submission.group.tasks):
-                life.start = self._now
-                if life.submission.run_seconds is not None:
-                    life.end = self._now + life.submission.run_seconds
-                    heapq.heappush(self._ends, (life.end, life.number))
+            simulated = self._group_of_task[placement.task.id]
+            simulated.machines[placement.task.id] = (placement.machine, self._now)
+            if len(simulated.machines) == len(simulated.submission.group.tasks):
+                simulated.start = self._now
+                if simulated.submission.run_seconds is not None:
+                    simulated.end = self._now + simulated.submission.run_seconds
+                    heapq.heappush(self._ends, (simulated.end, simulated.number))
 
     def _batches(self) -> Iterator[tuple[float, list[Event]]]:
-        """What happens until the scheduler runs next, and when that is."""
+        """For each run of the scheduler its time and the events before it."""
         while (at := self._next_at()) < math.inf:
             if self._interval > 0:
                 at = _next_multiple(at, self._interval)
-            elif self._workload.pass_per_event:
+            elif self._workload.cycle_per_event:
                 yield at, self._next_events()
                 continue
             events: list[Event] = []
             while self._next_at() <= at:
                 events += self._next_events()
             yield at, events
-            # A promise is kept even if nothing else happens then.
-            while self._interval <= 0 and self._again < self._next_at():
-                at, self._again = self._again, math.inf
+            # A reserved start wakes the scheduler up even if nothing else happens then.
+            while self._interval <= 0 and self._wake_up_at < self._next_at():
+                at, self._wake_up_at = self._wake_up_at, math.inf
                 yield at, []
 
     def _next_at(self) -> float:
-        """When the next event happens, infinity if there is none."""
+        """The time of the next event, infinity if there is none."""
         return min(self._next_submission(), self._ends[0][0] if self._ends else math.inf)
 
     def _next_submission(self) -> float:
-        if self._submitted == len(self._lives):
+        if self._submitted == len(self._groups):
             return math.inf
-        return self._lives[self._submitted].submission.group.ready_seconds
+        return self._groups[self._submitted].submission.group.ready_seconds
 
     def _next_events(self) -> list[Event]:
         if self._progress is not None:
             self._progress(1)
         if self._next_submission() <= self._next_at():
-            group = self._lives[self._submitted].submission.group
+            group = self._groups[self._submitted].submission.group
             self._submitted += 1
             self._waiting += len(group.tasks)
             return [GroupReady(part) for part in self._parts(group)]
         _, number = heapq.heappop(self._ends)
-        return [TaskEnded(task_id) for task_id in self._lives[number].machines]
+        return [TaskEnded(task_id) for task_id in self._groups[number].machines]
 
     def _parts(self, group: Group) -> list[Group]:
-        if self._contestant.whole_groups:
+        if self._scheduler.whole_groups:
             return [group]
         return [replace(group, name=task.id, tasks=(task,)) for task in group.tasks]
 
 
 def _next_multiple(at: float, interval: float) -> float:
-    """The first multiple of the interval that is not before `at`, rounding errors aside."""
+    """The first multiple of the interval that is not before `at`, up to rounding errors."""
     steps = at / interval
-    # Where a float has no fractions left every time is a multiple. And what comes out must not lie
-    # before `at`, or the clock would stand still.
+    # From 2**52 on floats have no fractions, and every time is a multiple. The result must not lie
+    # before `at`: the clock would never reach it.
     return at if abs(steps) >= 2**52 else max(at, math.ceil(steps) * interval)
 
 
-def _runs(life: _Life) -> Iterator[Run]:
-    group = life.submission.group
+def _runs(simulated: _SimulatedGroup) -> Iterator[Run]:
+    group, start, end = simulated.submission.group, simulated.start, simulated.end
     for task in group.tasks:
-        machine, bound = life.machines.get(task.id, (None, None))
-        yield Run(task, group.name, group.ready_seconds, bound, life.start, life.end, machine)
+        machine, bound = simulated.machines.get(task.id, (None, None))
+        yield Run(task, group.name, group.ready_seconds, bound, start, end, machine)

@@ -1,4 +1,4 @@
-"""What a simulation leaves behind; everything shown or measured is derived from it."""
+"""The result of a simulation; all metrics and reports are derived from it."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from afflux.sim.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One task's life. It holds its machine from `bound` to `end` and works from `start` on.
+    """The run of one task. It holds its machine from `bound` to `end` and works from `start` on.
 
-    `bound` and `start` differ only where a scheduler places members of a group one by one: the
-    group's work begins when its last member is placed. `start` None: it never began to work.
-    `end` None: it was still running (or holding its machine) when the simulation stopped.
+    `bound` and `start` differ only if a scheduler places members of a group one by one: the group's
+    work begins when its last member is placed. `start` is None if the task never began to work;
+    `end` is None if it still held its machine when the simulation stopped.
     """
 
     task: Task
@@ -26,7 +26,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class CycleTiming:
-    """When a cycle ran on the virtual clock, how long it really took, and what it faced."""
+    """When a cycle ran (virtual time), how long it took (real time), and its numbers of tasks."""
 
     at: float
     seconds: float
@@ -35,17 +35,18 @@ class CycleTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
-    """A group that was promised a start before it had one.
+class ReservationRecord:
+    """The reservations of a group that did not start at once.
 
-    `at` is when it was first promised anything, `first` the start it was promised then, `earliest`
-    the best it ever was; `broken` says why it started later than first promised, or None.
+    `made_at` is when it got its first reservation, `first_start` the start reserved then,
+    `earliest_start` the earliest start that was ever reserved. `broken` is the cause if the group
+    started later than `first_start`, otherwise None.
     """
 
     group: str
-    at: float
-    first: float
-    earliest: float
+    made_at: float
+    first_start: float
+    earliest_start: float
     broken: str | None = None
 
 
@@ -53,7 +54,7 @@ class Promised:
 class Result:
     """One workload under one scheduler.
 
-    `unknown` are the groups that were only ever told that nobody can know when they start.
+    `start_unknown` are the groups whose reservations never had a start time.
     """
 
     scheduler: str
@@ -61,7 +62,7 @@ class Result:
     runs: tuple[Run, ...]
     cycles: tuple[CycleTiming, ...]
     ended_at: float
-    promised: tuple[Promised, ...] = ()
-    unknown: frozenset[str] = frozenset()
+    reservations: tuple[ReservationRecord, ...] = ()
+    start_unknown: frozenset[str] = frozenset()
     preemptions: int = 0
     migrations: int = 0

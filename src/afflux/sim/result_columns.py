@@ -1,7 +1,7 @@
 """A result as NumPy columns: one row per task, per group and per machine.
 
-What is measured and what is drawn is computed from these, so that both speak of the same numbers.
-A time that does not exist (a task that never started) is NaN here and never leaves as such.
+Metrics and reports are both computed from these columns. A time that does not exist (a task that
+never started) is NaN here, and is never printed as such.
 """
 
 from collections.abc import Iterable
@@ -26,12 +26,12 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Columns:
-    """`until` is when a task let go of its machine; NaN if it never held one.
+class ResultColumns:
+    """`until` is when a task released its machine; NaN if it never held one.
 
-    `row` is the machine's place in the workload, -1 without a machine. `amounts` and `capacities`
-    are per resource; `devices` are thousandths of a device, and the number of pods is left out: a
-    slot is a limit, not something that is used up.
+    `row` is the machine's index in the workload, -1 without a machine. `amounts` and `capacities`
+    are per resource; `devices` are thousandths of a device. Pod slots are left out: they are a
+    limit, not a resource to utilise.
     """
 
     submit: Floats
@@ -48,12 +48,12 @@ class Columns:
 
     @cached_property
     def held(self) -> Bools:
-        """Which tasks held a machine at all."""
+        """Which tasks ever held a machine."""
         return (self.row >= 0) & ~np.isnan(self.bound)
 
     @cached_property
     def working_from(self) -> Floats:
-        """When a task that holds its machine began to work; `until` if it never did."""
+        """When a task that held a machine began to work; `until` if it never did."""
         return np.where(np.isnan(self.start), self.until, self.start)
 
     @property
@@ -63,7 +63,7 @@ class Columns:
 
     @property
     def last_end(self) -> float | None:
-        """When the last machine was let go, or the simulation stopped; None if none was held."""
+        """When the last machine was released or the simulation stopped; None if none was held."""
         return float(self.until[self.held].max()) if self.held.any() else None
 
     def total(self, resource: str) -> float:
@@ -73,10 +73,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Groups:
-    """A group has started when its last member has, and has ended when its last member has.
+    """A group starts when its last member starts, and ends when its last member ends.
 
-    `endless` groups run without end by nature; they have no slowdown. `queue` tells queues apart
-    by a number.
+    `endless` groups have no run time in the workload and therefore no slowdown. `queue` numbers the
+    queues.
     """
 
     names: tuple[str, ...]
@@ -100,7 +100,7 @@ class Groups:
         return np.maximum(1.0, (self.wait + run) / np.maximum(run, 10.0))
 
 
-def columns(result: Result) -> Columns:
+def columns(result: Result) -> ResultColumns:
     """The columns of a result, its tasks in the order of their submission."""
     runs = in_submission_order(result)
     machines = result.workload.machines
@@ -114,7 +114,7 @@ def columns(result: Result) -> Columns:
     capacities = _capacities(machines)
     row = [-1 if run.machine is None else rows.get(run.machine, -1) for run in runs]
     held_until = np.where(np.isnan(end), max(result.ended_at, 0.0), end)
-    return Columns(
+    return ResultColumns(
         submit=submit,
         bound=bound,
         start=start,
@@ -142,7 +142,7 @@ def _times(values: Iterable[float | None]) -> Floats:
 
 
 def _capacities(machines: tuple[Machine, ...]) -> dict[str, Floats]:
-    """Per resource that any machine has, what each of them has of it."""
+    """Per resource that any machine has, the capacity of every machine."""
     names = {name for machine in machines for name, _ in machine.capacity} - {PODS}
     found = {name: np.zeros(len(machines)) for name in sorted(names)}
     for row, machine in enumerate(machines):
@@ -156,7 +156,7 @@ def _capacities(machines: tuple[Machine, ...]) -> dict[str, Floats]:
 
 
 def _amounts(shapes: list[Shape], names: tuple[str, ...]) -> dict[str, Floats]:
-    """Per resource, what each task asks for; tasks that share a shape object are read once."""
+    """Per resource the request of each task; shape objects shared by tasks are read once."""
     distinct = {id(shape): shape for shape in shapes}
     place = {key: index for index, key in enumerate(distinct)}
     column = {name: index for index, name in enumerate(names)}

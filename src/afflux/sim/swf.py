@@ -1,7 +1,7 @@
-"""Logs in the Standard Workload Format, replayed so that results compare with the literature.
+"""Reads logs in the Standard Workload Format, by the rules that the literature uses.
 
-The machine is a row of single processors and a job is a gang of them, so that "how many are
-free" is all that decides where a job fits. A record becomes a job by these rules, in this order:
+The cluster is a number of single processors and a job is a gang of tasks, one per processor: a job
+fits if enough processors are free. A record becomes a job by these rules, in this order:
 
 1. processors are the allocated ones (field 5), at most the size of the machine;
 2. run <= 0 or processors <= 0: a job of 1 second (and of 1 processor, if none were allocated);
@@ -9,7 +9,7 @@ free" is all that decides where a job fits. A record becomes a job by these rule
    run = min(requested, run);
 4. no job runs for less than 1 second, and no estimate is shorter than the run.
 
-Times are kept as the log has them; the simulation begins with the first submission.
+Times are those of the log; the simulation begins with the first submission.
 """
 
 import math
@@ -26,31 +26,17 @@ from afflux.model.task import Shape, Task
 from afflux.sim.workload import Submission, Workload
 
 FIELDS = (
-    "job number",
-    "submit time",
-    "wait time",
-    "run time",
-    "allocated processors",
-    "average CPU time",
-    "used memory",
-    "requested processors",
-    "requested time",
-    "requested memory",
-    "status",
-    "user",
-    "group",
-    "application",
-    "queue",
-    "partition",
-    "preceding job",
-    "think time",
+    *("job number", "submit time", "wait time", "run time", "allocated processors"),
+    *("average CPU time", "used memory", "requested processors", "requested time"),
+    *("requested memory", "status", "user", "group", "application", "queue", "partition"),
+    *("preceding job", "think time"),
 )
 PROCESSOR = Shape(requests=resources({CPU: 1000, PODS: 1}))
 
-# What no honest log exceeds; beyond it a damaged number would fill the memory instead of failing.
-LARGEST_VALUE = 1e12
-LARGEST_MACHINE = 1_000_000
-LARGEST_TASKS = 5_000_000
+# No real log exceeds these; without bounds a damaged number would exhaust the memory.
+MAX_VALUE = 1e12
+MAX_PROCESSORS = 1_000_000
+MAX_TASKS = 5_000_000
 
 _NUMBERS = re.compile(r"[-+.0-9eE\s]*", re.ASCII)
 _MACHINE_SIZE = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(-?[0-9]{1,18})\b", re.ASCII)
@@ -66,9 +52,9 @@ class _Job:
 
 
 def read_swf(text: str, source: str, machines: int | None = None) -> Workload:
-    """The workload of a log; `source` is what messages call it.
+    """The workload of a log; `source` is its name for messages.
 
-    `machines` is the number of processors; without it the header's MaxProcs or MaxNodes counts.
+    `machines` is the number of processors; without it the header's MaxProcs or MaxNodes is used.
     """
     jobs: dict[int, _Job] = {}
     header: dict[str, int] = {}
@@ -90,40 +76,40 @@ def read_swf(text: str, source: str, machines: int | None = None) -> Workload:
 
     size = _machine_size(machines, header, source)
     ordered = sorted(jobs.values(), key=lambda job: job.submit_seconds)
-    if sum(min(job.processors, size) for job in ordered) > LARGEST_TASKS:
+    if sum(min(job.processors, size) for job in ordered) > MAX_TASKS:
         raise InputError(
-            f"{source}: more than {LARGEST_TASKS:,} tasks in all; expected a shorter log"
+            f"{source}: more than {MAX_TASKS:,} tasks in all; expected a shorter log"
             " (cut it, or give fewer --machines)"
         )
     return Workload(
         name=PurePath(source).stem,
         machines=_processors(size),
         submissions=tuple(_submission(job, size) for job in ordered),
-        pass_per_event=True,
+        cycle_per_event=True,
     )
 
 
 def _values(fields: list[str], line: str, where: str) -> list[float]:
-    """The numbers of a record, every one of them finite and of a sane size."""
+    """The numbers of a record, all finite and at most MAX_VALUE."""
     if len(fields) != len(FIELDS):
         hint = " (a line cut short?)" if len(fields) < len(FIELDS) else ""
         raise InputError(f"{where}: {len(fields)} fields; expected {len(FIELDS)}{hint}")
-    # The pattern keeps out what float() accepts and no log means: nan, inf, 1_000.
+    # float() also accepts nan, inf and 1_000; the pattern refuses them.
     if _NUMBERS.fullmatch(line):
         try:
             values = [float(field) for field in fields]
         except ValueError:
             values = [math.inf]
-        if max(values) <= LARGEST_VALUE and min(values) >= -LARGEST_VALUE:
+        if max(values) <= MAX_VALUE and min(values) >= -MAX_VALUE:
             return values
     position = next(i for i, field in enumerate(fields, start=1) if not _is_sane(field))
-    expected = f"a number between -{LARGEST_VALUE:g} and {LARGEST_VALUE:g}"
+    expected = f"a number between -{MAX_VALUE:g} and {MAX_VALUE:g}"
     return _refuse(where, fields, position, expected)
 
 
 def _is_sane(field: str) -> bool:
     try:
-        return bool(_NUMBERS.fullmatch(field)) and abs(float(field)) <= LARGEST_VALUE
+        return bool(_NUMBERS.fullmatch(field)) and abs(float(field)) <= MAX_VALUE
     except ValueError:
         return False
 
@@ -155,20 +141,20 @@ def _refuse(where: str, fields: list[str], position: int, expected: str) -> NoRe
 
 
 def _machine_size(machines: int | None, header: dict[str, int], source: str) -> int:
-    """What the user says, else the header's number of processors, else of nodes."""
+    """The user's number, else the header's number of processors, else its number of nodes."""
     if machines is not None:
-        size, said = machines, "--machines"
+        size, name = machines, "--machines"
     elif header.get("MaxProcs", -1) != -1:
-        size, said = header["MaxProcs"], f"{source}: header MaxProcs"
+        size, name = header["MaxProcs"], f"{source}: header MaxProcs"
     elif header.get("MaxNodes", -1) != -1:
-        size, said = header["MaxNodes"], f"{source}: header MaxNodes"
+        size, name = header["MaxNodes"], f"{source}: header MaxNodes"
     else:
         raise InputError(
             f"{source}: no MaxProcs or MaxNodes in the header; expected --machines with the"
             " number of processors"
         )
-    if not 1 <= size <= LARGEST_MACHINE:
-        raise InputError(f"{said} is {size}; expected 1 to {LARGEST_MACHINE}")
+    if not 1 <= size <= MAX_PROCESSORS:
+        raise InputError(f"{name} is {size}; expected 1 to {MAX_PROCESSORS}")
     return size
 
 

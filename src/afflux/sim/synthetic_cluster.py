@@ -1,6 +1,6 @@
-"""The machines of a synthetic cluster, and the sizes of which its tasks are made.
+"""The machine types of synthetic clusters, and the task sizes that fit on them.
 
-Tables first; below them, which of the sizes a given cluster can hold.
+The tables come first; the functions below choose the sizes that a given cluster can hold.
 """
 
 from collections.abc import Iterator
@@ -12,33 +12,35 @@ from afflux.model.machine import Machine
 from afflux.model.resources import CPU, MEMORY, PODS, amount_of, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.task import Shape
-from afflux.sim.distributions import Table
 from afflux.sim.openb import GPU_MODEL_LABEL, MIB
+from afflux.sim.random_variables import WeightedValues
 
 MACHINE_TYPE_LABEL = "machine-type"
 PODS_PER_MACHINE = 110
 
 
-def _type(name: str, cores: int, memory_gib: int, devices: int = 0, model: str = "") -> Machine:
+def _machine_type(
+    name: str, cores: int, memory_gib: int, devices: int = 0, model: str = ""
+) -> Machine:
     labels = {MACHINE_TYPE_LABEL: name} | ({GPU_MODEL_LABEL: model} if model else {})
     amounts = {CPU: cores * 1000, MEMORY: memory_gib * 1024 * MIB, PODS: PODS_PER_MACHINE}
     return Machine(name, resources(amounts), devices, labels)
 
 
-CPU_FLEET: Table[Machine] = (
-    (_type("standard", 8, 32), 0.50),
-    (_type("compact", 4, 16), 0.20),
-    (_type("big", 16, 64), 0.20),
-    (_type("memory", 8, 64), 0.10),
+CPU_FLEET: WeightedValues[Machine] = (
+    (_machine_type("standard", 8, 32), 0.50),
+    (_machine_type("compact", 4, 16), 0.20),
+    (_machine_type("big", 16, 64), 0.20),
+    (_machine_type("memory", 8, 64), 0.10),
 )
-GPU_FLEET: Table[Machine] = (
-    (_type("gpu-large", 96, 768, 8, "large"), 0.30),
-    (_type("gpu-small", 32, 256, 4, "small"), 0.30),
-    (_type("standard", 8, 32), 0.40),
+GPU_FLEET: WeightedValues[Machine] = (
+    (_machine_type("gpu-large", 96, 768, 8, "large"), 0.30),
+    (_machine_type("gpu-small", 32, 256, 4, "small"), 0.30),
+    (_machine_type("standard", 8, 32), 0.40),
 )
 
-# (cpu_milli, memory_mib) and how often; from 1 to 8 GiB per core, mostly 2 to 4.
-SERVICE_SIZES: Table[tuple[int, int]] = (
+# (cpu_milli, memory_mib) and weight; from 1 to 8 GiB per core, mostly 2 to 4.
+SERVICE_SIZES: WeightedValues[tuple[int, int]] = (
     ((250, 512), 0.15),
     ((500, 1024), 0.20),
     ((1000, 2048), 0.20),
@@ -48,7 +50,7 @@ SERVICE_SIZES: Table[tuple[int, int]] = (
     ((4000, 8192), 0.05),
     ((4000, 32768), 0.05),
 )
-BATCH_SIZES: Table[tuple[int, int]] = (
+BATCH_SIZES: WeightedValues[tuple[int, int]] = (
     ((500, 1024), 0.05),
     ((1000, 2048), 0.10),
     ((1000, 8192), 0.05),
@@ -61,7 +63,7 @@ BATCH_SIZES: Table[tuple[int, int]] = (
     ((6000, 12288), 0.10),
     ((8000, 32768), 0.05),
 )
-GPU_SIZES: Table[DeviceRequest] = (
+GPU_SIZES: WeightedValues[DeviceRequest] = (
     (DeviceRequest(1, 250), 0.20),
     (DeviceRequest(1, 500), 0.20),
     (DeviceRequest(1, WHOLE_MILLI), 0.35),
@@ -69,15 +71,15 @@ GPU_SIZES: Table[DeviceRequest] = (
     (DeviceRequest(4, WHOLE_MILLI), 0.08),
     (DeviceRequest(8, WHOLE_MILLI), 0.04),
 )
-# What comes with a whole device; a share of a device comes with the same share of these.
+# Requested with a whole device; with a share of a device, the same share of these.
 CPU_MILLI_PER_DEVICE = 6000
 MEMORY_MIB_PER_DEVICE = 48 * 1024
-MODEL_SHARE = 0.25  # of the tasks with devices insist on one model
+MODEL_SHARE = 0.25  # of the tasks with devices require one GPU model
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Machine types with how many there are of each; types without machines are left out."""
+    """Machine types, each with its number of machines; types without machines are left out."""
 
     types: tuple[tuple[Machine, int], ...]
 
@@ -92,8 +94,8 @@ class Cluster:
                 yield replace(machine, name=f"{machine.name}-{index:04d}")
 
 
-def deal(fleet: Table[Machine], machines: int) -> Cluster:
-    """So many machines by the shares of their types, the rest going to the largest remainders."""
+def make_cluster(fleet: WeightedValues[Machine], machines: int) -> Cluster:
+    """A cluster of `machines` machines: by the shares of the types, by largest remainders."""
     exact = [machines * share for _, share in fleet]
     counts = [int(share) for share in exact]
     by_remainder = sorted(range(len(fleet)), key=lambda index: counts[index] - exact[index])
@@ -103,11 +105,10 @@ def deal(fleet: Table[Machine], machines: int) -> Cluster:
     return Cluster(tuple((machine, count) for machine, count in types if count))
 
 
-def menu(cluster: Cluster, sizes: Table[tuple[int, int]], gpu: float) -> Table[Shape]:
-    """What tasks may ask for, a share `gpu` of it with devices.
-
-    What no machine of this cluster could hold is not on it.
-    """
+def feasible_shapes(
+    cluster: Cluster, sizes: WeightedValues[tuple[int, int]], gpu: float
+) -> WeightedValues[Shape]:
+    """The shapes that fit on this cluster, with weights; a share `gpu` of them has devices."""
     listed = [(_shape(cpu, memory), (1 - gpu) * weight) for (cpu, memory), weight in sizes]
     models = [machine.labels[GPU_MODEL_LABEL] for machine, _ in cluster.types if machine.devices]
     for devices, weight in GPU_SIZES:
@@ -123,8 +124,8 @@ def menu(cluster: Cluster, sizes: Table[tuple[int, int]], gpu: float) -> Table[S
     return [(shape, weight) for shape, weight in listed if weight > 0 and cluster.room(shape)]
 
 
-def cover(shape: Shape, *plain: Shape) -> Shape:
-    """The least shape that is no smaller than any of these; `plain` ones have no devices."""
+def elementwise_max(shape: Shape, *plain: Shape) -> Shape:
+    """The shape with the largest request for each resource; `plain` shapes have no devices."""
     shapes = (shape, *plain)
     names = {name for each in shapes for name, _ in each.requests}
     most = {name: max(amount_of(each.requests, name) for each in shapes) for name in names}
@@ -138,7 +139,7 @@ def _shape(
     devices: DeviceRequest | None = None,
     affinity: NodeAffinity = ANYWHERE,
 ) -> Shape:
-    """Tasks of one size share one shape, whichever menu they chose from."""
+    """Cached, so that tasks of one size share one shape object."""
     requests = resources({CPU: cpu_milli, MEMORY: memory_mib * MIB, PODS: 1})
     return Shape(requests, devices, affinity)
 

@@ -1,11 +1,11 @@
-"""Workloads made from a seed: services, batch jobs and gangs that arrive over a day.
+"""Generates workloads from a seed: services, batch jobs and gangs that arrive over a day.
 
-`synthetic:PRESET[,key=value...]` names one, such as `synthetic:mixed,machines=500,seed=7`. The
-same text gives the same workload every time. docs/workloads.md has every distribution with its
-formula and its parameters.
+`synthetic:PRESET[,key=value...]` names a workload, such as `synthetic:mixed,machines=500,seed=7`.
+The same text always gives the same workload. docs/workloads.md has every distribution with its
+formula and parameters.
 
 The load is set last: all run times are multiplied by one factor, found by bisection, so that in
-the busiest third of the span the tasks would ask for `load` of the cluster if each started on
+the busiest third of the span the tasks would request `load` of the cluster if each started on
 arrival.
 """
 
@@ -21,23 +21,23 @@ from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.resources import CPU, MEMORY, Resources, amount_of
 from afflux.model.task import Shape, Task
-from afflux.sim.distributions import (
-    Table,
+from afflux.sim.random_variables import (
+    WeightedValues,
     bounded_pareto,
     daily_arrivals,
-    even_arrivals,
     log_normal,
-    pick,
+    uniform_arrivals,
+    weighted_choice,
 )
-from afflux.sim.fleet import (
+from afflux.sim.synthetic_cluster import (
     BATCH_SIZES,
     CPU_FLEET,
     GPU_FLEET,
     SERVICE_SIZES,
     Cluster,
-    cover,
-    deal,
-    menu,
+    elementwise_max,
+    feasible_shapes,
+    make_cluster,
 )
 from afflux.sim.workload import Submission, Workload
 
@@ -46,9 +46,9 @@ PREFIX = "synthetic:"
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a spec can set. `services`, `gangs` and `gpu` are shares of the tasks.
+    """The parameters of a spec. `services`, `gangs` and `gpu` are shares of the tasks.
 
-    What is neither a service nor in a gang is batch; `gpu` cuts across all three kinds.
+    Tasks that are neither in services nor in gangs are batch; `gpu` applies to all three kinds.
     """
 
     machines: int = 200
@@ -79,18 +79,18 @@ RANGES: dict[str, tuple[float, float]] = {
     "gpu": (0, 1),
 }
 SERVICE_PRIORITY = 100
-GANG_PRIORITIES: Table[int] = ((0, 0.7), (10, 0.3))
-JOB_PRIORITIES: Table[int] = ((0, 0.85), (10, 0.15))
-GANG_KINDS: Table[int] = ((1, 0.5), (2, 0.3), (3, 0.2))
-LARGEST_JOB = 256
-WINDOWS = 3  # of which the busiest has the load asked for
+GANG_PRIORITIES: WeightedValues[int] = ((0, 0.7), (10, 0.3))
+JOB_PRIORITIES: WeightedValues[int] = ((0, 0.85), (10, 0.15))
+GANG_KINDS: WeightedValues[int] = ((1, 0.5), (2, 0.3), (3, 0.2))
+MAX_JOB_TASKS = 256
+LOAD_WINDOWS = 3  # the busiest of these has the requested load
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _UnscaledGroup:
     """A group before its run time is scaled to the load.
 
-    `longest` bounds what it may become by that; `limit` is what the scheduler is told.
+    `max_run_seconds` bounds the scaled run time; `estimate_seconds` is for the scheduler.
     """
 
     name: str
@@ -98,8 +98,8 @@ class _Draft:
     priority: int
     arrival_seconds: float
     run_seconds: float
-    longest_seconds: float
-    limit_seconds: float | None = None
+    max_run_seconds: float
+    estimate_seconds: float | None = None
 
 
 def generate(spec: str, machines: int | None = None) -> Workload:
@@ -107,11 +107,11 @@ def generate(spec: str, machines: int | None = None) -> Workload:
     if machines is not None:
         spec = f"{spec},machines={machines}"
     parameters = parse(spec)
-    cluster = deal(GPU_FLEET if parameters.gpu > 0 else CPU_FLEET, parameters.machines)
+    cluster = make_cluster(GPU_FLEET if parameters.gpu > 0 else CPU_FLEET, parameters.machines)
     span = parameters.hours * 3600
-    drafts = _drafts(parameters, cluster, span)
-    stretch = _stretch(drafts, cluster, parameters.load, span)
-    submissions = [_submission(draft, stretch) for draft in drafts]
+    groups = _unscaled_groups(parameters, cluster, span)
+    factor = _run_time_factor(groups, cluster, parameters.load, span)
+    submissions = [_submission(unscaled, factor) for unscaled in groups]
     submissions.sort(key=lambda submission: submission.group.ready_seconds)
     return Workload(spec, tuple(cluster.machines()), tuple(submissions))
 
@@ -137,70 +137,73 @@ def parse(spec: str) -> Parameters:
 
 
 def _number(spec: str, key: str, value: str) -> int | float:
-    whole = next(field.type is int for field in fields(Parameters) if field.name == key)
+    is_integer = next(field.type is int for field in fields(Parameters) if field.name == key)
     low, high = RANGES[key]
     try:
-        number = int(value) if whole else float(value)
+        number = int(value) if is_integer else float(value)
     except ValueError:
         number = math.nan
     if not low <= number <= high:
-        kind = "a whole number" if whole else "a number"
+        kind = "a whole number" if is_integer else "a number"
         raise InputError(
             f"{spec!r:.99}: {key} is {value!r:.40}; expected {kind} from {low} to {high}"
         )
     return number
 
 
-def _drafts(parameters: Parameters, cluster: Cluster, span: float) -> list[_Draft]:
-    """All groups, kind by kind; each has a generator of its own, so that none disturbs another."""
+def _unscaled_groups(parameters: Parameters, cluster: Cluster, span: float) -> list[_UnscaledGroup]:
+    """All groups, kind by kind; each kind has its own generator, so that kinds are independent."""
     services_rng, gangs_rng, jobs_rng = (
         np.random.default_rng((parameters.seed, kind)) for kind in range(3)
     )
     tasks, gpu = parameters.tasks, parameters.gpu
     in_services = round(tasks * parameters.services)
     in_gangs = min(round(tasks * parameters.gangs), tasks - in_services)
-    drafts = _services(services_rng, menu(cluster, SERVICE_SIZES, gpu), in_services, span)
-    drafts += _gangs(gangs_rng, cluster, gpu, in_gangs, span)
-    left = tasks - sum(len(draft.shapes) for draft in drafts)
-    return drafts + _jobs(jobs_rng, menu(cluster, BATCH_SIZES, gpu), left, span)
+    shapes = feasible_shapes(cluster, SERVICE_SIZES, gpu)
+    groups = _services(services_rng, shapes, in_services, span)
+    groups += _gangs(gangs_rng, cluster, gpu, in_gangs, span)
+    left = tasks - sum(len(unscaled.shapes) for unscaled in groups)
+    return groups + _jobs(jobs_rng, feasible_shapes(cluster, BATCH_SIZES, gpu), left, span)
 
 
 def _services(
-    rng: np.random.Generator, shapes: Table[Shape], tasks: int, span: float
-) -> list[_Draft]:
-    """Replicas that arrive and end together, by the end of the span; nobody says when.
+    rng: np.random.Generator, shapes: WeightedValues[Shape], tasks: int, span: float
+) -> list[_UnscaledGroup]:
+    """Services: replicas that arrive and end together before the span ends; without estimates.
 
-    They come in its first three quarters, so that even the last have a life to live.
+    They arrive in the first three quarters of the span, so that even the last ones run for a while.
     """
     sizes = _sizes(tasks, lambda: min(max(round(log_normal(rng, 3, 0.8)), 1), 50))
-    drafts: list[_Draft] = []
-    for number, arrival in enumerate(even_arrivals(rng, len(sizes), span * 3 / 4)):
-        shape, life = pick(rng, shapes), log_normal(rng, 12 * 3600, 0.5)
-        draft = _Draft("", (shape,), SERVICE_PRIORITY, arrival, life, span - arrival)
+    groups: list[_UnscaledGroup] = []
+    for number, arrival in enumerate(uniform_arrivals(rng, len(sizes), span * 3 / 4)):
+        shape, life = weighted_choice(rng, shapes), log_normal(rng, 12 * 3600, 0.5)
+        unscaled = _UnscaledGroup("", (shape,), SERVICE_PRIORITY, arrival, life, span - arrival)
         names = (f"service-{number}/{index}" for index in range(sizes[number]))
-        drafts += (replace(draft, name=name) for name in names)
-    return drafts
+        groups += (replace(unscaled, name=name) for name in names)
+    return groups
 
 
-def _jobs(rng: np.random.Generator, shapes: Table[Shape], tasks: int, span: float) -> list[_Draft]:
+def _jobs(
+    rng: np.random.Generator, shapes: WeightedValues[Shape], tasks: int, span: float
+) -> list[_UnscaledGroup]:
     """Independent tasks of one shape, most jobs small and a few very large."""
-    most = max(1, min(LARGEST_JOB, tasks // 8))
+    most = max(1, min(MAX_JOB_TASKS, tasks // 8))
     sizes = _sizes(tasks, lambda: int(bounded_pareto(rng, 1.1, 1, most + 1)))
-    drafts: list[_Draft] = []
+    groups: list[_UnscaledGroup] = []
     for number, arrival in enumerate(daily_arrivals(rng, len(sizes), span)):
-        shape, priority = pick(rng, shapes), pick(rng, JOB_PRIORITIES)
+        shape, priority = weighted_choice(rng, shapes), weighted_choice(rng, JOB_PRIORITIES)
         typical = log_normal(rng, 3600, 1.2)
         runs = [log_normal(rng, typical, 0.2) for _ in range(sizes[number])]
-        limit = max(runs) / _accuracy(rng)
-        drafts += (
-            _Draft(f"job-{number}/{index}", (shape,), priority, arrival, run, span / 2, limit)
-            for index, run in enumerate(runs)
-        )
-    return drafts
+        estimate = max(runs) / _estimate_accuracy(rng)
+        for index, run in enumerate(runs):
+            name = f"job-{number}/{index}"
+            job = _UnscaledGroup(name, (shape,), priority, arrival, run, span / 2, estimate)
+            groups.append(job)
+    return groups
 
 
 def _sizes(tasks: int, draw: Callable[[], int]) -> list[int]:
-    """Sizes that add up to `tasks`; the last one takes what is left."""
+    """Sizes that add up to `tasks`; the last one takes the remainder."""
     sizes: list[int] = []
     while tasks > 0:
         sizes.append(min(draw(), tasks))
@@ -208,69 +211,70 @@ def _sizes(tasks: int, draw: Callable[[], int]) -> list[int]:
     return sizes
 
 
-def _accuracy(rng: np.random.Generator) -> float:
-    """Run time over estimate: users ask for up to five times what they need."""
+def _estimate_accuracy(rng: np.random.Generator) -> float:
+    """Run time over estimate: users overestimate up to five times."""
     return rng.uniform(0.2, 1.0)
 
 
 def _gangs(
     rng: np.random.Generator, cluster: Cluster, gpu: float, tasks: int, span: float
-) -> list[_Draft]:
-    """Groups that start together; a last single task that makes no gang is left to batch."""
-    workers, plain = menu(cluster, BATCH_SIZES, gpu), menu(cluster, BATCH_SIZES, 0.0)
+) -> list[_UnscaledGroup]:
+    """Gangs of at least two tasks; a single task that remains becomes a batch job."""
+    workers, plain = (feasible_shapes(cluster, BATCH_SIZES, share) for share in (gpu, 0.0))
     gangs: list[tuple[Shape, ...]] = []
     while tasks >= 2:
-        gangs.append(_members(rng, cluster, workers, plain, tasks))
+        gangs.append(_gang_members(rng, cluster, workers, plain, tasks))
         tasks -= len(gangs[-1])
-    drafts: list[_Draft] = []
+    groups: list[_UnscaledGroup] = []
     for number, arrival in enumerate(daily_arrivals(rng, len(gangs), span)):
-        priority, run = pick(rng, GANG_PRIORITIES), log_normal(rng, 5400, 1.0)
-        limit = run / _accuracy(rng)
+        priority, run = weighted_choice(rng, GANG_PRIORITIES), log_normal(rng, 5400, 1.0)
+        estimate = run / _estimate_accuracy(rng)
         name, members = f"gang-{number}", gangs[number]
-        drafts.append(_Draft(name, members, priority, arrival, run, span / 2, limit))
-    return drafts
+        groups.append(_UnscaledGroup(name, members, priority, arrival, run, span / 2, estimate))
+    return groups
 
 
-def _members(
+def _gang_members(
     rng: np.random.Generator,
     cluster: Cluster,
-    workers: Table[Shape],
-    plain: Table[Shape],
+    workers: WeightedValues[Shape],
+    plain: WeightedValues[Shape],
     most: int,
 ) -> tuple[Shape, ...]:
-    """2 to 32 members: workers, often with a leader, sometimes with servers for a quarter.
+    """2 to 32 members: workers, often with a leader, sometimes with a quarter of servers.
 
-    All of them must fit on the empty cluster at once. That is certain if as many fit of the
-    least shape that covers all of theirs; a gang for which it is not becomes smaller.
+    All members must fit on the empty cluster at once. This is certain if as many tasks of their
+    elementwise largest shape fit; otherwise the gang is made smaller.
     """
     size = min(round(2 ** rng.uniform(1, 5)), most)
-    kinds = min(pick(rng, GANG_KINDS), size)
-    worker = pick(rng, workers)
-    others = (pick(rng, plain), pick(rng, plain))[: kinds - 1]
-    room = cluster.room(cover(worker, *others))
+    kinds = min(weighted_choice(rng, GANG_KINDS), size)
+    worker = weighted_choice(rng, workers)
+    others = (weighted_choice(rng, plain), weighted_choice(rng, plain))[: kinds - 1]
+    room = cluster.room(elementwise_max(worker, *others))
     if room < kinds:
         others, room = (), cluster.room(worker)
     if room < 2:
         worker = min((shape for shape, _ in plain), key=lambda shape: shape.requests)
         room = cluster.room(worker)
     size = min(size, room)
-    apart = (*others[:1], *others[1:] * max(1, size // 4))
-    return apart + (worker,) * (size - len(apart))
+    other_members = (*others[:1], *others[1:] * max(1, size // 4))
+    return other_members + (worker,) * (size - len(other_members))
 
 
-def _stretch(drafts: Sequence[_Draft], cluster: Cluster, load: float, span: float) -> float:
-    """The factor for all run times at which the busiest third of the span asks for `load`.
+def _run_time_factor(
+    groups: Sequence[_UnscaledGroup], cluster: Cluster, load: float, span: float
+) -> float:
+    """The factor for all run times at which the busiest third of the span requests `load`.
 
-    A third, not an instant: bursts within it ask for more than there is, and queues form.
-
-    Demand grows with the factor, so bisection finds it. With too few tasks for such a load the
-    factor stays at its upper bound.
+    Bursts within that third request more than the capacity, so that queues form. Demand grows with
+    the factor, so bisection finds it. With too few tasks for the load the factor stays at its upper
+    bound.
     """
-    arrivals = np.array([draft.arrival_seconds for draft in drafts])
-    runs = np.array([draft.run_seconds for draft in drafts])
-    longest = np.array([draft.longest_seconds for draft in drafts])
-    shares = _shares(drafts, cluster)
-    edges = np.linspace(0.0, span, WINDOWS + 1)
+    arrivals = np.array([unscaled.arrival_seconds for unscaled in groups])
+    runs = np.array([unscaled.run_seconds for unscaled in groups])
+    longest = np.array([unscaled.max_run_seconds for unscaled in groups])
+    shares = _demand_shares(groups, cluster)
+    edges = np.linspace(0.0, span, LOAD_WINDOWS + 1)
 
     def peak(factor: float) -> float:
         lengths = np.minimum(runs * factor, longest)
@@ -281,24 +285,22 @@ def _stretch(drafts: Sequence[_Draft], cluster: Cluster, load: float, span: floa
     for _ in range(24):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if peak(middle) < load else (low, middle)
-    # Few digits, so that the order in which numbers were added up leaves no trace.
+    # Three digits, so that the order of floating-point additions does not matter.
     return float(f"{high:.3g}")
 
 
-def _shares(drafts: Sequence[_Draft], cluster: Cluster) -> NDArray[np.float64]:
-    """What each group asks for of the whole cluster: a row per resource, a column per group."""
-    capacity = np.sum(
-        [
-            np.array(_amounts(machine.capacity, machine.devices * WHOLE_MILLI)) * count
-            for machine, count in cluster.types
-        ],
-        axis=0,
-    )
-    asked = np.array([_asked(draft.shapes) for draft in drafts], dtype=np.float64)
+def _demand_shares(groups: Sequence[_UnscaledGroup], cluster: Cluster) -> NDArray[np.float64]:
+    """The share of the cluster that each group requests: a row per resource, a column per group."""
+    amounts = [
+        np.array(_amounts(machine.capacity, machine.devices * WHOLE_MILLI)) * count
+        for machine, count in cluster.types
+    ]
+    capacity = np.sum(amounts, axis=0)
+    asked = np.array([_requested(unscaled.shapes) for unscaled in groups], dtype=np.float64)
     return (asked / np.maximum(capacity, 1)).T
 
 
-def _asked(shapes: Sequence[Shape]) -> tuple[int, ...]:
+def _requested(shapes: Sequence[Shape]) -> tuple[int, ...]:
     rows = (
         _amounts(shape.requests, shape.devices.count * shape.devices.milli if shape.devices else 0)
         for shape in shapes
@@ -310,21 +312,21 @@ def _amounts(vector: Resources, devices_milli: int) -> tuple[int, int, int]:
     return amount_of(vector, CPU), amount_of(vector, MEMORY), devices_milli
 
 
-def _submission(draft: _Draft, stretch: float) -> Submission:
-    """Whole seconds, as logs have them, and estimates in steps of five minutes, as users do."""
-    run = max(1.0, float(round(min(draft.run_seconds * stretch, draft.longest_seconds))))
-    told = None
-    if draft.limit_seconds is not None:
-        limit = min(draft.limit_seconds * stretch, draft.longest_seconds)
-        told = max(math.ceil(limit / 300) * 300.0, run)
-    names = [draft.name]
-    if len(draft.shapes) > 1:
-        names = [f"{draft.name}/{index}" for index in range(len(draft.shapes))]
+def _submission(unscaled: _UnscaledGroup, factor: float) -> Submission:
+    """The scaled group: whole seconds, and estimates rounded up to five minutes."""
+    run = max(1.0, float(round(min(unscaled.run_seconds * factor, unscaled.max_run_seconds))))
+    estimate = None
+    if unscaled.estimate_seconds is not None:
+        estimate = min(unscaled.estimate_seconds * factor, unscaled.max_run_seconds)
+        estimate = max(math.ceil(estimate / 300) * 300.0, run)
+    names = [unscaled.name]
+    if len(unscaled.shapes) > 1:
+        names = [f"{unscaled.name}/{index}" for index in range(len(unscaled.shapes))]
     group = Group(
-        name=draft.name,
-        tasks=tuple(map(Task, names, names, draft.shapes)),
-        priority=draft.priority,
-        ready_seconds=float(round(draft.arrival_seconds)),
-        run_seconds=told,
+        name=unscaled.name,
+        tasks=tuple(map(Task, names, names, unscaled.shapes)),
+        priority=unscaled.priority,
+        ready_seconds=float(round(unscaled.arrival_seconds)),
+        run_seconds=estimate,
     )
     return Submission(group, run)

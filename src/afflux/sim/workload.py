@@ -1,4 +1,4 @@
-"""What a simulation replays: machines, and groups that arrive over time."""
+"""The input of a simulation: machines, and groups that arrive over time."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ from afflux.model.machine import Machine
 class Submission:
     """A group that arrives at `group.ready_seconds` and, once started, runs for `run_seconds`.
 
-    `group.run_seconds` is what the scheduler is told; this is what happens. None: without end.
+    `run_seconds` is the true run time, None if it has no end; `group.run_seconds` is the estimate
+    that the scheduler gets.
     """
 
     group: Group
@@ -19,13 +20,13 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Submissions are in the order of their arrival.
+    """Machines, and submissions in the order of their arrival.
 
-    With `pass_per_event` the scheduler runs after every single event, as simulators of batch
+    With `cycle_per_event` the scheduler runs after every single event, as simulators of batch
     systems do; otherwise once for all events of the same instant.
     """
 
     name: str
     machines: tuple[Machine, ...]
     submissions: tuple[Submission, ...]
-    pass_per_event: bool = False
+    cycle_per_event: bool = False

@@ -1,20 +1,19 @@
-"""From what a user names on the command line to a workload.
+"""Loads the workload that the command line names.
 
-A source is a file, `-` for standard input, or `synthetic:...` for a generated workload. What a
-file is, its content decides: the endings of traces differ too much to be trusted.
+A source is a file, `-` for standard input, or `synthetic:...` for a generated workload. The kind
+of a file is recognised by its content: traces have all kinds of file name extensions.
 """
 
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from afflux.files import read_all
+from afflux.bounded_read import read_all, read_file
 from afflux.model.errors import InputError
-from afflux.sim.openb import NODE_COLUMNS, POD_COLUMNS, Table, read_openb
+from afflux.sim.openb import NODE_COLUMNS, POD_COLUMNS, CsvFile, read_openb
 from afflux.sim.swf import FIELDS, read_swf
-from afflux.sim.synthetic import PREFIX, generate
+from afflux.sim.synthetic_workload import PREFIX, generate
 from afflux.sim.workload import Workload
 
 Kind = Literal["log", "node list", "pod list"]
@@ -26,13 +25,13 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?", re.ASCII)
 
 class _File(NamedTuple):
     kind: Kind
-    table: Table
+    csv_file: CsvFile
 
 
 def load_workload(sources: Sequence[str], machines: int | None = None) -> Workload:
-    """The one workload these sources describe; `machines` sets or limits the number of machines.
+    """The workload of these sources; `machines` sets or limits the number of machines.
 
-    Either one log, or one synthetic workload, or one node list with one pod list in any order.
+    Sources are one log, or one synthetic workload, or one node list and one pod list in any order.
     """
     if not sources:
         raise InputError(
@@ -66,7 +65,7 @@ def _from_files(files: list[_File], machines: int | None) -> Workload:
                 f" (a CSV file with columns {', '.join(NODE_COLUMNS)})"
             )
         case _:
-            found = ", ".join(f"{file.table.source} ({file.kind})" for file in files)
+            found = ", ".join(f"{file.csv_file.source} ({file.kind})" for file in files)
             raise InputError(
                 f"{found}: more than one workload; expected one log, or one node list and one"
                 " pod list"
@@ -75,7 +74,8 @@ def _from_files(files: list[_File], machines: int | None) -> Workload:
 
 def _classified(source: str) -> _File:
     name = "stdin" if source == STDIN else source
-    text = _decoded(_content(source), name)
+    content = read_all(sys.stdin.buffer, name) if source == STDIN else read_file(source)
+    text = _decoded(content, name)
     first = next((line for line in text.split("\n") if line.strip()), "").strip()
     if not first:
         raise InputError(f"{name}: empty; expected a log, a node list or a pod list")
@@ -86,11 +86,11 @@ def _classified(source: str) -> _File:
             f" numbers or ';') or the header of a node list ({','.join(NODE_COLUMNS)}) or of a"
             f" pod list ({','.join(POD_COLUMNS)},...)"
         )
-    return _File(kind, Table(name, text))
+    return _File(kind, CsvFile(name, text))
 
 
 def _kind(first: str, name: str) -> Kind | None:
-    """What a file is, by its first line. A header counts as the list it has most columns of."""
+    """The kind of a file by its first line; a header belongs to the list with most such columns."""
     columns = {cell.strip().strip('"') for cell in first.split(",")}
     as_nodes = len(columns & (set(NODE_COLUMNS) - set(POD_COLUMNS)))
     as_pods = len(columns & (set(POD_COLUMNS) - set(NODE_COLUMNS)))
@@ -103,19 +103,6 @@ def _kind(first: str, name: str) -> Kind | None:
     if is_record or first.startswith(";") or name.lower().endswith(".swf"):
         return "log"
     return None
-
-
-def _content(source: str) -> bytes:
-    if source == STDIN:
-        return read_all(sys.stdin.buffer, "stdin")
-    try:
-        with Path(source).open("rb") as file:
-            return read_all(file, source)
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a name no file system can hold
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"{source!r:.200}: {why}; expected a file that can be read") from None
 
 
 def _decoded(content: bytes, name: str) -> str:

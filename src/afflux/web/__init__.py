@@ -1,8 +1,8 @@
-"""What a running process shows of itself and of its groups: figures, health, configuration, queue.
+"""The HTTP pages of a running process: metrics, health, configuration, and the inspection service.
 
-`metrics` is what the doors write into (its cells are in `families`), `watchdog` notices a loop that
-is stuck, `serving` answers /livez, /readyz, /healthz, /metrics and /configz, `handshaking` is the
-TLS below. `inspecting` answers what people ask about groups, if `authenticating` lets them in;
-`remembering` keeps both from asking others too often. Not here: anything that decides or that talks
-to a cluster or a database.
+`metrics` has one method for everything that is counted (its cells are in `metric_families`),
+`watchdog` detects a stuck loop. `pages` serves /livez, /readyz, /healthz, /metrics and /configz,
+over `server_tls` if configured. `inspection_pages` answers queries about groups for users that
+`authentication` accepts; `answer_cache` limits the requests of both to others. Not here: anything
+that decides, or talks to a cluster or a database.
 """

@@ -1,8 +1,7 @@
-"""What is remembered for a while, and never more of it than there is room for.
+"""Bounded caches with expiry: of answers, and of keys that were seen recently.
 
-Answers that are asked for again and again: whoever asks while one is on its way waits for that one,
-so that a hundred people who look at the same queue cost one look. And who was seen lately. Not
-here: what may be remembered, and for whom.
+Requests for an answer that is being computed wait for the same computation, so that a hundred
+views of the same queue cost one query. Not here: what may be cached, and for which users.
 """
 
 import asyncio
@@ -15,80 +14,79 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Remembering(Generic[K, V]):
-    """Answers by question, each for so many seconds, at most so many of them."""
+class AnswerCache(Generic[K, V]):
+    """Answers by key; each expires after `ttl_seconds`, and the oldest of too many are dropped."""
 
     def __init__(
-        self, seconds: float, most: int, clock: Callable[[], float] = time.monotonic
+        self, ttl_seconds: float, max_entries: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._seconds = seconds
-        self._most = most
+        self._ttl_seconds = ttl_seconds
+        self._max_entries = max_entries
         self._clock = clock
-        # In the order in which they were asked for, so that the oldest is the first.
+        # With the time of expiry, the oldest first.
         self._answers: dict[K, tuple[float, asyncio.Future[V]]] = {}
 
-    async def answer(self, question: K, find_out: Callable[[], Awaitable[V]]) -> V:
-        """The answer to this; failures are not remembered."""
-        self._forget_old()
-        known = self._answers.get(question)
+    async def get(self, key: K, compute: Callable[[], Awaitable[V]]) -> V:
+        """The cached answer, or else a computed one; failures are not cached."""
+        self._drop_expired()
+        known = self._answers.get(key)
         if known is None:
-            found = asyncio.ensure_future(find_out())
-            self._put(question, found)
-            found.add_done_callback(lambda done: self._forget_failure(question, done))
+            found = asyncio.ensure_future(compute())
+            self._store(key, found)
+            found.add_done_callback(lambda done: self._drop_failure(key, done))
         else:
             found = known[1]
-        # One who leaves early must not take the answer away from the others.
+        # A cancelled request must not cancel the computation for the others.
         return await asyncio.shield(found)
 
-    def learn(self, question: K, answer: V) -> None:
-        """This was found out elsewhere, just now."""
+    def put(self, key: K, answer: V) -> None:
+        """Cache an answer that was just computed elsewhere."""
         found = asyncio.get_running_loop().create_future()
         found.set_result(answer)
-        self._put(question, found)
+        self._store(key, found)
 
-    def _put(self, question: K, found: asyncio.Future[V]) -> None:
-        self._answers.pop(question, None)
-        self._answers[question] = (self._clock() + self._seconds, found)
-        if len(self._answers) > self._most:
+    def _store(self, key: K, found: asyncio.Future[V]) -> None:
+        self._answers.pop(key, None)
+        self._answers[key] = (self._clock() + self._ttl_seconds, found)
+        if len(self._answers) > self._max_entries:
             del self._answers[next(iter(self._answers))]
 
-    def _forget_old(self) -> None:
+    def _drop_expired(self) -> None:
         now = self._clock()
         while self._answers:
-            question, (until, _) = next(iter(self._answers.items()))
+            key, (until, _) = next(iter(self._answers.items()))
             if until > now:
                 return
-            del self._answers[question]
+            del self._answers[key]
 
-    def _forget_failure(self, question: K, done: asyncio.Future[V]) -> None:
-        known = self._answers.get(question)
+    def _drop_failure(self, key: K, done: asyncio.Future[V]) -> None:
+        known = self._answers.get(key)
         failed = done.cancelled() or done.exception() is not None
         if failed and known is not None and known[1] is done:
-            del self._answers[question]
+            del self._answers[key]
 
 
-class Lately(Generic[K]):
-    """Those who were seen within so many seconds; of too many, the ones seen last."""
+class RecentlySeen(Generic[K]):
+    """Keys that were seen within `ttl_seconds`; of too many, the ones seen last."""
 
     def __init__(
-        self, seconds: float, most: int, clock: Callable[[], float] = time.monotonic
+        self, ttl_seconds: float, max_entries: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._seconds = seconds
-        self._most = most
+        self._ttl_seconds = ttl_seconds
+        self._max_entries = max_entries
         self._clock = clock
-        # Until when, in the order in which they were seen.
+        # With the time of expiry, the oldest first.
         self._seen: dict[K, float] = {}
 
-    def __contains__(self, one: K) -> bool:
-        return self._seen.get(one, -math.inf) > self._clock()
+    def __contains__(self, key: K) -> bool:
+        return self._seen.get(key, -math.inf) > self._clock()
 
-    def saw(self, one: K) -> None:
-        """They were here just now."""
-        self._seen.pop(one, None)
-        self._seen[one] = self._clock() + self._seconds
-        if len(self._seen) > self._most:
+    def add(self, key: K) -> None:
+        """The key was seen now."""
+        self._seen.pop(key, None)
+        self._seen[key] = self._clock() + self._ttl_seconds
+        if len(self._seen) > self._max_entries:
             del self._seen[next(iter(self._seen))]
 
-    def forget(self, one: K) -> None:
-        """They are as others are."""
-        self._seen.pop(one, None)
+    def discard(self, key: K) -> None:
+        self._seen.pop(key, None)

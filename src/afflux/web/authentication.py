@@ -1,14 +1,14 @@
-"""Who asks, and whether they may: as kube-scheduler's own secure port finds out.
+"""Delegated authentication and authorisation, as on kube-scheduler's secure port.
 
-A bearer token is shown to the API server, which says whose it is; a client certificate was signed
-by the cluster's authority, or there would be no connection. Whether that user may look is again the
-API server's word. Its answers hold for ten seconds, as in every component that delegates. Not here:
-how the API server is asked, which is the reviewer's part, nor what is shown.
+The API server reviews bearer tokens; a client certificate was checked against the cluster's
+authority by TLS. The API server also decides whether the user has access. Its answers are cached
+for ten seconds, as in every component that delegates. Not here: the requests to the API server,
+which are the reviewer's part, and what is shown.
 
-Anybody may show a token that is nobody's. So few are asked about at a time, fewer of one address,
-and not for long. A token that the API server has accepted within the hour is known: it is reviewed
-as often as others, but it does not queue with them, and what is remembered of them cannot push it
-out. So a stranger cannot keep those out who are known.
+Requests with invalid tokens cost a review each. Therefore reviews of unknown tokens are limited in
+number, in total and per address, and in time. A token that was accepted within the last hour is
+known: it is reviewed as often as others, but in a cache of its own and without that limit, so that
+unknown tokens cannot lock out known users.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ from typing import Literal, Protocol, cast
 import msgspec
 from aiohttp import web
 
-from afflux.cycle.inspection import API_GROUP, RESOURCE
-from afflux.web.remembering import Lately, Remembering
+from afflux.cycle.inspection_types import API_GROUP, RESOURCE
+from afflux.web.answer_cache import AnswerCache, RecentlySeen
 
-REMEMBERED_SECONDS = 10.0
-MOST_REMEMBERED = 4096
-# For so long a token that was accepted is not a stranger's.
-KNOWN_SECONDS = 3600.0
+CACHE_TTL_SECONDS = 10.0
+MAX_CACHE_ENTRIES = 4096
+# An accepted token counts as known for this time.
+KNOWN_TTL_SECONDS = 3600.0
 
-# Tokens that are being asked about: of everybody, of one address, and for how long.
-MOST_STRANGERS = 16
-MOST_STRANGERS_OF_ONE = 4
-PATIENCE_SECONDS = 3.0
+# Reviews of unknown tokens under way: in total and per address; and the timeout of each.
+MAX_UNKNOWN = 16
+MAX_UNKNOWN_PER_ADDRESS = 4
+REVIEW_TIMEOUT_SECONDS = 3.0
 
-# Everybody who could be told from everybody else; API servers add it to all of them.
+# API servers add this group to every authenticated user.
 AUTHENTICATED = "system:authenticated"
 
 Verb = Literal["get", "list"]
 
 
 class User(msgspec.Struct, frozen=True):
-    """Somebody, as the API server knows them."""
+    """A user as the API server knows it."""
 
     name: str
     uid: str = ""
@@ -52,7 +52,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """To look at the groups of a namespace, or of all of them if it is empty; at one by name."""
+    """Read access to the groups of a namespace, of all if it is empty, or to one group by name."""
 
     verb: Verb
     namespace: str
@@ -60,23 +60,23 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Reviewer(Protocol):
-    """The API server, asked about others. A ReviewError if it does not say."""
+    """Reviews by the API server. Raise a ReviewError if it does not answer."""
 
-    async def user_of(self, token: str) -> User | None:
-        """Whose token this is; None if nobody's."""
+    async def review_token(self, token: str) -> User | None:
+        """The user of this token, None if it is invalid."""
         ...
 
-    async def may(self, user: User, access: Access) -> bool:
-        """Whether they are allowed to."""
+    async def review_access(self, user: User, access: Access) -> bool:
+        """Whether the user has this access."""
         ...
 
 
 class ReviewError(Exception):
-    """The API server could not be asked; the message says why, and what to do."""
+    """The API server did not answer; the message says why, and what to do."""
 
 
 class RefusalError(Exception):
-    """No: an HTTP status, the API's one word for it, and a sentence that says what to do."""
+    """The request is refused: HTTP status, reason as in the Kubernetes API, and a message."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -85,33 +85,33 @@ class RefusalError(Exception):
         self.message = message
 
 
-class Gate:
-    """Lets those in who may look."""
+class Authenticator:
+    """Authenticates requests and authorises users."""
 
     def __init__(
         self,
         reviewer: Reviewer,
         clock: Callable[[], float] = time.monotonic,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
+        review_timeout_seconds: float = REVIEW_TIMEOUT_SECONDS,
+        max_cache_entries: int = MAX_CACHE_ENTRIES,
     ) -> None:
         self._reviewer = reviewer
-        self._patience_seconds = patience_seconds
-        # How many tokens are being asked about, by the address from which they came.
-        self._strangers = Counter[str]()
-        # By the digests of tokens, which are not kept themselves: those that are known, whose they
-        # are, and what was said of the others.
-        self._known = Lately[bytes](KNOWN_SECONDS, MOST_REMEMBERED, clock)
-        self._users = Remembering[bytes, User](REMEMBERED_SECONDS, MOST_REMEMBERED, clock)
-        self._others = Remembering[bytes, User | None](REMEMBERED_SECONDS, MOST_REMEMBERED, clock)
-        self._rights = Remembering[tuple[User, Access], bool](
-            REMEMBERED_SECONDS, MOST_REMEMBERED, clock
-        )
+        self._review_timeout_seconds = review_timeout_seconds
+        # Reviews of unknown tokens under way, by client address.
+        self._unknown = Counter[str]()
+        # By digests of tokens, which are not stored: known tokens, their users, and the answers
+        # about unknown ones.
+        ttl, size = CACHE_TTL_SECONDS, max_cache_entries
+        self._known = RecentlySeen[bytes](KNOWN_TTL_SECONDS, size, clock)
+        self._users = AnswerCache[bytes, User](ttl, size, clock)
+        self._unknown_users = AnswerCache[bytes, User | None](ttl, size, clock)
+        self._access = AnswerCache[tuple[User, Access], bool](ttl, size, clock)
 
     async def authenticate(self, request: web.Request) -> User:
-        """Who asks; a RefusalError if nobody knows."""
-        if _shown(request, "ssl_object") is None:
-            # What came in the clear may have been read, or written, by anybody on the way.
+        """The user of the request; a RefusalError if there is none."""
+        if _extra_info(request, "ssl_object") is None:
+            # A request without TLS may have been read or changed on the way.
             raise RefusalError(
                 403,
                 "Forbidden",
@@ -122,20 +122,22 @@ class Gate:
             raise RefusalError(
                 400,
                 "BadRequest",
-                "Impersonate-User: nobody can be impersonated here; expected your own credentials",
+                "Impersonate-User: impersonation is not supported; expected your own credentials",
             )
-        user = _owner(cast("Mapping[str, object] | None", _shown(request, "peercert")))
+        user = _certificate_user(
+            cast("Mapping[str, object] | None", _extra_info(request, "peercert"))
+        )
         return user or await self._bearer(
             request.headers.getall("Authorization", []), request.remote or ""
         )
 
     async def authorize(self, user: User, access: Access) -> None:
-        """A RefusalError unless they may."""
+        """Raises a RefusalError unless the user has this access."""
 
         async def review() -> bool:
-            return await self._reviewer.may(user, access)
+            return await self._reviewer.review_access(user, access)
 
-        if not await self._rights.answer((user, access), review):
+        if not await self._access.get((user, access), review):
             raise RefusalError(403, "Forbidden", _forbidden(user, access))
 
     async def _bearer(self, headers: Sequence[str], address: str) -> User:
@@ -147,71 +149,70 @@ class Gate:
             raise _unauthorized("not a bearer token")
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         if digest in self._known:
-            return await self._users.answer(digest, lambda: self._review_known(digest, token))
-        user = await self._others.answer(
-            digest, lambda: self._review_stranger(digest, token, address)
+            return await self._users.get(digest, lambda: self._review_known(digest, token))
+        user = await self._unknown_users.get(
+            digest, lambda: self._review_unknown(digest, token, address)
         )
         if user is None:
-            raise _nobodys()
+            raise _invalid_token()
         return user
 
     async def _review_known(self, digest: bytes, token: str) -> User:
         user = await self._review(token)
         if user is None:
-            self._known.forget(digest)
-            raise _nobodys()
-        self._known.saw(digest)
+            self._known.discard(digest)
+            raise _invalid_token()
+        self._known.add(digest)
         return user
 
-    async def _review_stranger(self, digest: bytes, token: str, address: str) -> User | None:
-        with self._stranger(address):
+    async def _review_unknown(self, digest: bytes, token: str, address: str) -> User | None:
+        with self._slot(address):
             user = await self._review(token)
         if user is not None:
-            self._known.saw(digest)
-            self._users.learn(digest, user)
+            self._known.add(digest)
+            self._users.put(digest, user)
         return user
 
     async def _review(self, token: str) -> User | None:
         try:
-            async with asyncio.timeout(self._patience_seconds):
-                return await self._reviewer.user_of(token)
+            async with asyncio.timeout(self._review_timeout_seconds):
+                return await self._reviewer.review_token(token)
         except TimeoutError:
             raise ReviewError(
-                f"the API server has not said within {self._patience_seconds:g} s whose token"
-                " this is; ask again"
+                f"the API server has not reviewed the token within"
+                f" {self._review_timeout_seconds:g} s; try again"
             ) from None
 
     @contextmanager
-    def _stranger(self, address: str) -> Generator[None]:
+    def _slot(self, address: str) -> Generator[None]:
         if (
-            self._strangers.total() >= MOST_STRANGERS
-            or self._strangers[address] >= MOST_STRANGERS_OF_ONE
+            self._unknown.total() >= MAX_UNKNOWN
+            or self._unknown[address] >= MAX_UNKNOWN_PER_ADDRESS
         ):
-            raise RefusalError(429, "TooManyRequests", "too many new tokens at once; ask again")
-        self._strangers[address] += 1
+            raise RefusalError(429, "TooManyRequests", "too many new tokens at once; try again")
+        self._unknown[address] += 1
         try:
             yield
         finally:
-            self._strangers[address] -= 1
-            # What is empty must not pile up.
-            self._strangers += Counter()
+            self._unknown[address] -= 1
+            # Drop addresses without reviews.
+            self._unknown += Counter()
 
 
 def shows_certificate(request: web.Request) -> bool:
-    """Whether the connection was made by somebody with a certificate."""
-    return bool(_shown(request, "peercert"))
+    return bool(_extra_info(request, "peercert"))
 
 
-def _shown(request: web.Request, what: str) -> object:
+def _extra_info(request: web.Request, what: str) -> object:
     transport = request.transport
     return None if transport is None else transport.get_extra_info(what)
 
 
-def _owner(certificate: Mapping[str, object] | None) -> User | None:
-    """Whose certificate this is: the common name is the user, the organisations are the groups.
+def _certificate_user(certificate: Mapping[str, object] | None) -> User | None:
+    """The user of a client certificate: the common name; the organisations are the groups.
 
-    The library has checked who signed it, for what and until when. The last is looked at again:
-    a connection may be older than this request.
+    TLS has checked its signature, purpose and expiry. The expiry is checked again, because the
+    connection may be older than the request.
     """
     if not certificate:
         return None
@@ -224,11 +225,11 @@ def _owner(certificate: Mapping[str, object] | None) -> User | None:
     if not names or not names[-1]:
         return None
     groups = [value for field, value in named if field == "organizationName"]
-    # Of several names the last counts, as it does for API servers.
+    # Of several names the last counts, as in the API server.
     return User(names[-1], groups=(*groups, AUTHENTICATED))
 
 
-def _nobodys() -> RefusalError:
+def _invalid_token() -> RefusalError:
     return _unauthorized("the API server does not accept this token")
 
 
@@ -251,5 +252,5 @@ def _forbidden(user: User, access: Access) -> str:
         )
     return (
         f"user {user.name!r:.200} may not {what} in all namespaces; expected a ClusterRoleBinding"
-        " to a role with that right, or a question about one namespace (-n)"
+        " to a role with that right, or a query of one namespace (-n)"
     )

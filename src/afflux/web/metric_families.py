@@ -1,4 +1,4 @@
-"""Families of figures: counters, gauges and histograms, one cell per combination of label values.
+"""Metric families: counters, gauges and histograms, one cell per combination of label values.
 
 prometheus_client keeps the registry and writes the text. The cells are our own for two reasons: a
 cycle places thousands of pods and wants to observe all of them at once, and kube-scheduler's
@@ -20,8 +20,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-# Up to here a loop over the values is faster than handing them to NumPy.
-_FEW = 32
+# Up to so many values a loop is faster than NumPy.
+_MAX_LOOP = 32
 
 
 class Cell:
@@ -34,17 +34,17 @@ class Cell:
         self.value = 0.0
 
     def add(self, amount: float = 1.0) -> None:
-        """Count this many more; of a gauge also fewer."""
+        """Increase the value; a gauge also accepts a negative amount."""
         with self._lock:
             self.value += amount
 
     def put(self, value: float) -> None:
-        """What a gauge shows from now on."""
+        """Set the value of a gauge."""
         self.value = value
 
 
 class Distribution:
-    """How often which values were seen, in buckets with these upper bounds."""
+    """Counts of values, in buckets with these upper bounds."""
 
     __slots__ = ("_lock", "bounds", "counts", "total")
 
@@ -63,7 +63,7 @@ class Distribution:
 
     def observe_all(self, values: Sequence[float]) -> None:
         """Many values at once."""
-        if len(values) <= _FEW:
+        if len(values) <= _MAX_LOOP:
             for value in values:
                 self.observe(value)
             return
@@ -91,14 +91,11 @@ _Of = TypeVar("_Of", Cell, Distribution)
 _Cells = Iterable[tuple[tuple[str, ...], _Of]]
 
 
-class Family(Collector, Generic[_Of]):
-    """The cells of one metric. Without labels there is one, and it is there from the start."""
+class MetricFamily(Collector, Generic[_Of]):
+    """The cells of one metric. Without labels there is one cell from the start."""
 
     def __init__(
-        self,
-        labels: Sequence[str],
-        new: Callable[[], _Of],
-        show: Callable[[_Cells[_Of]], Metric],
+        self, labels: Sequence[str], new: Callable[[], _Of], show: Callable[[_Cells[_Of]], Metric]
     ) -> None:
         self._labels = tuple(labels)
         self._new = new
@@ -113,22 +110,22 @@ class Family(Collector, Generic[_Of]):
         if cell is None:
             if len(values) != len(self._labels):
                 raise ValueError(f"labels {values}, expected values of {self._labels}")
-            # Two threads may get here together: both go on with the cell that came first.
+            # If two threads get here together, both use the first cell.
             cell = self._cells.setdefault(values, self._new())
         return cell
 
     def collect(self) -> Iterable[Metric]:
-        """The family as the registry wants it."""
+        """The family in the form of the registry."""
         yield self._show(list(self._cells.items()))
 
     def describe(self) -> Iterable[Metric]:
-        """The family without its cells, by which the registry refuses a second one of its name."""
+        """The family without its cells; the registry uses it to refuse a duplicate name."""
         yield self._show([])
 
 
 def counters(
     registry: CollectorRegistry, name: str, text: str, labels: Sequence[str] = ()
-) -> Family[Cell]:
+) -> MetricFamily[Cell]:
     """Numbers that only go up. The name ends in `_total`."""
 
     def show(cells: _Cells[Cell]) -> Metric:
@@ -137,12 +134,12 @@ def counters(
             family.add_metric(values, cell.value)
         return family
 
-    return _registered(registry, Family(labels, Cell, show))
+    return _registered(registry, MetricFamily(labels, Cell, show))
 
 
 def gauges(
     registry: CollectorRegistry, name: str, text: str, labels: Sequence[str] = ()
-) -> Family[Cell]:
+) -> MetricFamily[Cell]:
     """Numbers that go up and down."""
 
     def show(cells: _Cells[Cell]) -> Metric:
@@ -151,7 +148,7 @@ def gauges(
             family.add_metric(values, cell.value)
         return family
 
-    return _registered(registry, Family(labels, Cell, show))
+    return _registered(registry, MetricFamily(labels, Cell, show))
 
 
 def histograms(
@@ -160,7 +157,7 @@ def histograms(
     text: str,
     bounds: Sequence[float],
     labels: Sequence[str] = (),
-) -> Family[Distribution]:
+) -> MetricFamily[Distribution]:
     """Distributions over the same buckets."""
 
     def show(cells: _Cells[Distribution]) -> Metric:
@@ -169,10 +166,10 @@ def histograms(
             family.add_metric(values, *cell.snapshot())
         return family
 
-    return _registered(registry, Family(labels, lambda: Distribution(bounds), show))
+    return _registered(registry, MetricFamily(labels, lambda: Distribution(bounds), show))
 
 
-def _registered(registry: CollectorRegistry, family: Family[_Of]) -> Family[_Of]:
+def _registered(registry: CollectorRegistry, family: MetricFamily[_Of]) -> MetricFamily[_Of]:
     registry.register(family)
     return family
 

@@ -2,15 +2,13 @@
 
 They answer as those of the Kubernetes components do: `ok`, a list of checks with `?verbose`, 500
 with the names of the checks that fail. Why they fail is on the check's own page, as /livez/cycle.
-Everything is read-only, and nobody is asked who they are: nothing secret may be shown here, and
-nobody can make us do or log much. What is only for some, the inspection service, comes on top; see
-`inspecting`.
+They are read-only and need no authentication: nothing secret may be shown, and work and logs are
+limited. The inspection service, which needs it, is in `inspection_pages`.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -20,18 +18,18 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from afflux.model.errors import InputError
-from afflux.web.handshaking import RELOAD_SECONDS, Handshakes
-from afflux.web.inspecting import Inspecting
-from afflux.web.seldom import Seldom
+from afflux.web.inspection_pages import InspectionPages
+from afflux.web.rate_limited_log import RateLimitedLog
+from afflux.web.server_tls import RELOAD_INTERVAL_SECONDS, ServerTls
 
-# What is wrong, in a few words; None if all is well.
+# Returns why the check fails, None if it passes.
 Check = Callable[[], str | None]
 
 CONFIGURATION_KEY = "afflux.dev"
 
-_SHUTDOWN_SECONDS = 5.0
+_SHUTDOWN_TIMEOUT_SECONDS = 5.0
 # Tokens of some providers list every group of their user.
-_LONGEST_HEADER = 1 << 15
+_MAX_HEADER_BYTES = 1 << 15
 _PLAIN = "text/plain"
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
@@ -41,11 +39,10 @@ _log = logging.getLogger(__name__)
 class Pages:
     """A server of these pages.
 
-    `live` fails if only a restart helps, `ready` as long as this replica should not be counted on;
-    one that waits to become the leader can be counted on. /healthz, which is older than the two,
-    is the same as /livez. `configuration` is what is in effect. `before_metrics` brings figures up
-    to date that are only worth it when somebody looks. `inspecting`, if given, is served too; it
-    refuses by itself whoever does not come over TLS.
+    `live` fails if only a restart helps, `ready` while this replica cannot work or take over; a
+    replica that waits to become the leader is ready. /healthz, the older name, equals /livez.
+    `configuration` is the effective one. `before_metrics` updates metrics that are computed on
+    demand. `inspection` is served too, if given; it refuses requests without TLS itself.
     """
 
     def __init__(
@@ -56,27 +53,27 @@ class Pages:
         ready: Mapping[str, Check],
         configuration: Mapping[str, object],
         before_metrics: Callable[[], None] = lambda: None,
-        inspecting: Inspecting | None = None,
+        inspection: InspectionPages | None = None,
     ) -> None:
         self._registry = registry
         self._before_metrics = before_metrics
         self._configuration = msgspec.json.encode({CONFIGURATION_KEY: configuration})
-        app = web.Application(middlewares=[_kindly])
+        app = web.Application(middlewares=[_error_pages])
         for name, checks in (("livez", live), ("readyz", ready), ("healthz", live)):
             _add_health(app, name, {"ping": lambda: None, **checks})
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/configz", self._configz)
-        if inspecting is not None:
-            inspecting.add_to(app)
+        if inspection is not None:
+            inspection.add_to(app)
         self._runner = web.AppRunner(
             app,
             access_log=None,
             handle_signals=False,
-            shutdown_timeout=_SHUTDOWN_SECONDS,
-            max_field_size=_LONGEST_HEADER,
-            logger=Seldom(server_logger),
+            shutdown_timeout=_SHUTDOWN_TIMEOUT_SECONDS,
+            max_field_size=_MAX_HEADER_BYTES,
+            logger=RateLimitedLog(server_logger),
         )
-        self._handshakes: Handshakes | None = None
+        self._tls: ServerTls | None = None
         self._client_authorities = b""
         self._reloading: asyncio.Task[None] | None = None
         # Where it listens, once it does.
@@ -89,11 +86,11 @@ class Pages:
         cert_file: str = "",
         key_file: str = "",
         *,
-        reload_seconds: float = RELOAD_SECONDS,
+        reload_interval_seconds: float = RELOAD_INTERVAL_SECONDS,
     ) -> None:
-        """Listen; port 0 is any free one. With a certificate and its key, only HTTPS."""
-        handshakes = Handshakes(cert_file, key_file) if cert_file else None
-        context = None if handshakes is None else handshakes.context
+        """Listen; port 0 means any free port. With a certificate and its key, only HTTPS."""
+        tls = ServerTls(cert_file, key_file) if cert_file else None
+        context = None if tls is None else tls.context
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, address, port, ssl_context=context).start()
@@ -104,22 +101,21 @@ class Pages:
                 " expected an address of this machine and a free port"
             ) from None
         self.port = self._runner.addresses[0][1]
-        if handshakes is not None:
-            handshakes.trust(self._client_authorities)
-            self._handshakes = handshakes
-            self._reloading = asyncio.create_task(handshakes.keep_fresh(reload_seconds))
+        if tls is not None:
+            tls.trust_clients_of(self._client_authorities)
+            self._tls = tls
+            self._reloading = asyncio.create_task(tls.reload(reload_interval_seconds))
         _log.info("serving health and metrics on %s, port %d", address, self.port)
 
     def trust_clients_of(self, authorities: bytes) -> None:
-        """From now on, accept client certificates that these have signed, in PEM form, and no
-        others; with none, no client is asked for a certificate. An InputError if there is no
-        certificate in it."""
-        if self._handshakes is not None:
-            self._handshakes.trust(authorities)
+        """Accept client certificates of these authorities, in PEM form, and no others. Without
+        any, none are requested. An InputError if the text has no certificate."""
+        if self._tls is not None:
+            self._tls.trust_clients_of(authorities)
         self._client_authorities = authorities
 
     async def close(self) -> None:
-        """Finish what is being answered, and listen no longer."""
+        """Finish the requests under way and stop listening."""
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait({self._reloading})
@@ -128,12 +124,7 @@ class Pages:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
@@ -153,7 +144,7 @@ class Pages:
 
 def _add_health(app: web.Application, name: str, checks: Mapping[str, Check]) -> None:
     """The page with all checks, and one page for each."""
-    log = Seldom(_log)
+    log = RateLimitedLog(_log)
 
     async def all_checks(request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
@@ -192,7 +183,7 @@ def _add_health(app: web.Application, name: str, checks: Mapping[str, Check]) ->
 
 
 def _complaint(look: Check) -> str | None:
-    """A check that breaks is a check that fails."""
+    """A check that raises an exception fails."""
     try:
         return look()
     except Exception as error:
@@ -200,10 +191,10 @@ def _complaint(look: Check) -> str | None:
 
 
 @web.middleware
-async def _kindly(
+async def _error_pages(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Answers for those who ask for what is not there."""
+    """Plain-text answers for wrong paths and methods."""
     try:
         return await handler(request)
     except web.HTTPNotFound:

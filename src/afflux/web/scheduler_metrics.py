@@ -1,28 +1,29 @@
-"""The figures of a running scheduler, with kube-scheduler's names, labels and buckets where it has
-the same figure, so that its dashboards and alerts go on working; the rest starts with `afflux_`.
+"""The metrics of a running scheduler. Metrics that kube-scheduler has, too, have its names, labels
+and buckets, so that dashboards and alerts keep working; the others begin with `afflux_`.
 
-The methods say what happened; what that means for which metric is decided here. They are cheap
-and never fail, and those that happen once per pod take many pods at once.
+Each method reports one kind of occurrence and updates the metrics that depend on it. The methods
+are cheap and never fail, and those that are called per pod take many pods at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from afflux.web.families import counters, exponential, gauges, histograms
+from afflux.web.metric_families import counters, exponential, gauges, histograms
 
 Result = Literal["scheduled", "unschedulable", "error"]
-Queue = Literal["active", "backoff", "unschedulable", "gated", "incomplete"]
-Phase = Literal["observe", "decide", "commit", "explain"]
+PendingQueue = Literal["active", "backoff", "unschedulable", "gated", "incomplete"]
+CyclePhase = Literal["observe", "decide", "commit", "explain"]
 BindResult = Literal["bound", "refused", "overtaken"]
 WriteResult = Literal["written", "unchanged", "gone", "failed"]
 
-QUEUES: tuple[Queue, ...] = ("active", "backoff", "unschedulable", "gated", "incomplete")
+QUEUES: tuple[PendingQueue, ...] = ("active", "backoff", "unschedulable", "gated", "incomplete")
 
-# Attempts from here on share a label, or a pod that waits for days would make one a minute.
+# Larger numbers share a label: a pod that waits for days is tried every minute.
 _MANY_ATTEMPTS = 15
 
 _MILLISECONDS_UP = exponential(0.001, 2, 15)
@@ -39,40 +40,38 @@ class Started:
 
 
 class Metrics:
-    """All figures of one process, in a registry of their own."""
+    """All metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        gauges(registry, "afflux_build_info", "Which afflux this is; always 1.", ["version"]).of(
+        counter, gauge = partial(counters, registry), partial(gauges, registry)
+        histogram = partial(histograms, registry)
+        gauge("afflux_build_info", "Which afflux this is; always 1.", ["version"]).of(
             version("afflux")
         ).put(1)
 
         # As in kube-scheduler
-        self._attempts = counters(
-            registry,
+        self._attempts = counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could"
             " not be scheduled, while 'error' means an internal scheduler problem.",
             ["result", "profile"],
         )
-        self._attempt_seconds = histograms(
-            registry,
+        self._attempt_seconds = histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             _MILLISECONDS_UP,
             ["result", "profile"],
         )
-        self._algorithm_seconds = histograms(
-            registry,
+        self._algorithm_seconds = histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds",
             _MILLISECONDS_UP,
         ).of()
-        self._pending = gauges(
-            registry,
+        self._pending = gauge(
             "scheduler_pending_pods",
             "Number of pending pods, by the queue type. 'active' are considered in the next cycle;"
             " 'backoff' wait after an error; 'unschedulable' were tried in vain and wait for a"
@@ -81,47 +80,40 @@ class Metrics:
         )
         for queue in QUEUES:
             self._pending.of(queue)
-        self._incoming = counters(
-            registry,
+        self._incoming = counter(
             "scheduler_queue_incoming_pods_total",
             "Number of pods added to scheduling queues by event and queue type.",
             ["queue", "event"],
         )
-        self._attempts_needed = histograms(
-            registry,
+        self._attempts_needed = histogram(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
             exponential(1, 2, 5),
         ).of()
-        self._ready_seconds = histograms(
-            registry,
+        self._ready_seconds = histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "E2e latency for a pod being scheduled, from the time the pod enters the scheduling"
             " queue and might involve multiple scheduling attempts.",
             exponential(0.01, 2, 20),
             ["attempts"],
         )
-        self._preemption_attempts = counters(
-            registry,
+        self._preemption_attempts = counter(
             "scheduler_preemption_attempts_total",
             "Total preemption attempts in the cluster till now",
         ).of()
-        self._preemption_victims = histograms(
-            registry,
+        self._preemption_victims = histogram(
             "scheduler_preemption_victims",
             "Number of selected preemption victims",
             exponential(1, 2, 7),
         ).of()
-        self._leads = gauges(
-            registry,
+        self._leads = gauge(
             "leader_election_master_status",
             "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup,"
             " 1 indicates master. 'name' is the string used to identify the lease. Please make"
             " sure to group by name.",
             ["name"],
         )
-        self._slow_renewals = counters(
-            registry,
+        self._slow_renewals = counter(
             "leader_election_slowpath_total",
             "Total number of slow path exercised in renewing leader leases. 'name' is the string"
             " used to identify the lease. Please make sure to group by name.",
@@ -129,91 +121,78 @@ class Metrics:
         )
 
         # Ours
-        self._cycle_seconds = histograms(
-            registry,
+        self._cycle_seconds = histogram(
             "afflux_cycle_duration_seconds",
             "One cycle, from the first event taken to the last placement handed to the binder.",
             _MILLISECONDS_UP,
         ).of()
-        self._phase_seconds = histograms(
-            registry,
+        self._phase_seconds = histogram(
             "afflux_cycle_phase_duration_seconds",
             "One phase of a cycle.",
             exponential(0.0001, 2, 18),
             ["phase"],
         )
-        self._groups = gauges(
-            registry,
+        self._groups = gauge(
             "afflux_cycle_groups",
             "Groups in the last cycle that had any: considered, and placed of them.",
             ["state"],
         )
-        self._solves = counters(
-            registry, "afflux_solver_solves_total", "Flow networks solved."
-        ).of()
-        self._gap = gauges(
-            registry,
+        self._solves = counter("afflux_solver_solves_total", "Flow networks solved.").of()
+        self._gap = gauge(
             "afflux_plan_gap_ratio",
-            "How much dearer the last plan is than what no plan can undercut, as a share of it;"
-            " NaN if unknown.",
+            "The cost of the last plan above its lower bound, as a share of the bound; NaN if"
+            " unknown.",
         ).of()
-        self._promises = gauges(
-            registry, "afflux_promises", "Waiting groups that were promised a start."
+        self._reservations = gauge(
+            "afflux_promises", "Waiting groups that have a reservation."
         ).of()
-        self._promises_broken = counters(
-            registry,
+        self._promises_broken = counter(
             "afflux_promises_broken_total",
-            "Groups that started later than they were first promised, by why.",
+            "Groups that started later than first reserved, by cause.",
             ["cause"],
         )
-        self._bind_seconds = histograms(
-            registry,
+        self._bind_seconds = histogram(
             "afflux_bind_duration_seconds",
             "One bind, from the first request to the answer, retries included.",
             _MILLISECONDS_UP,
             ["result"],
         )
-        self._binds_in_flight = gauges(
-            registry, "afflux_binds_in_flight", "Binds sent and not answered yet."
+        self._binds_in_flight = gauge(
+            "afflux_binds_in_flight", "Binds sent and not answered yet."
         ).of()
-        self._read_back_failures = counters(
-            registry,
+        self._read_back_failures = counter(
             "afflux_bind_read_back_failures_total",
-            "Attempts in vain to find out what became of a bind that nobody answered clearly.",
+            "Failed attempts to read back what became of a bind that had no clear answer.",
         ).of()
-        self._watch_events = counters(
-            registry, "afflux_watch_events_total", "Events that watches brought.", ["kind"]
+        self._watch_events = counter(
+            "afflux_watch_events_total", "Events that watches brought.", ["kind"]
         )
-        self._relists = counters(
-            registry, "afflux_relists_total", "Lists after the first one of a watch.", ["kind"]
+        self._relists = counter(
+            "afflux_relists_total", "Lists after the first one of a watch.", ["kind"]
         )
-        self._events = counters(
-            registry,
+        self._events = counter(
             "afflux_events_total",
-            "Kubernetes Events, by what became of them; unchanged: nothing new to say.",
+            "Kubernetes Events by result; unchanged: nothing new to say.",
             ["result"],
         )
-        self._events_dropped = counters(
-            registry,
+        self._events_dropped = counter(
             "afflux_events_dropped_total",
-            "Kubernetes Events given up because the API server could not keep up.",
+            "Kubernetes Events dropped because the API server could not keep up.",
         ).of()
-        self._conditions = counters(
-            registry,
+        self._conditions = counter(
             "afflux_conditions_total",
-            "Pod conditions, by what became of them; unchanged: nothing new to say.",
+            "Pod conditions by result; unchanged: nothing new to say.",
             ["result"],
         )
-        self._conditions_dropped = counters(
-            registry,
+        self._conditions_dropped = counter(
             "afflux_conditions_dropped_total",
-            "Pod conditions given up because the API server could not keep up.",
+            "Pod conditions dropped because the API server could not keep up.",
         ).of()
 
     # --- Cycles
 
     def decided(self, seconds: float, pods: int = 1) -> None:
-        """The cycle decided about so many pods at once; each of them waited that long for it."""
+        """A cycle decided about so many pods at once, in this time."""
         self._algorithm_seconds.observe(seconds, pods)
 
     def failed(self, result: Result, profile: str, seconds: Sequence[float]) -> None:
@@ -222,7 +201,6 @@ class Metrics:
         self._attempt_seconds.of(result, profile).observe_all(seconds)
 
     def scheduled(self, profile: str, pods: Sequence[Started]) -> None:
-        """Pods that were bound."""
         self._attempts.of("scheduled", profile).add(len(pods))
         self._attempt_seconds.of("scheduled", profile).observe_all(
             [pod.attempt_seconds for pod in pods]
@@ -235,12 +213,12 @@ class Metrics:
             label = str(attempts) if attempts < _MANY_ATTEMPTS else f"{_MANY_ATTEMPTS}+"
             self._ready_seconds.of(label).observe_all(seconds)
 
-    def pending(self, counts: Mapping[Queue, int]) -> None:
+    def pending(self, counts: Mapping[PendingQueue, int]) -> None:
         """How many pods wait in each queue; a queue that is not named has none."""
         for queue in QUEUES:
             self._pending.of(queue).put(counts.get(queue, 0))
 
-    def queued(self, queue: Queue, event: str, pods: int = 1) -> None:
+    def queued(self, queue: PendingQueue, event: str, pods: int = 1) -> None:
         """Pods that came into a queue, and the event that brought them, as `UnscheduledPodAdd`."""
         self._incoming.of(queue, event).add(pods)
 
@@ -252,40 +230,36 @@ class Metrics:
     def cycled(
         self, seconds: float, considered: int, placed: int, solves: int, gap: float | None
     ) -> None:
-        """A cycle that had groups to look at."""
+        """A cycle that considered groups."""
         self._cycle_seconds.observe(seconds)
         self._groups.of("considered").put(considered)
         self._groups.of("placed").put(placed)
         self._solves.add(solves)
         self._gap.put(float("nan") if gap is None else gap)
 
-    def promised(self, standing: int, broken: Iterable[str]) -> None:
-        """So many promises stand; these were broken, each by what."""
-        self._promises.put(standing)
-        for cause in broken:
+    def promised(self, current: int, missed: Iterable[str]) -> None:
+        """The number of reservations, and the causes of those that were missed."""
+        self._reservations.put(current)
+        for cause in missed:
             self._promises_broken.of(cause).add()
 
-    def phase(self, phase: Phase, seconds: float) -> None:
-        """One phase of a cycle took so long."""
+    def phase(self, phase: CyclePhase, seconds: float) -> None:
         self._phase_seconds.of(phase).observe(seconds)
 
     # --- Towards the API server
 
     def bind_sent(self, pods: int = 1) -> None:
-        """Binds were sent."""
         self._binds_in_flight.add(pods)
 
     def bind_answered(self, result: BindResult, seconds: float) -> None:
-        """One of them was answered, or given up."""
+        """A bind was answered or abandoned."""
         self._binds_in_flight.add(-1)
         self._bind_seconds.of(result).observe(seconds)
 
     def read_back_failed(self) -> None:
-        """What became of a bind could not be found out this time."""
         self._read_back_failures.add()
 
     def watched(self, kind: str, events: int = 1) -> None:
-        """A watch brought events."""
         self._watch_events.of(kind).add(events)
 
     def relisted(self, kind: str) -> None:
@@ -293,27 +267,26 @@ class Metrics:
         self._relists.of(kind).add()
 
     def event(self, result: WriteResult) -> None:
-        """What became of a Kubernetes Event."""
+        """The result of writing a Kubernetes Event."""
         self._events.of(result).add()
 
     def event_dropped(self) -> None:
-        """A Kubernetes Event found no place in the queue, or was there at the end of time."""
+        """A Kubernetes Event was dropped: the queue was full, or the process ended."""
         self._events_dropped.add()
 
     def condition(self, result: WriteResult) -> None:
-        """What became of a condition of a pod."""
+        """The result of writing a condition of a pod."""
         self._conditions.of(result).add()
 
     def condition_dropped(self) -> None:
-        """A condition found no place in the queue, or was there at the end of time."""
+        """A condition was dropped: the queue was full, or the process ended."""
         self._conditions_dropped.add()
 
     # --- Leading
 
     def leads(self, lease: str, leading: bool) -> None:
-        """Whether this process holds the lease."""
         self._leads.of(lease).put(float(leading))
 
     def renewed_slowly(self, lease: str) -> None:
-        """A renewal had to read the lease first, since somebody had changed it."""
+        """A renewal had to read the lease first, because it had changed."""
         self._slow_renewals.of(lease).add()

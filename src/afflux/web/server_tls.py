@@ -1,4 +1,4 @@
-"""TLS of the pages: our certificate, and whose clients are believed. Both change while we run."""
+"""TLS of the pages: the server certificate and the client authorities; both can change."""
 
 import asyncio
 import logging
@@ -7,16 +7,16 @@ from pathlib import Path
 
 from afflux.model.errors import InputError
 
-RELOAD_SECONDS = 60.0
+RELOAD_INTERVAL_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
 
-class Handshakes:
-    """The context of the listening socket, for new connections always the newest of everything.
+class ServerTls:
+    """The TLS context of the listening socket; new connections always use the newest files.
 
-    A client that shows a certificate of somebody else is refused by the handshake itself: the
-    library knows no other way. One that shows none is let in, to be asked for a token.
+    A client certificate of an unknown authority makes the handshake fail. A client without a
+    certificate is accepted, and has to send a token.
     """
 
     def __init__(self, cert_file: str, key_file: str) -> None:
@@ -24,34 +24,34 @@ class Handshakes:
         self._cert_file, self._key_file = cert_file, key_file
         self._authorities = b""
         self.context = self._with_authorities(b"")
-        # Whose clients are believed can be added to a context, but not taken away from it: every
-        # connection is handed to the newest one when it begins.
+        # Authorities can be added to a context, but not removed. Therefore each new connection
+        # switches to the newest context.
         self._newest = self.context
-        self.context.sni_callback = self._hand_over
+        self.context.sni_callback = self._switch_context
 
-    def trust(self, authorities: bytes) -> None:
-        """Believe the clients of these, PEM, and of nobody else; see Pages.trust_clients_of."""
+    def trust_clients_of(self, authorities: bytes) -> None:
+        """Accept client certificates of these authorities only; see Pages.trust_clients_of."""
         if authorities == self._authorities:
             return
         self._newest = self._with_authorities(authorities)
         self._authorities = authorities
-        # Whether to ask for a certificate is decided before the connection is handed over.
+        # Whether to request a certificate is decided before the connection switches.
         self.context.verify_mode = self._newest.verify_mode
 
-    async def keep_fresh(self, seconds: float) -> None:
-        """Certificates are replaced while we run; new connections get the new one."""
+    async def reload(self, interval_seconds: float) -> None:
+        """Check the files at this interval; new connections use a replaced certificate."""
         files = self._cert_file, self._key_file
-        loaded = await asyncio.to_thread(_stamp, *files)
+        loaded = await asyncio.to_thread(_modified_at, *files)
         while True:
-            await asyncio.sleep(seconds)
-            stamp = await asyncio.to_thread(_stamp, *files)
+            await asyncio.sleep(interval_seconds)
+            stamp = await asyncio.to_thread(_modified_at, *files)
             if stamp == loaded:
                 continue
             try:
-                # Into a new one: a pair that does not match would spoil the one in use.
+                # In a new context: files that do not match would break the one in use.
                 self._newest = self._with_authorities(self._authorities)
             except InputError as error:
-                # Perhaps one of the two has not been replaced yet: the next look will tell.
+                # Perhaps only one of the two files has been replaced yet.
                 _log.warning("the old certificate stays: %s", error)
             else:
                 loaded = stamp
@@ -59,19 +59,19 @@ class Handshakes:
     def _with_authorities(self, authorities: bytes) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         _load(context, self._cert_file, self._key_file)
-        # A session that is resumed is not asked again who it is; so none is.
+        # A resumed session would skip the check of the client certificate.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
-        # As API servers do: any given certificate is an anchor, and many were made without the
-        # extensions that the strict mode of newer Pythons asks for. These too are settled before
-        # the connection is handed over, so that they are the same in all contexts.
+        # As in the API server: any given certificate is a trust anchor, and many lack the
+        # extensions that Python's strict mode requires. All contexts have the same flags, because
+        # they apply before the connection switches.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if authorities:
-            _believe(context, authorities)
+            _load_authorities(context, authorities)
         return context
 
-    def _hand_over(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+    def _switch_context(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
         connection.context = self._newest
 
 
@@ -86,7 +86,7 @@ def _load(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
         ) from None
 
 
-def _believe(context: ssl.SSLContext, authorities: bytes) -> None:
+def _load_authorities(context: ssl.SSLContext, authorities: bytes) -> None:
     try:
         context.load_verify_locations(cadata=authorities.decode("ascii", errors="ignore"))
     except (ssl.SSLError, ValueError):
@@ -96,7 +96,7 @@ def _believe(context: ssl.SSLContext, authorities: bytes) -> None:
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
-def _stamp(*files: str) -> tuple[int, ...]:
+def _modified_at(*files: str) -> tuple[int, ...]:
     stamps: list[int] = []
     for file in files:
         try:

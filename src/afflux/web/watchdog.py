@@ -1,29 +1,32 @@
-"""Noticing that the loop is stuck, which from outside looks like having nothing to do."""
+"""Detects a stuck loop, which from outside looks like an idle one."""
 
-import time
+from collections.abc import Callable
+from time import monotonic
 
 
 class Watchdog:
-    """Knows when the cycle that is running began."""
+    """Measures the cycle that is running."""
 
-    def __init__(self, stuck_after_seconds: float) -> None:
+    def __init__(
+        self, stuck_after_seconds: float, *, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._stuck_after_seconds = stuck_after_seconds
+        self._clock = clock
         self._began_at: float | None = None
 
     def begin(self) -> None:
-        """A cycle begins."""
-        self._began_at = time.monotonic()
+        self._began_at = self._clock()
 
     def end(self) -> None:
-        """It has ended; until the next one nothing is expected."""
+        """The cycle has ended; nothing is checked until the next one begins."""
         self._began_at = None
 
     def complaint(self) -> str | None:
-        """What is wrong, if something is."""
+        """The reason why the check fails, None if it passes."""
         began_at = self._began_at
         if began_at is None:
             return None
-        running_seconds = time.monotonic() - began_at
+        running_seconds = self._clock() - began_at
         if running_seconds <= self._stuck_after_seconds:
             return None
         return (

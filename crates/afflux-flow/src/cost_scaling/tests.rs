@@ -1,17 +1,18 @@
-//! Tests: cost scaling by itself.
+//! Tests of cost scaling in isolation.
 
 use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::{MOST_STEPS, Scaled, Steps, optimise};
-use crate::certificate::{stuck_units, violation};
-use crate::limits::{Clock, Limits};
-use crate::paths;
+use super::{MAX_STEPS, ScalingResult, WarmSteps, optimise};
+use crate::certificate::{cut_surplus, violation};
+use crate::deadline::{Deadline, Limits};
 use crate::problem::Problem;
-use crate::state::State;
-use crate::stop::Stop;
-use crate::working::Working;
+use crate::proptest_cases::cases;
+use crate::shortest_paths;
+use crate::solver_state::SolverState;
+use crate::stop_reason::StopReason;
+use crate::working_set::WorkingSet;
 
 /// Supplies that add up to zero, and arcs (tail, head, lower, capacity - lower, cost).
 type Drawn = (Vec<i64>, Vec<(i32, i32, i64, i64, i64)>);
@@ -20,7 +21,8 @@ fn networks() -> impl Strategy<Value = Drawn> {
     prop_oneof![2 => drawn(2..12, false), 1 => drawn(20..60, true)]
 }
 
-/// Networks with so many nodes. Around a hub, every other end is one, and what is left finds its way.
+/// Networks with this many nodes. Around a hub, every other arc end is the hub, and all nodes are
+/// connected through it.
 fn drawn(sizes: Range<usize>, is_around_a_hub: bool) -> impl Strategy<Value = Drawn> {
     sizes.prop_flat_map(move |nodes| {
         let ids = prop_oneof![1 => 0..nodes as i32, u32::from(is_around_a_hub) => 0..2];
@@ -31,12 +33,13 @@ fn drawn(sizes: Range<usize>, is_around_a_hub: bool) -> impl Strategy<Value = Dr
             let sum: i64 = supply.iter().sum();
             supply[0] -= sum;
             if is_around_a_hub {
-                let ways = (1..nodes as i32).map(|node| (node, i64::from(node)));
+                let bounds = (1..nodes as i32).map(|node| (node, i64::from(node)));
                 arcs.extend(
-                    ways.clone()
+                    bounds
+                        .clone()
                         .map(|(node, cost)| (node, 0, 0, 500, 60 + cost)),
                 );
-                arcs.extend(ways.map(|(node, cost)| (0, node, 0, 500, 120 - cost)));
+                arcs.extend(bounds.map(|(node, cost)| (0, node, 0, 500, 120 - cost)));
             }
             (supply, arcs)
         })
@@ -44,14 +47,14 @@ fn drawn(sizes: Range<usize>, is_around_a_hub: bool) -> impl Strategy<Value = Dr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(cases(2000))]
 
-    /// Solve calls scaling only when there is much to do; here it does everything, and has to
-    /// agree with shortest paths about whether there is a flow.
+    /// A solve uses cost scaling only for many units; here it routes everything, and must agree
+    /// with shortest paths about feasibility.
     #[test]
-    fn scaling_and_shortest_paths_prove_the_same(
+    fn cost_scaling_and_shortest_paths_agree(
         (supply, arcs) in networks(),
-        warm in prop::option::of((1_i64..2000, prop_oneof![Just(1), Just(MOST_STEPS)])),
+        warm in prop::option::of((1_i64..2000, prop_oneof![Just(1), Just(MAX_STEPS)])),
     ) {
         let tail: Vec<i32> = arcs.iter().map(|arc| arc.0).collect();
         let head: Vec<i32> = arcs.iter().map(|arc| arc.1).collect();
@@ -59,19 +62,19 @@ proptest! {
         let capacity: Vec<i64> = arcs.iter().map(|arc| arc.2 + arc.3).collect();
         let cost: Vec<i64> = arcs.iter().map(|arc| arc.4).collect();
         let problem = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost).unwrap();
-        let mut clock = Clock::start(&Limits::default());
+        let mut deadline = Deadline::start(&Limits::default());
 
-        let cold = State::cold(&problem);
-        let set = Working::<i64>::all(&problem, &cold);
+        let cold = SolverState::cold(&problem);
+        let set = WorkingSet::<i64>::all(&problem, &cold);
         let mut by_paths = set.residual::<i32>(&cold).unwrap();
         by_paths.saturate(0);
-        let routed = paths::route(&mut by_paths, usize::MAX, &mut clock);
+        let routed = shortest_paths::route(&mut by_paths, usize::MAX, &mut deadline);
         let mut by_scaling = set.residual::<i32>(&cold).unwrap();
-        let mut steps = Steps(warm.map_or(MOST_STEPS, |(_, steps)| steps));
+        let mut steps = WarmSteps(warm.map_or(MAX_STEPS, |(_, steps)| steps));
         let warm = warm.map(|(distance, _)| (distance, &mut steps));
-        let scaled = optimise(&mut by_scaling, warm, false, &mut clock);
+        let scaled = optimise(&mut by_scaling, warm, false, &mut deadline);
         match (routed, scaled) {
-            (Ok(done), Ok(Scaled::Exactly(price))) => {
+            (Ok(done), Ok(ScalingResult::Exact(price))) => {
                 prop_assert!(done);
                 by_scaling.price = price;
                 for net in [by_scaling, by_paths] {
@@ -80,9 +83,9 @@ proptest! {
                     prop_assert_eq!(violation(&problem, &state.flow, &state.price), None);
                 }
             }
-            (Err(Stop::Cut(one)), Err(Stop::Cut(other))) => {
-                prop_assert!(stuck_units(&problem, &set.outside(&one)) > 0);
-                prop_assert!(stuck_units(&problem, &set.outside(&other)) > 0);
+            (Err(StopReason::Cut(one)), Err(StopReason::Cut(other))) => {
+                prop_assert!(cut_surplus(&problem, &set.to_problem_nodes(&one)) > 0);
+                prop_assert!(cut_surplus(&problem, &set.to_problem_nodes(&other)) > 0);
             }
             (routed, scaled) => prop_assert!(false, "{routed:?} but {scaled:?}"),
         }

@@ -3,51 +3,51 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
+use crate::deadline::Limits;
 use crate::error::FlowError;
-use crate::gates::flows::{Flows, NoFlow, Priced};
-use crate::gates::ranking::{Ranking, rank};
+use crate::gates::knapsack_bound::{KnapsackBound, knapsack_bound};
+use crate::gates::relaxation::{NoFlow, PricedBound, Relaxation};
 use crate::gates::{Effort, Gate, GatedAnswer};
-use crate::limits::Limits;
 use crate::network::Network;
 
-/// Flows to round one choice, at most.
-const ROUNDINGS: usize = 8;
+/// The maximum number of flows to round one choice.
+const MAX_ROUNDING_FLOWS: usize = 8;
 
-/// Choices that are tried in one branch, at most: in the first one, and in each part of it.
-const CANDIDATES: [usize; 2] = [16, 2];
+/// The maximum number of choices that are tried in the first branch, and in each later one.
+const MAX_CANDIDATES: [usize; 2] = [16, 2];
 
-/// How many halvings find the best prices between two.
-const HALVINGS: u32 = 5;
+/// The number of bisection steps between two price vectors.
+const BISECTIONS: u32 = 5;
 
-/// The choices that agree with what is decided.
+/// The set of choices that agree with the decided gates.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Branch {
-    /// All of them cost this or more. The least comes first.
+    /// A lower bound on their cost. The branch with the smallest bound comes first.
     bound: Reverse<i128>,
-    /// How often branches were split. Of two with the same bound the deeper one comes first.
+    /// The number of splits so far. Of two branches with the same bound the deeper one comes first.
     depth: usize,
     decided: Vec<Option<bool>>,
 }
 
-pub(super) struct Search<'a> {
-    flows: Flows<'a>,
+pub(super) struct BranchAndBound<'a> {
+    flows: Relaxation<'a>,
     effort: Effort,
-    /// Branches that are not done.
+    /// Branches that may still contain a better choice.
     branches: BinaryHeap<Branch>,
-    /// Choices that were tried.
+    /// Choices that have been tried.
     tried: HashSet<Vec<bool>>,
-    /// The estimate with the highest bound so far.
-    leading: Option<Priced>,
+    /// The Lagrangian bound that was highest so far, with its prices.
+    best_prices: Option<PricedBound>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> BranchAndBound<'a> {
     pub fn new(
         network: &'a mut Network,
         gates: &[Gate],
         effort: Effort,
         limits: &Limits<'a>,
     ) -> Self {
-        let flows = Flows::new(network, gates, effort, limits);
+        let flows = Relaxation::new(network, gates, effort, limits);
         let all = Branch {
             bound: Reverse(i128::MIN),
             depth: 0,
@@ -58,13 +58,14 @@ impl<'a> Search<'a> {
             effort,
             branches: BinaryHeap::from([all]),
             tried: HashSet::new(),
-            leading: None,
+            best_prices: None,
         }
     }
 
-    /// Searches until the best choice is proven to be good enough, or the effort is used up.
+    /// Searches until the best choice is proven to be within the allowed gap, or a limit is
+    /// reached.
     pub fn run(mut self) -> Result<GatedAnswer, FlowError> {
-        let found = self.find();
+        let found = self.search();
         self.flows.restore()?;
         found?;
         let left = self.branches.into_iter().map(|branch| branch.bound.0).min();
@@ -79,10 +80,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn find(&mut self) -> Result<(), FlowError> {
+    fn search(&mut self) -> Result<(), FlowError> {
         let mut infeasible = None;
         while let Some(mut branch) = self.branches.pop() {
-            if self.is_enough(branch.bound.0) {
+            if self.is_good_enough(branch.bound.0) {
                 self.branches.push(branch);
                 return Ok(());
             }
@@ -90,7 +91,7 @@ impl<'a> Search<'a> {
                 Ok(()) => {}
                 Err(NoFlow::Infeasible(error)) => infeasible = Some(error),
                 Err(NoFlow::Error(error)) => return Err(error),
-                Err(NoFlow::Spent) => {
+                Err(NoFlow::LimitReached) => {
                     self.branches.push(branch);
                     return self.close_all();
                 }
@@ -102,143 +103,147 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The last resort, if there is no choice to show yet: closes all gates that can be closed.
+    /// If there is no feasible choice yet, closes all gates that can be closed.
     fn close_all(&mut self) -> Result<(), FlowError> {
         if self.flows.best.is_some() {
             return Ok(());
         }
         let decided = self.flows.layout.decided.iter();
         let closed: Vec<_> = decided.map(|decided| decided.or(Some(false))).collect();
-        match self.flows.solve_anyway(&closed) {
-            Ok(_) | Err(NoFlow::Spent) => {}
+        match self.flows.solve_regardless_of_effort(&closed) {
+            Ok(_) | Err(NoFlow::LimitReached) => {}
             Err(NoFlow::Infeasible(error) | NoFlow::Error(error)) => return Err(error),
         }
         let branches = std::mem::take(&mut self.branches);
         for mut branch in branches {
-            if self.settle(&mut branch).is_some() {
+            if self.tighten(&mut branch).is_some() {
                 self.branches.push(branch);
             }
         }
         Ok(())
     }
 
-    /// Works on a branch until nothing in it can be better than the best, or splits it.
+    /// Explores a branch until it cannot contain a better choice, or splits it.
     fn explore(&mut self, branch: &mut Branch) -> Result<(), NoFlow> {
-        if self.settle(branch).is_none() && self.leading.is_some() {
+        if self.tighten(branch).is_none() && self.best_prices.is_some() {
             return Ok(());
         }
-        let half_open = self.flows.solve(&branch.decided)?;
+        let partly_open = self.flows.solve(&branch.decided)?;
         if branch.decided.iter().all(Option::is_some) {
             return Ok(());
         }
-        let Some(mut ranking) = self.settle(branch) else {
+        let Some(mut knapsack) = self.tighten(branch) else {
             return Ok(());
         };
-        for _ in 0..CANDIDATES[branch.depth.min(1)] {
-            if self.is_enough(branch.bound.0) || !self.tried.insert(ranking.choice.clone()) {
+        for _ in 0..MAX_CANDIDATES[branch.depth.min(1)] {
+            if self.is_good_enough(branch.bound.0) || !self.tried.insert(knapsack.choice.clone()) {
                 break;
             }
-            self.round(branch, &ranking.choice)?;
-            match self.settle(branch) {
-                Some(better) => ranking = better,
+            self.round_choice(branch, &knapsack.choice)?;
+            match self.tighten(branch) {
+                Some(better) => knapsack = better,
                 None => return Ok(()),
             }
         }
-        self.split(branch, &ranking, &half_open);
+        self.branch_on_gate(branch, &knapsack, &partly_open);
         Ok(())
     }
 
-    /// Bounds a branch, and decides the gates that have one way left. None if nothing in it is
-    /// better than the best, or if there is no estimate yet.
-    fn settle(&mut self, branch: &mut Branch) -> Option<Ranking> {
+    /// Updates the bound of a branch, and decides gates with a single possible state. None if the
+    /// branch cannot contain a better choice, or if there is no bound yet.
+    fn tighten(&mut self, branch: &mut Branch) -> Option<KnapsackBound> {
         let mut highest = None;
         if let Some(last) = self.flows.last.take() {
-            highest = Some(self.narrow(branch, &last)?);
-            self.lead(branch, last);
+            highest = Some(self.tighten_by(branch, &last)?);
+            self.improve_prices(branch, last);
         }
-        if let Some(leading) = &self.leading {
-            highest = Some(self.narrow(branch, leading)?);
+        if let Some(best_prices) = &self.best_prices {
+            highest = Some(self.tighten_by(branch, best_prices)?);
         }
         highest
     }
 
-    /// Bounds a branch by an estimate, and decides the gates that have one way left.
-    fn narrow(&self, branch: &mut Branch, by: &Priced) -> Option<Ranking> {
+    /// Updates the bound of a branch by a Lagrangian bound, and decides gates with a single
+    /// possible state.
+    fn tighten_by(&self, branch: &mut Branch, by: &PricedBound) -> Option<KnapsackBound> {
         let limit = self.flows.best.as_ref().map(|best| best.cost);
         let pools = self.flows.pools.as_ref()?;
-        let ranking = rank(&by.estimate, pools, &branch.decided, limit)?;
-        for (decided, way) in branch.decided.iter_mut().zip(&ranking.ways) {
-            let is_left = way.map(|bound| limit.is_none_or(|limit| bound < limit));
-            match (*decided, is_left) {
+        let knapsack = knapsack_bound(&by.lagrangian, pools, &branch.decided, limit)?;
+        for (decided, bounds_by_state) in branch.decided.iter_mut().zip(&knapsack.bounds) {
+            let is_possible = bounds_by_state.map(|bound| limit.is_none_or(|limit| bound < limit));
+            match (*decided, is_possible) {
                 (None, [false, false]) => return None,
                 (None, [is_closed, is_open]) if is_closed != is_open => *decided = Some(is_open),
                 _ => {}
             }
         }
-        branch.bound = branch.bound.min(Reverse(ranking.bound));
-        Some(ranking)
+        branch.bound = branch.bound.min(Reverse(knapsack.bound));
+        Some(knapsack)
     }
 
-    /// Looks for prices with the highest bound between the leading ones and new ones.
+    /// Looks for prices with the highest bound between the best prices so far and new ones.
     ///
-    /// The bound is a concave function of the prices. At each point between, the choice that has
-    /// the least cost there tells on which side the bound is higher.
-    fn lead(&mut self, branch: &Branch, new: Priced) {
-        let (Some(old), Some(pools)) = (self.leading.take(), &self.flows.pools) else {
-            self.leading = Some(new);
+    /// The bound is a concave function of the prices. At each point, the choice of minimum cost
+    /// shows on which side the bound is higher.
+    fn improve_prices(&mut self, branch: &Branch, new: PricedBound) {
+        let (Some(old), Some(pools)) = (self.best_prices.take(), &self.flows.pools) else {
+            self.best_prices = Some(new);
             return;
         };
         let limit = self.flows.best.as_ref().map(|best| best.cost);
-        let rank = |priced: &Priced| rank(&priced.estimate, pools, &branch.decided, limit);
-        let parts = 1_i128 << HALVINGS;
+        let bound_by = |priced: &PricedBound| {
+            knapsack_bound(&priced.lagrangian, pools, &branch.decided, limit)
+        };
+        let parts = 1_i128 << BISECTIONS;
         let (mut low, mut high) = (0, parts);
-        let mut best: Option<(i128, Priced)> = None;
-        while high - low > 1 && !self.flows.is_late() {
+        let mut best: Option<(i128, PricedBound)> = None;
+        while high - low > 1 && !self.flows.is_out_of_time() {
             let middle = (low + high) / 2;
             let ends = old.price.iter().zip(&new.price);
             let price = ends.map(|(&old, &new)| {
                 let part = (i128::from(new) - i128::from(old)) * middle / parts;
                 old + part as i64
             });
-            let Some(between) = self.flows.estimate(price.collect()) else {
+            let Some(between) = self.flows.lagrangian(price.collect()) else {
                 break;
             };
-            let Some(ranking) = rank(&between) else {
-                // Nothing is left below the limit.
+            let Some(knapsack) = bound_by(&between) else {
+                // No choice is left below the limit.
                 best = Some((i128::MAX, between));
                 break;
             };
-            let [at_old, at_new] = [&old, &new].map(|end| end.estimate.of(pools, &ranking.choice));
+            let [at_old, at_new] =
+                [&old, &new].map(|end| end.lagrangian.value_of(pools, &knapsack.choice));
             match at_new > at_old || at_new.is_none() {
                 true => low = middle,
                 false => high = middle,
             }
-            if best.as_ref().is_none_or(|best| best.0 < ranking.bound) {
-                best = Some((ranking.bound, between));
+            if best.as_ref().is_none_or(|best| best.0 < knapsack.bound) {
+                best = Some((knapsack.bound, between));
             }
         }
-        let before = rank(&old).map_or(i128::MAX, |ranking| ranking.bound);
-        self.leading = match best {
+        let before = bound_by(&old).map_or(i128::MAX, |knapsack| knapsack.bound);
+        self.best_prices = match best {
             Some((bound, between)) if bound > before => Some(between),
             _ => Some(old),
         };
     }
 
-    /// Makes a choice of the branch into one with a flow: solves with its open gates relaxed, and
-    /// closes those that come out half open.
-    fn round(&mut self, branch: &Branch, choice: &[bool]) -> Result<(), NoFlow> {
+    /// Rounds a choice of the branch to a feasible one: solves with its open gates relaxed, and
+    /// closes those that are partly open in the flow.
+    fn round_choice(&mut self, branch: &Branch, choice: &[bool]) -> Result<(), NoFlow> {
         let both = branch.decided.iter().zip(choice);
         let mut decided: Vec<Option<bool>> = both
             .map(|(&decided, &open)| decided.or((!open).then_some(false)))
             .collect();
-        for _ in 0..ROUNDINGS {
+        for _ in 0..MAX_ROUNDING_FLOWS {
             match self.flows.solve(&decided) {
-                Ok(half_open) if !half_open.is_empty() => {
-                    for gate in half_open {
+                Ok(partly_open) if !partly_open.is_empty() => {
+                    for gate in partly_open {
                         decided[gate] = Some(false);
                     }
                 }
-                // There may be something that only the gates closed here would have let through.
+                // Flow may need gates that were closed here.
                 Ok(_) | Err(NoFlow::Infeasible(_)) => break,
                 Err(error) => return Err(error),
             }
@@ -246,15 +251,15 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Splits a branch at the gate whose two ways both raise the bound most; one that is half open
-    /// in the relaxation, if there is one.
-    fn split(&mut self, branch: &Branch, ranking: &Ranking, half_open: &[usize]) {
+    /// Splits a branch at the gate whose two states both raise the bound most; at a gate that is
+    /// partly open in the relaxation, if there is one.
+    fn branch_on_gate(&mut self, branch: &Branch, knapsack: &KnapsackBound, partly_open: &[usize]) {
         let is_free = |gate: &usize| branch.decided[*gate].is_none();
         let score = |&gate: &usize| {
-            let [closed, open] = ranking.ways[gate];
-            let is_half_open = half_open.contains(&gate);
+            let [closed, open] = knapsack.bounds[gate];
+            let is_partly_open = partly_open.contains(&gate);
             (
-                is_half_open,
+                is_partly_open,
                 closed.min(open),
                 closed.max(open),
                 Reverse(gate),
@@ -262,7 +267,7 @@ impl<'a> Search<'a> {
         };
         let free = (0..branch.decided.len()).filter(is_free);
         let Some(gate) = free.max_by_key(score) else {
-            // What is left is a single choice, without any way to be better but by its flow.
+            // A single choice is left, whose bound only its flow can raise.
             self.branches.push(branch.clone());
             return;
         };
@@ -272,13 +277,13 @@ impl<'a> Search<'a> {
             part.decided[gate] = Some(open);
             part.bound = part
                 .bound
-                .min(Reverse(ranking.ways[gate][usize::from(open)]));
+                .min(Reverse(knapsack.bounds[gate][usize::from(open)]));
             self.branches.push(part);
         }
     }
 
-    /// Whether the best choice is good enough if no other costs less than this.
-    fn is_enough(&self, bound: i128) -> bool {
+    /// Whether the best choice is within the allowed gap of this bound.
+    fn is_good_enough(&self, bound: i128) -> bool {
         self.flows.best.as_ref().is_some_and(|best| {
             let gap = best.cost.saturating_sub(bound).max(0);
             let allowed = best

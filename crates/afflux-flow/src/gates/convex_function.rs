@@ -1,24 +1,25 @@
-//! What it costs to get a given number of units out of a set of nodes.
+//! The cost of moving a given number of units out of a set of nodes.
 
-/// A convex function over integers, linear between its corners, whose least value is zero.
+/// A convex, piecewise linear function over integers whose minimum is zero.
 ///
-/// Each arc that leaves the set or enters it first has the flow that is cheapest by itself. One
-/// unit more out of the set is had where it costs least: more on an arc out, or less on an arc in;
-/// and likewise one unit less.
+/// At the minimum, each arc that leaves or enters the set has the flow that is cheapest by itself.
+/// One more unit out of the set comes from the cheapest arc: more flow on an arc out of the set, or
+/// less flow on an arc into it; and likewise for one unit less.
 #[derive(Default)]
-pub(super) struct Valley {
-    /// How many units leave where the value is zero.
-    bottom: i128,
-    /// Corners on both sides of the bottom: how far away, and the value there.
+pub(super) struct ConvexFunction {
+    /// The number of leaving units at which the value is zero.
+    minimum_at: i128,
+    /// Breakpoints on both sides of the minimum: the distance from it, and the value there.
     above: Vec<(i128, i128)>,
     below: Vec<(i128, i128)>,
 }
 
-impl Valley {
-    /// An arc out of the set carries `units` at its cheapest and may carry so many more or less, at
-    /// `reduced` per unit. An arc into the set is one out of it that carries less than nothing.
-    pub fn add(&mut self, units: i64, reduced: i64, more: i64, less: i64) {
-        self.bottom += i128::from(units);
+impl ConvexFunction {
+    /// Adds an arc out of the set that carries `units` when it is cheapest and may carry `more` or
+    /// `less`, at the reduced cost `reduced` per unit. An arc into the set is added with a negative
+    /// number of units.
+    pub fn add_arc(&mut self, units: i64, reduced: i64, more: i64, less: i64) {
+        self.minimum_at += i128::from(units);
         let slope = i128::from(reduced.unsigned_abs());
         for (side, width) in [(&mut self.above, more), (&mut self.below, less)] {
             if width > 0 {
@@ -27,56 +28,56 @@ impl Valley {
         }
     }
 
-    /// After the last arc: from slopes to corners.
+    /// Converts slopes to breakpoints, after the last arc has been added.
     pub fn finish(&mut self) {
         for side in [&mut self.above, &mut self.below] {
             side.sort_unstable_by_key(|&(_, slope)| slope);
-            let mut corner = (0, 0);
+            let mut breakpoint = (0, 0);
             for piece in side.iter_mut() {
-                corner = (corner.0 + piece.0, corner.1 + piece.0 * piece.1);
-                *piece = corner;
+                breakpoint = (breakpoint.0 + piece.0, breakpoint.1 + piece.0 * piece.1);
+                *piece = breakpoint;
             }
         }
     }
 
-    /// The value where so many units leave; none if they cannot.
-    pub fn at(&self, units: i128) -> Option<i128> {
-        let (side, distance) = match units >= self.bottom {
-            true => (&self.above, units - self.bottom),
-            false => (&self.below, self.bottom - units),
+    /// The value for a number of leaving units; none if that number is impossible.
+    pub fn value_at(&self, units: i128) -> Option<i128> {
+        let (side, distance) = match units >= self.minimum_at {
+            true => (&self.above, units - self.minimum_at),
+            false => (&self.below, self.minimum_at - units),
         };
         if distance == 0 {
             return Some(0);
         }
-        let next = side.partition_point(|corner| corner.0 < distance);
+        let next = side.partition_point(|breakpoint| breakpoint.0 < distance);
         let &(end, value) = side.get(next)?;
         let (start, before) = next.checked_sub(1).map_or((0, 0), |last| side[last]);
         let slope = (value - before) / (end - start);
         Some(before + slope * (distance - start))
     }
 
-    /// What one unit more or less than at the bottom costs, at least; none if neither can be had.
-    pub fn steepness(&self) -> Option<i128> {
+    /// The smallest cost of one unit more or less than at the minimum; none if neither is possible.
+    pub fn min_slope(&self) -> Option<i128> {
         let sides = [&self.above, &self.below].into_iter();
         sides
             .filter_map(|side| side.first())
-            .map(|corner| corner.1 / corner.0)
+            .map(|breakpoint| breakpoint.1 / breakpoint.0)
             .min()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Valley;
+    use super::ConvexFunction;
 
     #[test]
-    fn more_and_less_are_had_where_they_cost_least() {
-        let mut valley = Valley::default();
-        valley.add(2, -7, 0, 2); // out, full
-        valley.add(0, 4, 3, 0); // out, empty
-        valley.add(-1, 5, 1, 0); // in, full: less of it counts as more
-        valley.finish();
-        let values: Vec<Option<i128>> = (-2..7).map(|units| valley.at(units)).collect();
+    fn cheapest_arcs_are_used_first() {
+        let mut function = ConvexFunction::default();
+        function.add_arc(2, -7, 0, 2); // out, full
+        function.add_arc(0, 4, 3, 0); // out, empty
+        function.add_arc(-1, 5, 1, 0); // in, full: less of it counts as more
+        function.finish();
+        let values: Vec<Option<i128>> = (-2..7).map(|units| function.value_at(units)).collect();
         let expected = [
             None,
             Some(14),
@@ -89,6 +90,6 @@ mod tests {
         ];
         assert_eq!(values[..8], expected);
         assert_eq!(values[8], None);
-        assert_eq!(valley.steepness(), Some(4));
+        assert_eq!(function.min_slope(), Some(4));
     }
 }

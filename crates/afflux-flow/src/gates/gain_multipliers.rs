@@ -1,56 +1,55 @@
-//! Gains, as far as gates express them.
+//! Arcs with a gain: the one construct that a gate can express.
 //!
-//! An arc with a gain multiplies what flows through it: for each unit that enters, `gain` arrive. In
-//! general this needs another kind of solver, whose best flows are fractions: half a unit into a gain
-//! of two would place one task of two. Here, one construct with gains is understood, the one for
-//! tasks that are placed together or not at all. A group of k tasks sends its units to a node G. From
-//! there one arc must carry exactly k - 1 of them to a node E, and another may carry one unit, with
-//! the gain k, to a node A in front of the machines. Either all k units reach G, and k leave A. Or
-//! one of them goes where tasks wait, and none reaches A.
+//! An arc with a gain multiplies the flow through it: for each unit that enters, `gain` units
+//! arrive. Networks with gains in general need another kind of solver, and their optimal flows are
+//! fractional: half a unit into a gain of two would place one task of two. Only one construct is
+//! recognised here, for tasks that are placed together or not at all. A group of k tasks sends its
+//! units to a node G. One arc from G must carry exactly k - 1 units to a node E, and another arc
+//! may carry one unit, with the gain k, to a node A in front of the machines. Either all k units
+//! reach G and k units leave A, or one unit goes where tasks wait and none reaches A.
 //!
-//! # What becomes of the excess
+//! # Excess in the construct
 //!
-//! In that construct, k units set out. If the group waits, one is counted where tasks wait and
-//! k - 1 arrive at E, k in all. If the group is placed, k arrive at the machines and k - 1 at E,
-//! 2k - 1 in all: k - 1 more than set out, made by the gain. So no sink can demand the right number
-//! of units beforehand. What is at E is the same in both cases and means nothing; E has to absorb it
-//! by a demand of its own. What the gain made has to be absorbed by a sink that takes any number.
-//! And a group that waits is counted by one unit out of k, so that this unit has to bear the waiting
+//! In that construct, the supply is k units. If the group waits, one unit arrives where tasks wait
+//! and k - 1 units at E, k in total. If the group is placed, k units arrive at the machines and k -
+//! 1 at E, 2k - 1 in total: the gain creates k - 1 units. So no sink has the right demand in both
+//! cases. E needs a demand of its own for its k - 1 units, the created units need a sink that takes
+//! any number, and a waiting group is represented by one unit out of k, which must bear the waiting
 //! cost of all.
 //!
-//! A gate has none of this. It opens by a choice and not by a flow, so nothing has to be sent to E,
-//! and nothing is made or lost: k units set out and k arrive, at the machines or where tasks wait.
+//! A gate avoids this. It opens by a decision and not by a flow, so it needs no node E and creates
+//! no units: k units leave the sources and k arrive, at the machines or where tasks wait.
 
 use crate::error::FlowError;
 use crate::gates::Gate;
 use crate::network::{Network, NodeId};
 use crate::problem::Terms;
 
-/// An arc that delivers `gain` units for each that enters it; see [`Network::add_gain`].
+/// An arc that delivers `gain` units for each unit that enters; see [`Network::add_gain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GainArc {
-    /// Where it starts.
+    /// The node where it starts.
     pub tail: NodeId,
-    /// Where it ends.
+    /// The node where it ends.
     pub head: NodeId,
-    /// How much must enter it.
+    /// The lower bound of the flow that enters.
     pub lower: i64,
-    /// How much can enter it.
+    /// The capacity for the flow that enters.
     pub capacity: i64,
-    /// How many units arrive for each that enters. 1 is an arc like all others.
+    /// The units that arrive for each unit that enters. 1 is an ordinary arc.
     pub gain: i64,
 }
 
 impl Network {
-    /// Adds what arcs with a gain stand for, as a gate. `arcs` are all arcs out of one node G: one
-    /// with a gain of k, for one unit at most, and one without, for exactly k - 1 units.
+    /// Adds the gate that arcs with a gain represent. `arcs` are all arcs out of one node G: one
+    /// with a gain of k, for at most one unit, and one without a gain, for exactly k - 1 units.
     ///
-    /// The gate's only member goes from G to where the gain arc ends. Units that do not go through
-    /// the gate leave G for the node `waiting`, at no cost; the gate has the waiting cost. Any other
-    /// use of a gain is refused.
+    /// The only member of the gate goes from G to the head of the gain arc. Units that do not pass
+    /// the gate go from G to the node `waiting`, at no cost; the gate has the waiting cost. Any
+    /// other use of a gain is an error.
     ///
-    /// With gains, a group that is placed would have k units arrive at the machines and k - 1 where
-    /// the other arc ends, after k had set out. The gate makes no such excess: it sends nothing
+    /// With gains, a placed group would have k units arrive at the machines and k - 1 at the end of
+    /// the other arc, from a supply of k. The gate does not create such an excess: it sends nothing
     /// along the other arc, and k units arrive either at the machines or where tasks wait.
     pub fn add_gain(
         &mut self,
@@ -74,7 +73,7 @@ impl Network {
     }
 }
 
-/// The gain arc of the construct.
+/// Returns the gain arc if the arcs form the construct.
 fn recognise(arcs: &[GainArc]) -> Result<GainArc, FlowError> {
     let Some(&gain) = arcs.iter().find(|arc| arc.gain != 1) else {
         return Err(FlowError::NoGain { arcs: arcs.len() });
@@ -94,8 +93,8 @@ fn recognise(arcs: &[GainArc]) -> Result<GainArc, FlowError> {
         return refuse("that it carries no unit or one");
     }
     match arcs.iter().filter(|&&arc| arc != gain).collect::<Vec<_>>()[..] {
-        [forced] if arcs.len() == 2 && forced.tail == gain.tail && forced.gain == 1 => {
-            match (forced.lower, forced.capacity) {
+        [other] if arcs.len() == 2 && other.tail == gain.tail && other.gain == 1 => {
+            match (other.lower, other.capacity) {
                 (lower, capacity) if lower == gain.gain - 1 && capacity == lower => Ok(gain),
                 _ => refuse("that the other arc must carry exactly one unit less than the gain"),
             }

@@ -1,24 +1,24 @@
-//! What every choice of gates costs at least, by the prices of one flow.
+//! A lower bound on the cost of every choice of gates, from the prices of one flow.
 
-use crate::gates::layout::{Exits, Layout};
+use crate::gates::convex_function::ConvexFunction;
+use crate::gates::layout::{ExitCosts, Layout};
 use crate::gates::pools::Pools;
-use crate::gates::valley::Valley;
 use crate::problem::Problem;
 
-/// A lower bound on the cost of each choice y:
-/// base + sum over gates of d(g) y(g) + sum over pools of V(units that have to leave the pool).
-pub(super) struct Estimate {
+/// A lower bound on the cost of each choice y: base + sum over gates of d(g) y(g) + sum over pools
+/// of V(units that have to leave the pool).
+pub(super) struct LagrangianBound {
     pub base: i128,
-    /// d, by gate: what opening it costs, less what it costs to wait.
-    pub opening: Vec<i128>,
-    /// By member, what opening its gate costs there.
-    pub opening_member: Vec<i128>,
+    /// d, by gate: the cost of opening it less its waiting cost.
+    pub opening_cost: Vec<i128>,
+    /// By member, its part of the cost of opening its gate.
+    pub member_opening_cost: Vec<i128>,
     /// V, by pool.
-    pub valleys: Vec<Valley>,
+    pub pool_costs: Vec<ConvexFunction>,
 }
 
-impl Estimate {
-    /// From any prices and any pools.
+impl LagrangianBound {
+    /// The bound from any prices and any pools; each choice of both is valid.
     pub fn new(
         problem: &Problem<'_>,
         layout: &Layout,
@@ -26,28 +26,32 @@ impl Estimate {
         waiting: &[i64],
         price: &[i64],
     ) -> Self {
-        let mut estimate = Self {
+        let mut lagrangian = Self {
             base: waiting.iter().map(|&cost| i128::from(cost)).sum(),
-            opening: waiting.iter().map(|&cost| -i128::from(cost)).collect(),
-            opening_member: Vec::with_capacity(layout.members.len()),
-            valleys: pools.supply.iter().map(|_| Valley::default()).collect(),
+            opening_cost: waiting.iter().map(|&cost| -i128::from(cost)).collect(),
+            member_opening_cost: Vec::with_capacity(layout.members.len()),
+            pool_costs: pools
+                .supply
+                .iter()
+                .map(|_| ConvexFunction::default())
+                .collect(),
         };
-        let supplies = problem.supply().iter().zip(price).zip(&layout.is_own);
-        for ((&units, &price), &is_own) in supplies {
-            if units != 0 && !is_own {
-                estimate.base -= i128::from(units) * i128::from(price);
+        let supplies = problem.supply().iter().zip(price).zip(&layout.is_private);
+        for ((&units, &price), &is_private) in supplies {
+            if units != 0 && !is_private {
+                lagrangian.base -= i128::from(units) * i128::from(price);
             }
         }
-        estimate.add_arcs(problem, layout, pools, price);
-        estimate.add_members(problem, layout, price);
-        for (valley, &units) in estimate.valleys.iter_mut().zip(&pools.loose) {
-            valley.add(0, 0, 0, units);
-            valley.finish();
+        lagrangian.add_arcs(problem, layout, pools, price);
+        lagrangian.add_members(problem, layout, price);
+        for (pool_cost, &units) in lagrangian.pool_costs.iter_mut().zip(&pools.optional_inflow) {
+            pool_cost.add_arc(0, 0, 0, units);
+            pool_cost.finish();
         }
-        estimate
+        lagrangian
     }
 
-    /// Arcs that are free of gates, each with the flow that is cheapest by itself.
+    /// Adds arcs that no gate decides, each with the flow that is cheapest by itself.
     fn add_arcs(&mut self, problem: &Problem<'_>, layout: &Layout, pools: &Pools, price: &[i64]) {
         for (arc, is_local) in layout.all_arcs(problem) {
             if is_local {
@@ -62,30 +66,30 @@ impl Estimate {
             if from != to {
                 let (more, less) = (arc.capacity - units, units - arc.lower);
                 if let Some(pool) = from {
-                    self.valleys[pool].add(units, reduced, more, less);
+                    self.pool_costs[pool].add_arc(units, reduced, more, less);
                 }
                 if let Some(pool) = to {
-                    self.valleys[pool].add(-units, reduced, less, more);
+                    self.pool_costs[pool].add_arc(-units, reduced, less, more);
                 }
             }
         }
     }
 
-    /// What open gates send, and what closed ones send past.
+    /// Adds the flow through open gates and the flow past closed gates.
     fn add_members(&mut self, problem: &Problem<'_>, layout: &Layout, price: &[i64]) {
-        let mut exits = Exits {
+        let mut exits = ExitCosts {
             price,
             offers: Vec::new(),
         };
         for member in &layout.members {
             let count = i128::from(member.count);
             let mut cost = i128::from(member.terms.cost) * count;
-            // Where there is no room for it, a flow will say so; here it costs nothing.
+            // If there is not enough capacity, a flow will prove it; here it costs nothing.
             cost += match &member.onward {
                 Some(range) => exits.cost(layout.exits(range), member.count).unwrap_or(0),
                 None => -i128::from(price[member.head]) * count,
             };
-            cost += match &member.past {
+            cost += match &member.bypass {
                 Some(range) => {
                     let arcs = layout.exits(range);
                     let supply = problem.supply()[member.tail];
@@ -96,22 +100,24 @@ impl Estimate {
                 }
                 None => i128::from(price[member.tail]) * count,
             };
-            self.opening[member.gate] += cost;
-            self.opening_member.push(cost);
+            self.opening_cost[member.gate] += cost;
+            self.member_opening_cost.push(cost);
         }
     }
 
-    /// What a choice costs at least; none if it has no flow.
-    pub fn of(&self, pools: &Pools, open: &[bool]) -> Option<i128> {
+    /// The lower bound for a choice; none if the choice is infeasible.
+    pub fn value_of(&self, pools: &Pools, open: &[bool]) -> Option<i128> {
         let mut units = pools.supply.clone();
         let mut cost = self.base;
         for (gate, _) in open.iter().enumerate().filter(|&(_, &open)| open) {
-            cost += self.opening[gate];
+            cost += self.opening_cost[gate];
             for &(pool, load) in &pools.loads[gate] {
                 units[pool] += i128::from(load);
             }
         }
-        let mut pools = self.valleys.iter().zip(units);
-        pools.try_fold(cost, |cost, (valley, units)| Some(cost + valley.at(units)?))
+        let mut pools = self.pool_costs.iter().zip(units);
+        pools.try_fold(cost, |cost, (pool_cost, units)| {
+            Some(cost + pool_cost.value_at(units)?)
+        })
     }
 }

@@ -1,22 +1,23 @@
-//! Gates: groups of arcs that carry their counts, all of them, or nothing.
+//! Gates: groups of arcs that all carry their counts, or all carry nothing.
 //!
 //! # The problem
 //!
-//! A gate g has members: arcs a, each with a count n(a). Open, y(g) = 1, each member carries exactly
-//! its count; closed, y(g) = 0, none carries anything, and the waiting cost W(g) is paid. Wanted are
-//! the choice y and the flow f of least total cost, sum of c f + sum of W (1 - y). With the gates
-//! decided it is a pure flow problem; which to open is NP-hard, since knapsack problems are of this
-//! kind. A gang of pods is a gate whose members are the classes of its pods.
+//! A gate g has members: arcs a, each with a count n(a). If the gate is open, y(g) = 1, each member
+//! carries exactly its count; if it is closed, y(g) = 0, its members carry nothing and the waiting
+//! cost W(g) is paid. The solver chooses y and the flow f of minimum total cost, sum of c f + sum
+//! of W (1 - y). With all gates decided this is a pure flow problem; choosing the open gates is
+//! NP-hard, since knapsack problems are of this kind. A gang of pods is a gate whose members are
+//! the classes of its pods.
 //!
 //! # The relaxation
 //!
-//! While a gate is undecided, each member may carry anything up to its count, and each unit earns a
-//! share of the waiting cost: shares s(a) with sum of s(a) n(a) = W(g). That is a pure flow problem
-//! again. Shares are Lagrange multipliers of the demand that all members are equally open; they
-//! follow the prices of the last flow, such that at these prices all members gain or lose the same
-//! per unit. Where they agree, the relaxation mostly leaves one gate half open for each kind of room
-//! that is scarce. Shares are rounded to integers, which does not matter, because nothing is
-//! concluded from them: they only lead to prices.
+//! While a gate is undecided, each member may carry any flow up to its count, and each unit earns a
+//! share of the waiting cost: shares s(a) with sum of s(a) n(a) = W(g). This is a pure flow problem
+//! again. Shares are Lagrange multipliers of the constraint that all members are open to the same
+//! degree; they follow the prices of the last flow, such that at these prices all members gain or
+//! lose the same per unit. Then the relaxation usually leaves one gate partly open for each kind of
+//! scarce resource. Shares are rounded to integers; this does not affect correctness, because
+//! shares only influence prices and any prices give a valid bound.
 //!
 //! # The bound
 //!
@@ -25,50 +26,52 @@
 //!
 //! > sum of c f + sum of W (1 - y) = - sum of p b + sum of r f + sum of W (1 - y),
 //!
-//! because every node sends b(v) more than it receives. If that is now demanded of some nodes only,
-//! the least value of the right hand side is a lower bound (Lagrangian relaxation). Demanded it is
+//! because every node sends b(v) more than it receives. If this balance is required of some nodes
+//! only, the minimum of the right hand side is a lower bound (Lagrangian relaxation). It is
+//! required
 //!
-//! * of nodes that only one gate uses: its classes, and the sources in front of them. What an open
-//!   or closed gate sends through them is known, and so is the cheapest way to send it on;
-//! * of *pools* as a whole, which are sets of nodes behind a jump of the prices, such as machines
-//!   that are all full: what enters a pool must leave it.
+//! * of nodes that only one gate uses: its classes, and the sources in front of them. The flow that
+//!   an open or closed gate sends through them is known, and so is the cheapest way to send it on;
+//! * of *pools* as a whole: sets of nodes on one side of a jump of the prices, such as machines
+//!   that are all full. The flow that enters a pool must leave it.
 //!
-//! What is left is, in exact integers, an [`Estimate`](estimate::Estimate) of each choice,
+//! The result is, in exact integers, a [`LagrangianBound`](lagrangian_bound::LagrangianBound) for
+//! each choice,
 //!
 //! > base + sum of d(g) y(g) + sum over pools of V(units that have to leave the pool),
 //!
-//! where d(g) is what it costs to open g rather than to let it wait, and V is convex. Its least
-//! value over all choices is a knapsack problem for each pool, solved by dynamic programming, which
-//! also tells what it costs at least if a single gate goes the other way. Every flow that is solved,
-//! whichever gates were decided for it, thus leaves an estimate that is valid for all choices, and
-//! that is exact for its own choice if no gate was left half open.
+//! where d(g) is the cost of opening g less its waiting cost, and V is convex. Its minimum over all
+//! choices is a knapsack problem for each pool, solved by dynamic programming, which also gives a
+//! lower bound for each gate in its other state. Every flow, whichever gates were decided for it,
+//! thus gives a bound that is valid for all choices, and that is exact for its own choice if no
+//! gate is partly open.
 //!
 //! # The search
 //!
-//! 1. `flows`: the relaxation of a branch is solved, warm, from the flow before.
-//! 2. `ranking`, `knapsack`: the estimates bound the branch, and decide the gates whose other way
-//!    alone costs more than the best choice known.
-//! 3. `search`: the best choice by the leading estimate is tried: gates that it closes are closed,
-//!    the others relaxed; those that come out half open are closed next, until none does. The bound
-//!    is a concave function of the prices, so somewhere between the leading prices and those of
-//!    the new flow it is highest: from there, again.
-//! 4. What is still undecided is split at a gate that is half open, and the branch with the least
-//!    bound comes next.
+//! 1. `relaxation`: the relaxation of a branch is solved, warm, from the flow before.
+//! 2. `knapsack_bound`, `flip_knapsack`: the Lagrangian bounds give a bound for the branch, and decide
+//!    the gates whose other state alone costs more than the best known choice.
+//! 3. `branch_and_bound`: the best choice by the best bound so far is tried: the gates that it
+//!    closes are closed, the others relaxed; gates that are partly open in the flow are closed
+//!    next, until none is. The bound is a concave function of the prices, so its maximum lies
+//!    between the best prices so far and those of the new flow: the search continues from there.
+//! 4. If gates are still undecided, the branch is split at a gate that is partly open, and the
+//!    branch with the smallest bound is explored next.
 //!
-//! Gangs that compete for the same machines are done after two flows, usually: one for the prices,
-//! one for the choice that the knapsack problem finds, whose own estimate proves it.
+//! Gangs that compete for the same machines usually need two flows: one for the prices, and one for
+//! the choice that the knapsack problem finds, whose own bound proves it.
 //!
 //! # Caveats
 //!
-//! * In the worst case the number of flows grows exponentially with the number of gates; hence
-//!   [`Effort`], and [`GatedAnswer::bound`].
+//! * In the worst case the number of flows grows exponentially with the number of gates; therefore
+//!   there are [`Effort`] and [`GatedAnswer::bound`].
 //! * A gate whose members are in several pools is split between them, which lowers the bound. The
-//!   more of these, and the fewer machines each class may use, the more branches are needed; with
-//!   three machines per class of a gang, an integer programming solver is the better tool.
-//! * Gangs that wait at the same cost per pod differ by little more than by where their pods fit
-//!   best. Within 0.1% of the least cost they take a few flows, the rest of the proof takes many.
-//! * A pool whose table of units times gates would have more than eight million values, 64 MB, has
-//!   none, and its part of the bound is lost.
+//!   more such gates there are, and the fewer machines each class may use, the more branches are
+//!   needed; with three machines per class of a gang, an integer programming solver is faster.
+//! * Gangs with the same waiting cost per pod differ only in where their pods fit best. A solution
+//!   within 0.1% of the optimum takes a few flows, the rest of the proof takes many.
+//! * A pool whose table of units times gates would exceed eight million values (64 MB) has no
+//!   table, and its part of the bound is lost.
 //!
 //! # References
 //!
@@ -76,48 +79,48 @@
 //!   2 (1974).
 //! * S. Martello, P. Toth: Knapsack Problems. Wiley (1990).
 
-mod check;
-mod estimate;
-mod flows;
-mod gains;
-mod knapsack;
+mod branch_and_bound;
+mod convex_function;
+mod flip_knapsack;
+mod gain_multipliers;
+mod knapsack_bound;
+mod lagrangian_bound;
 mod layout;
 mod pools;
-mod ranking;
-mod search;
-mod valley;
+mod relaxation;
+mod validation;
 
+use crate::deadline::Limits;
 use crate::error::FlowError;
-use crate::limits::Limits;
 use crate::network::{ArcId, Network};
-pub use gains::GainArc;
-use search::Search;
+use branch_and_bound::BranchAndBound;
+pub use gain_multipliers::GainArc;
 
-/// A binary choice for a group of arcs.
+/// A binary decision for a group of arcs.
 ///
-/// Open, each member carries exactly its count. Closed, none carries anything, and the waiting cost
-/// is paid, once.
+/// If the gate is open, each member carries exactly its count. If it is closed, members carry
+/// nothing and the waiting cost is paid, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// Arcs, and how much each carries when the gate is open.
+    /// Arcs, and the flow of each when the gate is open.
     pub members: Vec<(ArcId, i64)>,
-    /// What it costs to leave the gate closed.
+    /// The cost of a closed gate.
     pub waiting_cost: i64,
 }
 
-/// How hard to look for the best choice of gates.
+/// The effort of the search for the best choice of gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// How many flows may be solved. One more is, if there is no choice to show by then, with all
-    /// gates closed that can be.
+    /// The maximum number of flows. One more is solved if there is no feasible choice by then, with
+    /// all gates closed that can be closed.
     pub flows: usize,
-    /// A choice is good enough if it is proven to cost no more than this above the least, in
-    /// millionths of its own cost.
+    /// The allowed gap: the search stops at a choice that is proven to be within this gap of the
+    /// minimum, in millionths of its own cost.
     pub gap_ppm: u32,
 }
 
 impl Default for Effort {
-    /// The best choice, proven, within a thousand flows.
+    /// A proven optimal choice, within a thousand flows.
     fn default() -> Self {
         Self {
             flows: 1000,
@@ -126,38 +129,38 @@ impl Default for Effort {
     }
 }
 
-/// What [`Network::solve_gated`] found; the flow and the prices are read from the network.
+/// The answer of [`Network::solve_gated`]; flow and prices are read from the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatedAnswer {
-    /// What the flow costs, together with the waiting costs of closed gates.
+    /// The cost of the flow plus the waiting costs of closed gates.
     pub cost: i128,
-    /// No choice costs less than this. Equal to `cost` unless effort or limits were used up, or a
-    /// gap was allowed.
+    /// A lower bound on the cost of every choice. Equal to `cost` unless a limit of effort or time
+    /// was reached, or a gap was allowed.
     pub bound: i128,
     /// By gate, whether it is open.
     pub open: Vec<bool>,
-    /// How many flows were solved.
+    /// The number of flows solved.
     pub flows: usize,
 }
 
 impl GatedAnswer {
-    /// By how much a better choice could be cheaper, at most.
+    /// An upper bound on what a better choice could save.
     pub fn gap(&self) -> i128 {
         self.cost.saturating_sub(self.bound)
     }
 
-    /// Whether the choice is proven to cost the least.
+    /// Whether the choice is proven to be optimal.
     pub fn is_optimal(&self) -> bool {
         self.cost == self.bound
     }
 }
 
 impl Network {
-    /// Chooses which gates to open, such that flow and waiting cost the least together.
+    /// Chooses the open gates such that flow and waiting together have minimum cost.
     ///
-    /// A closed gate lets nothing through, so there should be a way past it. A gang of pods has, for
-    /// each of its classes, a source with as many units as the class has pods, the member arc from
-    /// there to the class, and an arc of cost zero from the source to where waiting pods go.
+    /// A closed gate carries nothing, so its units need another arc. A gang of pods has, for each
+    /// of its classes, a source with as many units as the class has pods, the member arc from the
+    /// source to the class, and an arc of cost zero from the source to where waiting pods go.
     ///
     /// ```
     /// use afflux_flow::{Effort, Gate, Limits, Network, Terms};
@@ -183,20 +186,21 @@ impl Network {
     /// # Ok::<(), afflux_flow::FlowError>(())
     /// ```
     ///
-    /// Afterwards the network has the flow and the prices of the best choice found. All terms are
-    /// the caller's own again, so the network knows nothing of gates: before the next call, gangs
-    /// that were started may be removed and others added, and the search starts from these prices.
+    /// Afterwards the network has the flow and the prices of the best choice found, and all terms
+    /// are restored. Before the next call, gangs that were started may be removed and others added;
+    /// the search then starts from these prices.
     ///
-    /// When effort or limits are used up, the answer is the best choice so far and the bound that is
-    /// proven by then. [`FlowError::Infeasible`] means that no choice has a flow; or, with the
-    /// effort used up, that none was found and that closing all gates is none.
+    /// If a limit of effort or time is reached, the answer is the best choice so far and the bound
+    /// that is proven by then. [`FlowError::Infeasible`] means that no choice is feasible, or, if
+    /// the effort is used up, that no feasible choice was found and that closing all gates is
+    /// infeasible.
     pub fn solve_gated(
         &mut self,
         gates: &[Gate],
         effort: Effort,
         limits: &Limits<'_>,
     ) -> Result<GatedAnswer, FlowError> {
-        check::check(self, gates)?;
-        Search::new(self, gates, effort, limits).run()
+        validation::check(self, gates)?;
+        BranchAndBound::new(self, gates, effort, limits).run()
     }
 }

@@ -1,73 +1,78 @@
-//! Pools: sets of nodes with room that is scarce, machines that the same gangs compete for.
+//! Pools: sets of nodes with scarce capacity, such as machines that the same gangs compete for.
 //!
-//! Prices show them. Within a pool, units are worth about the same everywhere; from the pool to
-//! where units may wait, the price jumps. Any set of nodes makes a valid pool, which only decides
-//! how good the bound is.
+//! Pools are found by prices. Within a pool prices differ little; between the pool and the nodes
+//! where units may wait, the price jumps. Any set of nodes makes a valid pool; the set only affects
+//! the quality of the bound.
 
-use crate::gates::estimate::Estimate;
+use crate::gates::lagrangian_bound::LagrangianBound;
 use crate::gates::layout::Layout;
 use crate::problem::Problem;
 
-/// How many jumps of the price are looked at.
-const JUMPS: usize = 4;
+/// The number of price jumps that are tried.
+const MAX_PRICE_JUMPS: usize = 4;
 
-/// Not in a pool.
-const NONE: u32 = u32::MAX;
+/// Marks a node that is in no pool.
+const NO_POOL: u32 = u32::MAX;
 
-/// Sets of nodes without any way from one to another but through nodes of none.
+/// Sets of nodes; every path from one to another passes a node outside all of them.
 pub(super) struct Pools {
-    /// By node, its pool or [`NONE`].
+    /// By node, its pool or [`NO_POOL`].
     pool: Vec<u32>,
-    /// By pool, how many units have to leave it when all gates are closed.
+    /// By pool, the units that have to leave it when all gates are closed.
     pub supply: Vec<i128>,
-    /// By pool, how many units may enter it instead of going elsewhere.
-    pub loose: Vec<i64>,
-    /// By gate: pools, and how many units more have to leave them when the gate is open.
+    /// By pool, the units that may enter it or go elsewhere.
+    pub optional_inflow: Vec<i64>,
+    /// By gate, the pools that it uses, and the additional units that have to leave each when the
+    /// gate is open.
     pub loads: Vec<Vec<(usize, i64)>>,
 }
 
 impl Pools {
-    /// The pools below the jump of the price that gates matter most for.
+    /// The pools below the price jump for which gates matter most.
     pub fn find(problem: &Problem<'_>, layout: &Layout, waiting: &[i64], price: &[i64]) -> Self {
-        let mut is_apart = layout.is_own.clone();
+        let mut is_excluded = layout.is_private.clone();
         for member in &layout.members {
-            is_apart[member.tail] = true;
+            is_excluded[member.tail] = true;
         }
-        let prices = || price.iter().zip(&is_apart).filter(|&(_, &apart)| !apart);
+        let prices = || {
+            price
+                .iter()
+                .zip(&is_excluded)
+                .filter(|&(_, &is_excluded)| !is_excluded)
+        };
         let mut levels: Vec<i64> = prices().map(|(&price, _)| price).collect();
         levels.sort_unstable();
         levels.dedup();
         let pairs = levels.windows(2);
         let mut jumps: Vec<(i64, i64)> = pairs.map(|pair| (pair[0] - pair[1], pair[0])).collect();
         jumps.sort_unstable();
-        let candidates = jumps.iter().take(JUMPS).map(|&(_, level)| {
-            let nodes = price.iter().zip(&is_apart);
-            let inside = nodes.map(|(&price, &apart)| !apart && price <= level);
+        let candidates = jumps.iter().take(MAX_PRICE_JUMPS).map(|&(_, level)| {
+            let nodes = price.iter().zip(&is_excluded);
+            let inside = nodes.map(|(&price, &is_excluded)| !is_excluded && price <= level);
             let pools = Self::new(problem, layout, waiting.len(), inside.collect());
-            let estimate = Estimate::new(problem, layout, &pools, waiting, price);
-            (pools.weight(&estimate, waiting), pools)
+            let lagrangian = LagrangianBound::new(problem, layout, &pools, waiting, price);
+            (pools.weight(&lagrangian, waiting), pools)
         });
         let best = candidates.max_by_key(|&(weight, _)| weight);
         let none = || Self::none(problem, waiting.len());
         best.map_or_else(none, |(_, pools)| pools)
     }
 
-    /// Without any pool.
     pub fn none(problem: &Problem<'_>, gates: usize) -> Self {
         Self {
-            pool: vec![NONE; problem.nodes()],
+            pool: vec![NO_POOL; problem.nodes()],
             supply: Vec::new(),
-            loose: Vec::new(),
+            optional_inflow: Vec::new(),
             loads: vec![Vec::new(); gates],
         }
     }
 
-    /// How much it matters which gates are open: what a unit too many or too few costs, for all
-    /// units of all gates, but no more than it costs to wait.
-    fn weight(&self, estimate: &Estimate, waiting: &[i64]) -> i128 {
+    /// How much the choice of gates matters: the cost of one unit too many or too few, for all
+    /// units of all gates, but at most the waiting cost.
+    fn weight(&self, lagrangian: &LagrangianBound, waiting: &[i64]) -> i128 {
         let of_load = |&(pool, units): &(usize, i64)| {
-            let steepness = estimate.valleys[pool].steepness().unwrap_or(0);
-            steepness.saturating_mul(i128::from(units.abs()))
+            let min_slope = lagrangian.pool_costs[pool].min_slope().unwrap_or(0);
+            min_slope.saturating_mul(i128::from(units.abs()))
         };
         let gates = self.loads.iter().zip(waiting);
         gates
@@ -82,7 +87,7 @@ impl Pools {
     }
 
     fn new(problem: &Problem<'_>, layout: &Layout, gates: usize, inside: Vec<bool>) -> Self {
-        let mut sets = Sets((0..problem.nodes() as u32).collect());
+        let mut sets = DisjointSets((0..problem.nodes() as u32).collect());
         for (arc, is_local) in layout.all_arcs(problem) {
             if !is_local && arc.capacity > 0 && inside[arc.tail] && inside[arc.head] {
                 sets.join(arc.tail as u32, arc.head as u32);
@@ -92,7 +97,7 @@ impl Pools {
             layout
                 .members
                 .iter()
-                .flat_map(|m| [&m.past, &m.onward])
+                .flat_map(|m| [&m.bypass, &m.onward])
                 .flatten()
         };
         let heads = |range| layout.exits(range).iter().map(|exit| exit.head);
@@ -105,62 +110,61 @@ impl Pools {
         let mut pools = Self::none(problem, gates);
         for node in (0..problem.nodes()).filter(|&node| inside[node]) {
             let root = sets.root(node as u32) as usize;
-            if pools.pool[root] == NONE {
+            if pools.pool[root] == NO_POOL {
                 pools.pool[root] = pools.supply.len() as u32;
                 pools.supply.push(0);
-                pools.loose.push(0);
+                pools.optional_inflow.push(0);
             }
             pools.pool[node] = pools.pool[root];
             pools.supply[pools.pool[node] as usize] += i128::from(problem.supply()[node]);
         }
         for member in &layout.members {
             let supply = problem.supply()[member.tail];
-            // What is there always, what is there with the gate open, and where.
-            let tail = match &member.past {
-                Some(range) => pools.entered(heads(range)),
+            // The pools of the two ends, and whether all flow of the member enters them.
+            let tail = match &member.bypass {
+                Some(range) => pools.pool_of_heads(heads(range)),
                 None => (pools.of(member.tail), true),
             };
             let head = match &member.onward {
-                Some(range) => pools.entered(heads(range)),
+                Some(range) => pools.pool_of_heads(heads(range)),
                 None => (pools.of(member.head), true),
             };
             match tail {
                 (Some(pool), true) => {
-                    pools.load(member.gate, pool, -member.count);
-                    if member.past.is_some() {
+                    pools.add_load(member.gate, pool, -member.count);
+                    if member.bypass.is_some() {
                         pools.supply[pool] += i128::from(supply);
                     }
                 }
-                (Some(pool), false) => pools.loose[pool] += supply,
+                (Some(pool), false) => pools.optional_inflow[pool] += supply,
                 (None, _) => {}
             }
             match head {
-                (Some(pool), true) => pools.load(member.gate, pool, member.count),
-                (Some(pool), false) => pools.loose[pool] += member.count,
+                (Some(pool), true) => pools.add_load(member.gate, pool, member.count),
+                (Some(pool), false) => pools.optional_inflow[pool] += member.count,
                 (None, _) => {}
             }
         }
         pools
     }
 
-    /// The pool of a node.
     pub fn of(&self, node: usize) -> Option<usize> {
-        Some(self.pool[node] as usize).filter(|_| self.pool[node] != NONE)
+        Some(self.pool[node] as usize).filter(|_| self.pool[node] != NO_POOL)
     }
 
-    /// The pool that some of these nodes are in, and whether all are.
-    fn entered(&self, heads: impl Iterator<Item = usize>) -> (Option<usize>, bool) {
-        let mut entered = (None, true);
+    /// The pool of some of these nodes, and whether all of them are in it.
+    fn pool_of_heads(&self, heads: impl Iterator<Item = usize>) -> (Option<usize>, bool) {
+        let mut found = (None, true);
         for head in heads {
             match self.of(head) {
-                Some(pool) => entered.0 = Some(pool),
-                None => entered.1 = false,
+                Some(pool) => found.0 = Some(pool),
+                None => found.1 = false,
             }
         }
-        entered
+        found
     }
 
-    fn load(&mut self, gate: usize, pool: usize, units: i64) {
+    fn add_load(&mut self, gate: usize, pool: usize, units: i64) {
         let loads = &mut self.loads[gate];
         match loads.iter_mut().find(|load| load.0 == pool) {
             Some(load) => load.1 += units,
@@ -169,10 +173,10 @@ impl Pools {
     }
 }
 
-/// Disjoint sets of nodes, each a tree of links to its root.
-struct Sets(Vec<u32>);
+/// Disjoint sets of nodes (union-find), each a tree of links to its root.
+struct DisjointSets(Vec<u32>);
 
-impl Sets {
+impl DisjointSets {
     fn root(&mut self, mut node: u32) -> u32 {
         while self.0[node as usize] != node {
             let next = self.0[node as usize];

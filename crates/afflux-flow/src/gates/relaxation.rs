@@ -1,57 +1,56 @@
-//! Flows for some gates decided and the others relaxed, and what is learnt from each.
+//! Flows with some gates decided and the others relaxed, and the bounds that they give.
 
 use std::time::{Duration, Instant};
 
+use crate::deadline::Limits;
 use crate::error::FlowError;
-use crate::gates::estimate::Estimate;
+use crate::gates::lagrangian_bound::LagrangianBound;
 use crate::gates::layout::Layout;
 use crate::gates::pools::Pools;
 use crate::gates::{Effort, Gate};
-use crate::limits::Limits;
 use crate::network::{ArcId, Network};
 use crate::problem::{Terms, cost_limit};
-use crate::state::State;
+use crate::solver_state::SolverState;
 
 /// The best choice so far, with its flow.
-pub(super) struct Best {
+pub(super) struct BestChoice {
     pub cost: i128,
     pub open: Vec<bool>,
-    pub state: State,
+    pub state: SolverState,
 }
 
-/// An estimate and the prices that it comes from.
-pub(super) struct Priced {
+pub(super) struct PricedBound {
     pub price: Vec<i64>,
-    pub estimate: Estimate,
+    pub lagrangian: LagrangianBound,
 }
 
 /// Why there is no flow.
 pub(super) enum NoFlow {
-    /// None of the choices that were asked for has one.
+    /// No choice that agrees with the decided gates is feasible.
     Infeasible(FlowError),
-    /// The effort or the limits are used up.
-    Spent,
+    /// A limit of effort or time was reached.
+    LimitReached,
     Error(FlowError),
 }
 
-/// The network with its gates, while they are being decided.
-pub(super) struct Flows<'a> {
+/// The network while its gates are being decided.
+pub(super) struct Relaxation<'a> {
     pub network: &'a mut Network,
     pub layout: Layout,
     pub waiting: Vec<i64>,
     limits: Limits<'a>,
     started: Instant,
-    /// By member, what a unit earns while its gate is undecided.
+    /// By member, the share of the waiting cost that a unit earns while its gate is undecided.
     share: Vec<i64>,
     pub pools: Option<Pools>,
-    /// From the prices of the last flow.
-    pub last: Option<Priced>,
-    pub best: Option<Best>,
+    /// The bound from the prices of the last flow.
+    pub last: Option<PricedBound>,
+    pub best: Option<BestChoice>,
     pub solved: usize,
     effort: Effort,
 }
 
-impl<'a> Flows<'a> {
+impl<'a> Relaxation<'a> {
     pub fn new(
         network: &'a mut Network,
         gates: &[Gate],
@@ -72,28 +71,32 @@ impl<'a> Flows<'a> {
             effort,
             network,
         };
-        // The prices of the last solve are a good start, if there was one.
+        // The prices of the last solve, if there was one, are a good start.
         let problem = flows.network.problem();
         let nowhere = Pools::none(&problem, gates.len());
         let prices = flows.network.prices();
-        let estimate = Estimate::new(&problem, &flows.layout, &nowhere, &flows.waiting, prices);
-        flows.set_shares(&estimate);
+        let lagrangian =
+            LagrangianBound::new(&problem, &flows.layout, &nowhere, &flows.waiting, prices);
+        flows.set_shares(&lagrangian);
         flows
     }
 
-    /// Solves with some gates decided and the others relaxed, if there is effort left for it.
-    /// Answers which undecided gates are half open, and has the best choice updated if none is.
+    /// Solves with some gates decided and the others relaxed, if there is effort left. Returns the
+    /// undecided gates that are partly open, and updates the best choice if there is none.
     pub fn solve(&mut self, decided: &[Option<bool>]) -> Result<Vec<usize>, NoFlow> {
         match self.solved < self.effort.flows {
-            true => self.solve_anyway(decided),
-            false => Err(NoFlow::Spent),
+            true => self.solve_regardless_of_effort(decided),
+            false => Err(NoFlow::LimitReached),
         }
     }
 
-    /// The same, whatever the effort.
-    pub fn solve_anyway(&mut self, decided: &[Option<bool>]) -> Result<Vec<usize>, NoFlow> {
-        if self.is_late() {
-            return Err(NoFlow::Spent);
+    /// The same, whatever effort is left.
+    pub fn solve_regardless_of_effort(
+        &mut self,
+        decided: &[Option<bool>],
+    ) -> Result<Vec<usize>, NoFlow> {
+        if self.is_out_of_time() {
+            return Err(NoFlow::LimitReached);
         }
         let left = |budget: Duration| budget.saturating_sub(self.started.elapsed());
         let limits = Limits {
@@ -104,31 +107,36 @@ impl<'a> Flows<'a> {
         self.solved += 1;
         let answer = self.network.solve(&limits).map_err(|error| match error {
             FlowError::Infeasible { .. } => NoFlow::Infeasible(error),
-            FlowError::Expired => NoFlow::Spent,
+            FlowError::Expired => NoFlow::LimitReached,
             error => NoFlow::Error(error),
         })?;
-        self.learn();
-        let half_open = self.note(decided, answer.cost).map_err(NoFlow::Error)?;
+        self.update_bound();
+        let partly_open = self
+            .record_choice(decided, answer.cost)
+            .map_err(NoFlow::Error)?;
         match answer.is_optimal() {
-            true => Ok(half_open),
-            false => Err(NoFlow::Spent),
+            true => Ok(partly_open),
+            false => Err(NoFlow::LimitReached),
         }
     }
 
-    /// Whether the limits are reached.
-    pub fn is_late(&self) -> bool {
+    pub fn is_out_of_time(&self) -> bool {
         let budget = self.limits.budget;
         budget.is_some_and(|budget| self.started.elapsed() >= budget)
-            || self.limits.interrupted.is_some_and(|asked| asked())
+            || self
+                .limits
+                .interrupted
+                .is_some_and(|is_interrupted| is_interrupted())
     }
 
-    /// Gives all arcs back the terms that the caller has set, with the flow of the best choice.
+    /// Restores the caller's terms of all arcs, and the flow of the best choice.
     pub fn restore(&mut self) -> Result<(), FlowError> {
         for member in &self.layout.members {
-            self.network.put_terms(member.arc as ArcId, member.terms)?;
+            self.network
+                .restore_terms(member.arc as ArcId, member.terms)?;
         }
         if let Some(best) = &mut self.best {
-            self.network.keep(std::mem::take(&mut best.state));
+            self.network.restore(std::mem::take(&mut best.state));
         }
         Ok(())
     }
@@ -150,7 +158,7 @@ impl<'a> Flows<'a> {
                 capacity,
                 cost,
             };
-            // A change makes work, even one that changes nothing.
+            // Even a change to the same terms marks nodes as changed.
             if self.network.terms(member.arc as ArcId)? != terms {
                 self.network.set_terms(member.arc as ArcId, terms)?;
             }
@@ -158,49 +166,57 @@ impl<'a> Flows<'a> {
         Ok(())
     }
 
-    /// Takes an estimate, and shares for the next flow, from the prices of this one.
-    fn learn(&mut self) {
+    /// Computes the bound, and the shares for the next flow, from the prices of this flow.
+    fn update_bound(&mut self) {
         let price = self.network.prices().to_vec();
         if self.pools.is_none() {
             let problem = self.network.problem();
             self.pools = Some(Pools::find(&problem, &self.layout, &self.waiting, &price));
         }
-        let last = self.estimate(price);
+        let last = self.lagrangian(price);
         if let Some(last) = &last {
-            self.set_shares(&last.estimate);
+            self.set_shares(&last.lagrangian);
         }
         self.last = last;
     }
 
-    /// An estimate from any prices.
-    pub fn estimate(&self, price: Vec<i64>) -> Option<Priced> {
+    pub fn lagrangian(&self, price: Vec<i64>) -> Option<PricedBound> {
         let problem = self.network.problem();
         let pools = self.pools.as_ref()?;
-        let estimate = Estimate::new(&problem, &self.layout, pools, &self.waiting, &price);
-        Some(Priced { price, estimate })
+        let lagrangian = LagrangianBound::new(&problem, &self.layout, pools, &self.waiting, &price);
+        Some(PricedBound { price, lagrangian })
     }
 
-    /// Shares of the waiting cost such that, at these prices, all members of a gate gain or lose
-    /// the same per unit.
-    fn set_shares(&mut self, estimate: &Estimate) {
+    /// Sets the shares of the waiting cost such that, at these prices, all members of a gate gain
+    /// or lose the same per unit.
+    fn set_shares(&mut self, lagrangian: &LagrangianBound) {
         let mut units = vec![0_i128; self.waiting.len()];
         for member in &self.layout.members {
             units[member.gate] += i128::from(member.count);
         }
-        let members = self.layout.members.iter().zip(&estimate.opening_member);
+        let members = self
+            .layout
+            .members
+            .iter()
+            .zip(&lagrangian.member_opening_cost);
         for ((member, cost), share) in members.zip(&mut self.share) {
             let gate = member.gate;
             let here = cost.div_euclid(i128::from(member.count));
-            let fair = here - estimate.opening[gate].div_euclid(units[gate]);
+            let fair = here - lagrangian.opening_cost[gate].div_euclid(units[gate]);
             *share = i64::try_from(fair).unwrap_or(if fair < 0 { i64::MIN } else { i64::MAX });
         }
     }
 
-    /// Which gates the flow leaves half open. If none, what it costs may be the best so far.
-    fn note(&mut self, decided: &[Option<bool>], cost: i128) -> Result<Vec<usize>, FlowError> {
+    /// Returns the gates that the flow leaves partly open. If there are none, the flow may be the
+    /// best choice so far.
+    fn record_choice(
+        &mut self,
+        decided: &[Option<bool>],
+        cost: i128,
+    ) -> Result<Vec<usize>, FlowError> {
         let mut cost = cost;
         let mut open = decided.to_vec();
-        let mut half_open = Vec::new();
+        let mut partly_open = Vec::new();
         for member in &self.layout.members {
             let gate = member.gate;
             if decided[gate].is_some() {
@@ -212,20 +228,20 @@ impl<'a> Flows<'a> {
             let is_open = flow == member.count;
             let is_same = *open[gate].get_or_insert(is_open) == is_open;
             if !is_same || (flow > 0 && !is_open) {
-                half_open.push(gate);
+                partly_open.push(gate);
             }
         }
-        half_open.dedup();
-        if half_open.is_empty() {
-            // A gate without members is best left open: it costs nothing.
+        partly_open.dedup();
+        if partly_open.is_empty() {
+            // A gate without members is open, which costs nothing.
             let open: Vec<bool> = open.into_iter().map(|open| open.unwrap_or(true)).collect();
             let closed = self.waiting.iter().zip(&open).filter(|&(_, &open)| !open);
             cost += closed.map(|(&cost, _)| i128::from(cost)).sum::<i128>();
             if self.best.as_ref().is_none_or(|best| cost < best.cost) {
-                let state = self.network.kept();
-                self.best = Some(Best { cost, open, state });
+                let state = self.network.snapshot();
+                self.best = Some(BestChoice { cost, open, state });
             }
         }
-        Ok(half_open)
+        Ok(partly_open)
     }
 }

@@ -1,4 +1,4 @@
-//! Whether gates are well formed.
+//! Checks that gates are well formed.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::error::FlowError;
 use crate::gates::Gate;
 use crate::network::Network;
 
-/// Finds the first thing that is wrong with gates.
+/// Returns the first error in the definition of gates.
 pub(super) fn check(network: &Network, gates: &[Gate]) -> Result<(), FlowError> {
     let mut gate_of = HashMap::new();
     for (number, gate) in gates.iter().enumerate() {

@@ -1,23 +1,25 @@
-//! Many changes in one call: all of them or, if one is refused, none.
+//! Bulk changes: each call changes everything or, if it returns an error, nothing.
 
 use std::hint::black_box;
 
-use super::{ArcId, GONE, Network, NodeId, check_count};
+use super::{ArcId, Network, NodeId, REMOVED, check_count};
+use crate::convex_arcs::{FIRST_CONVEX_ID, convex_slot};
 use crate::error::FlowError;
-use crate::problem::{ARCS, NODES, Terms, check_bounds, check_cost, check_terms, cost_limit};
-use crate::rows::{CONVEX, as_row};
+use crate::problem::{
+    MAX_ARCS, MAX_NODES, Terms, check_bounds, check_cost, check_terms, cost_limit,
+};
 
-/// How many arcs are read before the first of them is removed.
-const SOME: usize = 32;
+/// The number of arcs whose memory is prefetched before they are removed.
+const PREFETCH_BATCH: usize = 32;
 
 /// An arc to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewArc {
-    /// Where it starts.
+    /// The node where it starts.
     pub tail: NodeId,
-    /// Where it ends.
+    /// The node where it ends.
     pub head: NodeId,
-    /// What it may carry, and at what cost.
+    /// Its bounds and cost.
     pub terms: Terms,
 }
 
@@ -25,19 +27,19 @@ impl Network {
     /// Adds nodes with these supplies.
     pub fn add_nodes(&mut self, supplies: &[i64]) -> Result<Vec<NodeId>, FlowError> {
         let new = supplies.len().saturating_sub(self.free_nodes.len());
-        check_count("nodes", self.supply.len() + new, NODES)?;
+        check_count("nodes", self.supply.len() + new, MAX_NODES)?;
         self.reserve(supplies.len(), 0);
         supplies.iter().map(|&units| self.add_node(units)).collect()
     }
 
-    /// Adds arcs. An error names an arc by its position among them, from 0.
+    /// Adds arcs. An error names an arc by its position in the call, from 0.
     pub fn add_arcs(
         &mut self,
         arcs: impl ExactSizeIterator<Item = NewArc> + Clone,
     ) -> Result<Vec<ArcId>, FlowError> {
         let count = arcs.len();
         let new = count.saturating_sub(self.free_arcs.len());
-        check_count("arcs", self.arcs.len() + new, ARCS)?;
+        check_count("arcs", self.arcs.len() + new, MAX_ARCS)?;
         let limit = cost_limit(self.supply.len());
         for (position, arc) in arcs.clone().enumerate() {
             for (end, node) in [("tail", arc.tail), ("head", arc.head)] {
@@ -46,11 +48,11 @@ impl Network {
             check_terms(position, arc.terms, limit)?;
         }
         self.reserve(0, count);
-        let put = |arc: NewArc| self.put_arc(arc.tail, arc.head, arc.terms);
-        Ok(arcs.map(put).collect())
+        let set = |arc: NewArc| self.insert_arc(arc.tail, arc.head, arc.terms);
+        Ok(arcs.map(set).collect())
     }
 
-    /// Whether a node can be an end of an arc to be added.
+    /// Checks an end of an arc to be added.
     pub(super) fn check_end(
         &self,
         arc: usize,
@@ -63,44 +65,51 @@ impl Network {
         }
     }
 
-    /// Removes arcs and what flows along them; none may be named twice.
+    /// Removes arcs and their flow; no arc may be named twice.
     pub fn remove_arcs(&mut self, arcs: &[ArcId]) -> Result<(), FlowError> {
-        // Those that were found do not exist for those that follow.
-        let mut rows: Vec<usize> = Vec::new();
+        // Each arc found is marked as removed, so that a duplicate is not found.
+        let mut convex_arcs: Vec<usize> = Vec::new();
         for (position, &arc) in arcs.iter().enumerate() {
-            let found = self.find_row(arc).map(|row| match row {
-                Some(row) => rows.push(row),
-                None => self.exists.put(arc as usize, false),
+            let found = self.find_convex(arc).map(|slot| match slot {
+                Some(slot) => convex_arcs.push(slot),
+                None => self.exists.set(arc as usize, false),
             });
             if let Err(error) = found {
-                self.bring_back(&arcs[..position]);
+                self.restore_existence(&arcs[..position]);
                 return Err(error);
             }
         }
-        rows.sort_unstable();
-        if let Some(pair) = rows.windows(2).find(|pair| pair[0] == pair[1]) {
-            self.bring_back(arcs);
-            let arc = CONVEX + pair[0] as ArcId;
+        convex_arcs.sort_unstable();
+        if let Some(pair) = convex_arcs.windows(2).find(|pair| pair[0] == pair[1]) {
+            self.restore_existence(arcs);
+            let arc = FIRST_CONVEX_ID + pair[0] as ArcId;
             return Err(FlowError::UnknownArc { arc });
         }
-        for some in arcs.chunks(SOME) {
-            let others = || some.iter().copied().filter(|&arc| as_row(arc).is_none());
+        for batch in arcs.chunks(PREFETCH_BATCH) {
+            let others = || {
+                batch
+                    .iter()
+                    .copied()
+                    .filter(|&arc| convex_slot(arc).is_none())
+            };
             self.prefetch(others());
-            others().for_each(|arc| self.drop_arc(arc));
+            others().for_each(|arc| self.remove_found_arc(arc));
         }
-        rows.into_iter().for_each(|row| self.drop_convex(row));
+        convex_arcs
+            .into_iter()
+            .for_each(|slot| self.remove_found_convex(slot));
         Ok(())
     }
 
-    /// These exist after all.
-    fn bring_back(&mut self, arcs: &[ArcId]) {
-        for &arc in arcs.iter().filter(|&&arc| as_row(arc).is_none()) {
-            self.exists.put(arc as usize, true);
+    /// Marks arcs as existing again.
+    fn restore_existence(&mut self, arcs: &[ArcId]) {
+        for &arc in arcs.iter().filter(|&&arc| convex_slot(arc).is_none()) {
+            self.exists.set(arc as usize, true);
         }
     }
 
-    /// Prefetches all about some arcs and their ends. These are a dozen places in memory for each arc,
-    /// which would be waited for one after the other when it is removed.
+    /// Prefetches the memory of arcs and of their ends: a dozen places for each arc, which would
+    /// otherwise be waited for one after the other.
     fn prefetch(&self, arcs: impl Iterator<Item = ArcId> + Clone) {
         let arcs = arcs.map(|arc| arc as usize);
         let mut seen = 0;
@@ -110,19 +119,19 @@ impl Network {
         }
         for (tail, head) in arcs.map(|index| self.arcs.ends(index)) {
             for node in [tail, head] {
-                seen |= i64::from(self.degree[node]) | self.forced.due.glance(node);
-                seen |= self.state.glance(node);
+                seen |= i64::from(self.degree[node]) | self.fixed_flow.due.prefetch(node);
+                seen |= self.state.prefetch(node);
             }
         }
         black_box(seen);
     }
 
-    /// Removes nodes; none may be named twice or still have arcs.
+    /// Removes nodes; no node may be named twice or still have arcs.
     pub fn remove_nodes(&mut self, nodes: &[NodeId]) -> Result<(), FlowError> {
         for (position, &node) in nodes.iter().enumerate() {
             let error = match self.find_node(node) {
                 Ok(index) if self.degree[index] == 0 => {
-                    self.degree[index] = GONE;
+                    self.degree[index] = REMOVED;
                     continue;
                 }
                 Ok(index) => FlowError::NodeHasArcs {
@@ -143,7 +152,7 @@ impl Network {
         Ok(())
     }
 
-    /// Changes by how much nodes send more than they receive.
+    /// Changes the supplies of nodes.
     pub fn set_supplies(
         &mut self,
         changes: impl Iterator<Item = (NodeId, i64)> + Clone,
@@ -163,21 +172,21 @@ impl Network {
         changes: impl Iterator<Item = (ArcId, i64, i64)> + Clone,
     ) -> Result<(), FlowError> {
         for (arc, lower, capacity) in changes.clone() {
-            match self.find_row(arc)? {
-                Some(row) => self.check_convex_bounds(row, (lower, capacity))?,
+            match self.find_convex(arc)? {
+                Some(slot) => self.check_convex_bounds(slot, (lower, capacity))?,
                 None => check_bounds(arc as usize, lower, capacity)?,
             }
         }
         for (arc, lower, capacity) in changes {
-            match as_row(arc) {
-                Some(row) => self.bound_convex(row, (lower, capacity)),
+            match convex_slot(arc) {
+                Some(slot) => self.apply_convex_bounds(slot, (lower, capacity)),
                 None => self.change_bounds(arc as usize, (lower, capacity)),
             }
         }
         Ok(())
     }
 
-    /// Changes what a unit costs on arcs.
+    /// Changes the costs of arcs.
     pub fn set_costs(
         &mut self,
         changes: impl Iterator<Item = (ArcId, i64)> + Clone,
@@ -192,7 +201,7 @@ impl Network {
         Ok(())
     }
 
-    /// What flows along arcs since the last solve; changes may have cut it since.
+    /// The flow of arcs in the last solve; later changes may have reduced it.
     pub fn flows(&self, arcs: impl Iterator<Item = ArcId>) -> Result<Vec<i64>, FlowError> {
         arcs.map(|arc| self.flow(arc)).collect()
     }

@@ -1,38 +1,39 @@
 //! Convex arcs: added, changed and removed.
 
 use super::{ArcId, Network, NodeId, check_count};
+use crate::convex_arcs::{FIRST_CONVEX_ID, convex_slot};
 use crate::error::FlowError;
-use crate::problem::{ARCS, UNITS, check_bounds, check_cost, cost_limit};
-use crate::rows::{CONVEX, as_row};
+use crate::problem::{MAX_ARCS, MAX_CONVEX_COSTS, check_bounds, check_cost, cost_limit};
 
-/// What a convex arc may carry, and at what cost.
+/// Bounds and costs of a convex arc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvexTerms<'a> {
-    /// How much it must carry.
+    /// Its lower bound.
     pub lower: i64,
-    /// How much it can carry: no more than there are costs.
+    /// Its capacity: at most the number of costs.
     pub capacity: i64,
-    /// What the first unit costs, the second and so on: none less than the one before.
+    /// The cost of each unit; costs must not fall.
     pub costs: &'a [i64],
 }
 
 /// A convex arc to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewConvexArc<'a> {
-    /// Where it starts.
+    /// The node where it starts.
     pub tail: NodeId,
-    /// Where it ends: at another node.
+    /// The node where it ends, which differs from the tail.
     pub head: NodeId,
-    /// What it may carry, and at what cost.
+    /// Its bounds and costs.
     pub terms: ConvexTerms<'a>,
 }
 
 impl Network {
-    /// Adds convex arcs, of which each unit costs as much as the one before, or more. An error names an
-    /// arc by its position among them, from 0.
+    /// Adds convex arcs: each unit costs at least as much as the unit before. An error names an arc
+    /// by its position in the call, from 0.
     ///
-    /// One such arc is what parallel arcs of one unit each would be, and a solve looks at few of its
-    /// units. Bounds, flow and removal are those of any arc; levels and gates know other arcs only.
+    /// A convex arc is equivalent to parallel arcs of one unit each, but a solve reads few of its
+    /// units. Bounds, flow and removal work as for any arc; priority levels and gates do not accept
+    /// convex arcs.
     ///
     /// ```
     /// use afflux_flow::{ConvexTerms, Limits, Network, NewConvexArc};
@@ -53,7 +54,7 @@ impl Network {
         &mut self,
         arcs: impl ExactSizeIterator<Item = NewConvexArc<'a>> + Clone,
     ) -> Result<Vec<ArcId>, FlowError> {
-        check_count("convex arcs", self.rows.len() + arcs.len(), ARCS)?;
+        check_count("convex arcs", self.convex_arcs.len() + arcs.len(), MAX_ARCS)?;
         let limit = cost_limit(self.supply.len());
         let mut units = 0;
         for (position, arc) in arcs.clone().enumerate() {
@@ -69,20 +70,24 @@ impl Network {
             check_convex(position, arc.terms, limit)?;
             units += arc.terms.costs.len();
         }
-        check_count("costs of convex arcs", self.rows.units() + units, UNITS)?;
-        self.rows.reserve(arcs.len(), units);
-        Ok(arcs.map(|arc| self.put_convex(arc)).collect())
+        check_count(
+            "costs of convex arcs",
+            self.convex_arcs.units() + units,
+            MAX_CONVEX_COSTS,
+        )?;
+        self.convex_arcs.reserve(arcs.len(), units);
+        Ok(arcs.map(|arc| self.insert_convex(arc)).collect())
     }
 
-    /// Changes bounds and costs of convex arcs, to as many costs as they had.
+    /// Changes bounds and costs of convex arcs; the number of costs must stay the same.
     pub fn set_convex<'a>(
         &mut self,
         changes: impl Iterator<Item = (ArcId, ConvexTerms<'a>)> + Clone,
     ) -> Result<(), FlowError> {
         let limit = cost_limit(self.supply.len());
         for (arc, terms) in changes.clone() {
-            let row = self.find_row(arc)?.ok_or(FlowError::NotConvex { arc })?;
-            let length = self.rows.get(row).length() as usize;
+            let slot = self.find_convex(arc)?.ok_or(FlowError::NotConvex { arc })?;
+            let length = self.convex_arcs.get(slot).length() as usize;
             if terms.costs.len() != length {
                 return Err(FlowError::ConvexLength {
                     arc,
@@ -93,124 +98,125 @@ impl Network {
             check_convex(arc as usize, terms, limit)?;
         }
         for (arc, terms) in changes {
-            self.note_costs(terms.costs);
-            if let Some(row) = as_row(arc) {
-                self.rows.set_costs(row, terms.costs);
-                self.bound_convex(row, (terms.lower, terms.capacity));
+            self.update_largest_cost(terms.costs);
+            if let Some(slot) = convex_slot(arc) {
+                self.convex_arcs.set_costs(slot, terms.costs);
+                self.apply_convex_bounds(slot, (terms.lower, terms.capacity));
             }
         }
         Ok(())
     }
 
-    /// What a convex arc may carry, and at what cost.
+    /// Bounds and costs of a convex arc.
     pub fn convex_terms(&self, arc: ArcId) -> Result<ConvexTerms<'_>, FlowError> {
-        let row = self.find_row(arc)?.ok_or(FlowError::NotConvex { arc })?;
-        let row = self.rows.get(row);
+        let slot = self.find_convex(arc)?.ok_or(FlowError::NotConvex { arc })?;
+        let convex = self.convex_arcs.get(slot);
         Ok(ConvexTerms {
-            lower: row.lower.into(),
-            capacity: row.capacity.into(),
-            costs: self.rows.costs_of(row),
+            lower: convex.lower.into(),
+            capacity: convex.capacity.into(),
+            costs: self.convex_arcs.costs_of(convex),
         })
     }
 
-    fn put_convex(&mut self, arc: NewConvexArc<'_>) -> ArcId {
+    fn insert_convex(&mut self, arc: NewConvexArc<'_>) -> ArcId {
         let NewConvexArc { tail, head, terms } = arc;
         let length = terms.costs.len() as u32;
-        let row = self.rows.place((tail, head), length);
-        self.rows.set_costs(row, terms.costs);
-        self.note_costs(terms.costs);
-        if row == self.state.carried.len() {
-            self.state.carried.push(0);
+        let slot = self.convex_arcs.place((tail, head), length);
+        self.convex_arcs.set_costs(slot, terms.costs);
+        self.update_largest_cost(terms.costs);
+        if slot == self.state.convex_flow.len() {
+            self.state.convex_flow.push(0);
         }
         self.degree[tail as usize] += 1;
         self.degree[head as usize] += 1;
-        self.bound_convex(row, (terms.lower, terms.capacity));
-        CONVEX + row as u32
+        self.apply_convex_bounds(slot, (terms.lower, terms.capacity));
+        FIRST_CONVEX_ID + slot as u32
     }
 
     /// Removes a convex arc that exists.
-    pub(super) fn drop_convex(&mut self, row: usize) {
-        let gone = *self.rows.get(row);
-        let (tail, head) = gone.ends();
-        let flow = std::mem::take(&mut self.state.carried[row]);
-        self.rows.remove(row);
+    pub(super) fn remove_found_convex(&mut self, slot: usize) {
+        let removed = *self.convex_arcs.get(slot);
+        let (tail, head) = removed.ends();
+        let flow = std::mem::take(&mut self.state.convex_flow[slot]);
+        self.convex_arcs.remove(slot);
         self.degree[tail] -= 1;
         self.degree[head] -= 1;
         if flow != 0 {
             self.state.send(tail, head, -flow);
-            self.state.touch(tail);
-            self.state.touch(head);
+            self.state.mark_changed(tail);
+            self.state.mark_changed(head);
         }
     }
 
-    /// Whether a convex arc can have these bounds.
     pub(super) fn check_convex_bounds(
         &self,
-        row: usize,
+        slot: usize,
         bounds: (i64, i64),
     ) -> Result<(), FlowError> {
-        let arc = CONVEX as usize + row;
-        check_length(arc, bounds, self.rows.get(row).length() as usize)
+        let arc = FIRST_CONVEX_ID as usize + slot;
+        check_convex_capacity(arc, bounds, self.convex_arcs.get(slot).length() as usize)
     }
 
-    /// Changes the bounds of a convex arc, which were checked, and keeps its flow within them. Its costs
-    /// may have changed before.
-    pub(super) fn bound_convex(&mut self, row: usize, bounds: (i64, i64)) {
-        self.rows.set_bounds(row, bounds);
-        let convex = self.rows.get(row);
+    /// Sets checked bounds of a convex arc and clamps its flow. Its costs may have changed before.
+    pub(super) fn apply_convex_bounds(&mut self, slot: usize, bounds: (i64, i64)) {
+        self.convex_arcs.set_bounds(slot, bounds);
+        let convex = self.convex_arcs.get(slot);
         let (tail, head) = convex.ends();
-        let flow = self.state.carried[row];
-        let new = convex.clamped(flow);
+        let flow = self.state.convex_flow[slot];
+        let new = convex.clamp_flow(flow);
         if new != flow {
-            self.state.carried[row] = new;
+            self.state.convex_flow[slot] = new;
             self.state.send(tail, head, new - flow);
-            self.state.touch(tail);
-            self.state.touch(head);
+            self.state.mark_changed(tail);
+            self.state.mark_changed(head);
             return;
         }
-        self.touch_if_tempted(row);
+        self.mark_if_convex_violating(slot);
     }
 
-    /// Touches an end of a convex arc that could carry more or less at a gain.
-    pub(super) fn touch_if_tempted(&mut self, row: usize) {
-        let convex = self.rows.get(row);
+    /// Marks an end of a convex arc as changed if the arc violates optimality.
+    pub(super) fn mark_if_convex_violating(&mut self, slot: usize) {
+        let convex = self.convex_arcs.get(slot);
         let (tail, head) = convex.ends();
-        let end = self.lesser_end(tail, head);
-        if self.state.is_touched(end) {
+        let end = self.end_of_lower_degree(tail, head);
+        if self.state.needs_repair(end) {
             return;
         }
         let fall = self.state.price[tail] - self.state.price[head];
-        let margin = self.rows.margin(convex, self.state.carried[row]);
-        if margin.tempting(fall).is_some() {
-            self.state.touch(end);
+        let margin = self
+            .convex_arcs
+            .margin(convex, self.state.convex_flow[slot]);
+        if margin.improving_cost(fall).is_some() {
+            self.state.mark_changed(end);
         }
     }
 
-    /// The place of an arc among convex ones, if it is one; an error if there is no such arc.
-    pub(super) fn find_row(&self, arc: ArcId) -> Result<Option<usize>, FlowError> {
-        match as_row(arc) {
+    /// The slot of a convex arc, none for another arc; an error if the arc does not exist.
+    pub(super) fn find_convex(&self, arc: ArcId) -> Result<Option<usize>, FlowError> {
+        match convex_slot(arc) {
             None => self.find_arc(arc).map(|_| None),
-            Some(row) if row < self.rows.len() && self.rows.get(row).exists() => Ok(Some(row)),
+            Some(slot) if slot < self.convex_arcs.len() && self.convex_arcs.get(slot).exists() => {
+                Ok(Some(slot))
+            }
             Some(_) => Err(FlowError::UnknownArc { arc }),
         }
     }
 
-    fn note_costs(&mut self, costs: &[i64]) {
-        // They rise.
+    fn update_largest_cost(&mut self, costs: &[i64]) {
+        // The costs rise, so the first and the last are the extremes.
         let ends = [costs.first(), costs.last()].into_iter().flatten();
         let largest = ends.map(|cost| cost.abs()).max().unwrap_or(0);
         self.largest_cost = self.largest_cost.max(largest);
     }
 }
 
-/// Checks a convex arc by itself.
 fn check_convex(arc: usize, terms: ConvexTerms<'_>, limit: i64) -> Result<(), FlowError> {
     let ConvexTerms {
         lower,
         capacity,
         costs,
     } = terms;
-    check_length(arc, (lower, capacity), costs.len())?;
+    check_convex_capacity(arc, (lower, capacity), costs.len())?;
     let (Some(&first), Some(&last)) = (costs.first(), costs.last()) else {
         return Err(FlowError::ConvexEmpty { arc });
     };
@@ -225,8 +231,12 @@ fn check_convex(arc: usize, terms: ConvexTerms<'_>, limit: i64) -> Result<(), Fl
     check_cost(arc, last, limit)
 }
 
-/// Checks bounds of a convex arc with so many costs.
-fn check_length(arc: usize, (lower, capacity): (i64, i64), costs: usize) -> Result<(), FlowError> {
+/// Checks bounds of a convex arc with this number of costs.
+fn check_convex_capacity(
+    arc: usize,
+    (lower, capacity): (i64, i64),
+    costs: usize,
+) -> Result<(), FlowError> {
     check_bounds(arc, lower, capacity)?;
     match usize::try_from(capacity) {
         Ok(units) if units <= costs => Ok(()),

@@ -1,31 +1,31 @@
-//! The whole network as it stands, for others to read: other solvers, checkers, files.
+//! A copy of the whole network in columns, for other solvers, checkers and files.
 
 use std::iter::repeat_n;
 
-use super::{ArcId, GONE, Network, NodeId};
+use super::{ArcId, Network, NodeId, REMOVED};
+use crate::convex_arcs::FIRST_CONVEX_ID;
 use crate::problem::Arc;
-use crate::rows::CONVEX;
 
-/// All nodes and arcs of a [`Network`], by rising number. A copy: later changes are not in it.
+/// All nodes and arcs of a [`Network`], by ascending id. A copy: it does not follow later changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// The nodes that exist.
+    /// The ids of nodes.
     pub nodes: Vec<NodeId>,
-    /// By node, how much it sends more than it receives.
+    /// By node, its supply.
     pub supply: Vec<i64>,
-    /// The arcs that exist; a convex one once for each unit that it can carry.
+    /// The ids of arcs; a convex arc appears once for each unit of its capacity.
     pub arcs: Vec<ArcId>,
-    /// By arc, the node where it starts: its number, not its place among `nodes`.
+    /// By arc, the id of its tail (not the position of the tail in `nodes`).
     pub tail: Vec<NodeId>,
-    /// By arc, the node where it ends.
+    /// By arc, the id of its head.
     pub head: Vec<NodeId>,
-    /// By arc, how much it must carry.
+    /// By arc, its lower bound.
     pub lower: Vec<i64>,
-    /// By arc, how much it can carry.
+    /// By arc, its capacity.
     pub capacity: Vec<i64>,
-    /// By arc, what a unit costs.
+    /// By arc, its cost per unit.
     pub cost: Vec<i64>,
-    /// By arc, what flows since the last solve.
+    /// By arc, its flow in the last solve.
     pub flow: Vec<i64>,
 }
 
@@ -40,29 +40,31 @@ impl Columns {
 }
 
 impl Network {
-    /// The network as it stands.
+    /// A copy of the network.
     pub fn columns(&self) -> Columns {
         let mut columns = Columns::default();
         for (node, (&supply, &degree)) in self.supply.iter().zip(&self.degree).enumerate() {
-            if degree != GONE {
+            if degree != REMOVED {
                 columns.nodes.push(node as NodeId);
                 columns.supply.push(supply);
             }
         }
-        for index in self.exists.all() {
+        for index in self.exists.iter() {
             let arc = self.arcs.get(index);
             columns.arcs.push(index as ArcId);
             columns.add(&arc);
             columns.flow.push(self.state.flow[index]);
         }
-        for (row, convex) in self.rows.range(0..self.rows.len()) {
+        for (slot, convex) in self.convex_arcs.range(0..self.convex_arcs.len()) {
             let units = convex.capacity as usize;
-            columns.arcs.extend(repeat_n(CONVEX + row as ArcId, units));
-            let carried = self.state.carried[row] as usize;
-            let flow = (0..units).map(|unit| i64::from(unit < carried));
+            columns
+                .arcs
+                .extend(repeat_n(FIRST_CONVEX_ID + slot as ArcId, units));
+            let convex_flow = self.state.convex_flow[slot] as usize;
+            let flow = (0..units).map(|unit| i64::from(unit < convex_flow));
             columns.flow.extend(flow);
         }
-        for unit in self.rows.pieces() {
+        for unit in self.convex_arcs.unit_arcs() {
             columns.add(&unit);
         }
         columns

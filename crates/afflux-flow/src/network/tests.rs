@@ -1,12 +1,13 @@
-//! Tests: what is kept beside the arcs is what they come to, whatever was changed.
+//! Tests: after any changes, all derived sums of a network match its arcs.
 
 use proptest::prelude::*;
 
 use super::{ConvexTerms, Network, NewConvexArc};
-use crate::forced::Forced;
-use crate::limits::Limits;
+use crate::convex_arcs::FIRST_CONVEX_ID;
+use crate::deadline::Limits;
+use crate::fixed_flow::FixedFlow;
 use crate::problem::Terms;
-use crate::rows::CONVEX;
+use crate::proptest_cases::cases;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -24,7 +25,7 @@ enum Step {
     Solve,
 }
 
-/// Mostly without a choice.
+/// Mostly equal bounds.
 fn bounds() -> impl Strategy<Value = (i64, i64)> {
     let units = prop_oneof![20 => 0_i64..6, 1 => Just(1 << 40), 1 => Just(i64::MAX)];
     (units, prop_oneof![2 => Just(0_i64), 1 => 1_i64..6])
@@ -39,7 +40,7 @@ fn terms() -> impl Strategy<Value = Terms> {
     })
 }
 
-/// Of a convex arc; some fall.
+/// Costs of a convex arc; some are invalid because they fall.
 fn costs() -> impl Strategy<Value = [i64; 3]> {
     (-9_i64..20, -1_i64..5, 0_i64..5).prop_map(|(first, more, most)| {
         let second = first + more;
@@ -67,11 +68,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// Takes a step; what is refused changes nothing, which the check after it will see.
-fn take(network: &mut Network, step: Step) {
+/// Applies a step. Errors are ignored: they must change nothing, which the checks after the step
+/// verify.
+fn apply(network: &mut Network, step: Step) {
     let id = |number: usize, of: usize| number.checked_rem(of).unwrap_or(0) as u32;
     let (nodes, arcs) = (network.supply.len(), network.arcs.len());
-    let convex = |number: usize| CONVEX + id(number, network.rows.len());
+    let convex = |number: usize| FIRST_CONVEX_ID + id(number, network.convex_arcs.len());
     let _ = match step {
         Step::AddNode(supply) => network.add_node(supply).map(|_| ()),
         Step::RemoveNode(node) => network.remove_node(id(node, nodes)),
@@ -110,24 +112,24 @@ fn take(network: &mut Network, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(cases(1000))]
 
     #[test]
-    fn sums_are_what_arcs_come_to(steps in steps()) {
+    fn derived_sums_match_arcs(steps in steps()) {
         let mut network = Network::new();
         for step in steps {
-            take(&mut network, step.clone());
+            apply(&mut network, step.clone());
             let problem = network.problem();
-            let forced = Forced::new(problem.supply(), problem.arcs());
-            prop_assert_eq!(network.forced.cost, forced.cost, "after {:?}", step);
+            let fixed_flow = FixedFlow::new(problem.supply(), problem.arcs());
+            prop_assert_eq!(network.fixed_flow.cost, fixed_flow.cost, "after {:?}", step);
             prop_assert_eq!(network.arcs.free(), problem.arcs().filter(|arc| arc.is_free()).count());
-            let sum: i128 = problem.supply().iter().map(|&units| i128::from(units)).sum();
-            prop_assert_eq!(network.sum, sum);
-            let mut excess: Vec<i128> = (0..problem.nodes()).map(|node| forced.due.get(node)).collect();
+            let supply_sum: i128 = problem.supply().iter().map(|&units| i128::from(units)).sum();
+            prop_assert_eq!(network.supply_sum, supply_sum);
+            let mut excess: Vec<i128> = (0..problem.nodes()).map(|node| fixed_flow.due.get(node)).collect();
             for (index, arc) in problem.arcs().enumerate() {
                 let flow = network.state.flow[index];
                 prop_assert!((arc.lower..=arc.capacity).contains(&flow));
-                match arc.forced() {
+                match arc.fixed_flow() {
                     Some(units) => prop_assert_eq!(flow, units, "after {:?}", step),
                     None => {
                         excess[arc.tail] -= i128::from(flow);
@@ -135,18 +137,18 @@ proptest! {
                     }
                 }
             }
-            for (row, convex) in network.rows.range(0..network.rows.len()) {
-                let flow = network.state.carried[row];
-                prop_assert_eq!(convex.clamped(flow), flow, "after {:?}", step);
+            for (slot, convex) in network.convex_arcs.range(0..network.convex_arcs.len()) {
+                let flow = network.state.convex_flow[slot];
+                prop_assert_eq!(convex.clamp_flow(flow), flow, "after {:?}", step);
                 let (tail, head) = convex.ends();
                 excess[tail] -= i128::from(flow);
                 excess[head] += i128::from(flow);
             }
-            let removed = network.rows.range(0..network.rows.len());
-            let removed = removed.filter(|(_, row)| !row.exists()).count();
-            prop_assert_eq!(network.rows.count(), network.rows.len() - removed);
+            let removed = network.convex_arcs.range(0..network.convex_arcs.len());
+            let removed = removed.filter(|(_, convex)| !convex.exists()).count();
+            prop_assert_eq!(network.convex_arcs.count(), network.convex_arcs.len() - removed);
             for (node, &excess) in excess.iter().enumerate() {
-                prop_assert_eq!(network.forced.due.get(node), forced.due.get(node), "after {:?}", step);
+                prop_assert_eq!(network.fixed_flow.due.get(node), fixed_flow.due.get(node), "after {:?}", step);
                 prop_assert_eq!(network.state.excess(node), excess, "after {:?}", step);
             }
             let unbalanced = (0..excess.len()).filter(|&node| excess[node] != 0);

@@ -1,35 +1,34 @@
-//! Going on from an earlier flow, whatever has changed since.
+//! Warm starts from an earlier flow, whatever has changed since then.
 
 use super::Network;
-use crate::state::State;
+use crate::solver_state::SolverState;
 
 impl Network {
-    /// Takes flow and prices of an earlier time for those of the last solve.
+    /// Replaces flow and prices by those of an earlier state.
     ///
-    /// It only has to be a good start, so nothing was kept up to date meanwhile: flow is cut to the
-    /// bounds of today, even where an arc has been replaced by another one, and whatever does not
-    /// add up is left for the solver to repair.
-    pub(crate) fn resume(&mut self, mut state: State) {
+    /// The earlier state is only a starting point: its flow is clamped to the current bounds, even
+    /// if an id now belongs to another arc, and the solver repairs the imbalances.
+    pub(crate) fn warm_start_from(&mut self, mut state: SolverState) {
         for node in state.price.len()..self.supply.len() {
             state.add_node();
-            state.enter(node);
+            state.reset_node(node);
         }
         state.flow.resize(self.arcs.len(), 0);
-        state.carried.resize(self.rows.len(), 0);
+        state.convex_flow.resize(self.convex_arcs.len(), 0);
         for (node, &supply) in self.supply.iter().enumerate() {
             state.set_excess(node, i128::from(supply));
         }
         for (index, arc) in self.problem().arcs().enumerate() {
-            let within = || state.flow[index].clamp(arc.lower, arc.capacity);
-            let flow = arc.forced().unwrap_or_else(within);
+            let in_range = || state.flow[index].clamp(arc.lower, arc.capacity);
+            let flow = arc.fixed_flow().unwrap_or_else(in_range);
             state.flow[index] = flow;
             if flow != 0 {
                 state.send(arc.tail, arc.head, flow);
             }
         }
-        for (row, convex) in self.rows.range(0..self.rows.len()) {
-            let flow = convex.clamped(state.carried[row]);
-            state.carried[row] = flow;
+        for (slot, convex) in self.convex_arcs.range(0..self.convex_arcs.len()) {
+            let flow = convex.clamp_flow(state.convex_flow[slot]);
+            state.convex_flow[slot] = flow;
             if flow != 0 {
                 let (tail, head) = convex.ends();
                 state.send(tail, head, flow);
@@ -37,24 +36,24 @@ impl Network {
         }
         let unbalanced: Vec<usize> = state.unbalanced().collect();
         for node in unbalanced {
-            state.touch(node);
+            state.mark_changed(node);
         }
-        self.keep(state);
+        self.restore(state);
     }
 
-    /// Comes back to a flow and prices. Nodes and arcs must be the same, and their bounds must
-    /// admit the flow; their costs may have changed.
-    pub(crate) fn keep(&mut self, state: State) {
+    /// Restores a flow and prices. Nodes and arcs must be the same, and their bounds must admit the
+    /// flow; their costs may have changed.
+    pub(crate) fn restore(&mut self, state: SolverState) {
         self.state = state;
         for index in 0..self.arcs.len() {
             let arc = self.arcs.get(index);
-            match arc.forced() {
-                None => self.touch_if_violating(index, arc.tail, arc.head),
+            match arc.fixed_flow() {
+                None => self.mark_if_violating(index, arc.tail, arc.head),
                 Some(units) => debug_assert_eq!(self.state.flow[index], units),
             }
         }
-        for row in 0..self.rows.len() {
-            self.touch_if_tempted(row);
+        for slot in 0..self.convex_arcs.len() {
+            self.mark_if_convex_violating(slot);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A convex arc beside the network, kept in the simplest way.
+//! A simple model of a convex arc.
 
 use afflux_flow::{ConvexTerms, NodeId, Terms};
 
@@ -21,7 +21,7 @@ impl Convex {
         }
     }
 
-    /// As parallel arcs.
+    /// The equivalent parallel arcs.
     pub fn units(&self) -> impl Iterator<Item = (NodeId, NodeId, Terms)> {
         let units = (0..self.capacity).zip(&self.costs);
         units.map(|(unit, &cost)| {

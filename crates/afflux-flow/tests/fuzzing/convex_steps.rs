@@ -2,17 +2,17 @@
 
 use afflux_flow::{ArcId, FlowError, NewConvexArc};
 
-use super::convex::Convex;
-use super::{Bytes, Twin};
+use super::convex_model::Convex;
+use super::{Bytes, NetworkAndModel};
 
-/// Convex arcs a series may have, and units of each.
-const MOST_CONVEX: usize = 20;
-const MOST_UNITS: usize = 6;
+/// The maximum number of convex arcs of a series, and of units per arc.
+const MAX_CONVEX_ARCS: usize = 20;
+const MAX_UNITS: usize = 6;
 
-impl Twin {
+impl NetworkAndModel {
     pub fn step_convex(&mut self, byte: u8, bytes: &mut Bytes<'_>) {
         match byte % 4 {
-            0 if self.convex.len() < MOST_CONVEX => self.add_convex(bytes),
+            0 if self.convex.len() < MAX_CONVEX_ARCS => self.add_convex(bytes),
             1 => {
                 if let Some(arc) = self.pick_convex(bytes) {
                     assert_eq!(self.network.remove_arcs(&[arc]), Ok(()));
@@ -24,7 +24,7 @@ impl Twin {
             2 => self.set_convex(bytes),
             _ => {
                 if let Some(arc) = self.pick_convex(bytes) {
-                    let capacity = bytes.pick(MOST_UNITS + 1) as i64;
+                    let capacity = bytes.pick(MAX_UNITS + 1) as i64;
                     let lower = bytes.pick(3) as i64;
                     let own = self.convex.get_mut(&arc).expect("it was picked");
                     let changed = [(arc, lower, capacity)].into_iter();
@@ -46,7 +46,7 @@ impl Twin {
         self.convex.keys().nth(pick).copied()
     }
 
-    /// A convex arc with so many costs; one in a hundred is not.
+    /// A convex arc with this number of costs; about one in a hundred has falling costs.
     fn draw_convex(&self, bytes: &mut Bytes<'_>, length: usize) -> Convex {
         let mut costs: Vec<i64> = (0..length).map(|_| self.cost(bytes)).collect();
         if bytes.next() > 2 {
@@ -67,7 +67,7 @@ impl Twin {
         let (Some(tail), Some(head)) = (self.pick_node(bytes), self.pick_node(bytes)) else {
             return;
         };
-        let length = bytes.pick(MOST_UNITS) + 1;
+        let length = bytes.pick(MAX_UNITS) + 1;
         let drawn = self.draw_convex(bytes, length);
         let arc = Convex {
             tail,
@@ -82,11 +82,11 @@ impl Twin {
         match self.network.add_convex_arcs([new].into_iter()) {
             Ok(ids) => assert!(self.convex.insert(ids[0], arc).is_none()),
             Err(FlowError::ConvexLoop { .. }) => assert_eq!(tail, head),
-            Err(error) => assert!(is_reason(&error, &arc), "{error}"),
+            Err(error) => assert!(explains(&error, &arc), "{error}"),
         }
     }
 
-    /// New bounds and costs for some convex arcs, in one call, some perhaps twice.
+    /// Sets bounds and costs of some convex arcs in one call; an arc may occur twice.
     fn set_convex(&mut self, bytes: &mut Bytes<'_>) {
         let changes: Vec<(ArcId, Convex)> = (0..=bytes.pick(4))
             .filter_map(|_| {
@@ -106,15 +106,15 @@ impl Twin {
         match self.network.set_convex(terms) {
             Ok(()) => self.convex.extend(changes),
             Err(error) => {
-                let has_reason = changes.iter().any(|(_, new)| is_reason(&error, new));
-                assert!(has_reason, "{error}");
+                let is_explained = changes.iter().any(|(_, new)| explains(&error, new));
+                assert!(is_explained, "{error}");
             }
         }
     }
 }
 
-/// Whether a convex arc can be refused for this.
-fn is_reason(error: &FlowError, arc: &Convex) -> bool {
+/// Whether a convex arc explains this error.
+fn explains(error: &FlowError, arc: &Convex) -> bool {
     match error {
         FlowError::ConvexFalls { .. } => !arc.costs.is_sorted(),
         FlowError::CostOverflow { .. } => true,

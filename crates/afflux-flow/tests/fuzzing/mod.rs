@@ -1,9 +1,12 @@
-//! Bytes as a series of changes and solves. Shared by a test and by the target in `fuzz/`.
+//! Interprets bytes as a series of changes and solves. Shared by a test and by the target in
+//! `fuzz/`.
 //!
-//! Any bytes are a series. After every solve the answer is held against a solve from nothing, and
-//! against the certificate; whatever is refused must have a reason, and change nothing.
+//! Any bytes are a valid series. After every solve the answer is compared with a cold solve and
+//! checked by the certificate; every error must have a reason and change nothing.
 
-mod convex;
+#[path = "../columns/mod.rs"]
+mod columns;
+mod convex_model;
 mod convex_steps;
 
 use std::collections::BTreeMap;
@@ -12,32 +15,34 @@ use afflux_flow::{
     Answer, ArcId, Effort, FlowError, Gate, Limits, Network, NodeId, Problem, Terms, solve,
     violation,
 };
-use convex::Convex;
+use columns::Columns;
+use convex_model::Convex;
 
-/// Nodes and arcs a series may have: more would take long and find little.
-const MOST_NODES: usize = 24;
-const MOST_ARCS: usize = 80;
+/// The maximum number of nodes and arcs of a series: larger networks take long and find few
+/// defects.
+const MAX_NODES: usize = 24;
+const MAX_ARCS: usize = 80;
 
-/// Runs a series; panics at the first answer that is wrong.
+/// Runs a series; panics at the first wrong answer.
 pub fn run(data: &[u8]) {
     let mut bytes = Bytes(data);
     let first = bytes.next();
     let size = first % 4;
-    let mut twin = Twin {
+    let mut pair = NetworkAndModel {
         has_convex: (64..192).contains(&first),
         // Small numbers make ties; large ones make overflows.
-        costs: [1, 30, 1_000_000, i64::MAX / 16][usize::from(size)],
-        units: [3, 12, 1_000_000_000, i64::MAX][usize::from(size)],
-        ..Twin::default()
+        max_cost: [1, 30, 1_000_000, i64::MAX / 16][usize::from(size)],
+        max_units: [3, 12, 1_000_000_000, i64::MAX][usize::from(size)],
+        ..NetworkAndModel::default()
     };
     while !bytes.0.is_empty() {
-        twin.step(&mut bytes);
+        pair.step(&mut bytes);
     }
-    twin.balance();
-    twin.check_solve();
+    pair.balance();
+    pair.check_solve();
 }
 
-/// What is left of the input; zeros after its end.
+/// The rest of the input, followed by zeros.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -51,42 +56,42 @@ impl Bytes<'_> {
         usize::from(self.next()) % count.max(1)
     }
 
-    /// A number from 0 to `most`, small or near the end.
-    fn number(&mut self, most: i64) -> i64 {
+    /// A number from 0 to `max`, small or near the end.
+    fn number(&mut self, max: i64) -> i64 {
         let byte = i64::from(self.next());
         match byte {
-            0..200 => byte.min(most),
-            200..230 => most / (byte - 198),
-            _ => most - (255 - byte).min(most),
+            0..200 => byte.min(max),
+            200..230 => max / (byte - 198),
+            _ => max - (255 - byte).min(max),
         }
     }
 }
 
-/// A network, and the same kept in the simplest way.
+/// A network and a simple model of it.
 #[derive(Default)]
-struct Twin {
+struct NetworkAndModel {
     network: Network,
     nodes: BTreeMap<NodeId, i64>,
     arcs: BTreeMap<ArcId, (NodeId, NodeId, Terms)>,
     convex: BTreeMap<ArcId, Convex>,
     has_convex: bool,
-    costs: i64,
-    units: i64,
+    max_cost: i64,
+    max_units: i64,
 }
 
-impl Twin {
+impl NetworkAndModel {
     fn step(&mut self, bytes: &mut Bytes<'_>) {
         let byte = bytes.next();
         if self.has_convex && byte >= 192 {
             return self.step_convex(byte, bytes);
         }
         match byte % 16 {
-            0 | 1 if self.nodes.len() < MOST_NODES => {
+            0 | 1 if self.nodes.len() < MAX_NODES => {
                 let supply = self.supply(bytes);
                 let node = self.network.add_node(supply).expect("few nodes");
                 assert_eq!(self.nodes.insert(node, supply), None);
             }
-            2..=5 if self.arcs.len() < MOST_ARCS => self.add_arc(bytes),
+            2..=5 if self.arcs.len() < MAX_ARCS => self.add_arc(bytes),
             6 => self.remove_node(bytes),
             7 => {
                 if let Some(arc) = self.pick_arc(bytes) {
@@ -126,12 +131,12 @@ impl Twin {
     }
 
     fn supply(&self, bytes: &mut Bytes<'_>) -> i64 {
-        let units = bytes.number(self.units);
+        let units = bytes.number(self.max_units);
         if bytes.next() % 2 == 0 { units } else { -units }
     }
 
     fn terms(&self, bytes: &mut Bytes<'_>) -> Terms {
-        let capacity = bytes.number(self.units);
+        let capacity = bytes.number(self.max_units);
         let lower = if bytes.next() < 40 {
             bytes.number(capacity)
         } else {
@@ -145,7 +150,7 @@ impl Twin {
     }
 
     fn cost(&self, bytes: &mut Bytes<'_>) -> i64 {
-        let cost = bytes.number(self.costs);
+        let cost = bytes.number(self.max_cost);
         if bytes.next() < 60 { -cost } else { cost }
     }
 
@@ -190,7 +195,7 @@ impl Twin {
         self.nodes.remove(&node);
     }
 
-    /// New costs for some arcs, in one call, some perhaps twice.
+    /// Sets the costs of some arcs in one call; an arc may occur twice.
     fn set_costs(&mut self, bytes: &mut Bytes<'_>) {
         let changes: Vec<(ArcId, i64)> = (0..=bytes.pick(6))
             .filter_map(|_| Some((self.pick_arc(bytes)?, self.cost(bytes))))
@@ -205,7 +210,7 @@ impl Twin {
         }
     }
 
-    /// New bounds for some arcs, in one call, some perhaps twice or contradicting.
+    /// Sets the bounds of some arcs in one call; an arc may occur twice, and bounds may contradict.
     fn set_bounds(&mut self, bytes: &mut Bytes<'_>) {
         let change = |_| {
             let (arc, terms) = (self.pick_arc(bytes)?, self.terms(bytes));
@@ -234,7 +239,7 @@ impl Twin {
         }
     }
 
-    /// Changes the supply of one node such that all add up to zero, if it fits.
+    /// Changes the supply of one node so that all supplies add up to zero, if it fits.
     fn balance(&mut self) {
         let sum: i128 = self.nodes.values().map(|&supply| i128::from(supply)).sum();
         let Some((&node, &supply)) = self.nodes.first_key_value() else {
@@ -251,7 +256,7 @@ impl Twin {
         self.check(found);
     }
 
-    /// Two levels; the flow is proven by the lower bounds that the answer names.
+    /// Solves two levels; the flow is proven with the guaranteed flows as lower bounds.
     fn check_levels(&mut self, bytes: &mut Bytes<'_>) {
         let mut levels = vec![Vec::new(); 3];
         for &arc in self.arcs.keys() {
@@ -264,7 +269,7 @@ impl Twin {
         match found {
             Ok(answer) => {
                 assert!(answer.is_optimal());
-                for (&arc, &lower) in levels[0].iter().zip(&answer.kept[0]) {
+                for (&arc, &lower) in levels[0].iter().zip(&answer.guaranteed[0]) {
                     self.arcs.entry(arc).and_modify(|own| own.2.lower = lower);
                 }
                 let (cost, bound) = (answer.cost, answer.bound);
@@ -283,7 +288,7 @@ impl Twin {
         let arcs: Vec<ArcId> = self.arcs.keys().copied().filter(fits).take(3).collect();
         let gate = |&arc: &ArcId| Gate {
             members: vec![(arc, bytes.number(self.arcs[&arc].2.capacity).max(1))],
-            waiting_cost: bytes.number(self.costs),
+            waiting_cost: bytes.number(self.max_cost),
         };
         let gates: Vec<Gate> = arcs.iter().map(gate).collect();
         let effort = Effort {
@@ -312,7 +317,7 @@ impl Twin {
         }
     }
 
-    /// Whatever an interrupted solve leaves behind: its flow is one, and its bound holds.
+    /// After an interrupted solve, the flow is feasible and the bound is valid.
     fn check_interrupted(&mut self) {
         let interrupted = || true;
         let limits = Limits {
@@ -332,7 +337,7 @@ impl Twin {
         }
     }
 
-    /// All terms are what they were set to.
+    /// Checks that all terms are as they were set.
     fn check_terms(&self) {
         for (&arc, &(_, _, terms)) in &self.arcs {
             assert_eq!(self.network.terms(arc), Ok(terms));
@@ -343,7 +348,7 @@ impl Twin {
         }
     }
 
-    /// The flow keeps bounds and balances, and costs as much.
+    /// Checks that the flow is feasible and has this cost.
     fn check_flow(&self, cost: i128) {
         let mut left: BTreeMap<NodeId, i128> = self.nodes.keys().map(|&node| (node, 0)).collect();
         let mut sum = 0;
@@ -354,11 +359,14 @@ impl Twin {
             sum += i128::from(flow) * i128::from(terms.cost);
         }
         assert_eq!(sum, cost);
-        let supply = self.nodes.iter().map(|(&n, &units)| (n, i128::from(units)));
+        let supply = self
+            .nodes
+            .iter()
+            .map(|(&node, &units)| (node, i128::from(units)));
         assert_eq!(left, supply.collect());
     }
 
-    /// Holds an answer against a solve from nothing, and against the certificate.
+    /// Compares an answer with a cold solve and with the certificate.
     fn check(&self, found: Result<Answer, FlowError>) {
         assert_eq!(self.network.nodes(), self.nodes.len());
         assert_eq!(self.network.arcs(), self.arcs.len() + self.convex.len());
@@ -376,9 +384,9 @@ impl Twin {
             }
             (Err(FlowError::Infeasible { .. }), Err(FlowError::Infeasible { .. })) => {}
             (Err(FlowError::Unbalanced { .. }), Err(FlowError::Unbalanced { .. })) => {}
-            // Which of the large numbers is noticed first depends on the way taken.
-            (Err(error), _) if is_overflow(&error) => assert!(self.costs > 1_000_000),
-            (_, Err(error)) if is_overflow(&error) => assert!(self.costs > 1_000_000),
+            // Which overflow is detected first depends on the algorithm.
+            (Err(error), _) if is_overflow(&error) => assert!(self.max_cost > 1_000_000),
+            (_, Err(error)) if is_overflow(&error) => assert!(self.max_cost > 1_000_000),
             (found, cold) => panic!("{found:?}, but from nothing {cold:?}"),
         }
     }
@@ -389,7 +397,6 @@ impl Twin {
         self.arcs.values().copied().chain(units).collect()
     }
 
-    /// What flows along them.
     fn all_flow(&self) -> Vec<i64> {
         let flow = |arc: ArcId| self.network.flow(arc).expect("it exists");
         let units = self.convex.iter().flat_map(|(&arc, own)| {
@@ -403,22 +410,19 @@ impl Twin {
             .collect()
     }
 
-    /// Does something with the problem as it is now, nodes numbered by their order.
+    /// Calls `work` with the current problem, whose nodes are numbered in order.
     fn with_problem<T>(
         &self,
         work: impl FnOnce(&Problem<'_>) -> Result<T, FlowError>,
     ) -> Result<T, FlowError> {
         let index: BTreeMap<NodeId, i32> = self.nodes.keys().copied().zip(0..).collect();
         let supply: Vec<i64> = self.nodes.values().copied().collect();
-        let all = self.all_arcs();
-        let arcs = || all.iter();
-        let tail: Vec<i32> = arcs().map(|arc| index[&arc.0]).collect();
-        let head: Vec<i32> = arcs().map(|arc| index[&arc.1]).collect();
-        let lower: Vec<i64> = arcs().map(|arc| arc.2.lower).collect();
-        let capacity: Vec<i64> = arcs().map(|arc| arc.2.capacity).collect();
-        let cost: Vec<i64> = arcs().map(|arc| arc.2.cost).collect();
-        let columns = Problem::new(&supply, &tail, &head, &lower, &capacity, &cost);
-        work(&columns?)
+        let arcs = self.all_arcs().into_iter().map(|(tail, head, terms)| {
+            let (tail, head) = (index[&tail], index[&head]);
+            (tail, head, terms.lower, terms.capacity, terms.cost)
+        });
+        let arcs: Vec<_> = arcs.collect();
+        work(&Columns::new(&supply, &arcs).problem()?)
     }
 }
 

@@ -1,22 +1,23 @@
-//! A solver that is too simple to be wrong: Bellman-Ford paths, one at a time.
+//! A simple reference solver: successive Bellman-Ford paths.
 
 use afflux_flow::Problem;
 
-/// An arc of the residual network: tail, head, room, cost; its reverse is the next or previous one.
+/// An arc of the residual network: tail, head, residual capacity, cost; its reverse is the next or
+/// previous one.
 type Step = (usize, usize, i64, i64);
 
-/// The least cost of a flow, or nothing if there is no flow.
+/// The minimum cost of a flow, or none if the problem is infeasible.
 pub fn least_cost(problem: &Problem<'_>) -> Option<i128> {
     cheapest_flow(problem).map(|(cost, _)| cost)
 }
 
-/// The least cost of a flow and one that costs it, or nothing if there is no flow.
+/// The minimum cost and a flow of that cost, or none if the problem is infeasible.
 pub fn cheapest_flow(problem: &Problem<'_>) -> Option<(i128, Vec<i64>)> {
     let mut excess = problem.supply().to_vec();
     let mut steps: Vec<Step> = Vec::new();
     let mut cost = 0_i128;
     for arc in problem.arcs() {
-        // Lower bounds are met and negative arcs filled to begin with, so no cycle is negative.
+        // At first lower bounds are met and negative arcs saturated, so there is no negative cycle.
         let flow = if arc.cost < 0 {
             arc.capacity
         } else {

@@ -1,17 +1,17 @@
-//! A packing, the search on it, and what becomes of it, counted from the outside.
+//! A packing and helpers that count units and costs independently of the search.
 
-use afflux_pack::{Classes, Demand, First, Limits, Machine, improve};
+use afflux_pack::{Classes, Items, Machine, ScratchStart, SearchLimits, improve};
 
-/// What the search is given.
+/// The input of the search.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub classes: Classes,
     pub machines: Vec<Machine>,
-    pub demand: Demand,
-    pub first: Option<First>,
+    pub items: Items,
+    pub first: Option<ScratchStart>,
 }
 
-/// How many units of each class are placed.
+/// The number of placed units of each class.
 pub fn placed(problem: &Problem) -> Vec<i64> {
     let mut placed = vec![0; problem.classes.len()];
     for unit in problem.machines.iter().flat_map(|machine| &machine.units) {
@@ -20,7 +20,6 @@ pub fn placed(problem: &Problem) -> Vec<i64> {
     placed
 }
 
-/// What all units cost where they are.
 pub fn cost(problem: &Problem) -> i64 {
     let mut total = 0;
     for (index, machine) in problem.machines.iter().enumerate() {
@@ -32,10 +31,10 @@ pub fn cost(problem: &Problem) -> i64 {
     total
 }
 
-/// The packing as the search leaves it.
+/// The packing after the search.
 pub fn run(problem: &Problem, seed: u64) -> Problem {
     let mut after = problem.clone();
-    let limits = Limits {
+    let limits = SearchLimits {
         rounds: 150,
         effort: 1_000_000,
         seed,
@@ -43,7 +42,7 @@ pub fn run(problem: &Problem, seed: u64) -> Problem {
     improve(
         &after.classes,
         &mut after.machines,
-        &mut after.demand,
+        &mut after.items,
         problem.first.as_ref(),
         limits,
     );

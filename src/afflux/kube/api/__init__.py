@@ -1,10 +1,9 @@
 """The client of the Kubernetes API: requests, credentials, lists and watches.
 
-Here belongs what every program that talks to an API server needs: where the server is and who we
-are (kubeconfig, in_cluster, connection, credentials, exec_plugin, tls, proxies), how a request is
-sent and what can come back (client, pacing, errors), and how a collection is followed for ever
-(watching, lines).
+Here belongs what every program that talks to an API server needs: the address of the server and
+the credentials for it (client_config, kubeconfig, kubeconfig_files, in_cluster, credentials,
+exec_plugin, tls, http_proxy), how a request is sent and how it can fail (client, transport,
+rate_limit, backoff, errors), and how a collection is kept up to date (reflector, line_splitter).
 
-Not here: what the objects mean. No pod, node, lease or event is known by name; callers bring their
-structs and their paths.
+Not here: what the objects mean. Callers pass their own structs and paths.
 """

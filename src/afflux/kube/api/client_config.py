@@ -1,21 +1,21 @@
-"""Where an API server is, how it proves itself, and who we are to it."""
+"""The address of an API server, its certificate authorities, and the credentials for it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from afflux.kube.api.credentials import ANONYMOUS, Credentials
 
-# Certificates and keys: their PEM text, or the file that holds it and may be replaced under us.
+# Certificates and keys: PEM text, or a file with it, which may be replaced while we run.
 Pem = bytes | Path
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClientConfig:
     """What is needed to talk to one API server as one user.
 
     `server` is its address, as https://host:port with or without a path. Without a `ca` the
-    system's certificate authorities are trusted. `origin` says where all of this was written, for
-    messages. Nothing secret is in its repr.
+    system's certificate authorities are trusted. `origin` names the source of the configuration in
+    messages. The repr contains no secrets.
     """
 
     server: str
@@ -30,5 +30,5 @@ class Connection:
     proxy_url: str = field(default="", repr=False)
     namespace: str = "default"
     compressed: bool = True
-    # Sent with every request: impersonation.
+    # Sent with every request, for impersonation.
     headers: tuple[tuple[str, str], ...] = ()

@@ -1,9 +1,10 @@
-"""Who we are: tokens and passwords, fixed or in files that are replaced under us.
+"""Credentials for an API server: fixed tokens and passwords, and tokens in files that change.
 
-A source of credentials is asked before every request, so `current` has to be quick when nothing
-has changed, and is told when the server did not accept what it gave.
+The client calls `current` before every request, so that it must be fast when nothing has changed.
+It calls `refused` when the server answers 401.
 """
 
+import math
 import time
 from base64 import b64encode
 from dataclasses import dataclass, field
@@ -12,13 +13,13 @@ from typing import Protocol
 
 from afflux.kube.api.errors import CredentialError
 
-# The kubelet replaces a token when a fifth of its life is left, at least two minutes.
-REREAD_SECONDS = 60.0
+# The kubelet replaces a token when a fifth of its lifetime is left, at least two minutes.
+REREAD_INTERVAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a request is sent with. Two of the same content are still two: identity counts."""
+    """What a request is sent with. Compared by identity, not by content."""
 
     authorization: str = field(default="", repr=False)
     client_certificate: bytes | None = field(default=None, repr=False)
@@ -26,61 +27,59 @@ class Credential:
 
 
 class Credentials(Protocol):
-    """A source of credentials."""
-
     async def current(self) -> Credential:
-        """What to send now; a CredentialError if there is nothing."""
+        """The credential to send; raises a CredentialError if there is none."""
         ...
 
     def refused(self, credential: Credential) -> None:
         """The server answered 401 to a request with this credential."""
-        ...
 
 
-class Fixed:
-    """A credential that never changes."""
-
+class StaticCredentials:
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
 
     async def current(self) -> Credential:
-        """Always the same."""
         return self._credential
 
     def refused(self, credential: Credential) -> None:
-        """There is no other."""
+        """Does nothing: there is no other credential."""
 
 
-ANONYMOUS = Fixed(Credential())
+ANONYMOUS = StaticCredentials(Credential())
 
 
 def bearer(token: str) -> Credential:
-    """A token as it is sent."""
     return Credential(authorization=f"Bearer {token}")
 
 
 def basic(username: str, password: str) -> Credential:
-    """Name and password as they are sent."""
     return Credential("Basic " + b64encode(f"{username}:{password}".encode()).decode())
 
 
 class TokenFile:
-    """A token in a file, read again when a minute has passed or the server refused it.
+    """A token in a file, read again after an interval or when the server refused it.
 
-    While the file cannot be read, the last token that could is used on.
+    While the file cannot be read, the last token that was read stays in use.
     """
 
-    def __init__(self, path: Path, fallback: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        fallback: str = "",
+        *,
+        reread_interval_seconds: float = REREAD_INTERVAL_SECONDS,
+    ) -> None:
         self._path = path
+        self._reread_interval_seconds = reread_interval_seconds
         self._token = fallback
         self._credential = bearer(fallback) if fallback else None
-        self._read_at = -REREAD_SECONDS
+        self._read_at = -math.inf
 
     async def current(self) -> Credential:
-        """The token in the file."""
         now = time.monotonic()
         credential = self._credential
-        if credential is not None and now - self._read_at < REREAD_SECONDS:
+        if credential is not None and now - self._read_at < self._reread_interval_seconds:
             return credential
         try:
             token = read_token(self._path)
@@ -95,13 +94,12 @@ class TokenFile:
         return credential
 
     def refused(self, credential: Credential) -> None:
-        """Read the file again before the next request."""
+        """Reads the file again before the next request."""
         if credential is self._credential:
-            self._read_at = -REREAD_SECONDS
+            self._read_at = -math.inf
 
 
 def read_token(path: Path) -> str:
-    """The token in this file."""
     try:
         token = path.read_text(encoding="ascii").strip()
     except OSError as error:

@@ -1,22 +1,21 @@
-"""What can go wrong with a request: the server said no, or it did not say anything.
+"""Errors of requests: the server answered with an error, or there was no answer.
 
-The difference decides what may be done next. After most refusals the request had no effect. After
-an UnreachableError that was `sent`, or an ApiError that `may_have_happened`, nobody knows until the
-object has been read back.
+After most ApiErrors the request had no effect. After an ApiError that `may_have_happened`, or an
+UnreachableError that was `sent`, the effect is unknown until the object has been read back.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-_LONGEST_MESSAGE = 1000
+_MAX_MESSAGE_LENGTH = 1000
 
 
 class ApiError(Exception):
-    """The server answered, and said no.
+    """An answer of the server other than 2xx.
 
-    `reason` is the API's one word (`AlreadyExists`), `message` its sentence for people. If the
-    server asked for patience, `retry_after_seconds` says how much.
+    `reason` is the API's word for it (`AlreadyExists`), `message` its sentence for people,
+    `retry_after_seconds` its Retry-After if there was one.
     """
 
     def __init__(
@@ -39,12 +38,12 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else was first: it exists already, or has changed since it was read."""
+        """The object exists already, or has changed since it was read."""
         return self.status == 409
 
     @property
-    def is_missing(self) -> bool:
-        """There is no such object, or no such kind of object."""
+    def is_not_found(self) -> bool:
+        """There is no such object, or no such kind."""
         return self.status == 404
 
     @property
@@ -54,37 +53,36 @@ class ApiError(Exception):
 
     @property
     def is_refused(self) -> bool:
-        """The server does not know us, or does not let us."""
+        """Unauthorized or forbidden."""
         return self.status in {401, 403}
 
     @property
     def is_busy(self) -> bool:
-        """The server could not do it now and may be able to later."""
+        """The server is overloaded or not available now: try again later."""
         if self.status in {429, 503}:
             return True
         return self.status in {500, 502, 504} and self.retry_after_seconds is not None
 
     @property
-    def may_pass(self) -> bool:
-        """The fault is the server's, or of something behind it: later it may say something else."""
+    def is_temporary(self) -> bool:
+        """An error of the server, or of something behind it, that a retry may not meet again."""
         return self.status >= 500 or self.is_busy
 
     @property
     def may_have_happened(self) -> bool:
-        """The server, or something before it, gave up in the middle: the effect is unknown."""
+        """The server or a proxy gave up before the end: whether it had its effect is unknown."""
         return self.status in {408, 500, 502, 504}
 
     @property
     def may_be_under_way(self) -> bool:
-        """Whoever answered did not wait for the end: it may have its effect later."""
+        """A proxy or a timeout answered early: the request may have its effect later."""
         return self.status in {408, 502, 504}
 
 
 class UnreachableError(Exception):
-    """No answer, or not to the end of it.
+    """No answer, or an incomplete one.
 
-    `sent` says whether the request may have reached the server: if so, whether it had its effect
-    is unknown.
+    `sent`: the request may have reached the server, so that its effect is unknown.
     """
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -93,7 +91,7 @@ class UnreachableError(Exception):
 
 
 class CredentialError(UnreachableError):
-    """We could not say who we are, so nothing was sent."""
+    """There is no usable credential, so that nothing was sent."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, sent=False)
@@ -104,7 +102,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """The API's own form of a refusal."""
+    """The Status object with which the API answers a failed request."""
 
     reason: str | None = None
     message: str | None = None
@@ -115,31 +113,32 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 _status = msgspec.json.Decoder(Status)
 
 
-def refusal(
+def api_error(
     request: str, status: int, phrase: str, headers: Mapping[str, str], body: bytes
 ) -> ApiError:
-    """The error that an answer other than 2xx stands for, whoever wrote its body."""
-    patience = _whole_seconds(headers.get("Retry-After"))
+    """The error for an answer other than 2xx, also if its body is not from the API server."""
+    retry_after_seconds = _whole_seconds(headers.get("Retry-After"))
     try:
         said = _status.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Not from the API server itself: a proxy, a load balancer, an authentication page.
-        text = " ".join(body[:_LONGEST_MESSAGE].decode(errors="replace").split())
-        return ApiError(status, phrase or "Error", text or phrase, patience, request=request)
-    if patience is None and said.details is not None:
-        patience = said.details.retry_after_seconds
+        # Not from the API server: a proxy, a load balancer or an authentication page.
+        text = " ".join(body[:_MAX_MESSAGE_LENGTH].decode(errors="replace").split())
+        reason, message = phrase or "Error", text or phrase
+        return ApiError(status, reason, message, retry_after_seconds, request=request)
+    if retry_after_seconds is None and said.details is not None:
+        retry_after_seconds = said.details.retry_after_seconds
     reason = said.reason or phrase or "Error"
-    message = (said.message or reason)[:_LONGEST_MESSAGE]
-    return ApiError(status, reason, message, patience, request=request)
+    message = (said.message or reason)[:_MAX_MESSAGE_LENGTH]
+    return ApiError(status, reason, message, retry_after_seconds, request=request)
 
 
-def refusal_in_watch(request: str, body: bytes) -> ApiError:
-    """The error that an ERROR event's object stands for."""
+def watch_error(request: str, body: bytes) -> ApiError:
+    """The error for the object of an ERROR event."""
     try:
         said = _status.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         said = Status()
-    return refusal(request, said.code or 500, said.reason or "Error", {}, body)
+    return api_error(request, said.code or 500, said.reason or "Error", {}, body)
 
 
 def _whole_seconds(written: str | None) -> float | None:

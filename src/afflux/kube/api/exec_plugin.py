@@ -1,9 +1,9 @@
-"""Credentials from a program: the exec plugins of client.authentication.k8s.io.
+"""Credentials from a program: exec plugins (client.authentication.k8s.io).
 
-The program is told what is asked for in an environment variable and prints an ExecCredential: a
-token, or a certificate with its key, and until when they are good. It is run once for everybody who
-asks at the same time, and again when its credential has expired or was refused. What it has to say
-to people goes to our standard error, as with kubectl; nothing it prints is in our messages.
+The program gets its input in an environment variable and prints an ExecCredential: a token, or a
+certificate with its key, and the time when they expire. Concurrent requests share one run. The
+program runs again when its credential has expired or was refused. Its standard error is ours, as
+with kubectl; our own messages never contain what it prints.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,19 +25,17 @@ from afflux.kube.api.errors import CredentialError
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
-# A credential is good for so long, whatever it or the server says: a program that prints expired
-# ones, or a server that refuses all, must not make us run it for every request.
-_SHORTEST_LIFE_SECONDS = 1.0
-# So long after a failure everybody who asks is told the same.
-_FAILURE_SECONDS = 2.0
-# How long an ended program may keep its output open: something it started may have escaped.
-_END_SECONDS = 2.0
+# A credential is used for at least this long, even if it is expired or refused, so that a bad
+# program or server does not make us run the program for every request.
+MIN_LIFETIME_SECONDS = 1.0
+# After a failure, requests get the same error for this long, without another run.
+FAILURE_SECONDS = 2.0
+# How long to wait for the output of a killed program: a child of it may keep it open.
+_KILL_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run and how."""
-
     origin: str
     command: str
     api_version: str
@@ -49,7 +47,6 @@ class Program:
     timeout_seconds: float = 60.0
 
     def error(self, problem: str) -> CredentialError:
-        """What is wrong with it."""
         return CredentialError(f"{self.origin}: {self.command!r:.200}: {problem}")
 
 
@@ -66,18 +63,27 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _Status | None = None
 
 
+Clock = Callable[[], float]
+
 _printed = msgspec.json.Decoder(_ExecCredential)
 
 
 class ExecPlugin:
-    """A source of credentials that runs a program."""
+    """Credentials that a program prints.
 
-    def __init__(self, program: Program) -> None:
+    `clock` gives seconds since 1970, `monotonic_clock` measures intervals.
+    """
+
+    def __init__(
+        self, program: Program, *, clock: Clock = time.time, monotonic_clock: Clock = time.monotonic
+    ) -> None:
         self._program = program
+        self._clock = clock
+        self._monotonic_clock = monotonic_clock
         self._running = asyncio.Lock()
         self._credential: Credential | None = None
         self._run_at = 0.0
-        # In seconds since 1970, as the program says it; None is for ever.
+        # In seconds since 1970, as the program says; None means never.
         self._expires_at: float | None = None
         self._failure = ""
         self._failed_at = 0.0
@@ -88,32 +94,32 @@ class ExecPlugin:
         if credential is not None and self._is_good():
             return credential
         async with self._running:
-            # Somebody else may have run it while we waited.
+            # Another request may have run the program while this one waited.
             credential = self._credential
             if credential is not None and self._is_good():
                 return credential
-            if self._failure and time.monotonic() - self._failed_at < _FAILURE_SECONDS:
+            if self._failure and self._monotonic_clock() - self._failed_at < FAILURE_SECONDS:
                 raise CredentialError(self._failure)
             try:
                 printed = await _run(self._program)
-                credential, expires_at = _understood(self._program, printed)
+                credential, expires_at = _credential_of(self._program, printed)
             except CredentialError as error:
-                self._failure, self._failed_at = str(error), time.monotonic()
+                self._failure, self._failed_at = str(error), self._monotonic_clock()
                 raise
             self._failure = ""
             self._credential, self._expires_at = credential, expires_at
-            self._run_at = time.monotonic()
+            self._run_at = self._monotonic_clock()
             return credential
 
     def refused(self, credential: Credential) -> None:
-        """Run the program again before the next request."""
+        """Runs the program again before the next request."""
         if credential is self._credential:
             self._expires_at = 0.0
 
     def _is_good(self) -> bool:
-        if self._expires_at is None or time.time() < self._expires_at:
+        if self._expires_at is None or self._clock() < self._expires_at:
             return True
-        return time.monotonic() - self._run_at < _SHORTEST_LIFE_SECONDS
+        return self._monotonic_clock() - self._run_at < MIN_LIFETIME_SECONDS
 
 
 async def _run(program: Program) -> bytes:
@@ -123,15 +129,15 @@ async def _run(program: Program) -> bytes:
     if program.cluster is not None:
         spec["cluster"] = program.cluster
     info = {"apiVersion": program.api_version, "kind": "ExecCredential", "spec": spec}
-    told = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+    environment = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
     try:
         process = await asyncio.create_subprocess_exec(
             program.command,
             *program.args,
             stdin=None if interactive else DEVNULL,
             stdout=PIPE,
-            env={**os.environ, **program.env, **told},
-            # So that what it started can be ended with it; but a terminal is for our own session.
+            env={**os.environ, **program.env, **environment},
+            # A session of its own lets us kill its children too; a terminal works in ours only.
             start_new_session=not interactive,
         )
     except (OSError, ValueError) as error:
@@ -153,14 +159,14 @@ async def _run(program: Program) -> bytes:
 
 
 async def _end(process: Process, *, group: bool) -> None:
-    """End a program that still runs, and let the event loop notice."""
+    """Kill a program that still runs, and wait for its end."""
     with suppress(ProcessLookupError):
         if group:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
     with suppress(TimeoutError):
-        async with asyncio.timeout(_END_SECONDS):
+        async with asyncio.timeout(_KILL_TIMEOUT_SECONDS):
             await process.communicate()
 
 
@@ -173,11 +179,11 @@ def _is_interactive(program: Program) -> bool:
     return terminal
 
 
-def _understood(program: Program, printed: bytes) -> tuple[Credential, float | None]:
+def _credential_of(program: Program, printed: bytes) -> tuple[Credential, float | None]:
     try:
         answer = _printed.decode(printed)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Not in the decoder's words: it might quote what was printed.
+        # Without the decoder's message, which could quote a secret.
         raise program.error("printed something else, expected an ExecCredential as JSON") from None
     if answer.kind != "ExecCredential" or answer.api_version != program.api_version:
         raise program.error(

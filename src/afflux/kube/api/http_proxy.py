@@ -1,8 +1,8 @@
-"""Which proxy leads to a server, as the environment has it.
+"""The HTTP proxy for a server, from the environment.
 
-The rules are those of Go's standard library, so that afflux goes where kubectl goes: HTTPS_PROXY
-and HTTP_PROXY by the server's scheme, in capitals or not; NO_PROXY with host names, domains,
-addresses, networks and ports; never a proxy for this very machine.
+The rules are those of Go's standard library, and so of kubectl: HTTPS_PROXY or HTTP_PROXY by the
+scheme of the server, in upper or lower case; NO_PROXY with host names, domains, addresses, networks
+and ports; never a proxy for the local host.
 """
 
 import os
@@ -16,19 +16,19 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def proxy_for(server: str) -> str:
-    """The URL of the proxy to this server, or nothing."""
+    """The URL of the proxy for this server, or an empty string."""
     url = urlsplit(server)
     name = "HTTPS_PROXY" if url.scheme == "https" else "HTTP_PROXY"
     proxy = _environment(name)
     host, port = url.hostname or "", url.port or _DEFAULT_PORTS.get(url.scheme, 443)
     if not proxy or _is_excepted(host, port, _environment("NO_PROXY")):
         return ""
-    # Go, and so kubectl, takes a bare host:port for a proxy that speaks HTTP.
+    # As in Go, a bare host:port is an HTTP proxy.
     return checked_proxy(proxy if "://" in proxy else f"http://{proxy}", f"${name}")
 
 
 def checked_proxy(url: str, field: str) -> str:
-    """This proxy, or an InputError that says why it cannot be used. It may hold a password."""
+    """The URL if it can be used; the InputError leaves it out, as it may hold a password."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port or 1) > 0
@@ -70,7 +70,7 @@ def _matches(host: str, port: int, address: IPv4Address | IPv6Address | None, en
         return False
     if (wanted := _address(name)) is not None:
         return wanted == address
-    # `example.org` is the domain and what is in it, `.example.org` only what is in it.
+    # `example.org` is the domain and its subdomains, `.example.org` only the subdomains.
     domain = name.removeprefix("*").lstrip(".")
     inside = bool(domain) and host.endswith(f".{domain}")
     return inside or (not name.startswith((".", "*")) and host == domain)

@@ -1,19 +1,19 @@
-"""The connection of a program that runs in a pod: its service account's."""
+"""The client configuration of a program that runs in a pod: its service account."""
 
 import os
 from pathlib import Path
 
-from afflux.kube.api.connection import Connection
+from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.api.credentials import TokenFile, read_token
 from afflux.kube.api.errors import CredentialError
-from afflux.kube.api.proxies import proxy_for
+from afflux.kube.api.http_proxy import proxy_for
 from afflux.model.errors import InputError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def in_cluster(service_account: Path = SERVICE_ACCOUNT) -> Connection | None:
-    """The connection that the kubelet prepared for us, or None outside of a cluster."""
+def in_cluster(service_account: Path = SERVICE_ACCOUNT) -> ClientConfig | None:
+    """The configuration that the kubelet provides to a pod, or None outside of a cluster."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
@@ -27,7 +27,7 @@ def in_cluster(service_account: Path = SERVICE_ACCOUNT) -> Connection | None:
     except CredentialError as error:
         raise InputError(f"{origin}: {error}") from None
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Connection(
+    return ClientConfig(
         server=server,
         origin=origin,
         # Without the file the system's authorities are trusted, as with kubectl.

@@ -1,7 +1,7 @@
-"""A kubeconfig to a connection: the context that is asked for, its cluster, its user.
+"""A kubeconfig to a client configuration: the chosen context, its cluster, its user.
 
-What kubectl would refuse is refused here, in words that name the file, the field and what was
-expected. Tokens, passwords and keys are never among those words.
+Refuses what kubectl refuses. Errors name the file, the field and what was expected, and never
+contain tokens, passwords or keys.
 """
 
 from base64 import b64decode
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from afflux.kube.api.connection import Connection, Pem
+from afflux.kube.api.client_config import ClientConfig, Pem
 from afflux.kube.api.credentials import (
     ANONYMOUS,
     Credentials,
-    Fixed,
+    StaticCredentials,
     TokenFile,
     basic,
     bearer,
@@ -22,6 +22,7 @@ from afflux.kube.api.credentials import (
 )
 from afflux.kube.api.errors import CredentialError
 from afflux.kube.api.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecPlugin, Program
+from afflux.kube.api.http_proxy import checked_proxy, proxy_for
 from afflux.kube.api.kubeconfig_files import (
     Cluster,
     Context,
@@ -31,23 +32,20 @@ from afflux.kube.api.kubeconfig_files import (
     User,
     read_merged,
 )
-from afflux.kube.api.proxies import checked_proxy, proxy_for
-from afflux.kube.complaints import shown
+from afflux.kube.input_errors import shown
 from afflux.model.errors import InputError
 
-# The cluster's extension that is handed to exec plugins.
+# The extension of a cluster that is passed to exec plugins.
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-# What may stand in the name of a header beside letters and digits, without the escape itself.
+# Characters of header names beside letters and digits, without %, which escapes the others.
 _HEADER_MARKS = "!#$&'*+-.^_`|~"
 
 E = TypeVar("E")
 
 
-def read_kubeconfig(path: str | None, context: str | None = None) -> Connection:
-    """The connection of a context, by default the current one.
-
-    Without a path the files are those of $KUBECONFIG, or else ~/.kube/config.
-    """
+def read_kubeconfig(path: str | None, context: str | None = None) -> ClientConfig:
+    """The client configuration of a context, by default the current one. Without a path the files
+    are those of $KUBECONFIG, or else ~/.kube/config."""
     merged = read_merged(path)
     chosen = _context(merged, context)
     cluster = _named(merged.clusters, chosen, "cluster", chosen.value.cluster)
@@ -56,11 +54,11 @@ def read_kubeconfig(path: str | None, context: str | None = None) -> Connection:
     certificate: Pem | None = None
     key: Pem | None = None
     credentials: Credentials = ANONYMOUS
-    # Over plain HTTP everybody could read along: as with kubectl, nothing secret is sent.
+    # As with kubectl, no secrets are sent over plain HTTP.
     if server.startswith("https://"):
         certificate, key = _certificate(user)
         credentials = _credentials(user, certificate, cluster)
-    return Connection(
+    return ClientConfig(
         server=server,
         origin=f"{chosen.file}: {chosen.path}",
         ca=ca,
@@ -78,16 +76,12 @@ def read_kubeconfig(path: str | None, context: str | None = None) -> Connection:
 
 def _context(merged: Merged, asked_for: str | None) -> Entry[Context]:
     name = asked_for or merged.current_context
-    known = ", ".join(sorted(merged.contexts)) or "none"
+    expected = f"expected one of the contexts: {', '.join(sorted(merged.contexts)) or 'none'}"
     if not name:
-        raise InputError(
-            f"{merged.origin}: current-context: missing, expected one of the contexts: {known}"
-        )
+        raise InputError(f"{merged.origin}: current-context: missing, {expected}")
     if name not in merged.contexts:
         field = "context" if asked_for else "current-context"
-        raise InputError(
-            f"{merged.origin}: {field}: {shown(name)}, expected one of the contexts: {known}"
-        )
+        raise InputError(f"{merged.origin}: {field}: {shown(name)}, {expected}")
     return merged.contexts[name]
 
 
@@ -120,17 +114,11 @@ def _server(cluster: Entry[Cluster]) -> str:
 
 def _ca(cluster: Entry[Cluster]) -> Pem | None:
     stated = cluster.value
-    ca = _pem(
-        cluster,
-        "certificate-authority",
-        stated.certificate_authority_data,
-        stated.certificate_authority,
-    )
+    data, file = stated.certificate_authority_data, stated.certificate_authority
+    ca = _pem(cluster, "certificate-authority", data, file)
     if ca is not None and stated.insecure_skip_tls_verify:
-        raise cluster.error(
-            "insecure-skip-tls-verify",
-            "true beside a certificate-authority, expected only one of the two",
-        )
+        problem = "true beside a certificate-authority, expected only one of the two"
+        raise cluster.error("insecure-skip-tls-verify", problem)
     return ca
 
 
@@ -146,9 +134,8 @@ def _proxy(cluster: Entry[Cluster]) -> str:
 
 def _certificate(user: Entry[User]) -> tuple[Pem | None, Pem | None]:
     stated = user.value
-    certificate = _pem(
-        user, "client-certificate", stated.client_certificate_data, stated.client_certificate
-    )
+    data, file = stated.client_certificate_data, stated.client_certificate
+    certificate = _pem(user, "client-certificate", data, file)
     if certificate is None:
         return None, None
     key = _pem(user, "client-key", stated.client_key_data, stated.client_key)
@@ -162,23 +149,20 @@ def _credentials(
 ) -> Credentials:
     stated = user.value
     if stated.auth_provider is not None:
-        raise user.error(
-            "auth-provider",
-            f"{shown(stated.auth_provider.name or '')}, expected an exec plugin: "
-            "auth providers are not supported",
-        )
+        problem = "expected an exec plugin: auth providers are not supported"
+        raise user.error("auth-provider", f"{shown(stated.auth_provider.name or '')}, {problem}")
     has_password = bool(stated.username or stated.password)
     if stated.token and has_password:
         raise user.error("token", "given beside username or password, expected one of the two")
-    # The order is kubectl's: a token or password counts before a plugin, so does a certificate.
+    # As in kubectl, a token, a password or a certificate comes before a plugin.
     if stated.token_file:
         return _token_file(user, stated.token_file, stated.token or "")
     if stated.token:
         if not (stated.token.isascii() and stated.token.isprintable()):
             raise user.error("token", "not plain ASCII on one line, expected a token")
-        return Fixed(bearer(stated.token))
+        return StaticCredentials(bearer(stated.token))
     if has_password:
-        return Fixed(basic(stated.username or "", stated.password or ""))
+        return StaticCredentials(basic(stated.username or "", stated.password or ""))
     if stated.exec is not None and certificate is None:
         return ExecPlugin(_program(user, stated.exec, cluster))
     return ANONYMOUS
@@ -198,19 +182,15 @@ def _program(user: Entry[User], stated: Exec, cluster: Entry[Cluster]) -> Progra
     if not stated.command:
         raise user.error("exec.command", "missing, expected a program")
     if stated.api_version not in API_VERSIONS:
-        raise user.error(
-            "exec.apiVersion",
-            f"{shown(stated.api_version or '')}, expected {' or '.join(API_VERSIONS)}",
-        )
+        expected = f"expected {' or '.join(API_VERSIONS)}"
+        raise user.error("exec.apiVersion", f"{shown(stated.api_version or '')}, {expected}")
     mode = stated.interactive_mode
     if not mode and stated.api_version != API_VERSIONS[0]:
         mode = "IfAvailable"
     if mode not in INTERACTIVE_MODES:
-        raise user.error(
-            "exec.interactiveMode",
-            f"{shown(mode or '')}, expected {' or '.join(INTERACTIVE_MODES)}",
-        )
-    # A bare name is looked up on the PATH, a path starts where the file is.
+        expected = f"expected {' or '.join(INTERACTIVE_MODES)}"
+        raise user.error("exec.interactiveMode", f"{shown(mode or '')}, {expected}")
+    # A bare name is looked up in PATH, a path is relative to the folder of the file.
     command = str(user.beside(stated.command)) if "/" in stated.command else stated.command
     return Program(
         origin=f"{user.file}: {user.path}.exec",
@@ -225,7 +205,7 @@ def _program(user: Entry[User], stated: Exec, cluster: Entry[Cluster]) -> Progra
 
 
 def _cluster_info(cluster: Entry[Cluster]) -> dict[str, object]:
-    """The cluster as an exec plugin sees it: certificates always as data."""
+    """The cluster as exec plugins get it, with certificates as data."""
     stated = cluster.value
     ca = _ca(cluster)
     config = next((e.extension for e in stated.extensions or () if e.name == _EXEC_EXTENSION), None)
@@ -242,13 +222,11 @@ def _cluster_info(cluster: Entry[Cluster]) -> dict[str, object]:
 
 
 def _impersonation(user: Entry[User]) -> tuple[tuple[str, str], ...]:
-    """The headers by which we ask to be taken for somebody else."""
     stated = user.value
     if not stated.as_user:
         if stated.as_uid or stated.as_groups or stated.as_user_extra:
-            raise user.error(
-                "as", "missing, expected the user that as-uid, as-groups and so on add to"
-            )
+            problem = "missing, expected the user that as-uid, as-groups and so on add to"
+            raise user.error("as", problem)
         return ()
     headers = [("Impersonate-User", stated.as_user)]
     if stated.as_uid:
@@ -264,7 +242,7 @@ def _impersonation(user: Entry[User]) -> tuple[tuple[str, str], ...]:
 
 
 def _pem(entry: Entry[E], field: str, data: str | None, file: str | None) -> Pem | None:
-    """Inline data if there is any, else the file; nothing of it is looked at but its presence."""
+    """Inline data if there is any, else the file, of which only the existence is checked."""
     if data:
         try:
             return b64decode("".join(data.split()), validate=True)

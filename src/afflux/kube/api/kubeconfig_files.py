@@ -1,7 +1,8 @@
 """The files of a kubeconfig, read and merged as kubectl does.
 
-Of clusters, users and contexts of the same name the first file's counts, whole. So does the first
-current-context. Unknown fields are skipped, missing files too unless one was asked for by name.
+Of clusters, users and contexts of the same name, the one of the first file counts, as a whole; so
+does the first current-context. Unknown fields are skipped. Missing files are skipped unless the
+caller named one.
 """
 
 import os
@@ -12,21 +13,21 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from afflux.files import read_all
-from afflux.kube.complaints import entry, field_complaint, shown
-from afflux.kube.yaml_events import Value, documents
+from afflux.bounded_read import read_all
+from afflux.kube.input_errors import entry, field_error, shown
+from afflux.kube.yaml_reader import Value, documents
 from afflux.model.errors import InputError
 
-# Their values are not shown in messages, whatever is wrong with them.
+# Messages never show the values of these fields.
 _SECRETS = frozenset({"token", "password", "client-key-data", "value"})
 
 
 class _Kebab(msgspec.Struct, frozen=True, rename="kebab"):
-    """Most of the file is in lower case with dashes."""
+    """Fields in lower case with dashes."""
 
 
 class _Camel(msgspec.Struct, frozen=True, rename="camel"):
-    """The rest is not."""
+    """Fields in camel case."""
 
 
 class Extension(_Camel, frozen=True):
@@ -35,8 +36,6 @@ class Extension(_Camel, frozen=True):
 
 
 class Cluster(_Kebab, frozen=True):
-    """A server and how it proves itself."""
-
     server: str | None = None
     tls_server_name: str | None = None
     insecure_skip_tls_verify: bool | None = None
@@ -53,8 +52,6 @@ class Variable(_Camel, frozen=True):
 
 
 class Exec(_Camel, frozen=True):
-    """A program that prints credentials."""
-
     command: str | None = None
     args: tuple[str, ...] | None = None
     env: tuple[Variable, ...] | None = None
@@ -69,8 +66,6 @@ class AuthProvider(_Camel, frozen=True):
 
 
 class User(_Kebab, frozen=True):
-    """Who we are."""
-
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None
@@ -88,8 +83,6 @@ class User(_Kebab, frozen=True):
 
 
 class Context(_Kebab, frozen=True):
-    """A cluster, a user, and a namespace."""
-
     cluster: str | None = None
     user: str | None = None
     namespace: str | None = None
@@ -125,24 +118,23 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[E]):
-    """A cluster, user or context, and the file that has it."""
+    """A cluster, user or context, and the file it was read from."""
 
     value: E
     file: Path
     path: str
 
     def error(self, place: str, problem: str) -> InputError:
-        """What is wrong with a field of it."""
         return InputError(f"{self.file}: {self.path}.{place}: {problem}")
 
     def beside(self, written: str) -> Path:
-        """A path in this file: relative ones start where the file is."""
+        """A path written in the file, relative to the folder of the file."""
         return self.file.parent / written
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All files as one. `origin` is what they are called together."""
+    """The merged content of all files. `origin` lists the files, for messages."""
 
     origin: str
     clusters: dict[str, Entry[Cluster]] = field(default_factory=dict[str, Entry[Cluster]])
@@ -188,7 +180,7 @@ def _merge(
 
 
 def _read(file: Path) -> _File | None:
-    """What is in this file; nothing if there is no such file."""
+    """The content of the file, None if there is no such file."""
     try:
         with file.open("rb") as opened:
             text = read_all(opened, str(file)).decode("utf-8-sig")
@@ -211,7 +203,7 @@ def _read(file: Path) -> _File | None:
         content = _file.decode(msgspec.json.encode(found[0]))
     except msgspec.ValidationError as error:
         hidden = msgspec.json.encode(_without_secrets(found[0]))
-        raise InputError(f"{file}: {field_complaint(error, hidden)}") from None
+        raise InputError(f"{file}: {field_error(error, hidden)}") from None
     if content.kind not in {None, "", "Config"}:
         raise InputError(f"{file}: kind: {shown(content.kind)}, expected Config")
     return content

@@ -1,23 +1,22 @@
-"""A stream of pieces as lines. Lines may be megabytes long, pieces may end anywhere."""
+"""A stream of chunks to lines. Lines may be megabytes long, chunks may end anywhere."""
 
 
-class Lines:
-    """What was read and is not a whole line yet.
+class LineSplitter:
+    """Joins chunks to lines.
 
-    A long line is kept as the pieces it came in and joined once, so that its cost grows with its
-    length and not with the square of it.
+    The chunks of a long line are joined once, at its end, so that the cost is linear in its length.
     """
 
     def __init__(self) -> None:
-        self._begun: list[bytes] = []
+        self._pending: list[bytes] = []
 
-    def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that this piece completes, without their ends; blank ones are left out."""
-        first, *rest = piece.split(b"\n")
-        self._begun.append(first)
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in this chunk, without line ends and without blank lines."""
+        first, *rest = chunk.split(b"\n")
+        self._pending.append(first)
         if not rest:
             return []
         *whole, last = rest
-        lines = [b"".join(self._begun), *whole]
-        self._begun = [last]
+        lines = [b"".join(self._pending), *whole]
+        self._pending = [last]
         return [line for line in lines if line and not line.isspace()]

@@ -1,8 +1,7 @@
-"""TLS to one API server: whom we trust, which certificate we show.
+"""TLS to one API server: trusted authorities and the client certificate.
 
-Verification is always on unless the connection says `insecure`. Files are looked at once a minute:
-when one was replaced, connections from then on use the new content, and those that are open live
-on.
+Verification is always on unless the configuration says `insecure`. Files are read again at an
+interval: new connections use the new content, open connections stay as they are.
 """
 
 import os
@@ -13,54 +12,57 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from afflux.kube.api.connection import Connection, Pem
+from afflux.kube.api.client_config import ClientConfig, Pem
 from afflux.kube.api.credentials import Credential
 from afflux.model.errors import InputError
 
-LOOK_AGAIN_SECONDS = 60.0
+RELOAD_INTERVAL_SECONDS = 60.0
 
 _Content = tuple[bytes | None, bytes | None, bytes | None]
 
 
 class Tls:
-    """The context for the next connection."""
+    """The SSL context for new connections."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(
+        self, config: ClientConfig, reload_interval_seconds: float = RELOAD_INTERVAL_SECONDS
+    ) -> None:
+        self._config = config
+        self._reload_interval_seconds = reload_interval_seconds
         self._content: _Content = (None, None, None)
         self._context: ssl.SSLContext | None = None
-        self._shown: Credential | None = None
-        self._look_again_at = 0.0
+        self._credential: Credential | None = None
+        self._reload_at = 0.0
 
     def context(self, credential: Credential) -> ssl.SSLContext:
         """The context for a request with this credential; an InputError if it cannot be made."""
         now = time.monotonic()
         context = self._context
-        if context is not None and credential is self._shown and now < self._look_again_at:
+        if context is not None and credential is self._credential and now < self._reload_at:
             return context
         try:
             content = self._read(credential)
             if context is None or content != self._content:
-                context = _make(self._connection, content)
+                context = _make(self._config, content)
         except InputError:
-            # A file that is being replaced; what was good a minute ago is used on.
-            if context is None or credential is not self._shown:
+            # A file is perhaps being replaced: the last good content stays in use.
+            if context is None or credential is not self._credential:
                 raise
         else:
             self._content = content
-        self._context, self._shown = context, credential
-        self._look_again_at = now + LOOK_AGAIN_SECONDS
+        self._context, self._credential = context, credential
+        self._reload_at = now + self._reload_interval_seconds
         return context
 
     def _read(self, credential: Credential) -> _Content:
-        connection = self._connection
-        ca = _content(connection.ca, "certificate-authority", connection.origin)
+        config = self._config
+        ca = _content(config.ca, "certificate-authority", config.origin)
         if credential.client_certificate is not None:
             return ca, credential.client_certificate, credential.client_key
         return (
             ca,
-            _content(connection.client_certificate, "client-certificate", connection.origin),
-            _content(connection.client_key, "client-key", connection.origin),
+            _content(config.client_certificate, "client-certificate", config.origin),
+            _content(config.client_key, "client-key", config.origin),
         )
 
 
@@ -74,36 +76,36 @@ def _content(pem: Pem | None, what: str, origin: str) -> bytes | None:
         raise InputError(f"{origin}: {what}: {str(pem)!r}: {why}; expected a PEM file") from None
 
 
-def _make(connection: Connection, content: _Content) -> ssl.SSLContext:
+def _make(config: ClientConfig, content: _Content) -> ssl.SSLContext:
     ca, certificate, key = content
-    field = f"{connection.origin}: certificate-authority"
-    # With nothing to load the library would trust the system's authorities: that is for those who
-    # name none, not for an empty file.
+    field = f"{config.origin}: certificate-authority"
+    # Without certificates the library would trust the system's authorities. That is right for a
+    # configuration that names no authority, not for an empty file.
     if ca is not None and b"-----BEGIN" not in ca:
         raise InputError(f"{field}: no certificate in it; expected certificates in PEM form")
     try:
-        # Between the certificates anything may stand, in any language.
+        # Any text may stand between the certificates.
         text = None if ca is None else ca.decode("ascii", errors="ignore")
         context = ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:
         raise InputError(f"{field}: {_why(error)}; expected certificates in PEM form") from None
-    # As kubectl: any given certificate is an anchor, and the authorities of many clusters were
-    # made without the extensions that the strict mode of newer Pythons asks for.
+    # As in kubectl, any given certificate is a trust anchor. The authorities of many clusters lack
+    # the extensions that the strict mode of newer Pythons requires.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
-    if connection.insecure:
+    if config.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate is not None and key is not None:
-        _show(context, certificate, key, connection.origin)
+        _load_certificate(context, certificate, key, config.origin)
     return context
 
 
-def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: str) -> None:
-    """Load our own certificate; the library takes files only."""
+def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: str) -> None:
+    """Load the client certificate; the library reads it from a file only."""
     try:
-        # In one file, so that the key exists once. No prompt for a passphrase: nobody is there.
+        # The empty password keeps the library from prompting for a passphrase.
         with _file(certificate + b"\n" + key) as path:
             context.load_cert_chain(path, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
@@ -115,7 +117,7 @@ def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: str) 
 
 @contextmanager
 def _file(content: bytes) -> Generator[str]:
-    """A file with this content, in memory where the system can, else readable by us alone."""
+    """A file with this content: in memory where the system supports it, else a private one."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
         try:

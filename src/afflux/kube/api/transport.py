@@ -1,6 +1,6 @@
-"""One request out, the head of one answer in, over connections that are kept.
+"""Sends one request and returns the head of its response, over reused connections.
 
-Everything that is particular to the HTTP library is here: its session, its settings, its errors.
+Everything that depends on the HTTP library is here: its session, its settings, its errors.
 """
 
 import asyncio
@@ -17,66 +17,64 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from afflux.kube.api.connection import Connection
+from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.api.credentials import Credential
 from afflux.kube.api.errors import CredentialError, UnreachableError
 from afflux.kube.api.tls import Tls
 from afflux.model.errors import InputError
 
-# What the library raises when an answer does not come, or not to its end.
-FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+# What the library raises when there is no response, or an incomplete one.
+TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
-CONNECT_SECONDS = 10.0
-# API servers close a connection that was idle for 90 seconds. We are first, so that no request
-# leaves on a connection that is being closed.
-_KEEP_SECONDS = 60.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+# API servers close a connection that was idle for 90 seconds. We close it earlier, so that no
+# request is sent on a connection that is being closed.
+_KEEPALIVE_SECONDS = 60.0
 _READ_BYTES = 1 << 18
-# Longer than it takes to notice that a socket of one's own was shut.
-_HANG_UP_SECONDS = 1.0
-_LOOK_SECONDS = 0.001
-# A socket that notices within a minute or so that the other end has vanished.
+# Longer than the library takes to notice that its socket was shut down.
+_CLOSE_TIMEOUT_SECONDS = 1.0
+_POLL_INTERVAL_SECONDS = 0.001
+# With these, a socket detects within about a minute that its peer is gone.
 _SOCKET_OPTIONS = (
     ("TCP_KEEPIDLE", 30),
     ("TCP_KEEPINTVL", 10),
     ("TCP_KEEPCNT", 3),
-    # In milliseconds: how long sent data may stay unconfirmed.
+    # In milliseconds: how long sent data may stay unacknowledged.
     ("TCP_USER_TIMEOUT", 30_000),
 )
 
 
-class Patience(msgspec.Struct, frozen=True, gc=False):
-    """How long a request may take: the whole of it, and its parts as the library knows them.
+class Timeouts(msgspec.Struct, frozen=True, gc=False):
+    """The timeout of a whole request, and those of its phases, which the library enforces.
 
-    The whole is not left to the library. It takes a cancellation by somebody else that comes at the
-    same moment for its own: whoever cancelled would wait for ever.
+    The library does not enforce the total: it would swallow a cancellation of the task that comes
+    at the same moment, and the canceller would wait for ever.
     """
 
-    whole_seconds: float | None
-    parts: aiohttp.ClientTimeout
+    total_seconds: float | None
+    phases: aiohttp.ClientTimeout
 
 
-def within(seconds: float) -> Patience:
-    """The time a request has from leaving the queue to the end of its answer.
-
-    Connecting ends before the whole does, so that it is known that nothing was sent.
-    """
-    connect_seconds = min(CONNECT_SECONDS, seconds * 0.8)
-    return Patience(seconds, aiohttp.ClientTimeout(connect=connect_seconds))
+def request_timeouts(seconds: float) -> Timeouts:
+    """The timeouts of a request, from leaving the queue to the end of its response. The timeout for
+    connecting is shorter, so that it is known that nothing was sent."""
+    connect_seconds = min(CONNECT_TIMEOUT_SECONDS, seconds * 0.8)
+    return Timeouts(seconds, aiohttp.ClientTimeout(connect=connect_seconds))
 
 
-def without_end(silence_seconds: float) -> Patience:
-    """Any time, if only something is heard now and then."""
-    parts = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=silence_seconds)
-    return Patience(None, parts)
+def stream_timeouts(idle_timeout_seconds: float) -> Timeouts:
+    """The timeouts of a watch: no total, but a limit on the time between two chunks."""
+    phases = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT_SECONDS, sock_read=idle_timeout_seconds)
+    return Timeouts(None, phases)
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """What is asked of the server; its text is its name in messages."""
+    """A request; its text names it in messages."""
 
     method: str
     path: str
     query: str
-    patience: Patience
+    timeouts: Timeouts
     body: bytes | None = None
     content_type: str = ""
     compressed: bool = False
@@ -88,32 +86,32 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 class Transport:
     """The connections to one server. Use it in one event loop."""
 
-    def __init__(self, connection: Connection, user_agent: str) -> None:
-        self._connection = connection
-        self._server = connection.server.rstrip("/")
+    def __init__(self, config: ClientConfig, user_agent: str, tls_reload_seconds: float) -> None:
+        self._config = config
+        self._server = config.server.rstrip("/")
         self._user_agent = user_agent
-        self._tls = Tls(connection) if self._server.startswith("https://") else None
-        if self._tls is not None:
-            # Certificates that cannot be used are found now, not at the first request.
+        self._tls: Tls | None = None
+        if self._server.startswith("https://"):
+            self._tls = Tls(config, tls_reload_seconds)
+            # Unusable certificates raise now, not at the first request.
             self._tls.context(Credential())
-        self._proxy = URL(connection.proxy_url) if connection.proxy_url else None
+        self._proxy = URL(config.proxy_url) if config.proxy_url else None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._sockets = WeakSet[socket.socket]()
-        # Headers by content type and compression, as long as the credential is the same.
-        self._sent_with: Credential | None = None
+        # Headers by content type and compression, cached for one credential.
+        self._header_credential: Credential | None = None
         self._headers: dict[tuple[str, bool], CIMultiDict[str]] = {}
 
     async def close(self) -> None:
-        """Close all connections; requests under way fail."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
-            await self._hang_up()
+            await self._shut_down_sockets()
 
     async def answer(self, request: Request) -> aiohttp.ClientResponse:
-        """The head of an answer, whatever it says. After a 401 a newer credential is tried."""
-        credentials = self._connection.credentials
+        """The head of the response, of any status; retries a 401 once with a newer credential."""
+        credentials = self._config.credentials
         credential = await credentials.current()
         response = await self._exchange(request, credential)
         if response.status != 401:
@@ -122,7 +120,7 @@ class Transport:
         try:
             newer = await credentials.current()
         except UnreachableError:
-            # The refusal is the news, not that there is nothing better to try.
+            # Report the 401, not the failure to get a newer credential.
             return response
         if newer is credential:
             return response
@@ -140,14 +138,14 @@ class Transport:
                 request.method,
                 url,
                 data=request.body,
-                headers=self._sent_headers(request, credential),
+                headers=self._request_headers(request, credential),
                 allow_redirects=False,
                 ssl=context,
-                server_hostname=self._connection.tls_server_name or None,
+                server_hostname=self._config.tls_server_name or None,
                 proxy=self._proxy,
-                timeout=request.patience.parts,
+                timeout=request.timeouts.phases,
             )
-        except FAILURES as error:
+        except TRANSPORT_ERRORS as error:
             raise UnreachableError(f"{request}: {cause(error)}", sent=_may_be_sent(error)) from None
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -156,12 +154,12 @@ class Transport:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    # How many are under way is decided by the caller: watches do not count.
+                    # The client limits the requests in flight; watches do not count.
                     limit=0,
-                    keepalive_timeout=_KEEP_SECONDS,
+                    keepalive_timeout=_KEEPALIVE_SECONDS,
                     socket_factory=self._new_socket,
                 ),
-                # Nothing secret: a proxy is sent these too.
+                # No secrets here: a proxy gets these headers too.
                 headers={"User-Agent": self._user_agent},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=_READ_BYTES,
@@ -170,42 +168,39 @@ class Transport:
 
     def _new_socket(self, address: tuple[Any, ...]) -> socket.socket:
         if self._closed:
-            # Who was connecting tries the server's next address.
+            # The connection attempt goes on to the server's next address, and fails there too.
             raise OSError(errno.ECONNABORTED, "the client is closed")
         made = socket.socket(address[0], address[1], address[2])
         self._sockets.add(made)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _SOCKET_OPTIONS:
-            # Not every system has every one.
+            # Not every system has all of these.
             if (option := getattr(socket, name, None)) is not None:
                 made.setsockopt(socket.IPPROTO_TCP, option, value)
         return made
 
-    async def _hang_up(self) -> None:
-        """Shut the connections that the library no longer knows.
-
-        A watch that was left says farewell, as TLS has it, and waits for the server to do the same.
-        The loop may end before that.
-        """
+    async def _shut_down_sockets(self) -> None:
+        """Shut down connections that the library no longer tracks. A closed watch sends its TLS
+        close_notify and waits for that of the server. The event loop may end before it arrives."""
         for open_socket in self._open_sockets():
             with suppress(OSError):
                 open_socket.shutdown(socket.SHUT_RDWR)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_HANG_UP_SECONDS):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 while self._open_sockets():
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
     def _open_sockets(self) -> list[socket.socket]:
         return [each for each in self._sockets if each.fileno() >= 0]
 
-    def _sent_headers(self, request: Request, credential: Credential) -> CIMultiDict[str]:
-        if credential is not self._sent_with:
+    def _request_headers(self, request: Request, credential: Credential) -> CIMultiDict[str]:
+        if credential is not self._header_credential:
             self._headers.clear()
-            self._sent_with = credential
+            self._header_credential = credential
         key = (request.content_type, request.compressed)
         headers = self._headers.get(key)
         if headers is None:
-            headers = CIMultiDict[str](self._connection.headers)
+            headers = CIMultiDict[str](self._config.headers)
             headers["Accept"] = "application/json"
             headers["Accept-Encoding"] = "gzip" if request.compressed else "identity"
             if request.content_type:
@@ -217,10 +212,8 @@ class Transport:
 
 
 def cause(error: Exception) -> str:
-    """Why there is no answer, in a few words.
-
-    Not in the library's: those may hold a proxy's password.
-    """
+    """Why there is no response, in a few words. Not the words of the library, which may contain the
+    password of a proxy."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             said = f"the server's certificate is not accepted: {error.certificate_error}"
@@ -246,15 +239,13 @@ def cause(error: Exception) -> str:
 
 
 def _reason(error: OSError) -> str:
-    # The system's own words, not those of who called it; except where the number is of another
-    # kind.
+    # The text of the system for the error number; the numbers of these two types are not errno.
     if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
 
 
 def _may_be_sent(error: Exception) -> bool:
-    """Whether the request may have left before this happened."""
     return not isinstance(
         error,
         aiohttp.ClientConnectorError

@@ -1,11 +1,12 @@
 """The scheduler of a live cluster.
 
-In the order of the data: `following` (which collections are watched), `shelves` and `queueing`
-(the newest object of every name, and the keys of those that changed), `mirror` with `gathering` and
-`disks` (what a change means to the cycle), `scheduling` (the loop), `preparing` and `binding`
-(decisions are carried out), `reporting` with `recording`, `conditions` and `delivering` (users hear
-of it), `leasing` and `running` (one leader, one process).
+In the order of the data: `watched_kinds` (the watched collections), `object_store` and `work_queue`
+(the newest version of every object, and the keys of those that changed), `cluster_reader` with
+`live_groups` and `live_storage` (turns changes into events for the cycle), `scheduling_loop`,
+`volume_binder` and `binder` (carry decisions out), `announcements` with `event_recorder`,
+`pod_conditions` and `write_queue` (tell users), `deadline_cleanup` and `half_bound_rollback`
+(delete pods and their owners), `ledger_writer`, `leader_election`, and `process`, which runs all.
 
-Not here: HTTP (kube.api), what objects mean (kube, kube.volumes), any decision about where a task
-goes.
+Not here: HTTP (kube.api), the meaning of objects (kube, kube.volumes), and any decision about where
+a task is placed.
 """

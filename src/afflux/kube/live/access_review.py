@@ -1,5 +1,6 @@
-"""The API server asked about others: whose token this is, what they may do, whose certificates
-count. For the inspection service, whose rights to ask are in the chart with `inspection.enabled`.
+"""Access review: asks the API server for the user of a token, the rights of a user, and the
+certificate authorities of client certificates. For the inspection service; the chart grants the
+rights for these reviews with `inspection.enabled`.
 """
 
 import asyncio
@@ -9,18 +10,18 @@ from typing import TypeVar
 
 import msgspec
 
-from afflux.cycle.inspection import API_GROUP, RESOURCE
+from afflux.cycle.inspection_types import API_GROUP, RESOURCE
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.model.errors import InputError
-from afflux.web.authenticating import AUTHENTICATED, Access, ReviewError, User
+from afflux.web.authentication import AUTHENTICATED, Access, ReviewError, User
 
-REVIEW_SECONDS = 5.0
-LOOK_AGAIN_SECONDS = 60.0
+REVIEW_TIMEOUT_SECONDS = 5.0
+AUTHORITIES_INTERVAL_SECONDS = 60.0
 
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-# Where every API server says by which authorities it knows its clients.
+# Every API server publishes the authorities of its client certificates here.
 _AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
 _log = logging.getLogger(__name__)
@@ -58,14 +59,14 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 _Answer = TypeVar("_Answer", _TokenReview, _AccessReview)
 
 
-class Reviews:
-    """Reviews by the API server."""
+class AccessReviews:
+    """TokenReviews and SubjectAccessReviews by the API server."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def user_of(self, token: str) -> User | None:
-        """Whose token this is; None if nobody's. The token itself is never in a message."""
+    async def review_token(self, token: str) -> User | None:
+        """The user of a token, None if it is not valid. Messages never contain the token."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -83,8 +84,8 @@ class Reviews:
             tuple(sorted((user.extra or {}).items())),
         )
 
-    async def may(self, user: User, access: Access) -> bool:
-        """Whether the API server would let them."""
+    async def review_access(self, user: User, access: Access) -> bool:
+        """Whether the API server would allow the user this access."""
         attributes = {
             "group": API_GROUP,
             "resource": RESOURCE,
@@ -109,7 +110,7 @@ class Reviews:
     async def _review(self, path: str, body: object, answer: type[_Answer]) -> _Answer:
         try:
             return await self._api.send(
-                "POST", path, body, answer=answer, timeout_seconds=REVIEW_SECONDS
+                "POST", path, body, answer=answer, timeout_seconds=REVIEW_TIMEOUT_SECONDS
             )
         except ApiError as error:
             if error.is_refused:
@@ -125,11 +126,9 @@ class Reviews:
 
 
 async def follow_authorities(api: Api, trust: Callable[[bytes], None]) -> None:
-    """Keep `trust` told of the authorities whose client certificates the API server accepts.
-
-    While they cannot be read, those that were read last count.
-    """
-    said = ""
+    """Call `trust` regularly with the authorities whose client certificates the API server accepts.
+    While they cannot be read, those that were read last stay valid."""
+    logged = ""
     while True:
         try:
             found = await api.get(_AUTHORITIES, _ConfigMap)
@@ -137,11 +136,11 @@ async def follow_authorities(api: Api, trust: Callable[[bytes], None]) -> None:
             complaint = ""
         except (ApiError, UnreachableError, InputError) as error:
             complaint = str(error)
-        if complaint and complaint != said:
+        if complaint and complaint != logged:
             _log.warning(
-                "whose client certificates count for the inspection service is not known; tokens"
-                " do: %s",
+                "the authorities of client certificates for the inspection service cannot be read;"
+                " tokens still work: %s",
                 complaint,
             )
-        said = complaint
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        logged = complaint
+        await asyncio.sleep(AUTHORITIES_INTERVAL_SECONDS)

@@ -1,77 +1,80 @@
-"""Apart: which machines pods that wait must keep off, because of who runs there.
+"""The required anti-affinity of running pods, kept up to date as pods and machines come and go.
 
-What `repulsion` says of one moment is kept up to date here, as pods and machines come and go. When
-something has changed that may concern anybody, it is stale: then it is renewed, and everybody who
-waits is looked at again.
+It restricts pending pods to machines where no running pod repels them. When a change may concern
+other pending pods, the index is stale: then it is refreshed, and all pending pods are evaluated
+again.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from afflux.kube import objects
-from afflux.kube.repulsion import Labels, Repulsion, kept_out, repels, shut_out
-from afflux.model.places import Places
+from afflux.kube.running_anti_affinity import (
+    Labels,
+    RunningAntiAffinity,
+    excluded_reason,
+    has_required_anti_affinity,
+    restricted_shape,
+)
+from afflux.model.reachability import Reachability
 from afflux.model.task import Task
 
 
-class Apart:
-    """The running pods that keep others away, and the labels of all machines."""
+class AntiAffinityIndex:
+    """The running pods with required anti-affinity, and the labels of all machines."""
 
     def __init__(self) -> None:
         self.is_stale = False
         self._repelling: dict[str, objects.Pod] = {}
         self._labels: dict[str, Labels] = {}
-        self._repulsion = Repulsion((), {}, {})
-        # By where somebody may go, why that is nowhere; None if it is somewhere.
-        self._shut: dict[Places, str | None] = {}
+        self._running = RunningAntiAffinity((), {}, {})
+        # By the machines that remain: why a pod fits none of them, None if it fits one.
+        self._excluded: dict[Reachability, str | None] = {}
 
-    def runs(self, name: str, pod: objects.Pod) -> None:
-        """This pod has its node."""
-        if name not in self._repelling and repels(pod):
+    def add_pod(self, name: str, pod: objects.Pod) -> None:
+        """A pod has a node."""
+        if name not in self._repelling and has_required_anti_affinity(pod):
             self._repelling[name] = pod
             self.is_stale = True
 
-    def left(self, name: str) -> None:
-        """This pod is gone."""
+    def remove_pod(self, name: str) -> None:
         self.is_stale |= self._repelling.pop(name, None) is not None
 
-    def machine(self, node: str, labels: Labels | None) -> None:
-        """A machine has these labels, None if it is gone: it may be in other domains now."""
+    def set_machine(self, node: str, labels: Labels | None) -> None:
+        """A machine has these labels, and so its topology domains; None if it is gone."""
         before = self._labels.pop(node, None)
         if labels is not None:
             self._labels[node] = labels
         if before != labels and self._repelling:
-            # Who was shut out may not be any more; or, if one is gone, the other way round.
-            may_shut = any(self._shut.values()) or (labels is None and bool(self._shut))
-            self.is_stale |= may_shut or any(
-                pod.spec.node_name == node for pod in self._repelling.values()
-            )
+            # A pod that no machine could take may fit now, or, if a machine is gone, fit no longer.
+            may_change = any(self._excluded.values()) or (labels is None and bool(self._excluded))
+            repels = any(pod.spec.node_name == node for pod in self._repelling.values())
+            self.is_stale |= may_change or repels
 
     def namespaces_changed(self) -> None:
-        """A namespace has other labels, has come or gone."""
+        """A namespace was added or removed, or its labels changed."""
         self.is_stale |= bool(self._repelling)
 
-    def renew(self, namespaces: Mapping[str, Labels]) -> None:
-        """Take everything into account that has happened."""
+    def refresh(self, namespaces: Mapping[str, Labels]) -> None:
         running = {
             name: pod for name, pod in self._repelling.items() if pod.spec.node_name in self._labels
         }
-        self._repulsion = Repulsion(running.items(), namespaces, self._labels)
-        self._shut.clear()
+        self._running = RunningAntiAffinity(running.items(), namespaces, self._labels)
+        self._excluded.clear()
         self.is_stale = False
 
-    def kept(self, task: Task, pod: objects.Pod) -> Task:
-        """The task of a pod that waits, kept off the machines that it must not go to."""
+    def restrict(self, task: Task, pod: objects.Pod) -> Task:
+        """The task of a pending pod, restricted to the machines that it may use."""
         if not self._repelling:
             return task
-        places = self._repulsion.places(pod)
-        blocked = task.blocked or self._repulsion.against(pod)
-        if places is None:
+        reachability = self._running.reachability(pod)
+        blocked = task.blocked or self._running.blocking_reason(pod)
+        if reachability is None:
             return replace(task, blocked=blocked) if blocked != task.blocked else task
-        blocked = blocked or self._shut_out(places)
-        return replace(task, shape=kept_out(task.shape, places), blocked=blocked)
+        blocked = blocked or self._why_excluded(reachability)
+        return replace(task, shape=restricted_shape(task.shape, reachability), blocked=blocked)
 
-    def _shut_out(self, places: Places) -> str | None:
-        if places not in self._shut:
-            self._shut[places] = shut_out(places, self._labels)
-        return self._shut[places]
+    def _why_excluded(self, reachability: Reachability) -> str | None:
+        if reachability not in self._excluded:
+            self._excluded[reachability] = excluded_reason(reachability, self._labels)
+        return self._excluded[reachability]

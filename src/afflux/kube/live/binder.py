@@ -1,343 +1,365 @@
-"""Bindings: what the cycle decided is carried out, a few dozen at a time.
+"""Binder: sends the bindings that the cycle decided, several at once, until each has an outcome.
 
-A binding names the pod's uid, so that a pod of the same name that was made anew is never bound by
-mistake, and the API server refuses a second binding of the same pod. So a binding whose answer
-was lost can be sent again, to the same node, until there is an answer: meanwhile the pod keeps its
-place. Only what did not happen, and cannot happen any more, is given up: a refusal of the second
-request says nothing about the first, which may still be on its way.
+A binding names the pod's uid, so a pod that was created again under the same name is never bound by
+mistake, and the API server refuses a second binding of a pod. A binding whose answer was lost can
+therefore be sent again, to the same node, until there is an answer; meanwhile the pod keeps its
+place. A binding is given up only when it did not happen and cannot happen any more: a refusal of
+the second request says nothing about the first, which the API server may still carry out.
 """
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, Protocol
 
-from afflux.cycle.entries import Verdict
+from afflux.cycle.ledger_entries import BindOutcome
+from afflux.kube.api.backoff import MAX_RETRY_AFTER_SECONDS, Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.api.pacing import LONGEST_PATIENCE_SECONDS
-from afflux.kube.decoding import is_closed
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.reading_back import ReadingBack
+from afflux.kube.live.bind_confirmation import BindConfirmation, ConfirmationTimes
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.object_refs import pod_path
+from afflux.kube.nodes import rejects_pod
 from afflux.model.placement import Placement
-from afflux.web.metrics import Metrics
+from afflux.web.scheduler_metrics import Metrics
 
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
-# A server that keeps answering with errors of its own is asked so often for one pod in a row.
-MOST_FAILURES = 6
-# What got no answer may be carried out for so long: then an API server gives a request up.
-LONGEST_REQUEST_SECONDS = 60.0
-# So many of those that failed once are tried again at the same time. They must not take all
-# connections: what hangs, hangs for long.
-MOST_AGAIN = 16
-# So long, at the end, for the answers to what is under way.
-LONGEST_GOODBYE_SECONDS = 3.0
-# A pod whose binding was refused waits, longer each time.
-FIRST_REFUSAL_SECONDS = 1.0
-LONGEST_REFUSAL_SECONDS = 60.0
+# The binding of one pod is given up after so many errors of the server (5xx).
+MAX_SERVER_ERRORS = 6
+# Bindings that failed once and are retried at the same time. A request that hangs keeps its
+# connection for long; retries must not take all connections.
+MAX_CONCURRENT_RETRIES = 16
 
-
-_AT_ONCE = nullcontext()
+_NO_LIMIT = nullcontext()
 _OVERTAKEN = "overtaken by events"
 
 
-class Preparing(Protocol):
-    """What has to be done for a pod on its node before it is bound."""
+@dataclass(frozen=True, slots=True)
+class BinderTimes:
+    initial_backoff_seconds: float = 0.1
+    max_backoff_seconds: float = 5.0
+    # A longer Retry-After of the server is cut to this.
+    max_retry_after_seconds: float = MAX_RETRY_AFTER_SECONDS
+    # The API server may carry out an unanswered request for so long; then it gives the request up.
+    request_lifetime_seconds: float = 60.0
+    # How long a pod waits after its binding was refused; the wait doubles with every refusal.
+    initial_refusal_backoff_seconds: float = 1.0
+    max_refusal_backoff_seconds: float = 60.0
+    # How long the binder waits, when it stops, for the answers to the requests in flight.
+    shutdown_timeout_seconds: float = 3.0
+    confirmation: ConfirmationTimes = field(default_factory=ConfirmationTimes)
+
+
+BINDER_TIMES = BinderTimes()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a placement is not bound; without a reason the pod can be decided again at once."""
+
+    reason: str = ""
+
+
+DECIDE_AGAIN = Rejection()
+
+
+class PreBinder(Protocol):
+    """Prepares the node for a pod before the pod is bound, as kube-scheduler's PreBind plugins."""
 
     def concerns(self, placement: Placement) -> bool:
-        """Whether there is anything to do for this pod."""
+        """Whether this pod needs any preparation."""
         ...
 
-    async def prepare(self, placement: Placement) -> str | None:
-        """Do it; why it is impossible, None if it is done; empty if others were faster."""
-        ...
+    async def prepare(self, placement: Placement) -> Rejection | None:
+        """Prepare; returns None when done, otherwise why it failed."""
 
 
 class Listener(Protocol):
-    """Who wants to know how bindings end."""
+    """Is called when a binding ends."""
 
     def bound(self, placement: Placement, seconds: float) -> None:
-        """The pod has its node."""
-        ...
+        """The pod is bound to its node."""
 
     def not_bound(self, placement: Placement, seconds: float) -> None:
         """The binding was refused."""
-        ...
 
     def in_doubt(self, placement: Placement, why: str) -> None:
-        """Nobody can find out whether the pod has its node."""
-        ...
+        """It is unknown, for a long time, whether the pod is bound."""
 
 
-class Outcomes(Protocol):
-    """Who keeps a ledger of binds."""
+class BindOutcomes(Protocol):
+    """Records the outcomes of bindings in the ledger."""
 
-    def settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
-        """What became of one; unknown is not the last word."""
-        ...
+    def settled(self, placement: Placement, verdict: BindOutcome, why: str = "") -> None:
+        """Record an outcome; "unknown" is followed by another one later."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What became of one request."""
-
     verdict: Literal["bound", "refused", "conflict", "busy", "failed", "lost"]
-    why: str | None = None
-    pause_seconds: float = 0.0
-    # Whether it may be carried out later.
-    is_open: bool = False
+    why: str = ""
+    retry_after_seconds: float = 0.0
+    # The API server may still carry the request out.
+    may_still_happen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The outcome of one binding; `overtaken` if the pod or its node has changed meanwhile."""
+
+    verdict: Literal["bound", "refused", "overtaken"]
+    why: str = ""
 
 
 @dataclass(slots=True)
-class _Hand:
-    """One of so many that bind at once, until it has to wait for one placement in particular."""
+class _Worker:
+    """One of the `parallelism` workers; it is no longer counted once its binding takes long."""
 
-    free: bool = True
+    is_counted: bool = True
 
 
-class Binding:
-    """Binds, `parallelism` at once.
+class Binder:
+    """Sends bindings, `parallelism` at once.
 
-    `remaining_seconds` says how long we may still act, None if there is no end to it. No request
-    outlives that: a process that was suspended must not send one when it wakes up.
+    `remaining_seconds` returns how long this process may still write, None for no limit. No request
+    outlives that time: a process that was suspended must not send one when it resumes.
     """
 
     def __init__(
         self,
         api: Api,
-        mirror: Mirror,
+        reader: ClusterReader,
         listener: Listener,
         *,
         metrics: Metrics,
         remaining_seconds: Callable[[], float | None],
         parallelism: int,
         timeout_seconds: float,
-        preparing: Preparing,
-        outcomes: Outcomes | None = None,
+        pre_binder: PreBinder,
+        outcomes: BindOutcomes | None = None,
+        times: BinderTimes = BINDER_TIMES,
     ) -> None:
         self._api = api
-        self._mirror = mirror
+        self._reader = reader
         self._listener = listener
         self._metrics = metrics
         self._remaining_seconds = remaining_seconds
         self._timeout_seconds = timeout_seconds
-        self._preparing = preparing
-        self._reading_back = ReadingBack(api, mirror, metrics, listener.in_doubt)
+        self._pre_binder = pre_binder
+        self._times = times
+        confirmation = BindConfirmation(api, reader, metrics, listener.in_doubt, times.confirmation)
+        self._bind_confirmation = confirmation
         self._outcomes = outcomes
-        # Sent, and perhaps bound, although nobody has said so.
+        # Ids of tasks whose binding was sent and may have happened, without an answer.
         self._uncertain: set[str] = set()
         self._parallelism = parallelism
         self._waiting: deque[Placement] = deque()
-        self._hands: asyncio.TaskGroup | None = None
-        self._busy_hands = 0
-        self._again = asyncio.Semaphore(MOST_AGAIN)
-        self._under_way = 0
-        self._caught_up = asyncio.Event()
-        self._caught_up.set()
+        self._task_group: asyncio.TaskGroup | None = None
+        self._busy_workers = 0
+        self._retry_slots = asyncio.Semaphore(MAX_CONCURRENT_RETRIES)
+        self._in_flight = 0
+        self._all_sent = asyncio.Event()
+        self._all_sent.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as hands:
-            self._hands = hands
-            self.start(())
+        """Send bindings until cancelled."""
+        async with asyncio.TaskGroup() as task_group:
+            self._task_group = task_group
+            self.submit(())
             try:
                 await asyncio.Event().wait()
             finally:
                 await self._finish()
 
     async def _finish(self) -> None:
-        """Send nothing more, and hear what became of what was sent: whoever is next has to know."""
+        """Send nothing more; wait for answers, which the ledger keeps for the next leader."""
         for placement in self._waiting:
-            self._settled(placement, "failed", "not sent before the end")
+            self._record(placement, "failed", "not sent before the end")
         self._waiting.clear()
-        deadline = monotonic() + LONGEST_GOODBYE_SECONDS
-        while self._under_way and monotonic() < deadline:
+        deadline = monotonic() + self._times.shutdown_timeout_seconds
+        while self._in_flight and monotonic() < deadline:
             await asyncio.sleep(0.01)
 
-    def start(self, placements: Sequence[Placement]) -> None:
-        """Bind these, in this order, as soon as there are hands free."""
+    def submit(self, placements: Sequence[Placement]) -> None:
+        """Queue these placements; they are bound in this order as workers become free."""
         self._waiting.extend(placements)
         if self._waiting:
-            self._caught_up.clear()
-        if self._hands is not None:
-            free = self._parallelism - self._busy_hands
+            self._all_sent.clear()
+        if self._task_group is not None:
+            free = self._parallelism - self._busy_workers
             for _ in range(min(free, len(self._waiting))):
-                self._busy_hands += 1
-                self._hands.create_task(self._work(self._hands))
+                self._busy_workers += 1
+                self._task_group.create_task(self._work(self._task_group))
 
     @property
     def backlog(self) -> int:
-        """How many wait for a free hand."""
+        """The number of placements that wait for a free worker."""
         return len(self._waiting)
 
-    async def caught_up(self) -> None:
-        """Wait until every binding has at least been sent."""
-        await self._caught_up.wait()
+    async def all_sent(self) -> None:
+        """Wait until no placement waits for a free worker."""
+        await self._all_sent.wait()
 
-    async def _work(self, hands: asyncio.TaskGroup) -> None:
-        """Bind one after the other until none is left, or one has to be waited for."""
-        hand = _Hand()
-        while self._waiting and hand.free:
+    async def _work(self, task_group: asyncio.TaskGroup) -> None:
+        """Bind one placement after the other until none is left or one takes long."""
+        worker = _Worker()
+        while self._waiting and worker.is_counted:
             placement = self._waiting.popleft()
             if not self._waiting:
-                self._caught_up.set()
-            if self._preparing.concerns(placement):
-                # Disks may take minutes to be made; nobody else waits for that.
-                hands.create_task(self._prepare_and_bind(placement))
+                self._all_sent.set()
+            if self._pre_binder.concerns(placement):
+                # Creating volumes may take minutes; other placements do not wait for it.
+                task_group.create_task(self._prepare_and_bind(placement))
             else:
-                await self._bind(placement, hand)
-        if hand.free:
-            self._busy_hands -= 1
+                await self._bind_one(placement, worker)
+        if worker.is_counted:
+            self._busy_workers -= 1
 
-    def _let_go(self, hand: _Hand) -> None:
-        """This one may take long: another hand does the rest."""
-        if hand.free:
-            hand.free = False
-            self._busy_hands -= 1
-            self.start(())
+    def _release_worker(self, worker: _Worker) -> None:
+        """This binding may take long: another worker takes its place."""
+        if worker.is_counted:
+            worker.is_counted = False
+            self._busy_workers -= 1
+            self.submit(())
 
     async def _prepare_and_bind(self, placement: Placement) -> None:
         began = monotonic()
-        why = await self._preparing.prepare(placement)
-        if why is None:
-            await self._bind(placement, _Hand(free=False))
+        rejection = await self._pre_binder.prepare(placement)
+        if rejection is None:
+            await self._bind_one(placement, _Worker(is_counted=False))
         else:
-            self.give_back(placement, why, monotonic() - began)
+            self.reject(placement, rejection, monotonic() - began)
 
-    def give_back(self, placement: Placement, why: str, seconds: float = 0.0) -> None:
-        """It came to nothing before it could be sent; without a reason it is decided anew."""
-        if why:
-            self._refused(placement, why, seconds)
+    def reject(self, placement: Placement, rejection: Rejection, seconds: float = 0.0) -> None:
+        """The placement failed before it was sent."""
+        if rejection.reason:
+            self._refused(placement, rejection.reason, seconds)
         else:
-            self._settled(placement, "failed", _OVERTAKEN)
-            self._mirror.unplaced(placement)
+            self._record(placement, "failed", _OVERTAKEN)
+            self._reader.forget_assumed(placement)
 
-    async def _bind(self, placement: Placement, hand: _Hand) -> None:
-        """One placement, until its outcome is known."""
+    async def _bind_one(self, placement: Placement, worker: _Worker) -> None:
         self._metrics.bind_sent()
         began = monotonic()
-        why = await self._outcome(placement, hand)
+        result = await self._outcome(placement, worker)
         seconds = monotonic() - began
-        if why is None:
-            self._metrics.bind_answered("bound", seconds)
-            self._settled(placement, "bound")
+        self._metrics.bind_answered(result.verdict, seconds)
+        if result.verdict == "bound":
+            self._record(placement, "bound")
             self._listener.bound(placement, seconds)
-        elif why:
-            self._metrics.bind_answered("refused", seconds)
-            self._refused(placement, why, seconds)
+        elif result.verdict == "refused":
+            self._refused(placement, result.why, seconds)
         else:
-            # The pod was deleted or bound by somebody else, its node has gone or was cordoned:
-            # normal life.
-            self._metrics.bind_answered("overtaken", seconds)
+            # The pod was deleted or bound by another scheduler; its node was deleted or cordoned.
             if placement.task.id not in self._uncertain:
-                self._settled(placement, "failed", _OVERTAKEN)
-            self._mirror.unplaced(placement)
+                self._record(placement, "failed", _OVERTAKEN)
+            self._reader.forget_assumed(placement)
         self._uncertain.discard(placement.task.id)
 
-    async def _outcome(self, placement: Placement, hand: _Hand) -> str | None:
-        """None: bound. Empty: overtaken by events. Otherwise why the API server refused."""
-        pause = FIRST_PAUSE_SECONDS
-        uncertain, failures, open_until = False, 0, 0.0
+    async def _outcome(self, placement: Placement, worker: _Worker) -> _Result:
+        """Send the binding until its outcome is known."""
+        bound, overtaken = _Result("bound"), _Result("overtaken")
+        backoff = Backoff(self._times.initial_backoff_seconds, self._times.max_backoff_seconds)
+        uncertain, server_errors, may_happen_until = False, 0, 0.0
         while True:
-            async with self._again if uncertain else _AT_ONCE:
-                if self._mirror.node_of(placement.task) == placement.machine:
-                    return None
+            async with self._retry_slots if uncertain else _NO_LIMIT:
+                if self._reader.node_of(placement.task) == placement.machine:
+                    return bound
                 remaining = self._remaining_seconds()
                 over = remaining is not None and remaining <= 0
-                if over or not (uncertain or self._is_sensible(placement)):
-                    return ""
+                if over or not (uncertain or self._is_still_valid(placement)):
+                    return overtaken
                 reply = await self._send(placement, remaining)
-            if reply.verdict == "bound" or (reply.verdict == "refused" and not uncertain):
-                return reply.why
-            if reply.is_open:
-                open_until = monotonic() + LONGEST_REQUEST_SECONDS
-            failures += reply.verdict == "failed"
-            if failures >= MOST_FAILURES:
-                await self._wait_for(placement, open_until)
-            is_no = reply.verdict in {"conflict", "refused"} or failures >= MOST_FAILURES
-            may_come = monotonic() < open_until
-            if reply.verdict == "conflict" or (is_no and not may_come):
-                node = await self._reading_back.node_of(placement)
-                if node is not None or not may_come:
+            if reply.verdict == "bound":
+                return bound
+            if reply.verdict == "refused" and not uncertain:
+                return _Result("refused", reply.why)
+            if reply.may_still_happen:
+                may_happen_until = monotonic() + self._times.request_lifetime_seconds
+            server_errors += reply.verdict == "failed"
+            if server_errors >= MAX_SERVER_ERRORS:
+                await self._wait_until(may_happen_until, placement)
+            is_no = reply.verdict in {"conflict", "refused"} or server_errors >= MAX_SERVER_ERRORS
+            may_happen = monotonic() < may_happen_until
+            if reply.verdict == "conflict" or (is_no and not may_happen):
+                pod = await self._bind_confirmation.read(placement)
+                if not pod.is_pending or not may_happen:
                     self._uncertain.discard(placement.task.id)
-                    if node is None:
-                        return reply.why or ""
-                    return None if node == placement.machine else ""
+                    if pod.is_pending and reply.why:
+                        return _Result("refused", reply.why)
+                    return bound if pod.node == placement.machine else overtaken
             if reply.verdict in {"lost", "failed"}:
-                # An answer that was lost, or an error of the server's own, may hide a success. It
-                # may also be about this pod alone, and come again.
+                # A lost answer or an error of the server (5xx) may hide a success. The error may
+                # also concern this pod alone and come again.
                 if not uncertain:
                     self._uncertain.add(placement.task.id)
-                    self._settled(placement, "unknown", reply.why or "no answer")
+                    self._record(placement, "unknown", reply.why or "no answer")
                 uncertain = True
-                self._let_go(hand)
-            await asyncio.sleep(max(pause, reply.pause_seconds) * random.uniform(0.8, 1.2))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                self._release_worker(worker)
+            await asyncio.sleep(backoff.wait_seconds(reply.retry_after_seconds))
 
-    async def _wait_for(self, placement: Placement, moment: float) -> None:
-        """Until then, or until the pod has a node; nothing more is sent."""
-        while monotonic() < moment and self._mirror.node_of(placement.task) is None:
-            await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(moment - monotonic(), 0.0)))
+    async def _wait_until(self, moment: float, placement: Placement) -> None:
+        """Wait until this moment, or until the pod has a node."""
+        longest = self._times.max_backoff_seconds
+        while monotonic() < moment and self._reader.node_of(placement.task) is None:
+            await asyncio.sleep(min(longest, max(moment - monotonic(), 0.0)))
 
     async def _send(self, placement: Placement, remaining_seconds: float | None) -> _Reply:
-        space, _, name = placement.task.name.partition("/")
-        path = f"/api/v1/namespaces/{space}/pods/{name}/binding"
-        self._under_way += 1
+        path = f"{pod_path(placement.task.name)}/binding"
+        body, timeout_seconds = _binding(placement), self._timeout_seconds
+        self._in_flight += 1
         try:
             async with asyncio.timeout(remaining_seconds):
-                await self._api.send(
-                    "POST",
-                    path,
-                    _binding(name, placement),
-                    timeout_seconds=self._timeout_seconds,
-                )
+                await self._api.send("POST", path, body, timeout_seconds=timeout_seconds)
         except TimeoutError:
-            return _Reply("lost", is_open=True)
+            return _Reply("lost", may_still_happen=True)
         except UnreachableError as error:
-            return _Reply("lost", is_open=True) if error.sent else _Reply("busy")
+            return _Reply("lost", may_still_happen=True) if error.sent else _Reply("busy")
         except ApiError as error:
             why = f"binding to {placement.machine} was refused: {error.message}"
-            if error.is_conflict or error.is_missing:
+            if error.is_conflict or error.is_not_found:
                 return _Reply("conflict", why)
             if error.is_busy:
                 lost = error.may_have_happened
-                patience = min(error.retry_after_seconds or 0.0, LONGEST_PATIENCE_SECONDS)
-                return _Reply("lost" if lost else "busy", why, patience, is_open=lost)
+                wait = min(error.retry_after_seconds or 0.0, self._times.max_retry_after_seconds)
+                return _Reply("lost" if lost else "busy", why, wait, may_still_happen=lost)
             failed = error.status >= 500 or error.may_have_happened
-            return _Reply("failed" if failed else "refused", why, is_open=error.may_be_under_way)
+            verdict = "failed" if failed else "refused"
+            return _Reply(verdict, why, may_still_happen=error.may_be_under_way)
         finally:
-            self._under_way -= 1
+            self._in_flight -= 1
         return _Reply("bound")
 
-    def _is_sensible(self, placement: Placement) -> bool:
-        """Whether pod and node are still there, and the node still lets the pod in."""
-        node = self._mirror.nodes.get(placement.machine)
+    def _is_still_valid(self, placement: Placement) -> bool:
+        """Whether the pod still waits, and its node exists and still admits the pod."""
+        node = self._reader.nodes.get(placement.machine)
         return (
-            self._mirror.pending(placement.task) is not None
+            self._reader.pending_pod(placement.task) is not None
             and node is not None
-            and not is_closed(node, placement.task.shape.tolerations)
+            and not rejects_pod(node, placement.task.shape.tolerations)
         )
 
-    def _settled(self, placement: Placement, verdict: Verdict, why: str = "") -> None:
+    def _record(self, placement: Placement, verdict: BindOutcome, why: str = "") -> None:
         if self._outcomes is not None:
             self._outcomes.settled(placement, verdict, why)
 
     def _refused(self, placement: Placement, why: str, seconds: float) -> None:
-        self._settled(placement, "failed", why)
+        self._record(placement, "failed", why)
         self._listener.not_bound(placement, seconds)
-        times = self._mirror.refusals(placement.task.name)
-        pause = min(LONGEST_REFUSAL_SECONDS, FIRST_REFUSAL_SECONDS * 2 ** min(times, 20))
-        self._mirror.unplaced(placement, f"{why}; trying again after {pause:.0f} s")
+        doublings = min(self._reader.bind_refusals(placement.task.name), 20)
+        pause = min(
+            self._times.max_refusal_backoff_seconds,
+            self._times.initial_refusal_backoff_seconds * 2**doublings,
+        )
+        self._reader.forget_assumed(placement, f"{why}; trying again after {pause:.0f} s")
         loop = asyncio.get_running_loop()
-        loop.call_later(pause, self._mirror.try_again, placement.task.name)
+        loop.call_later(pause, self._reader.retry, placement.task.name)
 
 
-def _binding(name: str, placement: Placement) -> dict[str, object]:
+def _binding(placement: Placement) -> dict[str, object]:
+    _, _, name = placement.task.name.partition("/")
     return {
         "apiVersion": "v1",
         "kind": "Binding",

@@ -1,59 +1,60 @@
-"""The mirror: what the API server says about the cluster, told to the cycle as events.
+"""ClusterReader: turns the objects from the watches into events for the scheduling cycle.
 
-Watches fill the shelves; `drain` looks at every object that has changed since the last time and
-says what that means for machines, running tasks and groups. It also knows what the watches cannot:
-which pods have been assumed on a machine, and which have to wait because a binding was refused.
+The watches fill the stores. `take_events` looks at every object that has changed since the last
+call and reports what this means for machines, running tasks and groups. The reader also knows which
+pods are assumed on a machine, and which wait after a refused bind.
 
-Pure: no clock, no network; who drains it says what time it is. Whoever owns it calls it from one
-thread.
+Pure: no clock, no network; the caller passes the time. Not thread-safe: call it from one thread.
 """
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from afflux.cycle.event_intake import ResyncRequest
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
-from afflux.cycle.observing import Unheard
 from afflux.kube import objects
-from afflux.kube.decoding import (
-    Surroundings,
+from afflux.kube.group_claims import Member, PodGroups, claimed_group, expected_run_seconds
+from afflux.kube.images import ImageCensus
+from afflux.kube.live.anti_affinity_index import AntiAffinityIndex
+from afflux.kube.live.group_deadlines import GroupDeadlines
+from afflux.kube.live.half_bound import HalfBoundGroups
+from afflux.kube.live.live_groups import LiveGroups
+from afflux.kube.live.live_storage import LiveStorage
+from afflux.kube.live.object_store import Key, ObjectStore, name_of
+from afflux.kube.live.work_queue import WorkQueue
+from afflux.kube.nodes import machine
+from afflux.kube.pods import (
+    PodContext,
     created_seconds,
     deleted_seconds,
     is_finished,
-    machine,
     scheduler_of,
     started_seconds,
     task,
 )
-from afflux.kube.grouping import Member, PodGroups, claimed_group, expected_run_seconds
-from afflux.kube.images import ImageCensus
-from afflux.kube.lasting import over_seconds
-from afflux.kube.live.apart import Apart
-from afflux.kube.live.deadlines import Deadlines
-from afflux.kube.live.disks import Disks
-from afflux.kube.live.gathering import Gathering
-from afflux.kube.live.halves import Halves
-from afflux.kube.live.queueing import KeyedQueue
-from afflux.kube.live.shelves import Key, Shelf, name_of
-from afflux.kube.volumes.claims import pod_references
+from afflux.kube.run_time import deadline_ends_seconds
+from afflux.kube.volumes.claims import claim_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
-from afflux.model.resources import LARGEST_AMOUNT, PODS, resources
+from afflux.model.resources import MAX_AMOUNT, PODS, resources
 from afflux.model.task import Shape, Task
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
 
-# No machine has room for more pods than this, and every pod takes one such place.
-WHOLE_MACHINE = Shape(requests=resources({PODS: LARGEST_AMOUNT}))
+# A pod that cannot be read takes all pod slots of its node: no node has more than this.
+WHOLE_MACHINE = Shape(requests=resources({PODS: MAX_AMOUNT}))
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
-    """A pod as the cycle knows it: its task, the node it is on, whether only we say so, and when it
-    is expected to end there."""
+class TrackedPod:
+    """A pod as it was reported to the cycle: its task, its node, and when it is expected to end.
+
+    `assumed`: the node is our decision, which no watch has confirmed yet.
+    """
 
     task: Task
     node: str | None = None
@@ -61,103 +62,103 @@ class Tracked:
     until_seconds: float | None = None
 
 
-class Mirror:
-    """The objects of a cluster, for the scheduler of these names, whose queues have these rules.
+class ClusterReader:
+    """The objects of a cluster, for a scheduler with these names and queues.
 
-    `deadlines` are told who runs, if anybody wants to know whose time is over, and `halves` which
-    groups are half-bound.
+    If `deadlines` is given, running pods are reported to it; if `half_bound` is given, half-bound
+    groups.
     """
 
     def __init__(
         self,
         scheduler_names: Collection[str],
         rules: Mapping[str, QueueRules] = ONE_QUEUE,
-        deadlines: Deadlines | None = None,
-        halves: Halves | None = None,
+        deadlines: GroupDeadlines | None = None,
+        half_bound: HalfBoundGroups | None = None,
     ) -> None:
-        self.changes: KeyedQueue[Key] = KeyedQueue()
-        self.nodes: Shelf[objects.Node] = Shelf("node", self.changes)
-        self.pods: Shelf[objects.Pod] = Shelf("pod", self.changes)
-        self.namespaces: Shelf[objects.Namespace] = Shelf("namespace", self.changes)
-        self.member_groups: Shelf[objects.MemberGroup] = Shelf("member group", self.changes)
-        self.native_groups: Shelf[objects.NativeGroup] = Shelf("native group", self.changes)
-        self.disks = Disks(self.changes)
-        self.gathering = Gathering(rules, self.disks.storage.shortage, halves)
+        self.changes: WorkQueue[Key] = WorkQueue()
+        self.nodes = ObjectStore[objects.Node]("node", self.changes)
+        self.pods = ObjectStore[objects.Pod]("pod", self.changes)
+        self.namespaces = ObjectStore[objects.Namespace]("namespace", self.changes)
+        self.member_groups = ObjectStore[objects.CoschedulingPodGroup]("member group", self.changes)
+        self.native_groups = ObjectStore[objects.NativePodGroup]("native group", self.changes)
+        self.live_storage = LiveStorage(self.changes)
+        storage = self.live_storage.storage
+        self.live_groups = LiveGroups(rules, storage.volume_shortfall, half_bound)
         self._deadlines = deadlines
         self._rules = rules
         self._now_seconds = 0.0
         self._scheduler_names = frozenset(scheduler_names)
         self._images = ImageCensus()
-        self._around = Surroundings(self._images, self._scheduler_names, self.disks.storage)
+        self._pod_context = PodContext(self._images, self._scheduler_names, storage)
         self._machines: set[str] = set()
-        self._tracked: dict[str, Tracked] = {}
-        self._on_node: dict[str, dict[str, None]] = {}
-        self._refused: dict[str, str] = {}
-        self._refusals: dict[str, int] = {}
-        self._apart = Apart()
+        self._tracked: dict[str, TrackedPod] = {}
+        self._pods_on_node: dict[str, dict[str, None]] = {}
+        # By pod name: why its bind was refused, and how often in a row.
+        self._refusal_reasons: dict[str, str] = {}
+        self._refusal_counts: dict[str, int] = {}
+        self._anti_affinity = AntiAffinityIndex()
         self._events: list[Event] = []
 
-    # --- What the scheduler does
+    # --- Calls of the scheduler
 
     def assume(self, placements: Sequence[Placement]) -> None:
-        """These pods have a place from now on, whatever the watch still says."""
+        """Count these pods on their machines before a watch confirms it."""
         for placement in placements:
             name, before = placement.task.name, self._tracked.get(placement.task.name)
             if before is None or before.task.id != placement.task.id:
                 self._events.append(TaskEnded(placement.task.id))
                 continue
-            # Also if it was deleted meanwhile: who looks at that next gives the place back.
+            # Also if the pod was deleted meanwhile: the next `take_events` removes it.
             pod = self.pods.get(name)
-            until = self._until(pod, None) if pod is not None else None
-            self._track(name, Tracked(before.task, placement.machine, True, until))
+            until = self._expected_end(pod, None) if pod is not None else None
+            self._track(name, TrackedPod(before.task, placement.machine, True, until))
             if pod is not None:
-                # Its place in the queue is kept among the groups until the watch confirms it.
-                self.gathering.set(_member(pod, before.task, running=True))
+                # The groups keep its position in the queue until the watch confirms the bind.
+                self.live_groups.set(_member(pod, before.task, running=True))
 
-    def unplaced(self, placement: Placement, refusal: str | None = None) -> None:
-        """A placement came to nothing. With a refusal the pod waits until it is tried again."""
+    def forget_assumed(self, placement: Placement, refusal: str | None = None) -> None:
+        """The pod was not bound. With a refusal it waits until `retry` is called."""
         name = placement.task.name
         known = self._tracked.get(name)
         if known is not None and known.assumed and known.task.id == placement.task.id:
-            self._track(name, Tracked(known.task))
+            self._track(name, TrackedPod(known.task))
             self._events.append(TaskEnded(known.task.id))
-            # It has left the queue, even if nobody has noticed yet that it had been placed.
-            self.gathering.tell_again(known.task.id)
+            # The cycle has removed its group from the queue.
+            self.live_groups.report_again(known.task.id)
             if refusal is not None:
-                self._refused[name] = refusal
-                self._refusals[name] = self.refusals(name) + 1
+                self._refusal_reasons[name] = refusal
+                self._refusal_counts[name] = self.bind_refusals(name) + 1
         self.changes.put(("pod", name))
 
-    def try_again(self, name: str) -> None:
-        """The time that a refused pod had to wait is over."""
-        if self._refused.pop(name, None) is not None:
+    def retry(self, name: str) -> None:
+        """A pod whose bind was refused may be placed again."""
+        if self._refusal_reasons.pop(name, None) is not None:
             self.changes.put(("pod", name))
 
-    def is_refused(self, name: str) -> bool:
-        """Whether this pod waits because a binding was refused, and for no other reason."""
-        return name in self._refused
+    def is_bind_refused(self, name: str) -> bool:
+        """Whether this pod waits only because its bind was refused."""
+        return name in self._refusal_reasons
 
-    def refusals(self, name: str) -> int:
-        """How often in a row the binding of this pod was refused."""
-        return self._refusals.get(name, 0)
+    def bind_refusals(self, name: str) -> int:
+        """How often in a row the bind of this pod was refused."""
+        return self._refusal_counts.get(name, 0)
 
-    def pending(self, task: Task) -> objects.Pod | None:
-        """The pod of this task, if it is there and has no node."""
+    def pending_pod(self, task: Task) -> objects.Pod | None:
+        """The pod of this task, if it exists and has no node."""
         pod = self.pods.get(task.name)
         if pod is None or pod.metadata.uid != task.id or pod.spec.node_name:
             return None
         return pod
 
     def node_of(self, task: Task) -> str | None:
-        """The node on which the API server says this pod is."""
+        """The node of this pod according to the API server."""
         pod = self.pods.get(task.name)
         return pod.spec.node_name if pod is not None and pod.metadata.uid == task.id else None
 
-    def read_back(self, task: Task, pod: objects.Pod | None) -> None:
-        """What the API server says of this pod now, None if it is gone: the watch may be behind.
-
-        Without that a pod that waits no longer would be placed, and refused, again and again.
-        """
+    def set_observed(self, task: Task, pod: objects.Pod | None) -> None:
+        """The pod was read from the API server, None if it is gone: the watch may be behind.
+        Otherwise a pod that does not wait any more would be placed and refused again and again."""
         known = self.pods.get(task.name)
         if known is None or known.metadata.uid != task.id:
             return
@@ -166,73 +167,73 @@ class Mirror:
         else:
             self.pods.changed(pod)
 
-    def tell_again(self, unheard: Iterable[Unheard]) -> None:
-        """The cycle has forgotten these: when they are next looked at, it is told everything."""
-        for each in unheard:
-            if each.what == "machine":
+    def resync(self, requests: Iterable[ResyncRequest]) -> None:
+        """Report these machines and groups again in full: the cycle has forgotten them."""
+        for each in requests:
+            if each.kind == "machine":
                 self._machines.discard(each.name)
                 self._images.remove(each.name)
-            elif (group := self.gathering.waiting(each.name)) is not None:
-                self.gathering.tell_again(group.tasks[0].id)
+            elif (group := self.live_groups.waiting_group(each.name)) is not None:
+                self.live_groups.report_again(group.tasks[0].id)
 
-    # --- What the watches say
+    # --- Changes from the watches
 
-    def drain(self, now_seconds: float = 0.0) -> list[Event]:
-        """What has happened since the last time."""
+    def take_events(self, now_seconds: float = 0.0) -> list[Event]:
+        """The events since the last call."""
         self._now_seconds = now_seconds
         taken = self.changes.take()
         try:
-            return self._look_at(taken)
+            return self._sync(taken)
         except Exception:
-            # Nothing is forgotten: to look twice does no harm.
+            # All keys are looked at again: doing that twice is harmless.
             for key in taken:
                 self.changes.put(key)
             raise
 
-    def _look_at(self, keys: Iterable[Key]) -> list[Event]:
+    def _sync(self, keys: Iterable[Key]) -> list[Event]:
         changed: dict[str, list[str]] = {}
         for kind, name in keys:
             changed.setdefault(kind, []).append(name)
-        self._look_at_groups(changed)
-        by_disks = self.disks.look_again(changed)
+        self._sync_groups(changed)
+        pods_of_volumes = self.live_storage.sync(changed)
         for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
-            self._look_at_node(name)
+            self._sync_node(name)
         if "namespace" in changed:
-            self._apart.namespaces_changed()
-        waiting = dict.fromkeys((*changed.get("pod", ()), *by_disks))
-        # Who is gone leaves before anybody joins: a group of which nobody is left is finished, and
-        # those who come under its name are another one.
+            self._anti_affinity.namespaces_changed()
+        waiting = dict.fromkeys((*changed.get("pod", ()), *pods_of_volumes))
+        # Remove all pods that are gone before adding any: a group without pods is finished, and
+        # new pods of the same name belong to another group.
         for name in list(waiting):
-            waiting.update(dict.fromkeys(self._depart(name)))
+            waiting.update(dict.fromkeys(self._remove_if_gone(name)))
         while waiting:
-            # All at once: taking the first of a hundred thousand is slow when many were taken.
+            # Take all keys at once: popping the first key of a large dict is slow after many pops.
             names, waiting = waiting, dict[str, None]()
             for name in names:
-                waiting.update(dict.fromkeys(self._look_at_pod(name)))
-        if self._apart.is_stale:
-            self._look_at_all_who_wait()
-        for name in self.disks.take_touched_nodes():
-            self._look_at_node(name)
-        events = self._events + self.gathering.drain(self._now_seconds)
+                waiting.update(dict.fromkeys(self._sync_pod(name)))
+        if self._anti_affinity.is_stale:
+            self._sync_pending_pods()
+        for name in self.live_storage.take_changed_nodes():
+            self._sync_node(name)
+        events = self._events + self.live_groups.take_events(self._now_seconds)
         self._events = []
         return events
 
-    def _look_at_groups(self, changed: dict[str, list[str]]) -> None:
+    def _sync_groups(self, changed: dict[str, list[str]]) -> None:
         names = changed.get("member group", []) + changed.get("native group", [])
         if names:
-            self.gathering.pod_groups = PodGroups(
+            self.live_groups.pod_groups = PodGroups(
                 {name_of(group): group for group in self.member_groups},
                 {name_of(group): group for group in self.native_groups},
             )
         for name in names:
-            self.gathering.touch(name)
+            self.live_groups.mark_changed(name)
 
-    def _look_at_node(self, name: str) -> None:
+    def _sync_node(self, name: str) -> None:
         node = self.nodes.get(name)
-        found = self._usable(node) if node is not None else None
+        found = self._machine(node) if node is not None else None
         if node is None or found is None:
-            self.disks.remove_node(name)
-            self._apart.machine(name, None)
+            self.live_storage.remove_node(name)
+            self._anti_affinity.set_machine(name, None)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
@@ -240,83 +241,83 @@ class Mirror:
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
-        self._apart.machine(name, node.metadata.labels or {})
+        self._anti_affinity.set_machine(name, node.metadata.labels or {})
         if name not in self._machines:
             self._machines.add(name)
-            for pod in self._on_node.get(name, ()):
+            for pod in self._pods_on_node.get(name, ()):
                 tracked = self._tracked[pod]
                 self._events.append(TaskRuns(tracked.task, name, tracked.until_seconds))
 
-    def _usable(self, node: objects.Node) -> Machine | None:
-        """The machine; None if it makes no sense, which is as good as none."""
-        name = node.metadata.name or ""
+    def _machine(self, node: objects.Node) -> Machine | None:
+        """The machine; None if the node is invalid, which counts as if it were gone."""
+        name, storage = node.metadata.name or "", self.live_storage
         try:
-            self.disks.set_node(node)
-            return machine(node, self.disks.csi_nodes.get(name), self.disks.volumes_on(node))
+            storage.set_node(node)
+            return machine(node, storage.csi_nodes.get(name), storage.volumes_on(node))
         except Exception as error:
-            _log.error("node %s cannot be used: %s", name, _complaint(error, "node", name))
+            _log.error("node %s cannot be used: %s", name, _error_text(error, "node", name))
             return None
 
-    def _look_at_pod(self, name: str) -> list[str]:
-        """Look at one pod; the names of others that have to be looked at because of it."""
-        concerned = self._depart(name)
-        pod, known = self._alive(name), self._tracked.get(name)
+    def _sync_pod(self, name: str) -> list[str]:
+        """Returns the names of other pods that have to be looked at because of this one."""
+        concerned = self._remove_if_gone(name)
+        pod, known = self._live_pod(name), self._tracked.get(name)
         if pod is None:
             return concerned
         if pod.spec.node_name:
-            concerned += self.disks.set_pod(name, pod)
-            self._runs(name, pod, pod.spec.node_name, known)
+            concerned += self.live_storage.set_pod(name, pod)
+            self._sync_bound(name, pod, pod.spec.node_name, known)
         elif known is not None and known.assumed:
-            # The watch is behind what we know; whether the binding succeeds decides.
+            # The watch is behind the assumption; the result of the bind decides.
             pass
         elif pod.metadata.deletion_timestamp or not self.is_ours(pod):
             if known is not None:
-                concerned += self._leave(name)
+                concerned += self._remove(name)
         else:
-            concerned += self.disks.set_pod(name, pod)
-            self._waits(name, pod)
+            concerned += self.live_storage.set_pod(name, pod)
+            self._sync_pending(name, pod)
         return concerned
 
-    def _depart(self, name: str) -> list[str]:
-        """If the pod we knew is gone it leaves; the names of others this concerns."""
-        known, pod = self._tracked.get(name), self._alive(name)
+    def _remove_if_gone(self, name: str) -> list[str]:
+        """Returns the names of other pods that this concerns."""
+        known, pod = self._tracked.get(name), self._live_pod(name)
         if known is None or (pod is not None and pod.metadata.uid == known.task.id):
             return []
-        return self._leave(name)
+        return self._remove(name)
 
-    def _alive(self, name: str) -> objects.Pod | None:
+    def _live_pod(self, name: str) -> objects.Pod | None:
         """The pod of this name, None if it has ended."""
         pod = self.pods.get(name)
         return None if pod is None or is_finished(pod) else pod
 
-    def _runs(self, name: str, pod: objects.Pod, node: str, known: Tracked | None) -> None:
+    def _sync_bound(self, name: str, pod: objects.Pod, node: str, known: TrackedPod | None) -> None:
         try:
-            found = task(pod, self._around)
+            found = task(pod, self._pod_context)
         except Exception as error:
-            why = _complaint(error, "pod", name)
+            why = _error_text(error, "pod", name)
             _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, why)
             found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
-        now = Tracked(found, node, until_seconds=self._until(pod, known))
+        now = TrackedPod(found, node, until_seconds=self._expected_end(pod, known))
         if known != now:
             if known is None or replace(known, assumed=False) != now:
                 self._events.append(TaskRuns(found, node, now.until_seconds))
             self._track(name, now)
-        self._apart.runs(name, pod)
+        self._anti_affinity.add_pod(name, pod)
         self._clear_refusals(name)
-        self._join(pod, found, running=True)
+        self._update_group(pod, found, running=True)
         if self._deadlines is None:
             return
         if self.is_ours(pod) and not pod.metadata.deletion_timestamp:
-            self._deadlines.runs(pod, over_seconds(pod), self._now_seconds)
+            self._deadlines.set(pod, deadline_ends_seconds(pod), self._now_seconds)
         else:
-            self._deadlines.left(found.id, self._now_seconds)
+            self._deadlines.remove(found.id, self._now_seconds)
 
-    def _until(self, pod: objects.Pod, known: Tracked | None) -> float | None:
-        """When a pod that has a node is expected to end. Until its start is known we count from
-        when we first saw it there."""
+    def _expected_end(self, pod: objects.Pod, known: TrackedPod | None) -> float | None:
+        """When a pod on a node is expected to end. Until its start time is known, the run time
+        counts from when the pod was first seen on the node."""
         deleted = deleted_seconds(pod)
         if deleted is not None:
-            # Whatever it said, it takes until then to stop: neither an overrun nor without end.
+            # The pod has until then to stop, whatever run time it states.
             return deleted
         seconds = expected_run_seconds(pod, self._rules if self.is_ours(pod) else {})
         if seconds is None:
@@ -328,80 +329,79 @@ class Mirror:
             return known.until_seconds
         return self._now_seconds + seconds
 
-    def _waits(self, name: str, pod: objects.Pod) -> None:
+    def _sync_pending(self, name: str, pod: objects.Pod) -> None:
         found = self._pending_task(name, pod)
-        self._track(name, Tracked(found))
-        self._join(pod, found, running=False)
-        if not found.blocked and pod_references(pod) and (group := claimed_group(pod)):
-            # There may be enough volumes for all of them now, or too few.
-            self.gathering.touch(group)
+        self._track(name, TrackedPod(found))
+        self._update_group(pod, found, running=False)
+        if not found.blocked and claim_references(pod) and (group := claimed_group(pod)):
+            # Whether there are enough volumes for the whole group may have changed.
+            self.live_groups.mark_changed(group)
 
     def _pending_task(self, name: str, pod: objects.Pod) -> Task:
         try:
-            found = task(pod, self._around)
+            found = task(pod, self._pod_context)
         except Exception as error:
-            shape, why = Shape(requests=resources({})), _complaint(error, "pod", name)
+            shape, why = Shape(requests=resources({})), _error_text(error, "pod", name)
             return Task(pod.metadata.uid or name, name, shape, blocked=why)
-        if not found.blocked and (why := self._refused.get(name)):
+        if not found.blocked and (why := self._refusal_reasons.get(name)):
             found = replace(found, blocked=why)
-        return self._apart.kept(found, pod)
+        return self._anti_affinity.restrict(found, pod)
 
-    def _join(self, pod: objects.Pod, found: Task, *, running: bool) -> None:
-        """Tell the groups; a running pod that names none is of no interest to them."""
+    def _update_group(self, pod: objects.Pod, found: Task, *, running: bool) -> None:
+        """Running pods without a group are not reported to the groups."""
         if running and (claimed_group(pod) is None or pod.metadata.deletion_timestamp):
-            self.gathering.remove(found.id)
+            self.live_groups.remove(found.id)
             return
-        self.gathering.set(_member(pod, found, running=running))
+        self.live_groups.set(_member(pod, found, running=running))
 
-    def _leave(self, name: str) -> list[str]:
-        """The pod is over, or no business of ours; the names of others this concerns."""
+    def _remove(self, name: str) -> list[str]:
+        """The pod has ended, or is not ours. Returns the names of other pods that this concerns."""
         known = self._tracked[name]
         self._track(name, None)
         self._clear_refusals(name)
-        self._apart.left(name)
-        self.gathering.remove(known.task.id)
+        self._anti_affinity.remove_pod(name)
+        self.live_groups.remove(known.task.id)
         if self._deadlines is not None:
-            self._deadlines.left(known.task.id, self._now_seconds)
+            self._deadlines.remove(known.task.id, self._now_seconds)
         if known.node is not None:
             self._events.append(TaskEnded(known.task.id))
-        return self.disks.remove_pod(known.task.id)
+        return self.live_storage.remove_pod(known.task.id)
 
     def _clear_refusals(self, name: str) -> None:
-        self._refused.pop(name, None)
-        self._refusals.pop(name, None)
+        self._refusal_reasons.pop(name, None)
+        self._refusal_counts.pop(name, None)
 
-    def _track(self, name: str, now: Tracked | None) -> None:
+    def _track(self, name: str, now: TrackedPod | None) -> None:
         before = self._tracked.pop(name, None)
         if before is not None and before.node is not None:
-            there = self._on_node[before.node]
-            del there[name]
-            if not there:
-                del self._on_node[before.node]
+            on_node = self._pods_on_node[before.node]
+            del on_node[name]
+            if not on_node:
+                del self._pods_on_node[before.node]
         if now is not None:
             self._tracked[name] = now
             if now.node is not None:
-                self._on_node.setdefault(now.node, {})[name] = None
+                self._pods_on_node.setdefault(now.node, {})[name] = None
 
-    def _look_at_all_who_wait(self) -> None:
-        """Running pods that keep others away came or went, or the machines they are on."""
-        self._apart.renew(
-            {name_of(space): space.metadata.labels or {} for space in self.namespaces}
-        )
+    def _sync_pending_pods(self) -> None:
+        """The running pods with anti-affinity, or their machines, have changed."""
+        labels = {name_of(each): each.metadata.labels or {} for each in self.namespaces}
+        self._anti_affinity.refresh(labels)
         for name, known in list(self._tracked.items()):
             if known.node is None:
-                self._look_at_pod(name)
+                self._sync_pod(name)
 
     def is_ours(self, pod: objects.Pod) -> bool:
-        """Whether the pod asks for a scheduler of ours."""
+        """Whether the pod names one of our schedulers."""
         return scheduler_of(pod) in self._scheduler_names
 
 
-def _complaint(error: Exception, kind: str, name: str) -> str:
-    """What is wrong with an object; if it is rather with us, the log says more."""
+def _error_text(error: Exception, kind: str, name: str) -> str:
+    """What is wrong with an object; an error in our own code is logged in full."""
     if isinstance(error, InputError):
         return str(error)
-    _log.error("%s %s could not be looked at", kind, name, exc_info=error)
-    return f"an error of the scheduler ({type(error).__name__}), of which its log says more"
+    _log.error("%s %s could not be read", kind, name, exc_info=error)
+    return f"an error of the scheduler ({type(error).__name__}), see its log"
 
 
 def _member(pod: objects.Pod, found: Task, *, running: bool) -> Member:

@@ -1,293 +1,309 @@
-"""Cleaning up: a group whose deadline is over is deleted, with those who would make it anew.
+"""Cleanup of groups whose deadline has passed: deletes their pods and the owners of these pods.
 
-Off unless it is asked for, with a role of its own. It sleeps until the next deadline. What it may
-delete is bounded on every side: pods of our scheduler names that belong to the group; their
-controllers, as far up as all pods of a controller belong to it; and everything by its uid, so that
-another object of the same name is never meant. If a controller cannot be read or deleted, its pods
-stay too: it would make them anew. What the API server refuses is told and tried again, less and
-less often, for as long as it is there.
+Off by default; it needs a role of its own. It sleeps until the next deadline. It deletes only pods
+with our scheduler names that belong to the group, and their controllers, up to the highest one all
+of whose pods belong to the group; every object by its uid. If a controller cannot be read or
+deleted, its pods stay as well, because the controller would recreate them. What the API server
+refuses is reported and tried again with growing backoff, as long as the object exists.
 """
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from time import time
 
 from afflux.kube import objects
+from afflux.kube.api.backoff import Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import UnreachableError
-from afflux.kube.decoding import is_finished, namespace, scheduler_of
-from afflux.kube.grouping import claimed_group
-from afflux.kube.live.deadlines import Deadlines, Over, controller
-from afflux.kube.live.deleting import Deleting, sleep_until_due
-from afflux.kube.live.leaving import Leaving, leaving
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.owners import Chain, Owner, Owners, Unknown
-from afflux.kube.live.recording import DEADLINE, Recorder
-from afflux.kube.live.references import PodRef, of_pod
+from afflux.kube.group_claims import claimed_group
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.deadline_victims import DeadlineVictims, find_victims
+from afflux.kube.live.deletion import Deletion
+from afflux.kube.live.due_times import sleep_until_due
+from afflux.kube.live.event_recorder import DEADLINE_OVER, EventRecorder
+from afflux.kube.live.group_deadlines import GroupDeadlines, OverdueGroup, controller_of
+from afflux.kube.live.object_refs import PodRef, pod_object_ref, pod_path
+from afflux.kube.live.owner_chain import Owner, OwnerChain, OwnerReader, UnknownOwner
+from afflux.kube.live.write_queue import RETRIES, Retries
+from afflux.kube.pods import is_finished, namespace, scheduler_of
 
-# So many namespaces are cleaned up at once.
-MOST_AT_ONCE = 4
-FIRST_PAUSE_SECONDS = 30.0
-LONGEST_PAUSE_SECONDS = 1800.0
+MAX_CONCURRENT_NAMESPACES = 4
+INITIAL_BACKOFF_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 1800.0
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Above:
-    """The highest controller that goes with pods, and what ended the walk if that is unknown."""
+class _TopOwner:
+    """The highest owner that is deleted with a pod; `unknown` if the chain above breaks off."""
 
-    top: Owner | None = None
-    unknown: Unknown | None = None
+    owner: Owner | None = None
+    unknown: UnknownOwner | None = None
 
-    def why_they_stay(self, refused: Mapping[str, str]) -> str | None:
-        """Why the pods have to stay: somebody would make them anew. `refused` are the owners, by
-        uid, that could not be deleted."""
-        if self.unknown is not None and self.unknown.unread:
-            return self.unknown.why
-        return None if self.top is None else refused.get(self.top.uid)
+    def blocking_reason(self, undeleted: Mapping[str, str]) -> str | None:
+        """Why the pods must stay: a controller would recreate them. `undeleted` are the owners
+        that could not be deleted, by uid, with the reasons."""
+        if self.unknown is not None and self.unknown.read_failed:
+            return self.unknown.reason
+        return None if self.owner is None else undeleted.get(self.owner.uid)
 
 
 @dataclass(slots=True, eq=False)
-class _Work:
-    """Groups of a namespace that are cleaned up together, until nothing is left of them.
+class _CleanupJob:
+    """Groups of one namespace that are cleaned up together, until nothing is left of them.
 
-    One is not another, even if both are about the same.
-
-    Where something is refused, controllers make one pod after the other, and each has a deadline:
-    those join, so that it is tried no more often for that.
+    While a deletion is refused, a controller keeps creating pods, each with a deadline of its own.
+    These pods join the job of the earlier ones, so that they do not cause additional attempts.
+    Jobs are compared by identity.
     """
 
-    groups: list[Over] = field(default_factory=list[Over])
-    # By uid: who controls them and, by the name of their group, the pods that ran.
+    groups: list[OverdueGroup] = field(default_factory=list[OverdueGroup])
+    # The controllers of the groups by uid, and the uids of their pods by group.
     controllers: set[str] = field(default_factory=set[str])
     pods: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
-    def add(self, over: Over) -> None:
-        self.groups.append(over)
-        self.controllers |= _controllers(over)
-        if over.group is not None:
-            self.pods.setdefault(over.group, set()).update(over.pods)
+    def add(self, overdue: OverdueGroup) -> None:
+        self.groups.append(overdue)
+        self.controllers |= _controller_uids(overdue)
+        if overdue.group is not None:
+            self.pods.setdefault(overdue.group, set()).update(overdue.pods)
 
-    def keep(self, groups: Iterable[Over]) -> None:
+    def replace(self, groups: Iterable[OverdueGroup]) -> None:
         self.groups, self.controllers, self.pods = [], set(), {}
-        for over in groups:
-            self.add(over)
+        for overdue in groups:
+            self.add(overdue)
 
 
 @dataclass(frozen=True, slots=True)
-class _Undone:
-    """What an attempt has left: groups, and pods with the reason why each of them stays."""
+class _Remainder:
+    """What one attempt has not deleted: groups, and pods with the reason for each of them."""
 
-    why: str
-    groups: Sequence[Over]
+    reason: str
+    groups: Sequence[OverdueGroup]
     pods: Sequence[tuple[objects.Pod, str]] = ()
 
 
-class Cleaning:
-    """Deletes what is over; `remaining_seconds` says how long we may act, None without end.
+class DeadlineCleanup:
+    """Deletes overdue groups.
 
-    `announce` is told the uids of the pods of each group before anything of it is deleted.
+    `remaining_seconds` says how long this replica may act as leader, None for without limit.
+    `announce` is called with the uids of a group's pods before any of them is deleted.
     """
 
     def __init__(
         self,
         api: Api,
-        mirror: Mirror,
-        deadlines: Deadlines,
-        recorder: Recorder,
+        reader: ClusterReader,
+        deadlines: GroupDeadlines,
+        recorder: EventRecorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
         announce: Callable[[Collection[str]], None] = lambda _: None,
         clock: Callable[[], float] = time,
+        initial_backoff_seconds: float = INITIAL_BACKOFF_SECONDS,
+        max_backoff_seconds: float = MAX_BACKOFF_SECONDS,
+        retries: Retries = RETRIES,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api = api
         self._remaining_seconds = remaining_seconds
-        self._mirror = mirror
+        self._reader = reader
         self._deadlines = deadlines
         self._recorder = recorder
         self._announce = announce
         self._clock = clock
+        self._initial_backoff_seconds = initial_backoff_seconds
+        self._max_backoff_seconds = max_backoff_seconds
+        self._retries = retries
+        self._sleep = sleep
         # By namespace.
-        self._under_way: dict[str, list[_Work]] = {}
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._jobs: dict[str, list[_CleanupJob]] = {}
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_NAMESPACES)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._jobs)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await sleep_until_due(self._deadlines, self._clock)
-                begun: dict[str, _Work] = {}
-                for over in self._deadlines.take(self._clock()):
-                    _log.info("the deadline of group %s is over", over.name)
-                    self._announce(over.pods)
-                    work = self._concerned(over) or begun.setdefault(over.namespace, _Work())
-                    work.add(over)
-                for space, work in begun.items():
-                    self._under_way.setdefault(space, []).append(work)
-                    tasks.create_task(self._clean(space, work))
+                jobs: dict[str, _CleanupJob] = {}
+                for overdue in self._deadlines.take(self._clock()):
+                    _log.info("the deadline of group %s has passed", overdue.name)
+                    self._announce(overdue.pods)
+                    job = self._job_of(overdue) or jobs.setdefault(overdue.namespace, _CleanupJob())
+                    job.add(overdue)
+                for space, job in jobs.items():
+                    self._jobs.setdefault(space, []).append(job)
+                    tasks.create_task(self._clean(space, job))
 
-    def _concerned(self, over: Over) -> _Work | None:
-        """The work on others of the same controller or group, if there is some.
-
-        A group whose pods are gone has left its name to the next one, which does not wait for what
-        else could not be deleted of it.
-        """
-        controllers, group = _controllers(over), over.group or ""
-        for work in self._under_way.get(over.namespace, ()):
-            if not work.controllers.isdisjoint(controllers):
-                return work
-            if self._deadlines.are_there(work.pods.get(group, ())):
-                return work
+    def _job_of(self, overdue: OverdueGroup) -> _CleanupJob | None:
+        """The running job on the same controller or group, if there is one. If all pods of a group
+        are gone, a new group of that name does not wait for the rest of the old one."""
+        controllers, group = _controller_uids(overdue), overdue.group or ""
+        for job in self._jobs.get(overdue.namespace, ()):
+            if not job.controllers.isdisjoint(controllers):
+                return job
+            if self._deadlines.any_reported(job.pods.get(group, ())):
+                return job
         return None
 
-    async def _clean(self, space: str, work: _Work) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while work.groups:
-            undone = await self._attempt(space, work)
-            if undone is None:
-                # Those who have joined meanwhile, if any, have not been tried yet.
-                pause = FIRST_PAUSE_SECONDS
+    async def _clean(self, space: str, job: _CleanupJob) -> None:
+        backoff = Backoff(self._initial_backoff_seconds, self._max_backoff_seconds)
+        while job.groups:
+            remainder = await self._attempt(space, job)
+            if remainder is None:
+                # Groups that have joined during the attempt have not been tried yet.
+                backoff.reset()
                 continue
-            why = undone.why
-            _log.warning("cleaning up in %s: %s; trying again after %.0f s", space, why, pause)
-            for pod, why in undone.pods:
-                again = f"it could not be cleaned up: {why}; trying again after {pause:.0f} s"
-                self._tell(pod, again)
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        self._under_way[space].remove(work)
-        if not self._under_way[space]:
-            del self._under_way[space]
+            wait = backoff.wait_seconds()
+            again = f"trying again after {wait:.0f} s"
+            _log.warning("cleaning up in %s: %s; %s", space, remainder.reason, again)
+            for pod, reason in remainder.pods:
+                self._report(pod, f"it could not be cleaned up: {reason}; {again}")
+            await self._sleep(wait)
+        self._jobs[space].remove(job)
+        if not self._jobs[space]:
+            del self._jobs[space]
 
-    async def _attempt(self, space: str, work: _Work) -> _Undone | None:
-        """Delete what is there of those who have not gone; what is left, None if nothing is."""
-        tried = tuple(work.groups)
-        undone = await self._undone(space, tried)
-        joined = work.groups[len(tried) :]
-        work.keep([*(undone.groups if undone else ()), *joined])
-        return undone
+    async def _attempt(self, space: str, job: _CleanupJob) -> _Remainder | None:
+        """Delete the groups of the job once. Returns what is left, None if nothing is."""
+        tried = tuple(job.groups)
+        remainder = await self._delete_groups(space, tried)
+        joined = job.groups[len(tried) :]
+        job.replace([*(remainder.groups if remainder else ()), *joined])
+        return remainder
 
-    async def _undone(self, space: str, groups: Sequence[Over]) -> _Undone | None:
-        """The same of these groups, whatever goes wrong."""
-        going = Leaving()
+    async def _delete_groups(self, space: str, groups: Sequence[OverdueGroup]) -> _Remainder | None:
+        """Does not raise: after an exception all groups are left."""
+        victims = DeadlineVictims()
         try:
-            async with self._turns:
-                alive = self._alive(space)
-                going = leaving(groups, filter(self._mirror.is_ours, alive))
-                return await self._once(space, going, alive)
+            async with self._slots:
+                live = self._live_pods(space)
+                victims = find_victims(groups, filter(self._reader.is_ours, live))
+                return await self._delete_victims(space, victims, live)
         except UnreachableError as error:
-            why = str(error)
+            reason = str(error)
         except Exception as error:
             _log.exception("cleaning up in %s failed", space)
-            why = f"an error of the scheduler ({type(error).__name__}), of which its log says more"
-        there = [pod for party in going.parties for pod in party.pods.values()]
-        return _Undone(why, groups, [(pod, why) for pod in there])
+            reason = f"an error of the scheduler ({type(error).__name__}), see its log"
+        pods = [pod for group in victims.groups for pod in group.pods.values()]
+        return _Remainder(reason, groups, [(pod, reason) for pod in pods])
 
-    def _alive(self, space: str) -> list[objects.Pod]:
+    def _live_pods(self, space: str) -> list[objects.Pod]:
         return [
             pod
-            for pod in self._mirror.pods
+            for pod in self._reader.pods
             if namespace(pod) == space
             and not is_finished(pod)
             and not pod.metadata.deletion_timestamp
         ]
 
-    async def _once(
-        self, space: str, going: Leaving, alive: Sequence[objects.Pod]
-    ) -> _Undone | None:
-        """Delete owners, then pods, which leave their parties; what was refused."""
-        above = await self._walk(space, going, alive)
-        deleting = Deleting(self._api, self._remaining_seconds)
-        # Owners first, so that nobody makes anew what is deleted next.
-        refused: dict[str, str] = {}
-        for owner in {each.top.uid: each.top for each in above.values() if each.top}.values():
-            why = await deleting.delete(owner.path, owner.uid)
-            if why is not None:
-                refused[owner.uid] = f"{owner.name} could not be deleted: {why}"
-        held = {
-            uid: why
-            for uid, each in above.items()
-            if (why := each.why_they_stay(refused)) is not None
+    async def _delete_victims(
+        self, space: str, victims: DeadlineVictims, live: Sequence[objects.Pod]
+    ) -> _Remainder | None:
+        """Delete owners, then pods; removes the deleted pods from `victims`."""
+        top_owners = await self._top_owners(space, victims, live)
+        deletion = Deletion(self._api, self._remaining_seconds, self._retries)
+        # Owners first, so that no controller recreates the pods deleted next.
+        undeleted: dict[str, str] = {}
+        owners = {top.owner.uid: top.owner for top in top_owners.values() if top.owner}
+        for owner in owners.values():
+            error = await deletion.delete(owner.path, owner.uid)
+            if error is not None:
+                undeleted[owner.uid] = f"{owner.name} could not be deleted: {error}"
+        blocked = {
+            uid: reason
+            for uid, top in top_owners.items()
+            if (reason := top.blocking_reason(undeleted)) is not None
         }
         staying: list[tuple[objects.Pod, str]] = []
-        for party in going.parties:
-            for uid, pod in list(party.pods.items()):
-                owner = controller(pod)
-                controlled_by = "" if owner is None else owner.uid or ""
-                why = held.get(controlled_by) or await _delete(deleting, space, pod)
-                if why is not None:
-                    staying.append((pod, why))
+        for group in victims.groups:
+            for uid, pod in list(group.pods.items()):
+                ref = controller_of(pod)
+                controller = "" if ref is None else ref.uid or ""
+                reason = blocked.get(controller) or await _delete(deletion, space, pod)
+                if reason is not None:
+                    staying.append((pod, reason))
                     continue
-                del party.pods[uid]
-                self._tell_gone(pod, above.get(controlled_by, _Above()))
-        # Whether an owner is still there that nobody lets us see is known by its pods alone.
-        hidden = {uid for uid in held if (why := above[uid].unknown) and why.refused}
-        left = going.left(held.keys() - hidden)
-        whys = [*(why for _, why in staying), *held.values()]
-        if not left and whys:
-            _log.warning("cleaning up in %s: %s; it has no pods any more", space, whys[0])
-        return _Undone(whys[0], left, staying) if left else None
+                del group.pods[uid]
+                self._report_deleted(pod, top_owners.get(controller, _TopOwner()))
+        # Whether an owner that we may not read still exists is known by its pods only.
+        hidden = {uid for uid in blocked if (top := top_owners[uid].unknown) and top.forbidden}
+        remaining = victims.remaining(blocked.keys() - hidden)
+        reasons = [*(reason for _, reason in staying), *blocked.values()]
+        if not remaining and reasons:
+            _log.warning("cleaning up in %s: %s; no pods are left", space, reasons[0])
+        return _Remainder(reasons[0], remaining, staying) if remaining else None
 
-    async def _walk(
-        self, space: str, going: Leaving, alive: Iterable[objects.Pod]
-    ) -> dict[str, _Above]:
-        """For every controller of those who go, by uid, the highest one all of whose pods go."""
-        owners = Owners(self._api, space)
-        refs = {uid: ref for party in going.parties for uid, ref in party.controllers.items()}
+    async def _top_owners(
+        self, space: str, victims: DeadlineVictims, live: Iterable[objects.Pod]
+    ) -> dict[str, _TopOwner]:
+        """By the uid of each controller of a victim: its highest owner all of whose pods are
+        victims."""
+        owners = OwnerReader(self._api, space, self._retries)
+        refs = {uid: ref for group in victims.groups for uid, ref in group.controllers.items()}
         chains = {uid: await owners.chain(ref) for uid, ref in refs.items()}
-        staying: set[str] = set()
-        unseen = False
-        high = any(not owner.makes_pods for chain in chains.values() for owner in chain.owners)
-        for pod in alive:
-            owner = controller(pod)
-            if owner is None or going.is_leaving(pod):
+        kept_owners: set[str] = set()
+        has_unknown = False
+        # Only then a pod that stays may belong to a victim's owner without naming it.
+        indirect = any(
+            not owner.only_creates_pods for chain in chains.values() for owner in chain.owners
+        )
+        for pod in live:
+            ref = controller_of(pod)
+            if ref is None or victims.contains(pod):
                 continue
-            staying.add(owner.uid or "")
-            if high:
-                chain = await owners.chain(owner)
-                staying.update(each.uid for each in chain.owners)
-                unseen = unseen or chain.unknown is not None
-        return {uid: _above(chain, staying, unseen=unseen) for uid, chain in chains.items()}
+            kept_owners.add(ref.uid or "")
+            if indirect:
+                chain = await owners.chain(ref)
+                kept_owners.update(each.uid for each in chain.owners)
+                has_unknown = has_unknown or chain.unknown is not None
+        return {
+            uid: _top_owner(chain, kept_owners, has_unknown=has_unknown)
+            for uid, chain in chains.items()
+        }
 
-    def _tell_gone(self, pod: objects.Pod, above: _Above) -> None:
-        with_it = [f"deleted with it: {above.top.name}"] if above.top else []
-        self._tell(pod, *with_it, *([above.unknown.why] if above.unknown else []))
+    def _report_deleted(self, pod: objects.Pod, top: _TopOwner) -> None:
+        deleted_owner = [f"deleted with it: {top.owner.name}"] if top.owner else []
+        self._report(pod, *deleted_owner, *([top.unknown.reason] if top.unknown else []))
 
-    def _tell(self, pod: objects.Pod, *more: str) -> None:
+    def _report(self, pod: objects.Pod, *details: str) -> None:
         group = claimed_group(pod)
-        note = f"The deadline of group {group} is over" if group else "Its deadline is over"
+        note = f"The deadline of group {group} has passed" if group else "Its deadline has passed"
         metadata = pod.metadata
         ref = PodRef(namespace(pod), metadata.name or "", metadata.uid or "")
-        note = "; ".join((note, *more))
-        self._recorder.event(DEADLINE, of_pod(ref), note, scheduler=scheduler_of(pod))
+        note = "; ".join((note, *details))
+        self._recorder.event(DEADLINE_OVER, pod_object_ref(ref), note, scheduler=scheduler_of(pod))
 
 
-async def _delete(deleting: Deleting, space: str, pod: objects.Pod) -> str | None:
+async def _delete(deletion: Deletion, space: str, pod: objects.Pod) -> str | None:
     name = pod.metadata.name or ""
-    path = f"/api/v1/namespaces/{space}/pods/{name}"
-    why = await deleting.delete(path, pod.metadata.uid or "")
-    return None if why is None else f"pod {space}/{name} could not be deleted: {why}"
+    error = await deletion.delete(pod_path(f"{space}/{name}"), pod.metadata.uid or "")
+    return None if error is None else f"pod {space}/{name} could not be deleted: {error}"
 
 
-def _controllers(over: Over) -> set[str]:
-    return {ref.uid or "" for ref in over.controllers}
+def _controller_uids(overdue: OverdueGroup) -> set[str]:
+    return {ref.uid or "" for ref in overdue.controllers}
 
 
-def _above(chain: Chain, staying: AbstractSet[str], *, unseen: bool) -> _Above:
-    """The walk up to the highest one that has no pod which stays and would make pods anew."""
+def _top_owner(chain: OwnerChain, kept_owners: AbstractSet[str], *, has_unknown: bool) -> _TopOwner:
+    """The highest owner in the chain that has no pod that stays and that would create new pods.
+
+    With `has_unknown` a pod that stays may belong to any owner with further controllers below it.
+    """
     top: Owner | None = None
     for owner in chain.owners:
-        # Who controls a pod is written on the pod; who controls that had to be looked up.
-        if owner.uid in staying or (unseen and not owner.makes_pods):
-            return _Above(top)
-        if not owner.ended:
+        if owner.uid in kept_owners or (has_unknown and not owner.only_creates_pods):
+            return _TopOwner(top)
+        if not owner.is_finished:
             top = owner
-    if chain.unknown is not None and chain.unknown.unread:
-        # Whoever is deleted below might be made anew.
+    if chain.unknown is not None and chain.unknown.read_failed:
+        # The unread controller could recreate an owner deleted below it.
         top = None
-    return _Above(top, chain.unknown)
+    return _TopOwner(top, chain.unknown)

@@ -1,7 +1,7 @@
-"""Leaving: who goes when the deadline of a group is over, as far as the pods themselves tell.
+"""Which pods and controllers belong to the groups whose deadline has passed.
 
-Pure: no clock, no network. Who is above the controllers of these pods is in owners.py; how they are
-deleted, in cleaning.py.
+Pure: no clock, no network. Looks at pods only; owner_chain.py reads the owners of their
+controllers, and deadline_cleanup.py deletes.
 """
 
 import math
@@ -10,100 +10,100 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
-from afflux.kube.decoding import created_seconds
-from afflux.kube.grouping import claimed_group
-from afflux.kube.live.deadlines import Over, controller
+from afflux.kube.group_claims import claimed_group
+from afflux.kube.live.group_deadlines import OverdueGroup, controller_of
+from afflux.kube.objects import OwnerReference
+from afflux.kube.pods import created_seconds
 
 
 @dataclass(slots=True)
-class Party:
-    """A group that is over: its pods that are there, and who controls them or those before them.
+class VictimGroup:
+    """An overdue group: its live pods and the controllers of its pods, both by uid."""
 
-    Both by uid.
-    """
-
-    over: Over
+    overdue: OverdueGroup
     pods: dict[str, objects.Pod] = field(default_factory=dict[str, objects.Pod])
-    controllers: dict[str, objects.OwnerReference] = field(
-        default_factory=dict[str, objects.OwnerReference]
-    )
+    controllers: dict[str, OwnerReference] = field(default_factory=dict[str, OwnerReference])
 
 
 @dataclass(slots=True)
-class Leaving:
-    """The groups that go, each pod in one of them; and by uid all pods that may go with them."""
+class DeadlineVictims:
+    """The overdue groups, each pod in one of them; `uids` are all pods that may be deleted."""
 
-    parties: list[Party] = field(default_factory=list[Party])
+    groups: list[VictimGroup] = field(default_factory=list[VictimGroup])
     uids: set[str] = field(default_factory=set[str])
 
-    def left(self, held: AbstractSet[str]) -> list[Over]:
-        """The groups of which something is there: a pod; or, of those of one controller, the first
-        if it is one of these."""
-        found = [party for party in self.parties if party.pods]
-        named = {uid for party in found for uid in party.controllers}
-        for party in self.parties:
-            if not party.pods and (party.controllers.keys() & held) - named:
-                found.append(party)
-                named.update(party.controllers)
-        return [party.over for party in found]
+    def remaining(self, blocked_controllers: AbstractSet[str]) -> list[OverdueGroup]:
+        """The groups that still have pods, and for each of `blocked_controllers` without such a
+        group the first group that it controls."""
+        found = [group for group in self.groups if group.pods]
+        named = {uid for group in found for uid in group.controllers}
+        for group in self.groups:
+            if not group.pods and (group.controllers.keys() & blocked_controllers) - named:
+                found.append(group)
+                named.update(group.controllers)
+        return [group.overdue for group in found]
 
-    def is_leaving(self, pod: objects.Pod) -> bool:
-        """Whether the pod goes, or may go if its controller does."""
+    def contains(self, pod: objects.Pod) -> bool:
+        """Whether the pod is deleted, or may be deleted together with its controller."""
         return (pod.metadata.uid or "") in self.uids
 
 
-class _Pods:
-    """Live pods by what may make them leave: for no group does one look through all of them."""
+class _PodIndex:
+    """Live pods by uid, group and controller, so that no group searches all pods."""
 
     def __init__(self, pods: Iterable[objects.Pod]) -> None:
         self._by_uid: dict[str, objects.Pod] = {}
         self._by_group: dict[str, list[objects.Pod]] = {}
-        # Of those who name no group.
+        # Only pods without a group.
         self._by_controller: dict[str, list[objects.Pod]] = {}
         for pod in pods:
             self._by_uid[pod.metadata.uid or ""] = pod
             if (group := claimed_group(pod)) is not None:
                 self._by_group.setdefault(group, []).append(pod)
-            elif (owner := controller(pod)) is not None:
+            elif (owner := controller_of(pod)) is not None:
                 self._by_controller.setdefault(owner.uid or "", []).append(pod)
 
-    def members(self, over: Over) -> Iterator[objects.Pod]:
-        """Who belongs to the group; who came later under its name is of the next one."""
-        if over.group is None:
-            yield from (self._by_uid[uid] for uid in over.pods if uid in self._by_uid)
+    def members(self, overdue: OverdueGroup) -> Iterator[objects.Pod]:
+        """The pods of the group. A later pod of the same group name, from another controller,
+        belongs to the next group of that name."""
+        if overdue.group is None:
+            yield from (self._by_uid[uid] for uid in overdue.pods if uid in self._by_uid)
             return
-        above = {ref.uid for ref in over.controllers}
-        for pod in self._by_group.get(over.group, ()):
-            owner = controller(pod)
-            controlled = owner is not None and owner.uid in above
-            if controlled or created_seconds(pod) <= over.at_seconds:
+        controllers = {ref.uid for ref in overdue.controllers}
+        for pod in self._by_group.get(overdue.group, ()):
+            owner = controller_of(pod)
+            controlled = owner is not None and owner.uid in controllers
+            if controlled or created_seconds(pod) <= overdue.at_seconds:
                 yield pod
 
-    def replacements(self, owner: str, at_seconds: float) -> Iterator[objects.Pod]:
-        """Pods without a group that this controller made because one had been stopped then."""
-        for pod in self._by_controller.get(owner, ()):
+    def replacements(self, controller: str, at_seconds: float) -> Iterator[objects.Pod]:
+        """The pods without a group that this controller created at that time or later."""
+        for pod in self._by_controller.get(controller, ()):
             if created_seconds(pod) >= math.floor(at_seconds):
                 yield pod
 
 
-def leaving(groups: Iterable[Over], ours: Iterable[objects.Pod]) -> Leaving:
-    """Who of these live pods goes when these groups do."""
-    found, pods = Leaving(), _Pods(ours)
-    # Of pods without a group, by their controller, when the first deadline was over.
-    stopped: dict[str, float] = {}
-    for over in groups:
-        party = Party(over, controllers={ref.uid or "": ref for ref in over.controllers})
-        found.parties.append(party)
-        if over.group is None:
-            for uid in party.controllers:
-                stopped[uid] = min(over.at_seconds, stopped.get(uid, math.inf))
-        for pod in pods.members(over):
-            uid, owner = pod.metadata.uid or "", controller(pod)
+def find_victims(
+    overdue_groups: Iterable[OverdueGroup], our_pods: Iterable[objects.Pod]
+) -> DeadlineVictims:
+    """The pods, among these live ones, that are deleted with these groups."""
+    found, pods = DeadlineVictims(), _PodIndex(our_pods)
+    # The first deadline of the pods without a group, by controller.
+    first_deadline: dict[str, float] = {}
+    for overdue in overdue_groups:
+        controllers = {ref.uid or "": ref for ref in overdue.controllers}
+        group = VictimGroup(overdue, controllers=controllers)
+        found.groups.append(group)
+        if overdue.group is None:
+            for uid in group.controllers:
+                first_deadline[uid] = min(overdue.at_seconds, first_deadline.get(uid, math.inf))
+        for pod in pods.members(overdue):
+            uid, owner = pod.metadata.uid or "", controller_of(pod)
             if uid not in found.uids:
-                party.pods[uid] = pod
+                group.pods[uid] = pod
             if owner is not None:
-                party.controllers[owner.uid or ""] = owner
+                group.controllers[owner.uid or ""] = owner
             found.uids.add(uid)
-    for uid, at_seconds in stopped.items():
+    for uid, at_seconds in first_deadline.items():
         found.uids.update(pod.metadata.uid or "" for pod in pods.replacements(uid, at_seconds))
     return found

@@ -1,9 +1,9 @@
-"""Events: what people see in `kubectl describe pod`, in the words of kube-scheduler.
+"""Event recorder: events as `kubectl describe pod` shows them, in the words of kube-scheduler.
 
-Recording never blocks, never fails and costs little: an event is put into a bounded queue from
-which a few workers send. It is kept brief: as in client-go the same event again is a count on the
-first one, not another event; and beyond that, what is repeated without news is told once in five
-minutes, and news about one pod once in ten seconds, the latest.
+Recording never blocks or fails: an event goes into a bounded queue from which a few workers send.
+As in client-go, a repeated event is a count on the first one, not another event. Beyond client-go,
+an unchanged event is repeated at most once in five minutes, and of events with a new note about one
+pod only the latest is sent, at most once in ten seconds.
 """
 
 import logging
@@ -12,6 +12,7 @@ import socket
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -21,44 +22,43 @@ import msgspec
 
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.live.delivering import Deliveries, insist, shortened
-from afflux.kube.live.references import ObjectRef, PodRef, of_pod
-from afflux.web.metrics import Metrics
+from afflux.kube.live.object_refs import ObjectRef, PodRef, pod_object_ref
+from afflux.kube.live.write_queue import WriteQueue, send_with_retries, shortened
+from afflux.web.scheduler_metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
-class What:
-    """What an event is about; the API server wants all three."""
+class EventReason:
+    """The type, reason and action of an event; the API server requires all three."""
 
     type: Literal["Normal", "Warning"]
-    reason: str
+    name: str
     action: str
 
 
-SCHEDULED = What("Normal", "Scheduled", "Binding")
-FAILED = What("Warning", "FailedScheduling", "Scheduling")
-# What a pod says about its group cannot be, or its queue does not take it.
-REFUSED = What("Warning", "GroupRefused", "Scheduling")
+SCHEDULED = EventReason("Normal", "Scheduled", "Binding")
+FAILED_SCHEDULING = EventReason("Warning", "FailedScheduling", "Scheduling")
+# The pod's labels for its group are wrong, or its queue does not accept the group.
+GROUP_REFUSED = EventReason("Warning", "GroupRefused", "Scheduling")
 # The group would not fit on the empty cluster either.
-UNSATISFIABLE = What("Warning", "Unsatisfiable", "Scheduling")
+UNSATISFIABLE = EventReason("Warning", "Unsatisfiable", "Scheduling")
 # When a waiting group will start.
-PROMISED = What("Normal", "StartPromised", "Scheduling")
-DEADLINE = What("Warning", "DeadlineOver", "Cleaning")
-# Of its group only a part could be bound.
-TAKEN_BACK = What("Warning", "TakenBack", "TakingBack")
-PREEMPTED = What("Normal", "Preempted", "Preempting")
-LEADER_ELECTION = What("Normal", "LeaderElection", "LeaderElection")
+START_PROMISED = EventReason("Normal", "StartPromised", "Scheduling")
+DEADLINE_OVER = EventReason("Warning", "DeadlineOver", "Cleaning")
+# Only a part of the pod's group could be bound, so the pod was deleted.
+TAKEN_BACK = EventReason("Warning", "TakenBack", "TakingBack")
+LEADER_ELECTION = EventReason("Normal", "LeaderElection", "LeaderElection")
 
 # The API server's limits, in bytes.
-LONGEST_NOTE = 1024
-LONGEST_INSTANCE = 128
-LONGEST_NAME = 253
+MAX_NOTE_BYTES = 1024
+MAX_INSTANCE_BYTES = 128
+MAX_NAME_BYTES = 253
 
-QUIET_SECONDS = 300.0
-CALM_SECONDS = 10.0
+REPEAT_INTERVAL_SECONDS = 300.0
+CHANGE_INTERVAL_SECONDS = 10.0
 
-# Of so many events we remember that we have sent them; older ones may be sent again.
-_MOST_REMEMBERED = 100_000
+# How many sent events are remembered; older ones may be sent again.
+_MAX_REMEMBERED = 100_000
 
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
@@ -87,22 +87,21 @@ class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
     action: str
     note: str
     regarding: ObjectRef
-    related: ObjectRef | None = None
     series: _Series | None = None
 
 
-class _Told(msgspec.Struct):
-    """An event that was sent: when, and how often it has happened."""
+class _Sent(msgspec.Struct):
+    """A sent event: when it was sent, and how often it has happened."""
 
     event: _Event
     sent_at: float
     count: int = 1
 
 
-class Recorder:
-    """Sends events in the name of a scheduler; `scheduler` of a method names another profile.
+class EventRecorder:
+    """Sends events in the name of a scheduler; a method's `scheduler` names another profile.
 
-    `workers` requests at most are under way, and `room` events wait for them at most.
+    At most `workers` requests are in flight, and at most `max_waiting` events wait.
     """
 
     def __init__(
@@ -112,107 +111,92 @@ class Recorder:
         scheduler: str = "afflux",
         *,
         workers: int = 8,
-        room: int = 20_000,
-        quiet_seconds: float = QUIET_SECONDS,
-        calm_seconds: float = CALM_SECONDS,
+        max_waiting: int = 20_000,
+        repeat_interval_seconds: float = REPEAT_INTERVAL_SECONDS,
+        change_interval_seconds: float = CHANGE_INTERVAL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._metrics = metrics
         self._scheduler = scheduler
-        self._quiet_seconds = quiet_seconds
-        self._calm_seconds = calm_seconds
+        self._repeat_interval_seconds = repeat_interval_seconds
+        self._change_interval_seconds = change_interval_seconds
+        self._clock = clock
         self._instances: dict[str, str] = {}
-        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._sent: OrderedDict[str, _Sent] = OrderedDict()
         self._last_nanoseconds = 0
-        self._deliveries = Deliveries[_Event](
-            self._deliver, workers=workers, room=room, dropped=metrics.event_dropped
+        self._write_queue = WriteQueue[_Event](
+            self._write, workers=workers, max_waiting=max_waiting, on_drop=metrics.event_dropped
         )
 
     def scheduled(self, pod: PodRef, node: str, scheduler: str | None = None) -> None:
-        """The pod was bound to the node."""
         self.forget(pod)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        event = self._event(SCHEDULED, of_pod(pod), note, None, scheduler)
-        # Its name is a key that nobody else has: this is told once and not again.
-        self._deliveries.put(event.metadata.name, event)
+        event = self._event(SCHEDULED, pod_object_ref(pod), note, scheduler)
+        # The event's own name as the key: this event is sent once and never repeated.
+        self._write_queue.put(event.metadata.name, event)
 
     def failed(
-        self, pod: PodRef, why: str, scheduler: str | None = None, what: What = FAILED
+        self,
+        pod: PodRef,
+        why: str,
+        scheduler: str | None = None,
+        reason: EventReason = FAILED_SCHEDULING,
     ) -> None:
-        """The pod could not be scheduled; or something else about one that waits."""
-        self.event(what, of_pod(pod), why, scheduler=scheduler)
-
-    def preempted(
-        self, victim: PodRef, by: PodRef, node: str, scheduler: str | None = None
-    ) -> None:
-        """The victim had to leave the node for another pod."""
-        note = f"Preempted by pod {by.uid} on node {node}"
-        self.event(PREEMPTED, of_pod(victim), note, related=of_pod(by), scheduler=scheduler)
+        """The pod could not be scheduled, or there is another message about a waiting pod."""
+        self.event(reason, pod_object_ref(pod), why, scheduler=scheduler)
 
     def event(
-        self,
-        what: What,
-        regarding: ObjectRef,
-        note: str,
-        *,
-        related: ObjectRef | None = None,
-        scheduler: str | None = None,
+        self, reason: EventReason, regarding: ObjectRef, note: str, *, scheduler: str | None = None
     ) -> None:
-        """Something happened to an object."""
-        key = _key(regarding.uid or regarding.name, what, related.uid if related else "")
-        note = shortened(note, LONGEST_NOTE)
-        waiting = self._deliveries.waiting(key)
+        key = _key(regarding.uid or regarding.name, reason)
+        note = shortened(note, MAX_NOTE_BYTES)
+        waiting = self._write_queue.waiting(key)
         if waiting is not None and waiting.note == note:
             self._metrics.event("unchanged")
             return
-        told = self._told.get(key)
-        if told is not None and told.event.note == note:
+        sent = self._sent.get(key)
+        if sent is not None and sent.event.note == note:
             if waiting is not None:
-                self._deliveries.discard(key)  # it is again as it was before
-            self._repeat(key, told)
+                self._write_queue.discard(key)  # the note is again what it was before
+            self._repeat(key, sent)
             return
-        since_seconds = self._calm_seconds if told is None else time.monotonic() - told.sent_at
-        self._deliveries.put(
-            key,
-            self._event(what, regarding, note, related, scheduler),
-            self._calm_seconds - since_seconds,
-        )
+        wait_seconds = 0.0
+        if sent is not None:
+            wait_seconds = sent.sent_at + self._change_interval_seconds - self._clock()
+        event = self._event(reason, regarding, note, scheduler)
+        self._write_queue.put(key, event, wait_seconds)
 
     def forget(self, pod: PodRef) -> None:
-        """The pod waits no longer: nothing more is to be said about why it does."""
-        for what in (FAILED, REFUSED, UNSATISFIABLE, PROMISED):
-            key = _key(pod.uid, what)
-            self._told.pop(key, None)
-            self._deliveries.discard(key)
+        """The pod no longer waits: drop the waiting events about why it waits."""
+        for reason in (FAILED_SCHEDULING, GROUP_REFUSED, UNSATISFIABLE, START_PROMISED):
+            key = _key(pod.uid, reason)
+            self._sent.pop(key, None)
+            self._write_queue.discard(key)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Take no more events, and send what is there within so much time."""
-        await self._deliveries.close(seconds)
+        """Take no more events; send the waiting ones within this time."""
+        await self._write_queue.close(seconds)
 
-    def _repeat(self, key: str, told: _Told) -> None:
-        told.count += 1
-        now = time.monotonic()
-        if now - told.sent_at < self._quiet_seconds:
+    def _repeat(self, key: str, sent: _Sent) -> None:
+        sent.count += 1
+        now = self._clock()
+        if now - sent.sent_at < self._repeat_interval_seconds:
             self._metrics.event("unchanged")
             return
-        told.sent_at = now
-        series = _Series(told.count, micro_time())
-        self._deliveries.put(key, msgspec.structs.replace(told.event, series=series))
+        sent.sent_at = now
+        series = _Series(sent.count, micro_time())
+        self._write_queue.put(key, msgspec.structs.replace(sent.event, series=series))
 
     def _event(
-        self,
-        what: What,
-        regarding: ObjectRef,
-        note: str,
-        related: ObjectRef | None,
-        scheduler: str | None,
+        self, reason: EventReason, regarding: ObjectRef, note: str, scheduler: str | None
     ) -> _Event:
         controller = self._scheduler if scheduler is None else scheduler
         instance = self._instances.get(controller)
         if instance is None:
-            instance = f"{controller}-{socket.gethostname()}"[:LONGEST_INSTANCE]
+            instance = f"{controller}-{socket.gethostname()}"[:MAX_INSTANCE_BYTES]
             self._instances[controller] = instance
-        # Two events of one moment have different names too.
+        # Two events of the same nanosecond need different names.
         nanoseconds = max(time.time_ns(), self._last_nanoseconds + 1)
         self._last_nanoseconds = nanoseconds
         return _Event(
@@ -222,26 +206,25 @@ class Recorder:
             micro_time(),
             controller,
             instance,
-            what.type,
-            what.reason,
-            what.action,
+            reason.type,
+            reason.name,
+            reason.action,
             note,
             regarding,
-            related,
         )
 
-    async def _deliver(self, key: str, event: _Event) -> None:
+    async def _write(self, key: str, event: _Event) -> None:
         once = key == event.metadata.name
         if event.series is None and not once:
-            self._told[key] = _Told(event, time.monotonic())
-            self._told.move_to_end(key)
-            if len(self._told) > _MOST_REMEMBERED:
-                self._told.popitem(last=False)
+            self._sent[key] = _Sent(event, self._clock())
+            self._sent.move_to_end(key)
+            if len(self._sent) > _MAX_REMEMBERED:
+                self._sent.popitem(last=False)
         try:
-            await insist(partial(self._send, event))
+            await send_with_retries(partial(self._send, event))
         except (ApiError, UnreachableError) as error:
-            # Another try would end the same way; but the next one to say it may try.
-            self._told.pop(key, None)
+            # Another try would fail too; the next event with this key is sent again.
+            self._sent.pop(key, None)
             self._metrics.event("failed")
             _log.info("event %s: %s", event.metadata.name, error)
         else:
@@ -252,41 +235,40 @@ class Recorder:
         if event.series is not None:
             body = {"series": event.series}
             try:
-                await self._api.send(
-                    "PATCH", f"{path}/{event.metadata.name}", body, content_type=MERGE_PATCH
-                )
+                event_path = f"{path}/{event.metadata.name}"
+                await self._api.send("PATCH", event_path, body, content_type=MERGE_PATCH)
             except ApiError as error:
-                if not error.is_missing:
+                if not error.is_not_found:
                     raise
-                # Events do not live long. It is told anew, with its count.
+                # The first event has expired: create the event again, with its count.
             else:
                 return
         try:
             await self._api.send("POST", path, event)
         except ApiError as error:
-            # There already: an earlier try came through and its answer did not.
+            # An earlier try succeeded, but its answer was lost.
             if not error.is_conflict:
                 raise
 
 
 def event_name(object_name: str, nanoseconds: int) -> str:
-    """A name that starts with the object's and that no other event has, as client-go makes them.
+    """A unique name for an event that starts with the object's name, as client-go makes them.
 
-    Where that would be too long, the object's name is cut; where it would be no name for an event,
-    as of a role with a colon, it is something else altogether.
+    An object name that is too long is cut; for one that is not valid in the name of an event, such
+    as a role's with a colon, the event is named by a UUID.
     """
     suffix = f".{nanoseconds:x}"
-    if len(object_name) + len(suffix) > LONGEST_NAME:
-        object_name = object_name[: LONGEST_NAME - len(suffix)].rstrip("-.")
+    if len(object_name) + len(suffix) > MAX_NAME_BYTES:
+        object_name = object_name[: MAX_NAME_BYTES - len(suffix)].rstrip("-.")
     if _SUBDOMAIN.fullmatch(object_name):
         return object_name + suffix
     return str(uuid.uuid4())
 
 
 def micro_time() -> str:
-    """Now, as Kubernetes writes it where seconds are not enough."""
+    """The current time as a Kubernetes MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _key(uid: str, what: What, related_uid: str = "") -> str:
-    return f"{uid} {what.reason} {related_uid}"
+def _key(uid: str, reason: EventReason) -> str:
+    return f"{uid} {reason.name}"

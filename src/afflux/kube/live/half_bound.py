@@ -1,10 +1,10 @@
-"""Halves: which groups are half-bound, and since when.
+"""The half-bound groups, and since when each of them is half-bound.
 
-A group is half-bound if some of its members are bound, fewer than it needs, and the others are
-there and wait. Its time counts from when the last of them was bound. While a binding of one of them
-is on its way nobody knows yet what it is; if that comes to nothing its time has gone on.
+A group is half-bound if some of its members are bound, but fewer than it needs, and the others
+exist and wait. The time counts from the last bind of a member. While another bind of the group is
+in progress, the group is not reported; if that bind fails, the time has not been interrupted.
 
-Pure: no clock, no network. What is done about a group that stays half-bound is in taking_back.py.
+Pure: no clock, no network. half_bound_rollback.py acts on groups that stay half-bound.
 """
 
 import asyncio
@@ -13,83 +13,83 @@ from heapq import heappop, heappush
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
-    """A group, by namespace/name, that needs `size` members of which only these pods are bound."""
+class HalfBoundGroup:
+    """A group, as namespace/name, that needs `size` members, of which only `bound` are bound.
 
-    group: str
+    `bound` holds pod uids. `bind_in_progress` says that another member is being bound.
+    """
+
+    name: str
     size: int
     bound: frozenset[str]
-    under_way: bool = False
+    bind_in_progress: bool = False
     since_seconds: float = 0.0
 
     @property
     def namespace(self) -> str:
-        """Where it is."""
-        return self.group.partition("/")[0]
+        return self.name.partition("/")[0]
 
 
-class Halves:
-    """The groups that are half-bound, of which each is reported after so many seconds."""
+class HalfBoundGroups:
+    """The half-bound groups; each is reported once it has been half-bound for `after_seconds`."""
 
     def __init__(self, after_seconds: float) -> None:
         self.after_seconds = after_seconds
-        # Set when the next one to report may be another one.
+        # Set when `next_seconds` may have changed.
         self.changed = asyncio.Event()
-        self._groups: dict[str, Half] = {}
-        # Of these it was said, and nothing has changed since.
-        self._reported: dict[str, Half] = {}
-        # By time; an entry counts if it is still the group's.
+        self._groups: dict[str, HalfBoundGroup] = {}
+        # As they were reported; a group that has changed since is reported again.
+        self._reported: dict[str, HalfBoundGroup] = {}
+        # A heap by time. An entry is valid if it is the current due time of its group.
         self._due: list[tuple[float, str]] = []
 
-    def set(self, half: Half, now_seconds: float) -> None:
-        """A group is half-bound, now or still."""
-        before = self._groups.get(half.group)
-        newly_bound = before is None or half.bound - before.bound
+    def set(self, group: HalfBoundGroup, now_seconds: float) -> None:
+        before = self._groups.get(group.name)
+        newly_bound = before is None or group.bound - before.bound
         since = now_seconds if newly_bound or before is None else before.since_seconds
-        half = replace(half, since_seconds=since)
-        if half == before:
+        group = replace(group, since_seconds=since)
+        if group == before:
             return
-        self._groups[half.group] = half
-        self._note(half)
+        self._groups[group.name] = group
+        self._schedule(group)
 
-    def remove(self, group: str) -> None:
-        """A group is not half-bound, or not any more."""
-        self._groups.pop(group, None)
-        self._reported.pop(group, None)
+    def remove(self, name: str) -> None:
+        self._groups.pop(name, None)
+        self._reported.pop(name, None)
 
-    def again(self, half: Half, now_seconds: float) -> None:
-        """What was to be done about a group has failed: if it is as it was, it waits anew."""
-        if self._groups.get(half.group) == half:
-            self._reported.pop(half.group, None)
-            self._groups[half.group] = replace(half, since_seconds=now_seconds)
-            self._note(self._groups[half.group])
+    def retry(self, group: HalfBoundGroup, now_seconds: float) -> None:
+        """The rollback of the group failed: if the group has not changed, its time starts again."""
+        if self._groups.get(group.name) == group:
+            self._reported.pop(group.name, None)
+            self._groups[group.name] = replace(group, since_seconds=now_seconds)
+            self._schedule(self._groups[group.name])
 
     def next_seconds(self) -> float | None:
-        """When to look again, None if nothing is half-bound."""
+        """When `take` will return the next group, None if no group is due at any time."""
         while self._due:
-            due, group = self._due[0]
-            half = self._groups.get(group)
-            if half is not None and self._due_seconds(half) == due:
+            due, name = self._due[0]
+            group = self._groups.get(name)
+            if group is not None and self._due_seconds(group) == due:
                 return due
             heappop(self._due)
         return None
 
-    def take(self, now_seconds: float) -> list[Half]:
-        """The groups that were half-bound for too long; each once, unless something changes."""
-        found: list[Half] = []
+    def take(self, now_seconds: float) -> list[HalfBoundGroup]:
+        """The groups that have been half-bound for too long; each once, unless it changes."""
+        found: list[HalfBoundGroup] = []
         while (due := self.next_seconds()) is not None and due <= now_seconds:
-            half = self._groups[heappop(self._due)[1]]
-            self._reported[half.group] = half
-            found.append(half)
+            group = self._groups[heappop(self._due)[1]]
+            self._reported[group.name] = group
+            found.append(group)
         return found
 
-    def _due_seconds(self, half: Half) -> float | None:
-        if half.under_way or self._reported.get(half.group) == half:
+    def _due_seconds(self, group: HalfBoundGroup) -> float | None:
+        if group.bind_in_progress or self._reported.get(group.name) == group:
             return None
-        return half.since_seconds + self.after_seconds
+        return group.since_seconds + self.after_seconds
 
-    def _note(self, half: Half) -> None:
-        due = self._due_seconds(half)
+    def _schedule(self, group: HalfBoundGroup) -> None:
+        due = self._due_seconds(group)
         if due is not None:
-            heappush(self._due, (due, half.group))
+            heappush(self._due, (due, group.name))
             self.changed.set()

@@ -1,8 +1,8 @@
-"""Taking back: the bound pods of a group that stays half-bound are deleted.
+"""Rolls back groups that stay half-bound: deletes their bound pods.
 
-Their controllers make them anew, and the whole group starts together later. Off unless it is asked
-for. A group is left alone unless every one of its bound pods is ours and has a controller: what
-nobody makes anew is never deleted, and to take back a part of a half would not make it whole.
+The controllers recreate the pods, and the whole group starts together later. Off by default. A
+group is rolled back only if each of its bound pods is ours and has a controller: a pod that no
+controller recreates is never deleted, and rolling back only some of the bound pods would not help.
 """
 
 import logging
@@ -12,100 +12,100 @@ from time import time
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import UnreachableError
-from afflux.kube.decoding import is_finished, namespace, scheduler_of
-from afflux.kube.grouping import claimed_group
-from afflux.kube.live.deadlines import controller
-from afflux.kube.live.deleting import Deleting, sleep_until_due
-from afflux.kube.live.halves import Half, Halves
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.recording import TAKEN_BACK, Recorder
-from afflux.kube.live.references import PodRef, of_pod
+from afflux.kube.group_claims import claimed_group
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.deletion import Deletion
+from afflux.kube.live.due_times import sleep_until_due
+from afflux.kube.live.event_recorder import TAKEN_BACK, EventRecorder
+from afflux.kube.live.group_deadlines import controller_of
+from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
+from afflux.kube.live.object_refs import PodRef, pod_object_ref
+from afflux.kube.pods import is_finished, namespace, scheduler_of
 
 _log = logging.getLogger(__name__)
 
 
-class TakingBack:
-    """Deletes what is half-bound for too long; `remaining_seconds` says how long we may act.
+class HalfBoundRollback:
+    """Deletes the bound pods of groups that have been half-bound for too long.
 
-    `announce` is told the name of each group, the uids of its bound pods, and why, before any of
-    them is deleted.
+    `remaining_seconds` says how long this replica may act as leader. `announce` is called with the
+    name of the group, the uids of its bound pods and the reason, before any of them is deleted.
     """
 
     def __init__(
         self,
         api: Api,
-        mirror: Mirror,
-        halves: Halves,
-        recorder: Recorder,
+        reader: ClusterReader,
+        half_bound: HalfBoundGroups,
+        recorder: EventRecorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
-        announce: Callable[[str, Collection[str], str], None] = lambda _group, _pods, _why: None,
+        announce: Callable[[str, Collection[str], str], None] = lambda _group, _pods, _reason: None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
         self._remaining_seconds = remaining_seconds
-        self._mirror = mirror
-        self._halves = halves
+        self._reader = reader
+        self._half_bound = half_bound
         self._recorder = recorder
         self._announce = announce
         self._clock = clock
 
     async def run(self) -> None:
-        """Work until cancelled, on one group after the other: there are never many."""
+        """Roll back one group after the other until cancelled: there are never many."""
         while True:
-            await sleep_until_due(self._halves, self._clock)
-            for half in self._halves.take(self._clock()):
-                await self._take_back(half)
+            await sleep_until_due(self._half_bound, self._clock)
+            for group in self._half_bound.take(self._clock()):
+                await self._roll_back(group)
 
-    async def _take_back(self, half: Half) -> None:
-        """If it fails, it is tried again after as long as the group had to wait for this."""
+    async def _roll_back(self, group: HalfBoundGroup) -> None:
+        """A failed rollback is tried again after the time for which a group must be half-bound."""
         try:
-            done = await self._once(half)
+            done = await self._try_once(group)
         except UnreachableError as error:
-            _log.warning("taking back group %s: %s", half.group, error)
+            _log.warning("rolling back group %s: %s", group.name, error)
             done = False
         except Exception:
-            _log.exception("taking back group %s failed", half.group)
+            _log.exception("rolling back group %s failed", group.name)
             done = True
         if not done:
-            self._halves.again(half, self._clock())
+            self._half_bound.retry(group, self._clock())
 
-    async def _once(self, half: Half) -> bool:
-        """Whether nothing is left to do about the group as it is."""
-        pods = self._bound(half)
-        if frozenset(pod.metadata.uid or "" for pod in pods) != half.bound:
-            # The watch knows more than we were told: that is looked at first.
+    async def _try_once(self, group: HalfBoundGroup) -> bool:
+        """Returns whether there is nothing left to do for the group as it is."""
+        pods = self._bound_pods(group)
+        if frozenset(pod.metadata.uid or "" for pod in pods) != group.bound:
+            # The watch has seen changes that the groups have not: they are evaluated first.
             return False
-        if not all(self._mirror.is_ours(pod) and controller(pod) is not None for pod in pods):
-            _log.info("half-bound group %s stays: not all of it would be made anew", half.group)
+        if not all(self._reader.is_ours(pod) and controller_of(pod) is not None for pod in pods):
+            _log.info("half-bound group %s stays: a bound pod would not be recreated", group.name)
             return True
-        why = (
-            f"Only {len(pods)} of {half.size} members of group {half.group} were bound, and the "
-            f"rest could not be for {self._halves.after_seconds:g} s"
+        reason = (
+            f"Only {len(pods)} of {group.size} members of group {group.name} were bound, and the "
+            f"rest could not be for {self._half_bound.after_seconds:g} s"
         )
-        _log.info("taken back: %s", why)
-        self._announce(half.group, half.bound, why)
-        deleting = Deleting(self._api, self._remaining_seconds)
-        return all([await self._delete(deleting, pod, why) for pod in pods])
+        _log.info("rolled back: %s", reason)
+        self._announce(group.name, group.bound, reason)
+        deletion = Deletion(self._api, self._remaining_seconds)
+        return all([await self._delete(deletion, pod, reason) for pod in pods])
 
-    def _bound(self, half: Half) -> list[objects.Pod]:
+    def _bound_pods(self, group: HalfBoundGroup) -> list[objects.Pod]:
         return [
             pod
-            for pod in self._mirror.pods
+            for pod in self._reader.pods
             if pod.spec.node_name
-            and namespace(pod) == half.namespace
-            and claimed_group(pod) == half.group
+            and namespace(pod) == group.namespace
+            and claimed_group(pod) == group.name
             and not is_finished(pod)
             and not pod.metadata.deletion_timestamp
         ]
 
-    async def _delete(self, deleting: Deleting, pod: objects.Pod, why: str) -> bool:
+    async def _delete(self, deletion: Deletion, pod: objects.Pod, reason: str) -> bool:
         ref = PodRef(namespace(pod), pod.metadata.name or "", pod.metadata.uid or "")
-        path = f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"
-        refused = await deleting.delete(path, ref.uid)
-        if refused is None:
-            note = f"{why}; it is made anew, and all of them start together"
+        error = await deletion.delete(ref.path, ref.uid)
+        if error is None:
+            note = f"{reason}; its controller recreates it, and the whole group starts together"
         else:
-            note = f"{why}, but it could not be deleted: {refused}"
-        self._recorder.event(TAKEN_BACK, of_pod(ref), note, scheduler=scheduler_of(pod))
-        return refused is None
+            note = f"{reason}, but it could not be deleted: {error}"
+        self._recorder.event(TAKEN_BACK, pod_object_ref(ref), note, scheduler=scheduler_of(pod))
+        return error is None

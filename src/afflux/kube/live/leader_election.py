@@ -1,17 +1,17 @@
 """Leader election by a Lease: at most one replica acts.
 
-The guarantees are those of client-go. Nobody trusts another machine's clock: a lease counts as
-expired when we have not seen it change for its duration. Every write names the resource version
-that it replaces, so that of two only one wins. A leader counts from before it asked for a renewal,
-a contender from after it saw one: whoever takes over waits longer (the lease's duration) than the
-one before may act (the renew deadline).
+The guarantees are those of client-go. No replica trusts another machine's clock: a lease counts as
+expired when this process has not seen it change for its duration. Every write names the resource
+version that it replaces, so only one of two writers succeeds. A leader counts from before it sent a
+renewal, a candidate from after it saw one: a candidate therefore waits longer (the lease duration)
+than the leader may act (the renew deadline).
 
-Two things are stricter than there. A leader that sees another holder stops at once instead of at
-its deadline. And every term has a number of its own, also if the same process leads twice: it
-fences what an earlier term left behind.
+Two rules are stricter than in client-go. A leader that sees another holder stops at once instead of
+at its deadline. And every term has a number, the epoch, even if the same process leads twice; it
+fences writes of earlier terms.
 
-One gap remains, as there: if the Lease is deleted while somebody leads, a replica that has never
-seen it takes it for a new one. Those that have seen it wait.
+One gap remains, as in client-go: if the Lease is deleted while a replica leads, a candidate that
+has never seen it creates a new one and leads as well. Candidates that have seen it wait.
 """
 
 import asyncio
@@ -29,39 +29,39 @@ import msgspec
 
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.web.metrics import Metrics
+from afflux.web.scheduler_metrics import Metrics
 
 _Answer = TypeVar("_Answer")
 
 _log = logging.getLogger(__name__)
 
-# As in client-go: contenders stretch their pauses by up to this much, so as not to meet.
+# As in client-go: candidates extend their pauses by up to this factor, so as not to collide.
 _JITTER = 1.2
 
-# The watchdog's patience with a leader that neither renews nor stops, as kube-scheduler's.
-_OVERDUE_SECONDS = 20.0
+# How long a leader may neither renew nor stop before it is unhealthy, as in kube-scheduler.
+_UNHEALTHY_AFTER_SECONDS = 20.0
 
-# Of a lease that nobody holds: it does not matter, but has to be more than nothing.
-_RELEASED_SECONDS = 1
+# The duration of a released lease, which the API server requires to be positive.
+_RELEASED_DURATION_SECONDS = 1
 
 
 class LostLeaseError(Exception):
-    """The lease could not be kept; what was done under it has been cancelled."""
+    """The lease was lost; the work of its term has been cancelled."""
 
 
-def now_seconds() -> float:
-    """A clock that never goes back and that, where there is one, goes on while we are suspended."""
+def boottime_seconds() -> float:
+    """A monotonic clock that, where the system has one, also counts while it is suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 def own_identity() -> str:
-    """A name that no other process has: which machine, and what tells its processes apart."""
+    """An identity that no other process has: the host name and a UUID."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-class Term:
-    """The time during which we lead. `epoch` is larger than that of every term before."""
+class LeadershipTerm:
+    """A term as leader. Its `epoch` is larger than that of every earlier term."""
 
     __slots__ = ("_valid_until", "epoch")
 
@@ -70,22 +70,25 @@ class Term:
         self._valid_until = valid_until
 
     def remaining_seconds(self) -> float:
-        """How long we may act if no renewal comes through; not positive: no longer. Ask before each
-        act that others could see."""
-        return self._valid_until - now_seconds()
+        """How long this process may act if no renewal succeeds; not positive: it may not act. To be
+        called before every write to the API server."""
+        return self._valid_until - boottime_seconds()
 
     def renew(self, valid_until: float) -> None:
-        """It goes on, until then at least; not if it has been ended."""
+        """Extend the term until this time, unless it has ended."""
         if self._valid_until != -math.inf:
             self._valid_until = valid_until
 
     def end(self) -> None:
-        """It is over, whatever comes."""
+        """End the term for good."""
         self._valid_until = -math.inf
 
 
+_Work = Callable[[LeadershipTerm], Awaitable[None]]
+
+
 class _Object(msgspec.Struct, frozen=True):
-    """A Lease, with whatever else is in it: it is written back whole."""
+    """A Lease with all its fields, because it is written back whole."""
 
     metadata: dict[str, object]
     spec: dict[str, object] = {}
@@ -105,14 +108,14 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 class _TakenError(Exception):
-    """Somebody else holds it."""
+    """Another candidate holds the lease."""
 
 
-class Lease:
-    """Our candidacy for one Lease object.
+class LeaderElection:
+    """A candidate for one Lease object.
 
-    Give it a client of its own: a renewal must not queue behind a thousand binds. `announce` is
-    told "became leader" and "stopped leading".
+    It needs an API client of its own: a renewal must not queue behind a thousand bindings.
+    `announce` is called with "became leader" and "stopped leading".
     """
 
     def __init__(
@@ -122,15 +125,16 @@ class Lease:
         namespace: str,
         name: str,
         metrics: Metrics,
-        lease_seconds: float = 15.0,
-        renew_seconds: float = 10.0,
-        retry_seconds: float = 2.0,
+        lease_duration_seconds: float = 15.0,
+        renew_deadline_seconds: float = 10.0,
+        retry_period_seconds: float = 2.0,
         identity: str | None = None,
         announce: Callable[[str], None] | None = None,
     ) -> None:
-        if not lease_seconds > renew_seconds > retry_seconds * _JITTER > 0:
+        if not lease_duration_seconds > renew_deadline_seconds > retry_period_seconds * _JITTER > 0:
             raise ValueError(
-                f"lease {lease_seconds} s, renew {renew_seconds} s, retry {retry_seconds} s;"
+                f"lease {lease_duration_seconds} s, renew {renew_deadline_seconds} s,"
+                f" retry {retry_period_seconds} s;"
                 f" expected lease > renew > {_JITTER} * retry > 0"
             )
         self.identity = own_identity() if identity is None else identity
@@ -140,34 +144,34 @@ class Lease:
         self._name = name
         self._described = f"{namespace}/{name}"
         self._metrics = metrics
-        self._lease_seconds = lease_seconds
-        self._renew_seconds = renew_seconds
-        self._retry_seconds = retry_seconds
+        self._lease_duration_seconds = lease_duration_seconds
+        self._renew_deadline_seconds = renew_deadline_seconds
+        self._retry_period_seconds = retry_period_seconds
         self._announce = announce
-        # The lease as it was last read or written, and when we first saw it say what it says.
+        # The lease as it was last read or written, and when its spec was first seen in this state.
         self._seen: _Object | None = None
         self._seen_at = 0.0
-        self._term: Term | None = None
+        self._term: LeadershipTerm | None = None
         self._renewed_at = 0.0
         metrics.leads(name, False)
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as we know; empty if nobody does."""
+        """The identity of the current leader as last seen; empty if there is none."""
         return "" if self._seen is None else self._seen.holder
 
     def complaint(self) -> str | None:
-        """For a watchdog: we lead, have long lost the lease, and have still not stopped."""
-        overdue = now_seconds() - self._renewed_at - self._lease_seconds - _OVERDUE_SECONDS
-        if self._term is None or overdue <= 0:
+        """For the health check: an error if the lease was lost long ago and work goes on."""
+        unhealthy_after = self._lease_duration_seconds + _UNHEALTHY_AFTER_SECONDS
+        if self._term is None or boottime_seconds() - self._renewed_at <= unhealthy_after:
             return None
         return f"failed election to renew leadership on lease {self._described}"
 
-    async def lead(self, work: Callable[[Term], Awaitable[None]]) -> None:
-        """Wait until elected, then do the work for as long as the lease is ours.
+    async def lead(self, work: _Work) -> None:
+        """Wait until elected, then run `work` for as long as this process holds the lease.
 
-        Returns when the work does, and gives the lease back; the same if it is cancelled. A
-        LostLeaseError if the lease was lost first. However it ends, the work has ended before.
+        When the work returns or is cancelled, the lease is released. Raises LostLeaseError if the
+        lease was lost first. The work has always ended before this returns or raises.
         """
         term = await self._elected()
         lost = False
@@ -177,44 +181,44 @@ class Lease:
             lost = True
             raise
         finally:
-            # Before anybody else can get it.
+            # Before another candidate can acquire the lease.
             term.end()
             self._term = None
             self._metrics.leads(self._name, False)
-            self._tell("stopped leading")
+            self._report("stopped leading")
             if not lost:
                 await self._release(term)
 
-    # --- Getting it
+    # --- Acquiring
 
-    async def _elected(self) -> Term:
+    async def _elected(self) -> LeadershipTerm:
         _log.info("waiting for lease %s as %s", self._described, self.identity)
         while True:
-            started = now_seconds()
+            started = boottime_seconds()
             epoch = await self._attempt(self._acquire)
             if epoch is not None:
                 self._renewed_at = started
-                self._term = term = Term(epoch, started + self._renew_seconds)
+                self._term = term = LeadershipTerm(epoch, started + self._renew_deadline_seconds)
                 self._metrics.leads(self._name, True)
-                self._tell("became leader")
+                self._report("became leader")
                 return term
-            await asyncio.sleep(self._retry_seconds * (1 + random.random() * _JITTER))
+            await asyncio.sleep(self._retry_period_seconds * (1 + random.random() * _JITTER))
 
     async def _acquire(self) -> int | None:
-        """The epoch if we got it."""
+        """The epoch if the lease was acquired."""
         lease = await self._read()
         if lease is None:
             return await self._create()
         if lease.holder not in {"", self.identity} and not self._has_expired(lease):
             return None
-        # Also if it says that we hold it: that is from an earlier term, or from an attempt whose
-        # answer never came. This term gets a number of its own.
+        # If the lease names this process as its holder, that is from an earlier term or from an
+        # attempt whose answer was lost. This term gets an epoch of its own.
         epoch = lease.transitions + 1
         await self._write(lease, self._record(self.identity, epoch, acquired=True))
         return epoch
 
     async def _create(self) -> int | None:
-        """There is no lease, or no longer."""
+        """Create the lease, which does not exist or was deleted; the epoch if that succeeded."""
         if self._seen is None:
             epoch = 0
         elif self._seen.holder in {"", self.identity} or self._has_expired(self._seen):
@@ -225,12 +229,12 @@ class Lease:
         return epoch
 
     def _has_expired(self, lease: _Object) -> bool:
-        duration_seconds = lease.duration_seconds or self._lease_seconds
-        return now_seconds() > self._seen_at + duration_seconds
+        duration_seconds = lease.duration_seconds or self._lease_duration_seconds
+        return boottime_seconds() > self._seen_at + duration_seconds
 
-    # --- Keeping it
+    # --- Renewing
 
-    async def _hold(self, term: Term, work: Callable[[Term], Awaitable[None]]) -> None:
+    async def _hold(self, term: LeadershipTerm, work: _Work) -> None:
         async def working() -> None:
             await work(term)
 
@@ -248,36 +252,36 @@ class Lease:
                 await _stopped(work_task)
             await _stopped(renew_task)
 
-    async def _renew_until_lost(self, term: Term) -> str:
-        """Why it was lost."""
+    async def _renew_until_lost(self, term: LeadershipTerm) -> str:
+        """Renew the lease until it is lost; returns why."""
         while True:
-            await asyncio.sleep(self._retry_seconds)
+            await asyncio.sleep(self._retry_period_seconds)
             try:
                 async with asyncio.timeout(term.remaining_seconds()):
                     while not await self._renewed(term):
-                        await asyncio.sleep(self._retry_seconds)
+                        await asyncio.sleep(self._retry_period_seconds)
             except TimeoutError:
-                return f"not renewed for {self._renew_seconds:g} s"
+                return f"not renewed for {self._renew_deadline_seconds:g} s"
             except _TakenError:
                 term.end()
-                return f"held by {self.holder or 'nobody'}"
+                return f"held by {self.holder or 'no replica'}"
 
-    async def _renewed(self, term: Term) -> bool:
-        started = now_seconds()
+    async def _renewed(self, term: LeadershipTerm) -> bool:
+        started = boottime_seconds()
         if not await self._attempt(lambda: self._renew(term)):
             return False
         self._renewed_at = started
-        term.renew(started + self._renew_seconds)
+        term.renew(started + self._renew_deadline_seconds)
         return True
 
-    async def _renew(self, term: Term) -> bool:
+    async def _renew(self, term: LeadershipTerm) -> bool:
         record = self._record(self.identity, term.epoch)
-        # Most of the time nobody has touched it since we wrote it.
+        # Usually the lease has not changed since the last write, so it need not be read first.
         if self._seen is not None:
             try:
                 await self._write(self._seen, record)
             except ApiError as error:
-                if not (error.is_conflict or error.is_missing):
+                if not (error.is_conflict or error.is_not_found):
                     raise
             else:
                 return True
@@ -291,34 +295,34 @@ class Lease:
         await self._write(lease, record)
         return True
 
-    # --- Giving it back
+    # --- Releasing
 
-    async def _release(self, term: Term) -> None:
-        """If it is still ours. Nobody must be kept waiting, so it is tried for a while only."""
+    async def _release(self, term: LeadershipTerm) -> None:
+        """Release the lease if this process still holds it; try for a limited time only."""
         try:
-            async with asyncio.timeout(self._renew_seconds):
-                while not await self._attempt(lambda: self._given_back(term)):
-                    await asyncio.sleep(self._retry_seconds / 4)
+            async with asyncio.timeout(self._renew_deadline_seconds):
+                while not await self._attempt(lambda: self._try_release(term)):
+                    await asyncio.sleep(self._retry_period_seconds / 4)
         except TimeoutError:
-            _log.warning("lease %s could not be given back; it will expire", self._described)
+            _log.warning("lease %s could not be released; it will expire", self._described)
 
-    async def _given_back(self, term: Term) -> bool:
+    async def _try_release(self, term: LeadershipTerm) -> bool:
         lease = await self._read()
         if lease is None or lease.holder != self.identity or lease.transitions != term.epoch:
             return True
         record = self._record("", term.epoch, acquired=True)
-        await self._write(lease, {**record, "leaseDurationSeconds": _RELEASED_SECONDS})
+        await self._write(lease, {**record, "leaseDurationSeconds": _RELEASED_DURATION_SECONDS})
         return True
 
-    # --- The object
+    # --- The Lease object
 
     async def _attempt(self, step: Callable[[], Awaitable[_Answer | None]]) -> _Answer | None:
-        """One try, which may not take all the time there is; None if it failed."""
+        """One attempt, limited to half the renew deadline; None if it failed."""
         try:
-            async with asyncio.timeout(self._renew_seconds / 2):
+            async with asyncio.timeout(self._renew_deadline_seconds / 2):
                 return await step()
         except ApiError as error:
-            # A conflict is somebody who was faster: that is what elections are about.
+            # A conflict means that another candidate was faster, which is normal.
             level = logging.DEBUG if error.is_conflict else logging.WARNING
             _log.log(level, "lease %s: %s", self._described, error)
         except UnreachableError as error:
@@ -328,17 +332,13 @@ class Lease:
         return None
 
     async def _read(self) -> _Object | None:
-        try:
-            lease = await self._api.get(self._path, _Object)
-        except ApiError as error:
-            if error.is_missing:
-                return None
-            raise
-        self._remember(lease)
+        lease = await self._api.find(self._path, _Object)
+        if lease is not None:
+            self._remember(lease)
         return lease
 
     async def _write(self, replaced: _Object | None, record: dict[str, object]) -> None:
-        """Replace the lease as it was read, or make the first one."""
+        """Replace the lease as it was read, or create it."""
         if replaced is None:
             body = {"metadata": {"name": self._name}, "spec": record}
             method, path = "POST", self._collection
@@ -350,18 +350,18 @@ class Lease:
         self._remember(await self._api.send(method, path, body, answer=_Object))
 
     def _remember(self, lease: _Object) -> None:
-        # The spec, not the resource version: a label that changes is no sign of life.
+        # Compares the spec, not the resource version: a changed label is not a renewal.
         if self._seen is None or lease.spec != self._seen.spec:
-            self._seen_at = now_seconds()
+            self._seen_at = boottime_seconds()
             if lease.holder != self.holder:
-                _log.info("lease %s is held by %s", self._described, lease.holder or "nobody")
+                _log.info("lease %s is held by %s", self._described, lease.holder or "no replica")
         self._seen = lease
 
     def _record(self, holder: str, epoch: int, acquired: bool = False) -> dict[str, object]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         record: dict[str, object] = {
             "holderIdentity": holder,
-            "leaseDurationSeconds": math.ceil(self._lease_seconds),
+            "leaseDurationSeconds": math.ceil(self._lease_duration_seconds),
             "renewTime": now,
             "leaseTransitions": epoch,
         }
@@ -369,14 +369,14 @@ class Lease:
             record["acquireTime"] = now
         return record
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         _log.info("%s %s (lease %s)", self.identity, what, self._described)
         if self._announce is not None:
             self._announce(what)
 
 
 async def _stopped(task: asyncio.Task[None] | asyncio.Task[str]) -> None:
-    """Cancelled if need be, and at an end; how it ended does not matter here."""
+    """Cancel a task and wait until it has ended; its result is only logged."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and task.exception() is not None:

@@ -1,9 +1,9 @@
-"""Pods come and go one by one; here they are groups that the cycle hears about.
+"""Groups of pods, kept up to date pod by pod; reports to the cycle which groups are ready.
 
-A change of one pod looks at its own group again and at no other. What the cycle was told is
-remembered, so that it hears only of differences. A group's place in the queue is when it first
-became ready: that is kept for as long as one of its pods is there, through retries and changes.
-When none is left the group is finished, and whoever uses its name next is another group.
+A change of a pod evaluates only its own group again. The groups that were reported are remembered,
+so that only differences are reported. The position of a group in the queue is when it first became
+ready. The group keeps it through retries and changes, as long as one of its pods exists. When none
+is left the group is finished, and the next group of the same name is another group.
 """
 
 import logging
@@ -14,90 +14,95 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
-from afflux.kube.grouping import Member, PodGroups, Shortage, claimed_group, groups
-from afflux.kube.lasting import EXPECTED
-from afflux.kube.live.halves import Half, Halves
+from afflux.kube.group_claims import Member, PodGroups, PodShortage, claimed_group, groups
+from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
+from afflux.kube.run_time import EXPECTED_SECONDS_KEY
 from afflux.model.group import Group
-from afflux.queue.quorum import ONE_QUEUE, Gathered, Held
+from afflux.queue.quorum import ONE_QUEUE, GroupingResult, HeldBackTask
 from afflux.queue.rules import QueueRules
 
-# Creation times are whole seconds; within one, groups keep the order in which they became ready.
+# Creation times are whole seconds; this keeps the order in which groups of one second were ready.
 _TIE_SECONDS = 1e-6
 
 _log = logging.getLogger(__name__)
 
 
-class Gathering:
-    """Pending and running pods by the group they name; a pod that names none is its own.
+class LiveGroups:
+    """Pending and running pods by the group they name; a pod that names none is a group of one.
 
-    `halves` are told which groups are half-bound, if anybody wants to know.
+    If `half_bound` is given, the half-bound groups are reported to it.
     """
 
     def __init__(
         self,
         rules: Mapping[str, QueueRules] = ONE_QUEUE,
-        shortage: Shortage | None = None,
-        halves: Halves | None = None,
+        shortage: PodShortage | None = None,
+        half_bound: HalfBoundGroups | None = None,
     ) -> None:
         self.pod_groups = PodGroups({}, {})
         # The pending pods that the cycle may not consider, by uid, with the reason; those of them
-        # who will not be unless somebody changes something; and those who were looked at since
-        # somebody last asked.
-        self.held_back: dict[str, Held] = {}
+        # that need a change by the user; and those evaluated since the last `take_held_back`.
+        self.held_back: dict[str, HeldBackTask] = {}
         self.refused: set[str] = set()
-        self._newly_held: dict[str, None] = {}
+        self._newly_held_back: dict[str, None] = {}
         self._rules = rules
         self._shortage = shortage
-        self._halves = halves
+        self._half_bound = half_bound
         self._key_of: dict[str, str] = {}
         self._members: dict[str, dict[str, Member]] = {}
-        self._told: dict[str, dict[str, Group]] = {}
+        self._reported: dict[str, dict[str, Group]] = {}
         self._by_name: dict[str, Group] = {}
-        self._pods_ready: set[str] = set()
+        self._ready_pods: set[str] = set()
         self._first_ready: dict[str, float] = {}
-        # Of those who start on their own, by uid.
-        self._places: dict[str, float] = {}
-        # How many are bound, and were at once. What was only assumed may come to nothing.
+        # Of the pods that are scheduled one by one, by uid.
+        self._positions: dict[str, float] = {}
+        # The bound pods of each group, and the largest number at any time. Assumed pods do not
+        # count, as their binds may fail.
         self._bound: dict[str, set[str]] = {}
-        self._most_bound: dict[str, int] = {}
-        # How many the groups need whose members are all there; and whose halves are to be counted.
-        self._whole: dict[str, int] = {}
-        self._to_count: dict[str, None] = {}
-        # Groups of which some were placed, as one of several, by the cycle; before the first look,
-        # all of which some run. To name a group while one runs does not make its rest the first.
+        self._max_bound: dict[str, int] = {}
+        # The sizes of the groups of which all members exist, and the groups to check for being
+        # half-bound.
+        self._complete_sizes: dict[str, int] = {}
+        self._half_bound_changes: dict[str, None] = {}
+        # The groups that have begun: the cycle placed some members, together with others. Before
+        # the first pass, all groups with running members. Adding a running pod to a group does not
+        # make the group begun.
         self._placed: set[str] = set()
-        self._has_looked = False
-        self._restored: dict[str, float] = {}
-        self._touched: dict[str, None] = {}
-        # Of whom the cycle has to hear even if nothing about them is new.
-        self._again: set[str] = set()
-        self._became_ready = 0
-        # How many groups wait in each queue; and who found theirs full, in a line by when they
-        # became ready. A line may name some who are not in it any more.
+        self._first_pass_done = False
+        self._restored_positions: dict[str, float] = {}
+        self._changed: dict[str, None] = {}
+        # To be reported to the cycle even if nothing has changed.
+        self._report_again: set[str] = set()
+        self._ready_count = 0
+        # How many groups wait in each queue.
         self._waiting_in: Counter[str] = Counter()
-        # Of those the ones that can never start as things are, with their queue: they take no room.
-        self._passed_over: dict[str, str] = {}
-        self._passed_in: Counter[str] = Counter()
-        self._turned_away: dict[str, str] = {}
-        self._lines: dict[str, list[tuple[float, str]]] = {}
+        # Those of them that can never start on the cluster as it is, with their queue: they do not
+        # count towards `max_groups`.
+        self._unsatisfiable: dict[str, str] = {}
+        self._unsatisfiable_in: Counter[str] = Counter()
+        # The groups that found their queue full, with the queue, and per queue in a heap by when
+        # they became ready. A heap may hold groups that do not wait for room any more.
+        self._without_room: dict[str, str] = {}
+        self._admission_heaps: dict[str, list[tuple[float, str]]] = {}
 
-    def restore(self, uids: Iterable[str], ready_seconds: float, *, alone: bool = False) -> None:
-        """The group of these pods became ready then, before this process was there.
+    def restore_positions(
+        self, uids: Iterable[str], ready_seconds: float, *, single: bool = False
+    ) -> None:
+        """The group of these pods became ready at that time, before this process started.
 
-        With `alone` each had that place by itself. Who was only named in a group has none of its
-        own: it may have come long after the others.
+        With `single` the time is that of each pod itself. A member of a group has no time of its
+        own: it may have been created long after the others.
         """
         for uid in uids:
-            self._restored[uid] = ready_seconds
-            if alone:
-                self._places[uid] = ready_seconds
+            self._restored_positions[uid] = ready_seconds
+            if single:
+                self._positions[uid] = ready_seconds
 
-    def restore_begun(self, group: str, bound: int) -> None:
-        """Of this group, by namespace/name, so many were bound, before this process was there."""
-        self._most_bound[f"group {group}"] = bound
+    def restore_bound_count(self, group: str, bound: int) -> None:
+        """So many pods of this group (namespace/name) were bound before this process started."""
+        self._max_bound[f"group {group}"] = bound
 
     def set(self, member: Member) -> None:
-        """A pod is there, or what is known of it has changed."""
         uid = member.task.id
         group = claimed_group(member.pod)
         key = f"group {group}" if group else f"pod {uid}"
@@ -106,19 +111,19 @@ class Gathering:
         if group and member.pod.spec.node_name:
             bound = self._bound.setdefault(key, set())
             bound.add(uid)
-            self._most_bound[key] = max(len(bound), self._most_bound.get(key, 0))
-            self._to_count[key] = None
+            self._max_bound[key] = max(len(bound), self._max_bound.get(key, 0))
+            self._half_bound_changes[key] = None
         known = self._members.setdefault(key, {})
-        if uid in known and _same(known[uid], member):
+        if uid in known and _is_unchanged(known[uid], member):
             return
         if member.running and group and self._was_placed(key, known.get(uid)):
             self._placed.add(key)
         known[uid] = member
         self._key_of[uid] = key
-        self._touched[key] = None
+        self._changed[key] = None
 
     def remove(self, uid: str) -> None:
-        """A pod is gone, or not ours any more."""
+        """A pod is gone, or belongs to another scheduler now."""
         key = self._key_of.pop(uid, None)
         if key is None:
             return
@@ -126,265 +131,271 @@ class Gathering:
         del members[uid]
         self._bound.get(key, set[str]()).discard(uid)
         if not members:
-            # Finished. Whoever comes next under this name, even at once, is another group.
+            # The group is finished. Later pods of the same name are another group.
             self._first_ready.pop(key, None)
             self._bound.pop(key, None)
-            self._most_bound.pop(key, None)
+            self._max_bound.pop(key, None)
             self._placed.discard(key)
-        self._release(uid)
-        self._restored.pop(uid, None)
-        self._places.pop(uid, None)
-        self._touched[key] = None
+        self._clear_held_back(uid)
+        self._restored_positions.pop(uid, None)
+        self._positions.pop(uid, None)
+        self._changed[key] = None
 
-    def touch(self, group: str) -> None:
-        """Something about this group other than its pods has changed."""
+    def mark_changed(self, group: str) -> None:
+        """Something about this group other than its pods has changed: evaluate it again."""
         if f"group {group}" in self._members:
-            self._touched[f"group {group}"] = None
+            self._changed[f"group {group}"] = None
 
-    def tell_again(self, uid: str) -> None:
-        """The cycle does not know any more that the group of this pod waits, if it does."""
+    def report_again(self, uid: str) -> None:
+        """Report the group of this pod again, as the cycle does not know it any more."""
         key = self._key_of.get(uid)
         if key is not None:
-            self._again.add(key)
-            self._touched[key] = None
+            self._report_again.add(key)
+            self._changed[key] = None
 
-    def waiting(self, name: str) -> Group | None:
-        """The group of this name, if the cycle was told that it waits."""
+    def waiting_group(self, name: str) -> Group | None:
+        """The group of this name, if it was reported to the cycle as waiting."""
         return self._by_name.get(name)
 
-    def pass_over(self, names: AbstractSet[str]) -> bool:
-        """The groups of these names can never start as things are: they keep their places in the
-        queue but take nobody else's. Whether somebody may join because of that."""
-        if all(queue.most_groups is None for queue in self._rules.values()):
+    def set_unsatisfiable(self, names: AbstractSet[str]) -> bool:
+        """The groups of these names can never start on the cluster as it is: they keep their
+        positions but do not count towards `max_groups`. Returns whether a group may now enter a
+        queue that was full."""
+        if all(queue.max_groups is None for queue in self._rules.values()):
             return False
-        self._passed_over = {}
+        self._unsatisfiable = {}
         for name in names:
             group = self._by_name.get(name)
             key = None if group is None else self._key_of.get(group.tasks[0].id)
-            if group is not None and key is not None and self._told[key].keys() <= names:
-                self._passed_over[key] = group.queue
-        self._passed_in = Counter(self._passed_over.values())
-        return any(self._line(name) and self._has_room(self._rules[name]) for name in self._lines)
+            if group is not None and key is not None and self._reported[key].keys() <= names:
+                self._unsatisfiable[key] = group.queue
+        self._unsatisfiable_in = Counter(self._unsatisfiable.values())
+        return any(
+            self._admission_heap(name) and self._has_room(self._rules[name])
+            for name in self._admission_heaps
+        )
 
-    def take_held_back(self) -> list[Held]:
-        """Who was found to be held back since the last time, with the reason."""
-        held = [self.held_back[uid] for uid in self._newly_held if uid in self.held_back]
-        self._newly_held.clear()
+    def take_held_back(self) -> list[HeldBackTask]:
+        """The pods found to be held back since the last call, with the reasons."""
+        held = [self.held_back[uid] for uid in self._newly_held_back if uid in self.held_back]
+        self._newly_held_back.clear()
         return held
 
-    def drain(self, now_seconds: float = 0.0) -> list[Event]:
-        """What the cycle has to hear: first who left, as a name may have gone to somebody else."""
+    def take_events(self, now_seconds: float = 0.0) -> list[Event]:
+        """The changes since the last call: withdrawn groups first, as their names may be reused."""
         withdrawn: list[Event] = []
         ready: list[Event] = []
-        while self._touched or self._invite():
-            touched, self._touched = self._touched, {}
-            for key in touched:
-                before, now = self._look_again(key)
+        while self._changed or self._admit_next():
+            changed, self._changed = self._changed, {}
+            for key in changed:
+                before, now = self._evaluate(key)
                 withdrawn += [GroupWithdrawn(name) for name in before if name not in now]
-                again = key in self._again
+                report_again = key in self._report_again
                 ready += [
                     GroupReady(group)
                     for name, group in now.items()
-                    if again or before.get(name) != group
+                    if report_again or before.get(name) != group
                 ]
-        self._again.clear()
-        self._count_halves(now_seconds)
-        self._has_looked = True
+        self._report_again.clear()
+        self._update_half_bound(now_seconds)
+        self._first_pass_done = True
         return withdrawn + ready
 
-    def _count_halves(self, now_seconds: float) -> None:
-        to_count, self._to_count = self._to_count, {}
-        if self._halves is None:
+    def _update_half_bound(self, now_seconds: float) -> None:
+        to_check, self._half_bound_changes = self._half_bound_changes, {}
+        if self._half_bound is None:
             return
-        for key in to_count:
+        for key in to_check:
             group, bound = key.removeprefix("group "), self._bound.get(key, set[str]())
-            size = self._whole.get(key, 0)
-            # Who has been whole once is not half: those who come later start on their own.
-            if bound and self._most_bound.get(key, 0) < size:
+            size = self._complete_sizes.get(key, 0)
+            # A group that was fully bound once is never half-bound again; later members are
+            # scheduled one by one.
+            if bound and self._max_bound.get(key, 0) < size:
                 members = self._members[key].items()
-                under_way = any(each.running and uid not in bound for uid, each in members)
-                self._halves.set(Half(group, size, frozenset(bound), under_way), now_seconds)
+                bind_in_progress = any(each.running and uid not in bound for uid, each in members)
+                half_bound = HalfBoundGroup(group, size, frozenset(bound), bind_in_progress)
+                self._half_bound.set(half_bound, now_seconds)
             else:
-                self._halves.remove(group)
+                self._half_bound.remove(group)
 
-    def _look_again(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
-        """What the cycle was told about these pods, and what is true now.
-
-        A defect keeps only these waiting.
-        """
+    def _evaluate(self, key: str) -> tuple[dict[str, Group], dict[str, Group]]:
+        """The groups of these pods as they were reported, and as they are now. An exception keeps
+        only these pods waiting."""
         members = list(self._members.get(key, {}).values())
-        most_bound = self._most_bound.get(key, 0)
+        max_bound = self._max_bound.get(key, 0)
         try:
-            return self._settle(
-                key, groups(members, self.pod_groups, self._rules, self._shortage, most_bound)
-            )
+            found = groups(members, self.pod_groups, self._rules, self._shortage, max_bound)
+            return self._update(key, found)
         except Exception as error:
-            _log.exception("%s could not be looked at", key)
-            why = f"an error of the scheduler ({type(error).__name__}), of which its log says more"
+            _log.exception("%s could not be evaluated", key)
+            why = f"an error of the scheduler ({type(error).__name__}), see its log"
             waiting = [(each.task, why) for each in members if not each.running]
-            return self._settle(key, Gathered(waiting=waiting))
+            return self._update(key, GroupingResult(waiting=waiting))
 
-    def _settle(self, key: str, gathered: Gathered) -> tuple[dict[str, Group], dict[str, Group]]:
-        """Make it so: who of these pods may be placed, and why not the others."""
+    def _update(self, key: str, found: GroupingResult) -> tuple[dict[str, Group], dict[str, Group]]:
+        """Store which of these pods may be placed, and why the others may not."""
         members = self._members.get(key, {})
-        self._whole.pop(key, None)
-        for size in gathered.whole.values():
-            self._whole[key] = size
-        self._to_count[key] = None
+        self._complete_sizes.pop(key, None)
+        for size in found.complete_sizes.values():
+            self._complete_sizes[key] = size
+        self._half_bound_changes[key] = None
         for uid in members:
-            self._release(uid)
-        for held in gathered.waiting:
-            self._hold(held)
-        for held in gathered.refused:
-            self._hold(held, refused=True)
-        ready = self._admitted(key, gathered.ready)
-        before = self._told.get(key, {})
-        self._pods_ready -= {name for name, group in before.items() if _named_after_pod(group)}
+            self._clear_held_back(uid)
+        for held in found.waiting:
+            self._hold_back(held)
+        for held in found.refused:
+            self._hold_back(held, refused=True)
+        ready = self._admitted(key, found.ready)
+        before = self._reported.get(key, {})
+        self._ready_pods -= {name for name, group in before.items() if _is_single_pod(group)}
         for group in ready:
-            if _named_after_pod(group):
-                self._pods_ready.add(group.name)
+            if _is_single_pod(group):
+                self._ready_pods.add(group.name)
                 if group.name not in before:
-                    self.touch(group.name)
-        heirs = _heirs(ready, sum(gathered.lacking.values()))
-        now = {group.name: group for group in (self._in_place(key, g, heirs) for g in ready)}
-        self._remember(key, before, now)
+                    self.mark_changed(group.name)
+        inheriting = _inheriting(ready, sum(found.missing_members.values()))
+        placed = [self._with_position(key, group, inheriting) for group in ready]
+        now = {group.name: group for group in placed}
+        self._set_reported(key, before, now)
         if not members:
             self._members.pop(key, None)
         return before, now
 
     def _admitted(self, key: str, ready: list[Group]) -> list[Group]:
-        """Those for whom their queue has room; the rest of a group that has started always has."""
-        self._turned_away.pop(key, None)
+        """The groups for which their queue has room. Members of a group that has begun always
+        have room."""
+        self._without_room.pop(key, None)
         if not ready:
             return ready
         if key not in self._first_ready:
             self._first_ready[key] = self._ready_seconds(key, ready)
         queue = self._rules[ready[0].queue]
-        known = key in self._told or self._has_begun(key)
-        if known or queue.most_groups is None:
+        known = key in self._reported or self._has_begun(key)
+        if known or queue.max_groups is None:
             return ready
-        line = self._line(queue.name)
-        is_first = not line or (self._first_ready[key], key) <= line[0]
+        heap = self._admission_heap(queue.name)
+        is_first = not heap or (self._first_ready[key], key) <= heap[0]
         if is_first and self._has_room(queue):
             return ready
-        self._turned_away[key] = queue.name
-        heappush(line, (self._first_ready[key], key))
-        why = f"queue {queue.name} is full: {queue.most_groups} groups wait in it"
+        self._without_room[key] = queue.name
+        heappush(heap, (self._first_ready[key], key))
+        why = f"queue {queue.name} is full: {queue.max_groups} groups wait in it"
         for group in ready:
             for task in group.tasks:
-                self._hold((task, why), refused=True)
+                self._hold_back((task, why), refused=True)
         return []
 
-    def _invite(self) -> bool:
-        """Whether somebody who found a queue full may look again: who became ready first."""
-        for name in self._lines:
-            line = self._line(name)
-            if line and self._has_room(self._rules[name]):
-                self._touched[line[0][1]] = None
+    def _admit_next(self) -> bool:
+        """Mark a group that found its queue full for evaluation, if the queue has room now."""
+        for name in self._admission_heaps:
+            heap = self._admission_heap(name)
+            if heap and self._has_room(self._rules[name]):
+                self._changed[heap[0][1]] = None
                 return True
         return False
 
     def _has_room(self, queue: QueueRules) -> bool:
-        waiting = self._waiting_in[queue.name] - self._passed_in[queue.name]
-        return queue.most_groups is None or waiting < queue.most_groups
+        waiting = self._waiting_in[queue.name] - self._unsatisfiable_in[queue.name]
+        return queue.max_groups is None or waiting < queue.max_groups
 
-    def _line(self, queue: str) -> list[tuple[float, str]]:
-        """Who waits for room in this queue, the first of them at its head."""
-        line = self._lines.setdefault(queue, [])
-        while line and not self._is_in_line(queue, *line[0]):
-            heappop(line)
-        return line
+    def _admission_heap(self, queue: str) -> list[tuple[float, str]]:
+        """The heap of the groups that wait for room in this queue, the first of them valid."""
+        heap = self._admission_heaps.setdefault(queue, [])
+        while heap and not self._waits_for_room(queue, *heap[0]):
+            heappop(heap)
+        return heap
 
-    def _is_in_line(self, queue: str, ready_seconds: float, key: str) -> bool:
-        return self._turned_away.get(key) == queue and self._first_ready.get(key) == ready_seconds
+    def _waits_for_room(self, queue: str, ready_seconds: float, key: str) -> bool:
+        return self._without_room.get(key) == queue and self._first_ready.get(key) == ready_seconds
 
     def _was_placed(self, key: str, before: Member | None) -> bool:
-        """Whether a pod that runs does so because the cycle has placed it with others."""
+        """Whether a running pod was placed by the cycle together with others."""
         if before is None:
-            return not self._has_looked
-        told = self._told.get(key, {}).values()
-        return not before.running and any(len(group.tasks) > 1 for group in told)
+            return not self._first_pass_done
+        reported = self._reported.get(key, {}).values()
+        return not before.running and any(len(group.tasks) > 1 for group in reported)
 
     def _has_begun(self, key: str) -> bool:
-        """Whether some of the group were placed and run, so that the rest has to follow."""
+        """Whether members of the group were placed and run, so that the others have to follow."""
         members = self._members[key].values()
         return key in self._placed and any(member.running for member in members)
 
     def _ready_seconds(self, key: str, ready: list[Group]) -> float:
-        known = [self._restored[uid] for uid in self._members[key] if uid in self._restored]
+        restored = self._restored_positions
+        known = [restored[uid] for uid in self._members[key] if uid in restored]
         if known:
             return min(known)
-        self._became_ready += 1
+        self._ready_count += 1
         newest = max(group.ready_seconds for group in ready)
-        return newest + self._became_ready * _TIE_SECONDS
+        return newest + self._ready_count * _TIE_SECONDS
 
-    def _in_place(self, key: str, group: Group, heirs: Collection[str]) -> Group:
-        # A pod and a group may have the same name; the queue knows both by it.
-        clash = not _named_after_pod(group) and group.name in self._pods_ready
-        name = f"{group.name} (group)" if clash else group.name
-        begun = not _named_after_pod(group) and self._has_begun(key)
-        place = self._first_ready[key]
-        if key.startswith("group ") and _named_after_pod(group):
-            if group.name not in heirs:
-                place = max(place, group.ready_seconds)
-            # Who once had a place keeps it, however many others have come since.
+    def _with_position(self, key: str, group: Group, inheriting: Collection[str]) -> Group:
+        # A pod and a group may have the same name, but names in the queue are unique.
+        name_taken = not _is_single_pod(group) and group.name in self._ready_pods
+        name = f"{group.name} (group)" if name_taken else group.name
+        begun = not _is_single_pod(group) and self._has_begun(key)
+        position = self._first_ready[key]
+        if key.startswith("group ") and _is_single_pod(group):
+            if group.name not in inheriting:
+                position = max(position, group.ready_seconds)
+            # A pod keeps an earlier position that it once had.
             uid = group.tasks[0].id
-            place = self._places[uid] = min(place, self._places.get(uid, place))
-        return replace(group, name=name, ready_seconds=place, begun=begun)
+            position = self._positions[uid] = min(position, self._positions.get(uid, position))
+        return replace(group, name=name, ready_seconds=position, begun=begun)
 
-    def _remember(self, key: str, before: dict[str, Group], now: dict[str, Group]) -> None:
+    def _set_reported(self, key: str, before: dict[str, Group], now: dict[str, Group]) -> None:
         for name, group in before.items():
-            # Unless another key has the name by now.
+            # Another key may have the name by now.
             if self._by_name.get(name) is group:
                 del self._by_name[name]
         self._by_name.update(now)
-        if (queue := self._passed_over.pop(key, None)) is not None:
-            # It has changed; whether it can start now, somebody will say.
-            self._passed_in[queue] -= 1
+        if (queue := self._unsatisfiable.pop(key, None)) is not None:
+            # It has changed, and may be able to start now.
+            self._unsatisfiable_in[queue] -= 1
         self._waiting_in.subtract({group.queue for group in before.values()})
         self._waiting_in.update({group.queue for group in now.values()})
         if now:
-            self._told[key] = now
+            self._reported[key] = now
         else:
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
 
-    def _hold(self, held: Held, *, refused: bool = False) -> None:
+    def _hold_back(self, held: HeldBackTask, *, refused: bool = False) -> None:
         uid = held[0].id
         self.held_back[uid] = held
-        self._newly_held[uid] = None
+        self._newly_held_back[uid] = None
         if refused:
             self.refused.add(uid)
 
-    def _release(self, uid: str) -> None:
+    def _clear_held_back(self, uid: str) -> None:
         self.held_back.pop(uid, None)
         self.refused.discard(uid)
 
 
-def _heirs(ready: Sequence[Group], lacking: int) -> frozenset[str]:
-    """Who of those that start on their own goes where the group was in the queue: as many as it
-    lacks, the oldest of them. More than it needs wait from when they came, or one idle pod could
-    keep a place for thousands."""
-    late = [group for group in ready if _named_after_pod(group)]
+def _inheriting(ready: Sequence[Group], lacking: int) -> frozenset[str]:
+    """The pods scheduled one by one that get the group's position in the queue: the oldest of them,
+    as many as the group lacks. The others are queued by their creation time; otherwise one idle
+    pod could reserve a position for thousands."""
+    late = [group for group in ready if _is_single_pod(group)]
     late.sort(key=lambda group: (group.ready_seconds, group.name))
     return frozenset(group.name for group in late[: max(0, lacking - (len(ready) - len(late)))])
 
 
-def _named_after_pod(group: Group) -> bool:
+def _is_single_pod(group: Group) -> bool:
     return len(group.tasks) == 1 and group.name == group.tasks[0].name
 
 
-def _same(before: Member, now: Member) -> bool:
-    """Whether nothing has changed that a group could notice."""
+def _is_unchanged(before: Member, now: Member) -> bool:
+    """Whether nothing has changed that matters for a group."""
     return (
         before.task == now.task
         and before.running == now.running
         and before.priority == now.priority
         and before.pod.metadata.labels == now.pod.metadata.labels
-        and _expected(before) == _expected(now)
+        and _expected_run(before) == _expected_run(now)
         and before.pod.spec.scheduling_group == now.pod.spec.scheduling_group
         and before.pod.spec.active_deadline_seconds == now.pod.spec.active_deadline_seconds
     )
 
 
-def _expected(member: Member) -> str | None:
-    return (member.pod.metadata.annotations or {}).get(EXPECTED)
+def _expected_run(member: Member) -> str | None:
+    return (member.pod.metadata.annotations or {}).get(EXPECTED_SECONDS_KEY)

@@ -1,8 +1,8 @@
-"""Storage objects on their shelves, and the pods and nodes to be looked at when one changes.
+"""LiveStorage: the stores of storage objects, and which pods and nodes each change concerns.
 
-A volume that was chosen for a pod is not to be had any more, and its node has one less. But as long
-as the pod is only assumed there, the cycle counts it with the volume it asked for: until the pod is
-looked at again, its node counts as having that volume still.
+A volume chosen for a pod is no longer available, so its node has one less. But while the pod is
+only assumed on the node, the cycle still counts the volume that the pod asked for. So the node
+counts as still having that volume until the pod is read again.
 """
 
 import asyncio
@@ -11,49 +11,49 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from afflux.kube import objects
-from afflux.kube.live.queueing import KeyedQueue
-from afflux.kube.live.shelves import Key, Shelf, name_of
-from afflux.kube.volumes.choosing import Choice
-from afflux.kube.volumes.needs import Blocked
-from afflux.kube.volumes.regions import HOSTNAME
-from afflux.kube.volumes.storage import Storage, StorageObject, task_id
-from afflux.kube.volumes.together import Chosen, Short
+from afflux.kube.live.object_store import Key, ObjectStore, name_of
+from afflux.kube.live.work_queue import WorkQueue
+from afflux.kube.running_anti_affinity import Labels
+from afflux.kube.volumes.gang_volumes import Chosen, VolumeShortfall
+from afflux.kube.volumes.node_sets import HOSTNAME
+from afflux.kube.volumes.storage import PlacedPod, Storage, StorageObject, task_id
+from afflux.kube.volumes.volume_choice import Choice
+from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.errors import InputError
-from afflux.model.implied import is_volume
+from afflux.model.implied_resources import is_volume
 from afflux.model.placement import Placement
 
-# A pod, where it goes, and the labels of the node there.
-Going = tuple[objects.Pod, Placement, Mapping[str, str]]
+# A pod, its placement, and the labels of that node.
+PodPlacement = tuple[objects.Pod, Placement, Labels]
 
 _log = logging.getLogger(__name__)
 
 
-class Disks:
-    """Claims, volumes, classes, drivers and capacities as the watches tell them."""
+class LiveStorage:
+    """Claims, volumes, classes, drivers and capacities from the watches."""
 
-    def __init__(self, changes: KeyedQueue[Key]) -> None:
-        self.claims: Shelf[objects.PersistentVolumeClaim] = Shelf("claim", changes)
-        self.volumes: Shelf[objects.PersistentVolume] = Shelf("volume", changes)
-        self.classes: Shelf[objects.StorageClass] = Shelf("storage class", changes)
-        self.csi_nodes: Shelf[objects.CSINode] = Shelf("CSI node", changes)
-        self.csi_drivers: Shelf[objects.CSIDriver] = Shelf("CSI driver", changes)
-        self.capacities: Shelf[objects.CSIStorageCapacity] = Shelf("CSI capacity", changes)
+    def __init__(self, changes: WorkQueue[Key]) -> None:
+        self.claims = ObjectStore[objects.PersistentVolumeClaim]("claim", changes)
+        self.volumes = ObjectStore[objects.PersistentVolume]("volume", changes)
+        self.classes = ObjectStore[objects.StorageClass]("storage class", changes)
+        self.csi_nodes = ObjectStore[objects.CSINode]("CSI node", changes)
+        self.csi_drivers = ObjectStore[objects.CSIDriver]("CSI driver", changes)
+        self.capacities = ObjectStore[objects.CSIStorageCapacity]("CSI capacity", changes)
         self.storage = Storage()
-        # Set, and replaced by a new one, whenever a storage object has changed.
-        self.news = asyncio.Event()
+        # Set, and replaced by a new event, whenever a storage object changes.
+        self.changed = asyncio.Event()
         self._changes = changes
         self._known: dict[Key, StorageObject] = {}
         self._pod_names: dict[str, str] = {}
         self._host_of: dict[str, str] = {}
         self._nodes: dict[str, set[str]] = {}
-        # What assumed pods were given, by node and pod; and nodes for which that has changed.
-        self._given: dict[str, dict[str, dict[str, int]]] = {}
-        self._given_on: dict[str, str] = {}
-        self._touched: set[str] = set()
+        # The volumes of assumed pods, by node and pod; and the nodes for which they changed.
+        self._assumed: dict[str, dict[str, dict[str, int]]] = {}
+        self._assumed_on: dict[str, str] = {}
+        self._changed_nodes: set[str] = set()
 
     @property
-    def shelves(self) -> list[Shelf[Any]]:
-        """All of them."""
+    def stores(self) -> list[ObjectStore[Any]]:
         return [
             self.claims,
             self.volumes,
@@ -63,52 +63,51 @@ class Disks:
             self.capacities,
         ]
 
-    # --- What the watches say
+    # --- Changes from the watches
 
-    def look_again(self, changed: Mapping[str, Iterable[str]]) -> list[str]:
-        """Look at storage objects that have changed; the names of the pods this concerns."""
+    def sync(self, changed: Mapping[str, Iterable[str]]) -> list[str]:
+        """Apply changed storage objects. Returns the names of the pods that they concern."""
         pods: dict[str, None] = {}
-        for shelf in self.shelves:
-            for name in changed.get(shelf.kind, ()):
-                pods.update(dict.fromkeys(self._look_at((shelf.kind, name), shelf.get(name))))
-                self.tell()
+        for store in self.stores:
+            for name in changed.get(store.kind, ()):
+                pods.update(dict.fromkeys(self._sync_object((store.kind, name), store.get(name))))
+                self.notify_changed()
         return list(pods)
 
-    def _look_at(self, key: Key, item: StorageObject | None) -> list[str]:
+    def _sync_object(self, key: Key, item: StorageObject | None) -> list[str]:
         before = self._known.pop(key, None)
         if item is None:
-            return self._names(self.storage.remove(before)) if before is not None else []
+            return self._pod_names_of(self.storage.remove(before)) if before is not None else []
         self._known[key] = item
         try:
-            return self._names(self.storage.set(item))
+            return self._pod_names_of(self.storage.set(item))
         except InputError as error:
             _log.error("%s %s cannot be used: %s", *key, error)
             return []
 
     def set_pod(self, name: str, pod: objects.Pod) -> list[str]:
-        """A pod is there; the names of the others this concerns."""
+        """Add or update a pod. Returns the names of the other pods that this concerns."""
         if not pod.spec.volumes:
             return []
-        self._give_no_more(task_id(pod))
+        self._forget_assumed(task_id(pod))
         self._pod_names[task_id(pod)] = name
         try:
-            concerned = self._names(self.storage.set(pod))
+            concerned = self._pod_names_of(self.storage.set(pod))
         except InputError as error:
             _log.error("the volumes of pod %s cannot be counted: %s", name, error)
             return []
         return [other for other in concerned if other != name]
 
     def remove_pod(self, uid: str) -> list[str]:
-        """A pod is over; the names of the others this concerns."""
-        self._give_no_more(uid)
+        """A pod has ended. Returns the names of the other pods that this concerns."""
+        self._forget_assumed(uid)
         if self._pod_names.pop(uid, None) is None:
             return []
-        return self._names(self.storage.remove_pod(uid))
+        return self._pod_names_of(self.storage.remove_pod(uid))
 
     # --- Nodes
 
     def set_node(self, node: objects.Node) -> None:
-        """A node is there, or has changed."""
         name, host = node.metadata.name or "", (node.metadata.labels or {}).get(HOSTNAME, "")
         if self._host_of.get(name) != host:
             self.remove_node(name)
@@ -116,7 +115,6 @@ class Disks:
             self._nodes.setdefault(host, set()).add(name)
 
     def remove_node(self, name: str) -> None:
-        """A node is gone."""
         host = self._host_of.pop(name, None)
         if host is not None:
             self._nodes[host].remove(name)
@@ -124,96 +122,93 @@ class Disks:
                 del self._nodes[host]
 
     def volumes_on(self, node: objects.Node) -> dict[str, int]:
-        """The volumes that a node has, as far as the cycle counts them, as resources."""
+        """The node's free volumes of the kinds that the cycle counts, as resources."""
         counts = self.storage.volumes_on(node.metadata.labels or {})
-        for given in self._given.get(node.metadata.name or "", {}).values():
-            for resource, amount in given.items():
+        for taken in self._assumed.get(node.metadata.name or "", {}).values():
+            for resource, amount in taken.items():
                 counts[resource] = counts.get(resource, 0) + amount
         return counts
 
-    def take_touched_nodes(self) -> list[str]:
-        """The nodes that may have other volumes than the last time."""
-        touched, self._touched = self._touched, set()
-        for host in self.storage.supply.stock.take_touched():
-            touched |= self._nodes.get(host, set())
-        return sorted(touched)
+    def take_changed_nodes(self) -> list[str]:
+        """The nodes whose volumes may have changed since the last call."""
+        changed, self._changed_nodes = self._changed_nodes, set()
+        for host in self.storage.cache.local_volumes.take_changed_hosts():
+            changed |= self._nodes.get(host, set())
+        return sorted(changed)
 
-    def _give(self, placement: Placement) -> None:
+    def _assume(self, placement: Placement) -> None:
         taken = {name: n for name, n in placement.task.shape.requests if is_volume(name)}
         if taken:
-            self._given.setdefault(placement.machine, {})[placement.task.id] = taken
-            self._given_on[placement.task.id] = placement.machine
-            self._touched.add(placement.machine)
+            self._assumed.setdefault(placement.machine, {})[placement.task.id] = taken
+            self._assumed_on[placement.task.id] = placement.machine
+            self._changed_nodes.add(placement.machine)
 
-    def _give_no_more(self, uid: str) -> None:
-        node = self._given_on.pop(uid, None)
+    def _forget_assumed(self, uid: str) -> None:
+        node = self._assumed_on.pop(uid, None)
         if node is not None:
-            del self._given[node][uid]
-            if not self._given[node]:
-                del self._given[node]
-            self._touched.add(node)
+            del self._assumed[node][uid]
+            if not self._assumed[node]:
+                del self._assumed[node]
+            self._changed_nodes.add(node)
 
-    def _names(self, uids: Iterable[str]) -> list[str]:
+    def _pod_names_of(self, uids: Iterable[str]) -> list[str]:
         return [self._pod_names[uid] for uid in uids if uid in self._pod_names]
 
-    def tell(self) -> None:
-        """Have those who wait for their volumes look again."""
-        self.news.set()
-        self.news = asyncio.Event()
+    def notify_changed(self) -> None:
+        """Wake all binds that wait for their volumes."""
+        self.changed.set()
+        self.changed = asyncio.Event()
 
-    # --- What the scheduler does
+    # --- Calls of the scheduler
 
     def choose(
-        self, pod: objects.Pod, placement: Placement, labels: Mapping[str, str]
+        self, pod: objects.Pod, placement: Placement, labels: Labels
     ) -> tuple[Choice, ...] | Blocked:
-        """Volumes for the claims of a pod on its node; nobody else gets them from now on."""
+        """Choose volumes for the claims of a pod on its node and reserve them."""
         choices = self.storage.choose(pod, placement.machine, labels)
         if not isinstance(choices, Blocked):
-            self._give(placement)
-            self._look_at_pods(self.storage.assume(choices))
+            self._assume(placement)
+            self._mark_tasks_changed(self.storage.assume(choices))
         return choices
 
-    def choose_together(self, going: Sequence[Going]) -> Chosen | Short:
-        """The same for pods that start together: for all of them, or for none."""
-        found = self.storage.choose_together(_seen_from_nodes(going))
-        if not isinstance(found, Short):
-            for _, placement, _ in going:
-                self._give(placement)
+    def choose_gang(self, pods: Sequence[PodPlacement]) -> Chosen | VolumeShortfall:
+        """The same for the pods of a group: for all of them or for none."""
+        found = self.storage.choose_gang(_seen_from_nodes(pods))
+        if not isinstance(found, VolumeShortfall):
+            for _, placement, _ in pods:
+                self._assume(placement)
             choices = tuple(choice for each in found.values() for choice in each)
-            self._look_at_pods(self.storage.assume(choices))
+            self._mark_tasks_changed(self.storage.assume(choices))
         return found
 
-    def concede(self, going: Sequence[Going], short: Short) -> bool:
-        """Have some of these pods look for other volumes; whether there is anything new to try.
+    def avoid_shortfall(self, pods: Sequence[PodPlacement], shortfall: VolumeShortfall) -> bool:
+        """Restrict some of these pods to other volumes. Returns whether this is worth a new try.
+        The pods are about to be released, and so are read again."""
+        return self.storage.avoid_shortfall(_seen_from_nodes(pods), shortfall)
 
-        They are about to be given back, and so looked at again.
-        """
-        return self.storage.concede(_seen_from_nodes(going), short)
-
-    def concede_no_more(self, pods: Iterable[str]) -> None:
-        """These pods may have any volumes again."""
-        self._look_at_pods(self.storage.concede_no_more(pods))
+    def end_avoidance(self, pods: Iterable[str]) -> None:
+        self._mark_tasks_changed(self.storage.end_avoidance(pods))
 
     def forget(self, choices: tuple[Choice, ...]) -> None:
-        """What was chosen is written, or came to nothing."""
-        self._look_at_pods(self.storage.forget(choices))
+        """These choices have been written, or will not be."""
+        self._mark_tasks_changed(self.storage.forget(choices))
 
-    def wrote(
-        self, shelf: Shelf[Any], item: objects.PersistentVolumeClaim | objects.PersistentVolume
+    def set_written(
+        self,
+        store: ObjectStore[Any],
+        item: objects.PersistentVolumeClaim | objects.PersistentVolume,
     ) -> None:
-        """We changed this object ourselves; the watch will say so later."""
-        shelf.changed(item)
-        self._look_at_pods_named(self._look_at((shelf.kind, name_of(item)), item))
+        """We have written this object; the watch will return it later."""
+        store.changed(item)
+        self._mark_pods_changed(self._sync_object((store.kind, name_of(item)), item))
 
-    def _look_at_pods(self, uids: Iterable[str]) -> None:
-        self._look_at_pods_named(self._names(uids))
+    def _mark_tasks_changed(self, uids: Iterable[str]) -> None:
+        self._mark_pods_changed(self._pod_names_of(uids))
 
-    def _look_at_pods_named(self, names: Iterable[str]) -> None:
+    def _mark_pods_changed(self, names: Iterable[str]) -> None:
         for name in names:
             self._changes.put(("pod", name))
 
 
-def _seen_from_nodes(
-    going: Sequence[Going],
-) -> list[tuple[objects.Pod, str, Mapping[str, str]]]:
-    return [(pod, placement.machine, labels) for pod, placement, labels in going]
+def _seen_from_nodes(pods: Sequence[PodPlacement]) -> list[PlacedPod]:
+    return [(pod, placement.machine, labels) for pod, placement, labels in pods]

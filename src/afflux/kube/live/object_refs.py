@@ -1,20 +1,25 @@
-"""Names of objects, as those carry them who speak about an object without holding it."""
+"""References to API objects, for events and conditions about them."""
 
 import msgspec
 
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
-    """Which pod. The uid tells it from an earlier one of its name, the resource version says how
-    old our knowledge of it is; empty if unknown."""
+    """A reference to a pod. The uid distinguishes it from an earlier pod of the same name. The
+    resource version, empty if unknown, says which state of the pod was seen last."""
 
     namespace: str
     name: str
     uid: str
     resource_version: str = ""
 
+    @property
+    def path(self) -> str:
+        """The path of the pod in the API."""
+        return pod_path(f"{self.namespace}/{self.name}")
+
 
 class ObjectRef(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Which object of any kind, as events spell it."""
+    """An ObjectReference to an object of any kind, as events spell it."""
 
     api_version: str
     kind: str
@@ -24,6 +29,12 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     resource_version: str = ""
 
 
-def of_pod(pod: PodRef) -> ObjectRef:
-    """The pod as an object among others."""
+def pod_path(name: str) -> str:
+    """The API path of a pod, by its namespace/name."""
+    namespace, _, name = name.partition("/")
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def pod_object_ref(pod: PodRef) -> ObjectRef:
+    """The reference to a pod as a reference to any object."""
     return ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)

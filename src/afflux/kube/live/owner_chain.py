@@ -1,6 +1,7 @@
-"""Owners: who controls a pod, who controls that, and so on up, as the API server has it now.
+"""The owner references of a pod, followed upwards: its controller, the controller of that, etc.
 
-Kinds are found by discovery, so that a controller which nobody has heard of here is walked as well.
+Each owner is read from the API server. Its resource is found by discovery, so that custom
+controllers are followed as well.
 """
 
 import re
@@ -12,64 +13,60 @@ import msgspec
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError
-from afflux.kube.live.deadlines import controller
-from afflux.kube.live.delivering import insist
+from afflux.kube.live.group_deadlines import controller_of
+from afflux.kube.live.write_queue import RETRIES, Retries, send_with_retries
 
-# What a CronJob makes next is new work and not a replacement; and nobody deletes a machine.
-NOT_WALKED = frozenset({"CronJob", "Node"})
-# Longer chains than this are not made by people.
-LONGEST_CHAIN = 8
-# Those of Kubernetes itself that make pods and nothing else: no pod of theirs is of somebody below.
-_MAKES_PODS = frozenset(
-    {
-        ("apps/v1", "DaemonSet"),
-        ("apps/v1", "ReplicaSet"),
-        ("apps/v1", "StatefulSet"),
-        ("batch/v1", "Job"),
-        ("v1", "ReplicationController"),
-    }
+# The next Job of a CronJob is new work, not a replacement; and a Node is never deleted.
+SKIPPED_KINDS = frozenset({"CronJob", "Node"})
+# Real chains are shorter: Pod, ReplicaSet, Deployment, and perhaps a custom controller or two.
+MAX_CHAIN_LENGTH = 8
+# Built-in controllers that create pods and no other controllers.
+_POD_CONTROLLERS = frozenset({("batch/v1", "Job"), ("v1", "ReplicationController")}).union(
+    ("apps/v1", kind) for kind in ("DaemonSet", "ReplicaSet", "StatefulSet")
 )
-# A reference may hold any text, of which a path would be made.
+# An owner reference may hold any text, and it becomes part of a URL path.
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.:]*[A-Za-z0-9])?")
 _VERSION = re.compile(rf"(?:{_NAME.pattern}/)?{_NAME.pattern}")
-# Conditions, if they are true, of things that will not make any more pods.
-_ENDED = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
+# An owner with one of these conditions creates no more pods.
+_FINAL_CONDITIONS = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A controller: what people call it, where it is, and whether it has ended already.
+    """A controller: its name for messages, its uid and path, and whether it has finished.
 
-    With `makes_pods` all its pods name it themselves; others may have some by way of somebody else.
+    If `only_creates_pods` is true, every pod that exists because of this owner names it as its
+    controller. Other owners may have pods through further controllers.
     """
 
     name: str
     uid: str
     path: str
-    ended: bool = False
-    makes_pods: bool = False
-    above: objects.OwnerReference | None = None
+    is_finished: bool = False
+    only_creates_pods: bool = False
+    controller: objects.OwnerReference | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """An owner of which we know too little, and why.
+class UnknownOwner:
+    """An owner that cannot be followed further, with the reason.
 
-    With `unread` the server did not tell: who is above is unknown, and may make anew what is
-    deleted. With `refused` it will not tell, not even whether the owner is still there.
+    `read_failed`: the server did not return the owner, so its own controller is unknown and may
+    recreate what is deleted below it. `forbidden`: the server refuses access, so that it is not
+    even known whether the owner exists.
     """
 
-    why: str
-    unread: bool = False
-    refused: bool = False
+    reason: str
+    read_failed: bool = False
+    forbidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """The controllers of something, from the nearest up, and who comes next if that is unknown."""
+class OwnerChain:
+    """The controllers of an object, the nearest first; `unknown` if the chain breaks off."""
 
     owners: tuple[Owner, ...] = ()
-    unknown: Unknown | None = None
+    unknown: UnknownOwner | None = None
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -90,72 +87,74 @@ class _Status(msgspec.Struct, frozen=True):
     conditions: tuple[objects.Condition, ...] | None = None
 
 
-class Owners:
-    """Reads owners in one namespace, each once: made for one look at the cluster."""
+class OwnerReader:
+    """Reads the owners in one namespace, each of them once. Make a new one for each attempt."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, retries: Retries = RETRIES) -> None:
         self._api = api
         self._namespace = namespace
-        self._kinds: dict[str, dict[str, _Resource]] = {}
-        self._known: dict[str, Owner | Unknown | None] = {}
+        self._retries = retries
+        self._resources: dict[str, dict[str, _Resource]] = {}
+        self._owners: dict[str, Owner | UnknownOwner | None] = {}
 
-    async def chain(self, ref: objects.OwnerReference | None) -> Chain:
-        """From this controller up to the last one."""
-        found: list[Owner] = []
-        while ref is not None and ref.kind not in NOT_WALKED and len(found) < LONGEST_CHAIN:
+    async def chain(self, ref: objects.OwnerReference | None) -> OwnerChain:
+        """The chain that begins with this owner."""
+        owners: list[Owner] = []
+        while ref is not None and ref.kind not in SKIPPED_KINDS and len(owners) < MAX_CHAIN_LENGTH:
             uid = ref.uid or ""
-            if uid not in self._known:
-                self._known[uid] = await self._read(ref) if _has_name(ref) else None
-            owner = self._known[uid]
-            if isinstance(owner, Unknown):
-                return Chain(tuple(found), owner)
+            if uid not in self._owners:
+                self._owners[uid] = await self._read(ref) if _has_valid_name(ref) else None
+            owner = self._owners[uid]
+            if isinstance(owner, UnknownOwner):
+                return OwnerChain(tuple(owners), owner)
             if owner is None:
                 break
-            found.append(owner)
-            ref = owner.above
-        return Chain(tuple(found))
+            owners.append(owner)
+            ref = owner.controller
+        return OwnerChain(tuple(owners))
 
-    async def _read(self, ref: objects.OwnerReference) -> Owner | Unknown | None:
-        """The owner; why it is unknown; None if it is gone."""
+    async def _read(self, ref: objects.OwnerReference) -> Owner | UnknownOwner | None:
+        """The owner, or why it is unknown; None if it does not exist any more."""
         version = ref.api_version or "v1"
         name = f"{ref.kind} {self._namespace}/{ref.name}"
         try:
-            kind = await self._kind(version, ref.kind or "")
-            if kind is None:
-                return Unknown(f"{name}: kind {ref.kind} of {ref.api_version} is not served")
-            if not kind.namespaced:
-                # Here only the pods of one namespace are looked at.
-                why = f"{ref.kind} {ref.name} is of no namespace and may have pods in others"
-                return Unknown(why)
-            path = f"{_root(version)}/namespaces/{self._namespace}/{kind.name}/{ref.name}"
-            held = await insist(partial(self._api.get, path, _Object))
+            resource = await self._resource(version, ref.kind or "")
+            if resource is None:
+                return UnknownOwner(f"{name}: kind {ref.kind} of {ref.api_version} is not served")
+            if not resource.namespaced:
+                # Cleanup looks at the pods of one namespace only.
+                why = "is cluster-scoped and may have pods in other namespaces"
+                return UnknownOwner(f"{ref.kind} {ref.name} {why}")
+            path = f"{_root(version)}/namespaces/{self._namespace}/{resource.name}/{ref.name}"
+            found = await send_with_retries(partial(self._api.get, path, _Object), self._retries)
         except ApiError as error:
-            if error.is_missing:
+            if error.is_not_found:
                 return None
-            why = f"{name} could not be read: {error.message}"
-            return Unknown(why, unread=True, refused=error.is_refused)
-        if held.metadata.uid != ref.uid:
+            reason = f"{name} could not be read: {error.message}"
+            return UnknownOwner(reason, read_failed=True, forbidden=error.is_refused)
+        if found.metadata.uid != ref.uid:
             return None
         return Owner(
             name,
             ref.uid or "",
             path,
-            ended=_has_ended(held.status),
-            makes_pods=(version, ref.kind) in _MAKES_PODS,
-            above=controller(held),
+            is_finished=_is_finished(found.status),
+            only_creates_pods=(version, ref.kind) in _POD_CONTROLLERS,
+            controller=controller_of(found),
         )
 
-    async def _kind(self, version: str, kind: str) -> _Resource | None:
-        if version not in self._kinds:
-            served = await insist(partial(self._api.get, _root(version), _Resources))
-            # Subresources have a slash in their name.
+    async def _resource(self, version: str, kind: str) -> _Resource | None:
+        if version not in self._resources:
+            read = partial(self._api.get, _root(version), _Resources)
+            served = await send_with_retries(read, self._retries)
+            # The names of subresources contain a slash.
             plain = (each for each in served.resources if "/" not in each.name)
-            self._kinds[version] = {each.kind: each for each in plain}
-        return self._kinds[version].get(kind)
+            self._resources[version] = {each.kind: each for each in plain}
+        return self._resources[version].get(kind)
 
 
-def _has_name(ref: objects.OwnerReference) -> bool:
-    """Whether there can be such an object at all."""
+def _has_valid_name(ref: objects.OwnerReference) -> bool:
+    """Whether an object of this name can exist."""
     version = _VERSION.fullmatch(ref.api_version or "v1")
     return version is not None and _NAME.fullmatch(ref.name or "") is not None
 
@@ -164,9 +163,9 @@ def _root(version: str) -> str:
     return f"/apis/{version}" if "/" in version else f"/api/{version}"
 
 
-def _has_ended(status: msgspec.Raw) -> bool:
+def _is_finished(status: msgspec.Raw) -> bool:
     try:
         conditions = msgspec.json.decode(status, type=_Status).conditions or ()
     except msgspec.MsgspecError:
         return False
-    return any(each.type in _ENDED and each.status == "True" for each in conditions)
+    return any(each.type in _FINAL_CONDITIONS and each.status == "True" for each in conditions)

@@ -1,14 +1,15 @@
-"""The PodScheduled condition of pods that wait: what autoscalers and `kubectl describe` read.
+"""The PodScheduled condition of waiting pods, which autoscalers and `kubectl describe` read.
 
-Written as kube-scheduler does, by a strategic merge patch of the status, which leaves the other
-conditions alone; and only if status, reason or message are others than the pod has. The patch names
-the pod's uid and resource version: a condition that was decided before a bind must not be written
-after it, where it would say that a bound pod is unschedulable.
+It is written as kube-scheduler does, by a strategic merge patch of the status, which leaves other
+conditions alone, and only if status, reason or message differ from what the pod has. The patch
+names the pod's uid and resource version: a condition that was decided before a binding must not be
+written after it and say that a bound pod is unschedulable.
 """
 
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,29 +18,30 @@ import msgspec
 
 from afflux.kube.api.client import STRATEGIC_MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.live.delivering import Deliveries, insist, shortened
-from afflux.kube.live.references import PodRef
-from afflux.web.metrics import Metrics, WriteResult
+from afflux.kube.live.object_refs import PodRef
+from afflux.kube.live.write_queue import WriteQueue, send_with_retries, shortened
+from afflux.web.scheduler_metrics import Metrics, WriteResult
 
-LONGEST_MESSAGE = 4096
+MAX_MESSAGE_BYTES = 4096
 
 _TYPE = "PodScheduled"
 
-# A message that changes in every cycle is written so often, the latest; a reason at once.
-CALM_SECONDS = 10.0
+# If only the message changes, the latest is written at most once per interval; a changed reason is
+# written at once.
+CHANGE_INTERVAL_SECONDS = 10.0
 
-# Of so many pods we remember what we wrote until the watch has brought it back.
-_MOST_REMEMBERED = 100_000
+# For how many pods the last written condition is remembered until the watch brings it back.
+_MAX_REMEMBERED = 100_000
 
-# Somebody else changes the pod at the same time: read it and try again, so often.
-_MOST_CONFLICTS = 5
+# How often a write is tried when other clients change the pod at the same time.
+_MAX_CONFLICTS = 5
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """PodScheduled: whether, and why not."""
+    """The status, reason and message of a PodScheduled condition."""
 
     status: str
     reason: str = ""
@@ -47,31 +49,23 @@ class Condition:
 
 
 def unschedulable(message: str) -> Condition:
-    """It does not fit now. Autoscalers look for this reason."""
+    """The pod does not fit now. Autoscalers look for this reason."""
     return Condition("False", "Unschedulable", message)
 
 
-def gated() -> Condition:
-    """It has scheduling gates; in the words of the API server, which says so at creation."""
-    message = "Scheduling is blocked due to non-empty scheduling gates"
-    return Condition("False", "SchedulingGated", message)
-
-
 def scheduler_error(message: str) -> Condition:
-    """Not the pod's fault, nor the cluster's."""
+    """The scheduler failed, not the pod or the cluster."""
     return Condition("False", "SchedulerError", message)
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is to be written, and what the pod had when that was decided."""
+    """The condition to be written, and the one that the pod had when that was decided."""
 
     pod: PodRef
     wanted: Condition
     seen: Condition | None
     generation: int
-    # None: as it is; empty: cleared.
-    nominated_node: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +105,8 @@ class _Answer(msgspec.Struct, frozen=True, gc=False):
     metadata: _Metadata
 
 
-class Conditions:
-    """Writes conditions in the background, of each pod the latest, `workers` at once at most."""
+class PodConditions:
+    """Writes conditions in the background, the latest per pod, `workers` at once."""
 
     def __init__(
         self,
@@ -120,57 +114,49 @@ class Conditions:
         metrics: Metrics,
         *,
         workers: int = 8,
-        room: int = 50_000,
-        calm_seconds: float = CALM_SECONDS,
+        max_waiting: int = 50_000,
+        change_interval_seconds: float = CHANGE_INTERVAL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._metrics = metrics
-        self._calm_seconds = calm_seconds
+        self._change_interval_seconds = change_interval_seconds
+        self._clock = clock
         self._written: OrderedDict[str, _Written] = OrderedDict()
-        self._deliveries = Deliveries[_Job](
-            self._deliver, workers=workers, room=room, dropped=metrics.condition_dropped
+        self._write_queue = WriteQueue[_Job](
+            self._run_job,
+            workers=workers,
+            max_waiting=max_waiting,
+            on_drop=metrics.condition_dropped,
         )
 
     def write(
-        self,
-        pod: PodRef,
-        wanted: Condition,
-        seen: Condition | None,
-        *,
-        generation: int = 0,
-        nominated_node: str | None = None,
+        self, pod: PodRef, wanted: Condition, seen: Condition | None, *, generation: int = 0
     ) -> None:
-        """The pod should have this condition; `seen` is the one it has, as far as we know.
-
-        `generation` is the pod's, which the condition then says it is about. `nominated_node` is
-        written too if it is given; the empty string clears it.
-        """
-        message = shortened(wanted.message, LONGEST_MESSAGE)
+        """Give the pod this condition; `seen` is the condition that the watch last saw.
+        `generation` is the pod's and becomes the condition's observedGeneration."""
+        message = shortened(wanted.message, MAX_MESSAGE_BYTES)
         if message is not wanted.message:
             wanted = replace(wanted, message=message)
-        before = self._deliveries.waiting(pod.uid)
-        if before is not None and nominated_node is None:
-            nominated_node = before.nominated_node
         current = self._current(pod, seen)
-        is_new = current != wanted or nominated_node is not None
-        if not is_new and not self._deliveries.is_busy(pod.uid):
-            self._deliveries.discard(pod.uid)
+        if current == wanted and not self._write_queue.is_busy(pod.uid):
+            self._write_queue.discard(pod.uid)
             self._metrics.condition("unchanged")
             return
-        job = _Job(pod, wanted, seen, generation, nominated_node)
-        self._deliveries.put(pod.uid, job, self._wait_seconds(job, current))
+        job = _Job(pod, wanted, seen, generation)
+        self._write_queue.put(pod.uid, job, self._wait_seconds(job, current))
 
     def forget(self, pod: PodRef) -> None:
-        """The pod is being bound, or is gone: what waits to be said about it is not true."""
-        self._deliveries.discard(pod.uid)
+        """The pod is being bound or is gone: drop its waiting condition."""
+        self._write_queue.discard(pod.uid)
         self._written.pop(pod.uid, None)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Take no more, and write what is there within so much time."""
-        await self._deliveries.close(seconds)
+        """Take no more conditions; write the waiting ones within this time."""
+        await self._write_queue.close(seconds)
 
     def _current(self, pod: PodRef, seen: Condition | None) -> Condition | None:
-        """What the pod has: what we wrote last, unless the watch has brought something newer."""
+        """The condition last written, unless the watch has seen a newer one."""
         written = self._written.get(pod.uid)
         if written is None:
             return seen
@@ -180,13 +166,13 @@ class Conditions:
 
     def _wait_seconds(self, job: _Job, current: Condition | None) -> float:
         written = self._written.get(job.pod.uid)
-        if written is None or current is None or job.nominated_node is not None:
+        if written is None or current is None:
             return 0.0
         if (current.status, current.reason) != (job.wanted.status, job.wanted.reason):
             return 0.0
-        return self._calm_seconds - (time.monotonic() - written.written_at)
+        return self._change_interval_seconds - (self._clock() - written.written_at)
 
-    async def _deliver(self, _key: str, job: _Job) -> None:
+    async def _run_job(self, _key: str, job: _Job) -> None:
         try:
             result = await self._write(job)
         except (ApiError, UnreachableError) as error:
@@ -200,13 +186,13 @@ class Conditions:
         written = self._written.get(job.pod.uid)
         if written is not None and _is_older(version, written.resource_version):
             version = written.resource_version
-        for _ in range(_MOST_CONFLICTS):
-            if current == job.wanted and job.nominated_node is None:
+        for _ in range(_MAX_CONFLICTS):
+            if current == job.wanted:
                 return "unchanged"
             try:
-                await insist(partial(self._patch, job, current, version))
+                await send_with_retries(partial(self._patch, job, current, version))
             except ApiError as error:
-                # Changed meanwhile, or another pod of this name, or gone.
+                # The pod was changed, deleted, or replaced by another one of the same name.
                 if error.status not in {404, 409, 422}:
                     raise
                 refusal = error
@@ -241,40 +227,28 @@ class Conditions:
         if current is None or current.status != wanted.status:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             condition["lastTransitionTime"] = now
-        status: dict[str, object] = {"conditions": [condition]}
-        if job.nominated_node is not None:
-            status["nominatedNodeName"] = job.nominated_node or None
         metadata = {"uid": job.pod.uid}
         if version:
             metadata["resourceVersion"] = version
         answer = await self._api.send(
             "PATCH",
-            f"{_path(job.pod)}/status",
-            {"metadata": metadata, "status": status},
+            f"{job.pod.path}/status",
+            {"metadata": metadata, "status": {"conditions": [condition]}},
             answer=_Answer,
             content_type=STRATEGIC_MERGE_PATCH,
         )
         uid = job.pod.uid
-        self._written[uid] = _Written(wanted, answer.metadata.resource_version, time.monotonic())
+        self._written[uid] = _Written(wanted, answer.metadata.resource_version, self._clock())
         self._written.move_to_end(uid)
-        if len(self._written) > _MOST_REMEMBERED:
+        if len(self._written) > _MAX_REMEMBERED:
             self._written.popitem(last=False)
 
     async def _read(self, pod: PodRef) -> _Pod | None:
-        try:
-            return await insist(partial(self._api.get, _path(pod), _Pod))
-        except ApiError as error:
-            if error.is_missing:
-                return None
-            raise
-
-
-def _path(pod: PodRef) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        return await send_with_retries(partial(self._api.find, pod.path, _Pod))
 
 
 def _is_older(version: str, than: str) -> bool:
-    """Whether a resource version, the empty one included, comes before another."""
+    """Whether one resource version, which may be empty, is older than another."""
     if version.isdecimal() and than.isdecimal():
         return int(version) < int(than)
     return version != than

@@ -1,48 +1,48 @@
-"""The process: watches, election, loop and pages, from start to end.
+"""The process of the live scheduler: watches, leader election, scheduling loop and HTTP pages.
 
-Every replica follows the cluster, so that the next leader knows everything when its turn comes.
-Only the leader decides and binds. A leader that loses its lease ends, as kube-scheduler does:
-whoever starts it again starts from what the API server says.
+Every replica watches the cluster, so that the next leader is up to date when its term begins. Only
+the leader decides and binds. A leader that loses its lease exits, as kube-scheduler does; when the
+process is restarted it starts from what the API server says.
 """
 
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from afflux.cycle.inspection import Inspection
+from afflux.cycle.inspection_types import Inspection
+from afflux.cycle.interfaces import DeposedError, Ledger
 from afflux.cycle.loop import Cycle
-from afflux.cycle.ports import DeposedError, Ledger
 from afflux.kube.api.client import Api
-from afflux.kube.api.connection import Connection
-from afflux.kube.live.binding import Binding
-from afflux.kube.live.cleaning import Cleaning
-from afflux.kube.live.conditions import Conditions
-from afflux.kube.live.deadlines import Deadlines
-from afflux.kube.live.following import always_there, follow_all, maybe_there
-from afflux.kube.live.halves import Halves
-from afflux.kube.live.keeping import Keeping, WhenAway
-from afflux.kube.live.leasing import Lease, Term
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.preparing import Preparing
-from afflux.kube.live.recording import LEADER_ELECTION, Recorder
-from afflux.kube.live.references import ObjectRef
-from afflux.kube.live.reporting import Reporting
-from afflux.kube.live.reviewing import Reviews, follow_authorities
-from afflux.kube.live.scheduling import Scheduling
-from afflux.kube.live.taking_back import TakingBack
+from afflux.kube.api.client_config import ClientConfig
+from afflux.kube.live.access_review import AccessReviews, follow_authorities
+from afflux.kube.live.announcements import Announcements
+from afflux.kube.live.binder import Binder
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.deadline_cleanup import DeadlineCleanup
+from afflux.kube.live.event_recorder import LEADER_ELECTION, EventRecorder
+from afflux.kube.live.group_deadlines import GroupDeadlines
+from afflux.kube.live.half_bound import HalfBoundGroups
+from afflux.kube.live.half_bound_rollback import HalfBoundRollback
+from afflux.kube.live.leader_election import LeaderElection, LeadershipTerm
+from afflux.kube.live.ledger_writer import LedgerWriter, WhenAway
+from afflux.kube.live.object_refs import ObjectRef
+from afflux.kube.live.pod_conditions import PodConditions
+from afflux.kube.live.scheduling_loop import SchedulingLoop
+from afflux.kube.live.volume_binder import VolumeBinder
+from afflux.kube.live.watched_kinds import optional_kinds, required_kinds, watch_all_kinds
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
-from afflux.web.authenticating import Gate
-from afflux.web.inspecting import Inspecting
-from afflux.web.metrics import Metrics
-from afflux.web.serving import Check, Pages
+from afflux.web.authentication import Authenticator
+from afflux.web.inspection_pages import InspectionPages
+from afflux.web.pages import Check, Pages
+from afflux.web.scheduler_metrics import Metrics
 from afflux.web.watchdog import Watchdog
 
-# Beside the bindings: watches, events, conditions, volumes.
+# Connections in addition to those of the bindings: for watches, events, conditions and volumes.
 OTHER_CONNECTIONS = 32
-# For reviews of those who ask the inspection service: many of them must not slow the scheduler.
+# For access reviews of the inspection service, which must not slow down the scheduler.
 REVIEW_CONNECTIONS = 4
 REVIEWS_PER_SECOND = 50.0
 
@@ -50,20 +50,16 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Election:
-    """The Lease by which the leader is found, and its times."""
-
+class LeaderElectionOptions:
     namespace: str
     name: str
-    lease_seconds: float = 15.0
-    renew_seconds: float = 10.0
-    retry_seconds: float = 2.0
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """Where the pages are served."""
-
+class ServingOptions:
     address: str
     port: int
     cert_file: str = ""
@@ -73,19 +69,21 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the process runs. Without an `election` it leads from the start. With `cleanup` groups
-    are deleted when their deadline is over; the bound pods of one that is half-bound for so many
-    seconds are, if a number is given.
+    """The options of the process.
+
+    Without an `election` the process leads from the start. With `cleanup` groups are deleted after
+    their deadline. With `half_bound_seconds` the bound pods of a group that has been half-bound for
+    that long are deleted.
     """
 
     scheduler_names: tuple[str, ...]
-    election: Election | None
-    served: Served
+    election: LeaderElectionOptions | None
+    serving: ServingOptions
     qps: float = 0.0
     burst: int = 0
     parallelism: int = 64
-    bind_seconds: float = 30.0
-    volume_seconds: float = 600.0
+    bind_timeout_seconds: float = 30.0
+    volume_timeout_seconds: float = 600.0
     rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
     cleanup: bool = False
     half_bound_seconds: float | None = None
@@ -94,21 +92,21 @@ class Options:
 
 
 async def run(
-    connection: Connection,
+    connection: ClientConfig,
     cycle: Cycle,
     options: Options,
     ledger: Ledger | None = None,
     inspection: Inspection | None = None,
 ) -> None:
-    """Schedule until told to stop; a LostLeaseError if the lease is lost, a DeposedError if the
-    ledger knows a later leader.
+    """Schedule until SIGTERM or SIGINT.
 
-    `inspection`, if there is one, is what the inspection service shows.
+    Raises LostLeaseError if the lease is lost, DeposedError if the ledger knows a later leader.
+    `inspection`, if given, is what the inspection service shows.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(sign, stop.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop.set)
     async with (
         Api(
             connection,
@@ -123,8 +121,8 @@ async def run(
         ) as review_api,
     ):
         shown = None if inspection is None else (inspection, review_api)
-        door = _Door(api, lease_api, cycle, options, ledger=ledger, shown=shown)
-        work = asyncio.create_task(door.run())
+        process = _Process(api, lease_api, cycle, options, ledger=ledger, inspection=shown)
+        work = asyncio.create_task(process.run())
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -138,8 +136,8 @@ async def run(
                 raise
 
 
-class _Door:
-    """The parts of one process, made for each other."""
+class _Process:
+    """Builds the components of the process and runs them."""
 
     def __init__(
         self,
@@ -149,207 +147,200 @@ class _Door:
         options: Options,
         *,
         ledger: Ledger | None,
-        shown: tuple[Inspection, Api] | None,
+        inspection: tuple[Inspection, Api] | None,
     ) -> None:
         self._api = api
-        # What the inspection service shows, and by whom it knows who may look.
-        self._shown = shown
+        # What the inspection service shows, and the client for its access reviews.
+        self._inspection = inspection
         self._cycle = cycle
         self._options = options
         self._ledger = ledger
         self._metrics = Metrics()
-        self._deadlines = Deadlines() if options.cleanup else None
+        self._deadlines = GroupDeadlines() if options.cleanup else None
         after = options.half_bound_seconds
-        self._halves = Halves(after) if after is not None else None
-        self._mirror = Mirror(options.scheduler_names, options.rules, self._deadlines, self._halves)
-        self._watchdog = Watchdog(options.served.stuck_seconds)
-        name = options.scheduler_names[0]
-        self._recorder = Recorder(api, self._metrics, name)
-        self._conditions = Conditions(api, self._metrics)
-        self._reporting = Reporting(self._mirror, self._recorder, self._conditions, self._metrics)
-        self._lease = options.election and Lease(
+        self._half_bound_groups = HalfBoundGroups(after) if after is not None else None
+        self._reader = ClusterReader(
+            options.scheduler_names, options.rules, self._deadlines, self._half_bound_groups
+        )
+        self._watchdog = Watchdog(options.serving.stuck_seconds)
+        self._recorder = EventRecorder(api, self._metrics, options.scheduler_names[0])
+        self._pod_conditions = PodConditions(api, self._metrics)
+        self._announcements = Announcements(
+            self._reader, self._recorder, self._pod_conditions, self._metrics
+        )
+        election = options.election
+        self._leader_election = election and LeaderElection(
             lease_api,
-            namespace=options.election.namespace,
-            name=options.election.name,
+            namespace=election.namespace,
+            name=election.name,
             metrics=self._metrics,
-            lease_seconds=options.election.lease_seconds,
-            renew_seconds=options.election.renew_seconds,
-            retry_seconds=options.election.retry_seconds,
+            lease_duration_seconds=election.lease_duration_seconds,
+            renew_deadline_seconds=election.renew_deadline_seconds,
+            retry_period_seconds=election.retry_period_seconds,
             announce=self._announce,
         )
-        self._needed = [each.shelf for each in always_there(self._mirror)]
-        self._needed += [each.shelf for each in maybe_there(self._mirror)]
-        # Of each kind, how many changes and lists have been counted; the first list is no relist.
+        self._stores = [each.store for each in required_kinds(self._reader)]
+        self._stores += [each.store for each in optional_kinds(self._reader)]
+        # Per kind, how many watch events and lists the metrics have; the first list is no relist.
         self._counted: dict[str, tuple[int, int]] = {}
 
     async def run(self) -> None:
-        served = self._options.served
+        serving, inspection = self._options.serving, self._inspection
         pages = Pages(
             self._metrics.registry,
-            live={"cycle": self._watchdog.complaint, **self._lease_check()},
-            ready={"watches": self._unfilled},
+            live={"cycle": self._watchdog.complaint, **self._leader_election_check()},
+            ready={"watches": self._not_synced},
             configuration=self._options.configuration,
-            before_metrics=self._bring_up_to_date,
-            inspecting=self._shown and Inspecting(self._shown[0], Gate(Reviews(self._shown[1]))),
+            before_metrics=self._refresh_metrics,
+            inspection=inspection
+            and InspectionPages(inspection[0], Authenticator(AccessReviews(inspection[1]))),
         )
         async with pages:
-            await pages.start(served.address, served.port, served.cert_file, served.key_file)
+            await pages.start(serving.address, serving.port, serving.cert_file, serving.key_file)
             try:
-                async with asyncio.TaskGroup() as beside:
-                    tasks = [beside.create_task(follow_all(self._api, self._mirror))]
-                    if self._shown and served.cert_file:
-                        follow = follow_authorities(self._shown[1], pages.trust_clients_of)
-                        tasks.append(beside.create_task(follow))
-                    await (self._lease.lead(self._work) if self._lease else self._work(None))
+                async with asyncio.TaskGroup() as background:
+                    tasks = [background.create_task(watch_all_kinds(self._api, self._reader))]
+                    if inspection and serving.cert_file:
+                        follow = follow_authorities(inspection[1], pages.trust_clients_of)
+                        tasks.append(background.create_task(follow))
+                    if self._leader_election:
+                        await self._leader_election.lead(self._lead)
+                    else:
+                        await self._lead(None)
                     for task in tasks:
                         task.cancel()
             finally:
                 await self._recorder.close()
-                await self._conditions.close()
+                await self._pod_conditions.close()
                 if self._ledger is not None:
                     await self._ledger.close()
 
-    async def _work(self, term: Term | None) -> None:
-        """What a leader does."""
-        remaining_seconds = term.remaining_seconds if term else _for_ever
-        preparing = Preparing(
-            self._api, self._mirror, self._options.volume_seconds, remaining_seconds
+    async def _lead(self, term: LeadershipTerm | None) -> None:
+        """Run the components that only the leader runs."""
+        remaining_seconds = term.remaining_seconds if term else _no_time_limit
+        volume_binder = VolumeBinder(
+            self._api, self._reader, self._options.volume_timeout_seconds, remaining_seconds
         )
-        keeping = self._keeping()
-        binding = Binding(
+        ledger_writer = self._ledger_writer()
+        binder = Binder(
             self._api,
-            self._mirror,
-            self._reporting,
+            self._reader,
+            self._announcements,
             metrics=self._metrics,
             remaining_seconds=remaining_seconds,
             parallelism=self._options.parallelism,
-            timeout_seconds=self._options.bind_seconds,
-            preparing=preparing,
-            outcomes=keeping,
+            timeout_seconds=self._options.bind_timeout_seconds,
+            pre_binder=volume_binder,
+            outcomes=ledger_writer,
         )
-        scheduling = Scheduling(
-            self._mirror,
+        scheduling = SchedulingLoop(
+            self._reader,
             self._cycle,
-            preparing,
-            binding,
-            self._reporting,
+            volume_binder,
+            binder,
+            self._announcements,
             metrics=self._metrics,
             watchdog=self._watchdog,
-            keeping=keeping,
+            ledger_writer=ledger_writer,
         )
-        beside = [binding.run()]
+        background = [binder.run()]
         if self._deadlines is not None:
-            announce = keeping.over_deadline if keeping is not None else _nobody
-            beside.append(self._cleaning(self._deadlines, remaining_seconds, announce).run())
-        if self._halves is not None:
-            beside.append(self._taking_back(self._halves, remaining_seconds, keeping).run())
-        if keeping is None:
-            async with asyncio.TaskGroup() as parts:
-                for each in beside:
-                    parts.create_task(each)
-                parts.create_task(scheduling.run(self._needed))
+            cleanup = DeadlineCleanup(
+                self._api,
+                self._reader,
+                self._deadlines,
+                self._recorder,
+                remaining_seconds=remaining_seconds,
+                announce=ledger_writer.record_deadline if ledger_writer else _ignore,
+            )
+            background.append(cleanup.run())
+        if self._half_bound_groups is not None:
+            rollback = HalfBoundRollback(
+                self._api,
+                self._reader,
+                self._half_bound_groups,
+                self._recorder,
+                remaining_seconds=remaining_seconds,
+                announce=ledger_writer.record_rollback if ledger_writer else _ignore,
+            )
+            background.append(rollback.run())
+        if ledger_writer is None:
+            async with asyncio.TaskGroup() as tasks:
+                for each in background:
+                    tasks.create_task(each)
+                tasks.create_task(scheduling.run(self._stores))
         else:
-            await self._work_with(keeping, beside, scheduling, term)
+            await self._lead_with_ledger(ledger_writer, background, scheduling, term)
 
-    def _cleaning(
-        self,
-        deadlines: Deadlines,
-        remaining_seconds: Callable[[], float | None],
-        announce: Callable[[Collection[str]], None],
-    ) -> Cleaning:
-        return Cleaning(
-            self._api,
-            self._mirror,
-            deadlines,
-            self._recorder,
-            remaining_seconds=remaining_seconds,
-            announce=announce,
-        )
-
-    def _taking_back(
-        self,
-        halves: Halves,
-        remaining_seconds: Callable[[], float | None],
-        keeping: Keeping | None,
-    ) -> TakingBack:
-        return TakingBack(
-            self._api,
-            self._mirror,
-            halves,
-            self._recorder,
-            remaining_seconds=remaining_seconds,
-            announce=keeping.taken_back if keeping is not None else _nobody,
-        )
-
-    def _keeping(self) -> Keeping | None:
+    def _ledger_writer(self) -> LedgerWriter | None:
         if self._ledger is None:
             return None
-        return Keeping(
+        return LedgerWriter(
             self._ledger,
-            self._mirror,
+            self._reader,
             self._api,
             scheduler_names=self._options.scheduler_names,
             when_away=self._options.when_ledger_away,
         )
 
-    async def _work_with(
+    async def _lead_with_ledger(
         self,
-        keeping: Keeping,
-        beside: Sequence[Coroutine[None, None, None]],
-        scheduling: Scheduling,
-        term: Term | None,
+        ledger_writer: LedgerWriter,
+        background: Sequence[Coroutine[None, None, None]],
+        scheduling: SchedulingLoop,
+        term: LeadershipTerm | None,
     ) -> None:
-        """The same with a ledger; whoever it says is not the leader stops."""
+        """Run the components with a ledger; stop if the ledger knows a later leader."""
         election = self._options.election
-        lease_seconds = election.lease_seconds if election else 0.0
+        lease_seconds = election.lease_duration_seconds if election else 0.0
 
         async def begin(cycle: Cycle) -> None:
-            await keeping.begin(cycle, term, lease_seconds)
+            await ledger_writer.take_over(cycle, term, lease_seconds)
 
         deposed: str | None = None
         try:
-            async with asyncio.TaskGroup() as parts:
-                for each in beside:
-                    parts.create_task(each)
-                parts.create_task(keeping.run())
-                parts.create_task(scheduling.run(self._needed, begin))
+            async with asyncio.TaskGroup() as tasks:
+                for each in background:
+                    tasks.create_task(each)
+                tasks.create_task(ledger_writer.run())
+                tasks.create_task(scheduling.run(self._stores, begin))
         except* DeposedError as errors:
             deposed = str(errors.exceptions[0])
         finally:
             if deposed is None:
-                await keeping.end()
+                await ledger_writer.finish()
         if deposed is not None:
             raise DeposedError(deposed)
 
     def _announce(self, what: str) -> None:
-        """Say on the Lease who leads, as other components do."""
+        """Record an event on the Lease, as other components of Kubernetes do."""
         election = self._options.election
-        if election is not None and self._lease is not None:
+        if election is not None and self._leader_election is not None:
             lease = ObjectRef("coordination.k8s.io/v1", "Lease", election.namespace, election.name)
-            self._recorder.event(LEADER_ELECTION, lease, f"{self._lease.identity} {what}")
+            self._recorder.event(LEADER_ELECTION, lease, f"{self._leader_election.identity} {what}")
 
-    def _lease_check(self) -> dict[str, Check]:
-        return {"leaderElection": self._lease.complaint} if self._lease else {}
+    def _leader_election_check(self) -> dict[str, Check]:
+        return {"leaderElection": self._leader_election.complaint} if self._leader_election else {}
 
-    def _unfilled(self) -> str | None:
-        """What has not been seen yet."""
-        kinds = [shelf.kind for shelf in self._needed if not shelf.filled.is_set()]
+    def _not_synced(self) -> str | None:
+        """For the readiness check: an error while kinds have not been listed."""
+        kinds = [store.kind for store in self._stores if not store.synced.is_set()]
         return f"not listed yet: {', '.join(kinds)}" if kinds else None
 
-    def _bring_up_to_date(self) -> None:
-        """Figures that nobody needs more often than they are read."""
-        self._reporting.count_pending()
-        for shelf in self._needed:
-            seen, lists = self._counted.get(shelf.kind, (0, 1))
-            self._metrics.watched(shelf.kind, shelf.seen - seen)
-            for _ in range(lists, shelf.lists):
-                self._metrics.relisted(shelf.kind)
-            self._counted[shelf.kind] = shelf.seen, max(1, shelf.lists)
+    def _refresh_metrics(self) -> None:
+        """Update the metrics that are computed only when they are scraped."""
+        self._announcements.count_pending()
+        for store in self._stores:
+            seen, lists = self._counted.get(store.kind, (0, 1))
+            self._metrics.watched(store.kind, store.watch_events - seen)
+            for _ in range(lists, store.lists):
+                self._metrics.relisted(store.kind)
+            self._counted[store.kind] = store.watch_events, max(1, store.lists)
 
 
-def _for_ever() -> None:
-    """There is no term that could end."""
+def _no_time_limit() -> None:
+    """Without leader election a term never ends."""
 
 
-def _nobody(*_: object) -> None:
-    """Nobody has to hear of it."""
+def _ignore(*_: object) -> None:
+    """Without a ledger there is nothing to record."""

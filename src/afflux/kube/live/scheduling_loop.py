@@ -1,8 +1,8 @@
-"""The loop: cycles back to back while there is work, asleep when there is none.
+"""The scheduling loop: runs cycles back to back while there is work and sleeps otherwise.
 
-The cycle itself runs in a thread of its own, so that watches are read, bindings sent and the lease
-renewed while it thinks. Everything else happens in the event loop: the mirror is looked at before
-a cycle and told of its placements after it, never during one.
+The cycle runs in a thread of its own, so that watches are read, bindings are sent and the lease is
+renewed meanwhile. Everything else happens in the event loop: the cluster reader is drained before a
+cycle and gets its placements after it, never during one.
 """
 
 import asyncio
@@ -17,28 +17,28 @@ from typing import Any, ParamSpec, TypeVar
 
 from afflux.cycle.events import Event, GroupReady
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.kube.live.binding import Binding
-from afflux.kube.live.keeping import Keeping
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.preparing import Preparing
-from afflux.kube.live.reporting import Reporting
-from afflux.kube.live.shelves import Shelf
+from afflux.kube.live.announcements import Announcements
+from afflux.kube.live.binder import DECIDE_AGAIN, Binder
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.ledger_writer import LedgerWriter
+from afflux.kube.live.object_store import ObjectStore
+from afflux.kube.live.volume_binder import VolumeBinder
 from afflux.model.placement import Placement
 from afflux.model.task import Task
-from afflux.plan.rounds import Round
-from afflux.web.metrics import Metrics, Phase
+from afflux.plan.round import Round
+from afflux.web.scheduler_metrics import CyclePhase, Metrics
 from afflux.web.watchdog import Watchdog
 
-# While bindings wait to be sent, deciding about more would only lengthen their queue: newcomers
-# are gathered for so long at most.
-LONGEST_GATHERING_SECONDS = 0.1
-# A cycle that placed nobody is followed by a rest as long as itself, at most this: room that comes
-# free bit by bit while thousands wait must not keep a core busy for nothing.
-LONGEST_REST_SECONDS = 1.0
-# After a defect of the planner, or of a policy, so long until the next attempt.
-PAUSE_AFTER_ERROR_SECONDS = 5.0
-# So many of those whom a defect concerns are named in the log at a time.
-MOST_TOLD = 10
+# While bindings wait to be sent, another cycle would only lengthen their queue. The next cycle
+# waits for them at most this long.
+MAX_BATCHING_SECONDS = 0.1
+# A cycle that placed no task is followed by a pause as long as itself, at most this: small amounts
+# of room that become free while thousands of tasks wait must not keep a core busy for nothing.
+MAX_IDLE_PAUSE_SECONDS = 1.0
+# The pause after an error of the planner or of a policy.
+ERROR_PAUSE_SECONDS = 5.0
+# At most so many groups or objects with errors are logged by name in one cycle.
+MAX_LOGGED = 10
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,189 +46,192 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 
-class Scheduling:
-    """One cluster's cycles; with `keeping`, a ledger hears of them before anybody else does."""
+class SchedulingLoop:
+    """Runs the cycles of one cluster. With a `ledger_writer`, the ledger is written first."""
 
     def __init__(
         self,
-        mirror: Mirror,
+        reader: ClusterReader,
         cycle: Cycle,
-        preparing: Preparing,
-        binding: Binding,
-        reporting: Reporting,
+        volume_binder: VolumeBinder,
+        binder: Binder,
+        announcements: Announcements,
         *,
         metrics: Metrics,
         watchdog: Watchdog,
-        keeping: Keeping | None = None,
+        ledger_writer: LedgerWriter | None = None,
+        error_pause_seconds: float = ERROR_PAUSE_SECONDS,
     ) -> None:
-        self._mirror = mirror
+        self._reader = reader
         self._cycle = cycle
-        self._preparing = preparing
-        self._binding = binding
-        self._reporting = reporting
+        self._volume_binder = volume_binder
+        self._binder = binder
+        self._announcements = announcements
         self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
         self._watchdog = watchdog
-        self._keeping = keeping
-        self._rest_seconds = 0.0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._ledger_writer = ledger_writer
+        self._error_pause_seconds = error_pause_seconds
+        self._idle_pause_seconds = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(
-        self, needed: Sequence[Shelf[Any]], begin: Callable[[Cycle], Awaitable[None]] | None = None
+        self,
+        needed: Sequence[ObjectStore[Any]],
+        begin: Callable[[Cycle], Awaitable[None]] | None = None,
     ) -> None:
-        """Work until cancelled. The first cycle waits until these shelves are filled, and until
-        whatever else has to be done before has been done."""
-        for shelf in needed:
-            await shelf.filled.wait()
+        """Run cycles until cancelled; the first waits for these stores, and for `begin`."""
+        for store in needed:
+            await store.synced.wait()
         if begin is not None:
             await begin(self._cycle)
-        # What was there at the start stays: nothing of it is garbage, and looking costs time.
+        # The objects that exist now live long; the garbage collector need not visit them again.
         gc.collect()
         gc.freeze()
         while True:
-            await self._mirror.changes.wait()
-            await self._gather()
-            await self._once()
+            await self._reader.changes.wait()
+            await self._pause()
+            await self._run_cycle()
 
-    async def _gather(self) -> None:
-        if self._rest_seconds:
-            await asyncio.sleep(self._rest_seconds)
-        if self._binding.backlog:
+    async def _pause(self) -> None:
+        if self._idle_pause_seconds:
+            await asyncio.sleep(self._idle_pause_seconds)
+        if self._binder.backlog:
             try:
-                async with asyncio.timeout(LONGEST_GATHERING_SECONDS):
-                    await self._binding.caught_up()
+                async with asyncio.timeout(MAX_BATCHING_SECONDS):
+                    await self._binder.all_sent()
             except TimeoutError:
                 pass
 
-    async def _once(self) -> None:
+    async def _run_cycle(self) -> None:
         began = monotonic()
         self._watchdog.begin()
         try:
-            outcome = await self._decided(began)
-            self._hear_of(outcome)
-            self._mirror.assume(outcome.placements)
-            self._binding.start(await self._carried_on(outcome))
-            self._rest_seconds = 0.0
+            outcome = await self._drain_and_decide(began)
+            self._handle_faults(outcome)
+            self._reader.assume(outcome.placements)
+            self._binder.submit(await self._bindable(outcome))
+            self._idle_pause_seconds = 0.0
             if outcome.round is not None:
                 reasons = await self._reasons()
-                if self._keeping is not None:
-                    self._keeping.explained(reasons, outcome)
-                self._account(outcome.round, monotonic() - began, reasons)
-                self._account_for_promises(outcome)
+                if self._ledger_writer is not None:
+                    self._ledger_writer.set_reasons(reasons, outcome)
+                self._report(outcome.round, monotonic() - began, reasons)
+                self._report_missed_reservations(outcome)
         except Exception:
-            # The cluster is as it was; only the plan is lost. It is made anew.
-            _log.exception("a cycle failed; the next one is in %s s", PAUSE_AFTER_ERROR_SECONDS)
+            # The cluster is unchanged and only the plan is lost; the next cycle plans again.
+            _log.exception("a cycle failed; the next one is in %s s", self._error_pause_seconds)
             self._metrics.failed("error", "", [monotonic() - began])
-            await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
+            await asyncio.sleep(self._error_pause_seconds)
             self._wake()
         finally:
             self._watchdog.end()
 
-    async def _decided(self, began: float) -> Outcome:
-        """What has happened is told to the cycle, which decides."""
+    async def _drain_and_decide(self, began: float) -> Outcome:
         now_seconds = time()
-        events = self._mirror.drain(now_seconds)
+        events = self._reader.take_events(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
-        held = self._mirror.gathering.take_held_back()
-        self._tell(events, held)
+        held = self._reader.live_groups.take_held_back()
+        self._announce_waiting(events, held)
         return await self._decide(events, held, now_seconds)
 
-    def _tell(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
-        """Who waits, and why some may not even be considered."""
+    def _announce_waiting(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
+        """Announce which groups wait, and why some tasks cannot be considered."""
         try:
-            self._reporting.ready(event.group for event in events if isinstance(event, GroupReady))
-            self._reporting.held_back(held)
+            ready = (event.group for event in events if isinstance(event, GroupReady))
+            self._announcements.ready(ready)
+            self._announcements.held_back(held)
         except Exception:
-            # The mirror says everything once: whatever is wrong here, the cycle has to hear it.
-            _log.exception("who waits, and why, cannot be said")
+            # The reader returns each event once, so the cycle must run even after an error here.
+            _log.exception("waiting pods cannot be announced")
 
-    async def _carried_on(self, outcome: Outcome) -> Sequence[Placement]:
-        """What can be bound, after everybody has heard of it. If that fails, nobody keeps a place
-        for which nobody works."""
+    async def _bindable(self, outcome: Outcome) -> Sequence[Placement]:
+        """The placements that can be bound, after the ledger has been written and volumes chosen.
+
+        If that fails, all placements are rejected, so that no pod keeps a place without a binding.
+        """
         try:
-            self._reporting.placed(outcome.placements)
-            await self._keep(outcome)
+            self._announcements.placed(outcome.placements)
+            await self._write_ledger(outcome)
             groups = outcome.round.placed if outcome.round is not None else ()
-            placements, given_back = await self._preparing.choose(outcome.placements, groups)
-            for placement, why in given_back:
-                self._binding.give_back(placement, why)
+            placements, rejected = await self._volume_binder.choose(outcome.placements, groups)
+            for placement, rejection in rejected:
+                self._binder.reject(placement, rejection)
         except Exception:
             for placement in outcome.placements:
-                self._binding.give_back(placement, "")
+                self._binder.reject(placement, DECIDE_AGAIN)
             raise
         return placements
 
-    def _hear_of(self, outcome: Outcome) -> None:
-        """Those whom a defect concerns wait for another attempt; the others do not notice."""
-        for each in outcome.unheard[:MOST_TOLD]:
-            _log.error(
-                "%s %s is not used: %r", each.what, each.name, each.error, exc_info=each.error
-            )
-        self._mirror.tell_again(outcome.unheard)
+    def _handle_faults(self, outcome: Outcome) -> None:
+        """Log the errors of a cycle and retry the groups and objects that caused them later."""
+        for each in outcome.resync_requests[:MAX_LOGGED]:
+            error = each.error
+            _log.error("%s %s is not used: %r", each.kind, each.name, error, exc_info=error)
+        self._reader.resync(outcome.resync_requests)
         loop = asyncio.get_running_loop()
-        for each in outcome.unheard:
-            key = ("node", each.name) if each.what == "machine" else ("cycle", "")
-            loop.call_later(PAUSE_AFTER_ERROR_SECONDS, self._mirror.changes.put, key)
-        for name, error in islice(outcome.set_aside.items(), MOST_TOLD):
-            _log.error("group %s is set aside", name, exc_info=error)
-        if outcome.set_aside:
-            _log.error("%s groups are set aside after errors", len(outcome.set_aside))
-            self._metrics.failed("error", "", [0.0] * len(outcome.set_aside))
-        if outcome.again_seconds is not None:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            # Not before the time has come, as the other clock counts it.
-            pause = max(0.0, outcome.again_seconds - time()) + 0.01
-            self._alarm = loop.call_later(pause, self._wake)
+        for each in outcome.resync_requests:
+            key = ("node", each.name) if each.kind == "machine" else ("cycle", "")
+            loop.call_later(self._error_pause_seconds, self._reader.changes.put, key)
+        for name, error in islice(outcome.quarantined.items(), MAX_LOGGED):
+            _log.error("group %s is quarantined", name, exc_info=error)
+        if outcome.quarantined:
+            _log.error("%s groups are quarantined after errors", len(outcome.quarantined))
+            self._metrics.failed("error", "", [0.0] * len(outcome.quarantined))
+        if outcome.wake_up_seconds is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            # A margin, because `time` and the timer use different clocks.
+            pause = max(0.0, outcome.wake_up_seconds - time()) + 0.01
+            self._timer = loop.call_later(pause, self._wake)
 
     def _wake(self) -> None:
-        self._mirror.changes.put(("cycle", ""))
+        self._reader.changes.put(("cycle", ""))
 
     async def _reasons(self) -> Mapping[str, str]:
-        """Why those wait who do. A policy that cannot say so keeps nobody from being placed."""
+        """Why tasks wait. An error of a policy here does not stop placements."""
         if not len(self._cycle.queue):
             return {}
         try:
             return await self._in_thread("explain", self._cycle.explain)
         except Exception:
-            _log.exception("why pods wait cannot be said")
+            _log.exception("the reasons why pods wait cannot be determined")
             return {}
 
     async def _decide(
         self, events: Sequence[Event], held: Sequence[tuple[Task, str]], now_seconds: float
     ) -> Outcome:
-        """The cycle thinks; meanwhile the ledger's part is made ready."""
-        deciding = asyncio.create_task(
-            self._in_thread("decide", self._cycle.run, events, now_seconds), name="deciding"
-        )
+        """Run the cycle in its thread; meanwhile pass the events to the ledger writer."""
+        work = self._in_thread("decide", self._cycle.run, events, now_seconds)
+        deciding = asyncio.create_task(work, name="deciding")
         try:
-            # Once it has begun: the optimiser needs this thread no longer.
+            # Lets the cycle start in its thread before this thread goes on.
             await asyncio.sleep(0)
-            self._keep_observed(events, held)
+            self._pass_to_ledger(events, held)
             return await deciding
         finally:
             deciding.cancel()
 
-    def _keep_observed(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
+    def _pass_to_ledger(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
         try:
-            if self._keeping is not None:
-                self._keeping.observe(events, held)
+            if self._ledger_writer is not None:
+                self._ledger_writer.observe(events, held)
         except Exception:
-            # What is being decided holds: without it those who are placed would be nowhere.
-            _log.exception("the ledger's part of a cycle failed")
+            # The decision is still carried out; an error here must not lose its placements.
+            _log.exception("the events of a cycle could not be passed to the ledger")
 
-    async def _keep(self, outcome: Outcome) -> None:
-        """Nothing is bound that is not in the ledger. To wait for it is not to be stuck."""
-        if self._keeping is None:
+    async def _write_ledger(self, outcome: Outcome) -> None:
+        """Wait until the ledger is written; the watchdog does not count this time."""
+        if self._ledger_writer is None:
             return
         began = monotonic()
         self._watchdog.end()
-        await self._keeping.decided(outcome)
+        await self._ledger_writer.write_decision(outcome)
         self._watchdog.begin()
         self._metrics.phase("commit", monotonic() - began)
 
-    def _account(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
-        """Figures, and reasons for those who still wait."""
+    def _report(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
+        """Update metrics, and announce why tasks still wait."""
         self._metrics.cycled(
             seconds,
             considered=len(decided.placed) + len(self._cycle.queue),
@@ -237,23 +240,25 @@ class Scheduling:
             gap=decided.gap,
         )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
-        self._reporting.decided(seconds, reasons, decided.unsatisfiable, decided.promises, time())
-        if self._mirror.gathering.pass_over(decided.unsatisfiable.keys()):
+        self._announcements.decided(
+            seconds, reasons, decided.unsatisfiable, decided.reservations, time()
+        )
+        if self._reader.live_groups.set_unsatisfiable(decided.unsatisfiable.keys()):
             self._wake()
         if not decided.placed:
-            self._rest_seconds = min(seconds, LONGEST_REST_SECONDS)
+            self._idle_pause_seconds = min(seconds, MAX_IDLE_PAUSE_SECONDS)
 
-    def _account_for_promises(self, outcome: Outcome) -> None:
-        known = sum(each.start_seconds is not None for each in outcome.promises)
+    def _report_missed_reservations(self, outcome: Outcome) -> None:
+        known = sum(each.start_seconds is not None for each in outcome.reservations)
         self._metrics.promised(known, (each.cause for each in outcome.broken))
-        for each in islice(outcome.broken, MOST_TOLD):
-            late = time() - each.promised_seconds
+        for each in islice(outcome.broken, MAX_LOGGED):
+            late = time() - each.reserved_start_seconds
             _log.info(
-                "group %s starts %.0f s later than first promised: %s", each.group, late, each.cause
+                "group %s starts %.0f s later than first reserved: %s", each.group, late, each.cause
             )
 
     async def _in_thread(
-        self, phase: Phase, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+        self, phase: CyclePhase, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         began = monotonic()
         loop = asyncio.get_running_loop()

@@ -1,262 +1,262 @@
-"""Volumes are made ready before their pod is bound.
+"""Volume binder: chooses the volumes of placed pods, writes the choice and waits for the claims.
 
-First they are chosen: a claim that waits for its first consumer gets a volume that exists, or its
-provisioner is to make one on the pod's node. What is chosen is assumed at once, so that two pods
-are never given one volume. Pods that start together get theirs together: if one of them has none,
-all of them are decided about again.
+First volumes are chosen: a claim that waits for its first consumer gets an existing volume, or its
+provisioner is told to create one on the pod's node. A choice is assumed at once, so two pods never
+get the same volume. The members of a gang get their volumes together: if one member gets none, the
+whole gang is decided again.
 
-Then it is written, and the pod waits until every claim is bound; only then is it bound itself. Pods
-that start together wait for each other: the last volume may fail to be made.
+Then the choice is written, and the pod is bound once all its claims are bound. The members of a
+gang wait for each other, because creating the last volume may still fail.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.live.disks import Going
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.volumes.choosing import Choice, claim_patch, volume_patch
-from afflux.kube.volumes.claims import Claim, pod_references
-from afflux.kube.volumes.needs import Blocked
-from afflux.kube.volumes.together import Short
+from afflux.kube.live.binder import DECIDE_AGAIN, Rejection
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.live_storage import PodPlacement
+from afflux.kube.running_anti_affinity import Labels
+from afflux.kube.volumes.claims import Claim, claim_references
+from afflux.kube.volumes.gang_volumes import VolumeShortfall
+from afflux.kube.volumes.volume_choice import Choice, claim_patch, volume_patch
+from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 
 Choices = tuple[Choice, ...]
-# Placements that come to nothing, and why; empty if they can be decided about again at once.
-GivenBack = list[tuple[Placement, str]]
+Rejected = list[tuple[Placement, Rejection]]
 
 _log = logging.getLogger(__name__)
 
-# Of so many pods that found no volumes we remember it.
-_MOST_REMEMBERED = 10_000
-# Pods that leave volumes to those with whom they start do so for so long: what spoke for it may
-# have changed without anybody noticing.
-LONGEST_CONCESSION_SECONDS = 60.0
+# How many pods that found no volumes are remembered.
+_MAX_REMEMBERED = 10_000
+# How long a pod avoids the volumes that other members of its gang need. The reason for it may go
+# away without any event, so the avoidance ends by itself.
+AVOIDANCE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _Company:
-    """Pods that wait for each other's volumes: how many more, and what went wrong."""
+class _GangVolumes:
+    """The members of a gang, which wait for each other's volumes: how many are left, any error."""
 
-    left: int
+    members_left: int
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    why: str | None = None
+    rejection: Rejection | None = None
 
-    async def arrive(self) -> str | None:
-        """One of them is ready; what became of the others."""
-        self.left -= 1
-        if self.left == 0:
+    async def arrive(self) -> Rejection | None:
+        """One member is ready; waits for the others. None if all are, otherwise why not."""
+        self.members_left -= 1
+        if self.members_left == 0:
             self.settled.set()
         await self.settled.wait()
-        return self.why
+        return self.rejection
 
-    def fail(self, name: str, why: str) -> None:
-        """One of them never will be: neither will the others."""
-        if self.why is None:
-            self.why = why and f"group waits for {name}: {why}"
+    def fail(self, name: str, rejection: Rejection) -> None:
+        """One member failed, so all of them do."""
+        if self.rejection is None:
+            why = f"group waits for {name}: {rejection.reason}"
+            self.rejection = Rejection(why) if rejection.reason else DECIDE_AGAIN
         self.settled.set()
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What was chosen for a pod, for a node with these labels."""
+    """The volumes chosen for a pod on a node with these labels."""
 
     choices: Choices
-    labels: Mapping[str, str]
-    company: _Company | None = None
+    labels: Labels
+    gang: _GangVolumes | None = None
 
 
-class Preparing:
-    """What kube-scheduler does before it binds a pod with claims.
+class VolumeBinder:
+    """Does what kube-scheduler's VolumeBinding plugin does before a pod with claims is bound.
 
-    `remaining_seconds` says how long we may still act, None if there is no end to it: as with
-    bindings, nothing is written after that.
+    `remaining_seconds` returns how long this process may still write, None for no limit.
     """
 
     def __init__(
         self,
         api: Api,
-        mirror: Mirror,
+        reader: ClusterReader,
         timeout_seconds: float,
         remaining_seconds: Callable[[], float | None] = lambda: None,
+        avoidance_seconds: float = AVOIDANCE_SECONDS,
     ) -> None:
         self._api = api
         self._remaining_seconds = remaining_seconds
-        self._mirror = mirror
-        self._disks = mirror.disks
+        self._reader = reader
+        self._live_storage = reader.live_storage
         self._timeout_seconds = timeout_seconds
+        self._avoidance_seconds = avoidance_seconds
         self._chosen: dict[str, _Chosen] = {}
-        # How often pods were given volumes; and how often when a pod last found none left.
+        # How often volumes were given to pods, and that number when a pod last found none.
         self._given = 0
-        self._given_when_lost: dict[str, int] = {}
+        self._given_when_none_left: dict[str, int] = {}
 
     # --- Choosing
 
     async def choose(
         self, placements: Sequence[Placement], groups: Iterable[Group]
-    ) -> tuple[Sequence[Placement], GivenBack]:
-        """Choose volumes for what was decided: what can be bound, and what comes to nothing.
-
-        For a group either all of it or nothing can be.
-        """
+    ) -> tuple[Sequence[Placement], Rejected]:
+        """Choose volumes for these placements: those that can be bound, and those that cannot.
+        Either all members of a gang can be bound or none."""
         claiming = {each.task.id for each in placements if self._claims(each)}
         if not claiming:
             return placements, []
-        kept: list[Placement] = []
-        given_back: GivenBack = []
-        for name, company in _companies(placements, groups):
-            if not any(each.task.id in claiming for each in company):
-                kept += company
+        bindable: list[Placement] = []
+        rejected: Rejected = []
+        for name, members in _by_gang(placements, groups):
+            if not any(each.task.id in claiming for each in members):
+                bindable += members
                 continue
             try:
-                refused = self._choose_for(name, company)
+                refused = self._choose_for(name, members)
             except Exception:
-                # A defect must not keep the places of all that was decided in this cycle.
+                # After a defect the other placements of the cycle are still bound.
                 _log.exception("volumes for %s could not be chosen", name)
-                why = "volumes could not be chosen because of a defect, which has been logged"
-                refused = dict.fromkeys((each.task.id for each in company), why)
-            kept += [each for each in company if each.task.id not in refused]
-            given_back += [(p, refused[p.task.id]) for p in company if p.task.id in refused]
-            # Thousands of disks take a while; others get their turn.
+                defect = Rejection("volumes could not be chosen because of a defect, see the log")
+                refused = dict.fromkeys((each.task.id for each in members), defect)
+            bindable += [each for each in members if each.task.id not in refused]
+            rejected += [(p, refused[p.task.id]) for p in members if p.task.id in refused]
+            # Thousands of volumes take a while; the event loop runs other tasks in between.
             await asyncio.sleep(0)
-        return kept, given_back
+        return bindable, rejected
 
     def _claims(self, placement: Placement) -> bool:
-        pod = self._mirror.pending(placement.task)
-        return pod is not None and bool(pod_references(pod))
+        pod = self._reader.pending_pod(placement.task)
+        return pod is not None and bool(claim_references(pod))
 
-    def _choose_for(self, name: str, company: Sequence[Placement]) -> dict[str, str]:
-        """Choose for those who start together; who cannot be bound, by id, and why."""
-        going: list[Going] = []
-        for placement in company:
-            pod = self._mirror.pending(placement.task)
-            node = self._mirror.nodes.get(placement.machine)
+    def _choose_for(self, name: str, members: Sequence[Placement]) -> dict[str, Rejection]:
+        """Choose for a gang or a single pod; why pods cannot be bound, by task id."""
+        going: list[PodPlacement] = []
+        for placement in members:
+            pod = self._reader.pending_pod(placement.task)
+            node = self._reader.nodes.get(placement.machine)
             if pod is None or node is None:
-                return dict.fromkeys((each.task.id for each in company), "")
+                return dict.fromkeys((each.task.id for each in members), DECIDE_AGAIN)
             going.append((pod, placement, node.metadata.labels or {}))
         if len(going) == 1:
-            return self._choose_alone(*going[0])
-        found = self._disks.choose_together(going)
-        if not isinstance(found, Short):
+            return self._choose_one(*going[0])
+        found = self._live_storage.choose_gang(going)
+        if not isinstance(found, VolumeShortfall):
             self._count_given(name)
-            together = _Company(len(going))
+            together = _GangVolumes(len(going))
             for _, placement, labels in going:
                 choices = found[placement.task.id]
                 self._chosen[placement.task.id] = _Chosen(choices, labels, together)
             return {}
-        if found.scattered:
-            # No plan knows that some of them have to be in one place: they follow the first.
-            refused: dict[str, str] = {}
+        if found.splits_claim:
+            # Some members share a claim, which plans do not consider: they follow the first.
+            refused: dict[str, Rejection] = {}
             for each in going:
-                refused |= self._choose_alone(*each)
+                refused |= self._choose_one(*each)
             return refused
-        why = self._why_not(name, found, going)
-        return dict.fromkeys((each.task.id for each in company), why)
+        rejection = self._gang_rejection(name, found, going)
+        return dict.fromkeys((each.task.id for each in members), rejection)
 
-    def _choose_alone(
-        self, pod: objects.Pod, placement: Placement, labels: Mapping[str, str]
-    ) -> dict[str, str]:
-        choices = self._disks.choose(pod, placement, labels)
+    def _choose_one(
+        self, pod: objects.Pod, placement: Placement, labels: Labels
+    ) -> dict[str, Rejection]:
+        choices = self._live_storage.choose(pod, placement, labels)
         task_id = placement.task.id
         if isinstance(choices, Blocked):
-            return {task_id: "" if self._lost_to_others(task_id) else choices.reason}
+            lost = self._taken_by_others(task_id)
+            return {task_id: DECIDE_AGAIN if lost else Rejection(choices.reason)}
         self._count_given(task_id)
         self._chosen[task_id] = _Chosen(choices, labels)
         return {}
 
-    def _why_not(self, name: str, short: Short, going: Sequence[Going]) -> str:
-        """Why a group has to wait; empty if it can be decided about again at once.
+    def _gang_rejection(
+        self, name: str, short: VolumeShortfall, going: Sequence[PodPlacement]
+    ) -> Rejection:
+        """Why a group has to wait.
 
-        That is so if others took volumes since, or if some members look elsewhere from now on:
-        neither goes on for ever.
+        It is decided again at once if other pods took volumes since, or if some members look
+        elsewhere from now on. Both can happen only a limited number of times.
         """
         tasks = {placement.task.id: placement.task for _, placement, _ in going}
-        lost = self._lost_to_others(name)
-        if self._disks.concede(going, short):
+        lost = self._taken_by_others(name)
+        if self._live_storage.avoid_shortfall(going, short):
             loop = asyncio.get_running_loop()
-            loop.call_later(LONGEST_CONCESSION_SECONDS, self._disks.concede_no_more, [*tasks])
-            return ""
-        self._disks.concede_no_more(tasks)
+            loop.call_later(self._avoidance_seconds, self._live_storage.end_avoidance, [*tasks])
+            return DECIDE_AGAIN
+        self._live_storage.end_avoidance(tasks)
         if lost:
-            return ""
-        first = tasks[short.pod].name
-        return f"group {name} finds no volumes for all its members at once: {first}: {short.reason}"
+            return DECIDE_AGAIN
+        why = f"{tasks[short.pod].name}: {short.reason}"
+        return Rejection(f"group {name} finds no volumes for all its members at once: {why}")
 
-    def _count_given(self, who: str) -> None:
+    def _count_given(self, name: str) -> None:
         self._given += 1
-        self._given_when_lost.pop(who, None)
+        self._given_when_none_left.pop(name, None)
 
-    def _lost_to_others(self, who: str) -> bool:
-        """Whether volumes were given away since this pod or group last found none.
+    def _taken_by_others(self, name: str) -> bool:
+        """Whether other pods got volumes since this pod or group last found none.
 
-        Pods that are decided together may be sent to the same few volumes. Each time one of them
-        gets some, so that the others can be decided about at once and in the end have theirs.
+        Pods that are decided in one cycle may compete for the same few volumes. One of them gets
+        volumes each time, so the others can be decided again at once and get theirs in the end.
         """
-        before = self._given_when_lost.get(who, -1)
-        if len(self._given_when_lost) > _MOST_REMEMBERED:
-            # Most of them were deleted meanwhile; the others are decided about once more.
-            self._given_when_lost.clear()
-        self._given_when_lost[who] = self._given
+        before = self._given_when_none_left.get(name, -1)
+        if len(self._given_when_none_left) > _MAX_REMEMBERED:
+            # Most of these pods were deleted meanwhile; the others are decided once more.
+            self._given_when_none_left.clear()
+        self._given_when_none_left[name] = self._given
         return self._given > before
 
-    # --- Making it so
+    # --- Binding
 
     def concerns(self, placement: Placement) -> bool:
-        """Whether volumes, the pod's own or of those with whom it starts, have to be waited for."""
+        """Whether the pod has to wait for its own volumes or those of its gang."""
         return placement.task.id in self._chosen
 
-    async def prepare(self, placement: Placement) -> str | None:
-        """Have every claim bound; why that is impossible, None if it is done.
-
-        Empty if the pod has gone since this was decided.
-        """
+    async def prepare(self, placement: Placement) -> Rejection | None:
+        """Bind every claim of the pod; None when done, otherwise why it failed."""
         chosen = self._chosen.pop(placement.task.id)
-        why, company = await self._fulfil(placement, chosen), chosen.company
-        if company is None:
-            return why
-        if why is None:
-            return await company.arrive()
-        company.fail(placement.task.name, why)
-        self._disks.tell()
-        return why
+        rejection, gang = await self._bind_claims(placement, chosen), chosen.gang
+        if gang is None:
+            return rejection
+        if rejection is None:
+            return await gang.arrive()
+        gang.fail(placement.task.name, rejection)
+        self._live_storage.notify_changed()
+        return rejection
 
-    async def _fulfil(self, placement: Placement, chosen: _Chosen) -> str | None:
-        choices, company = chosen.choices, chosen.company
+    async def _bind_claims(self, placement: Placement, chosen: _Chosen) -> Rejection | None:
+        choices, gang = chosen.choices, chosen.gang
         try:
-            if company is not None and company.why is not None:
-                return company.why
-            if self._mirror.pending(placement.task) is None:
-                return ""
+            if gang is not None and gang.rejection is not None:
+                return gang.rejection
+            if self._reader.pending_pod(placement.task) is None:
+                return DECIDE_AGAIN
             async with asyncio.timeout(self._timeout_seconds):
-                why = await self._write(choices)
-                return await self._bound(chosen) if why is None else why
+                return await self._write(choices) or await self._wait_until_bound(chosen)
         except TimeoutError:
-            return f"its volumes were not bound within {self._timeout_seconds:g} s"
+            return Rejection(f"its volumes were not bound within {self._timeout_seconds:g} s")
         finally:
-            self._disks.forget(choices)
+            self._live_storage.forget(choices)
 
-    async def _write(self, choices: Choices) -> str | None:
-        """Say what was chosen; why that failed, None if it did not."""
+    async def _write(self, choices: Choices) -> Rejection | None:
+        """Write the choices; None when done, otherwise why it failed."""
         for choice in choices:
-            claim = self._disks.storage.supply.claims.get(choice.claim)
+            claim = self._live_storage.storage.cache.claims.get(choice.claim)
             if claim is None:
-                return f"persistentvolumeclaim {choice.claim} is gone"
+                return Rejection(f"persistentvolumeclaim {choice.claim} is gone")
             remaining = self._remaining_seconds()
             if remaining is not None and remaining <= 0:
-                return ""
+                return DECIDE_AGAIN
             try:
                 async with asyncio.timeout(remaining):
                     if choice.volume is None:
                         await self._tell_provisioner(claim, choice.node)
                     else:
-                        await self._promise(choice.volume, claim)
+                        await self._reserve(choice.volume, claim)
             except (ApiError, UnreachableError) as error:
-                return f"persistentvolumeclaim {choice.claim}: {error}"
+                return Rejection(f"persistentvolumeclaim {choice.claim}: {error}")
         return None
 
     async def _tell_provisioner(self, claim: Claim, node: str) -> None:
@@ -268,10 +268,10 @@ class Preparing:
             answer=objects.PersistentVolumeClaim,
             content_type=MERGE_PATCH,
         )
-        self._disks.wrote(self._disks.claims, written)
+        self._live_storage.set_written(self._live_storage.claims, written)
 
-    async def _promise(self, volume_name: str, claim: Claim) -> None:
-        volume = self._disks.storage.supply.volumes.get(volume_name)
+    async def _reserve(self, volume_name: str, claim: Claim) -> None:
+        volume = self._live_storage.storage.cache.volumes.get(volume_name)
         patch = volume_patch(volume, claim) if volume is not None else None
         if patch is None:
             return
@@ -282,26 +282,26 @@ class Preparing:
             answer=objects.PersistentVolume,
             content_type=MERGE_PATCH,
         )
-        self._disks.wrote(self._disks.volumes, written)
+        self._live_storage.set_written(self._live_storage.volumes, written)
 
-    async def _bound(self, chosen: _Chosen) -> str | None:
-        """Wait for the controllers; None once every claim is bound."""
+    async def _wait_until_bound(self, chosen: _Chosen) -> Rejection | None:
+        """Wait until the volume controllers have bound every claim; why they cannot, if so."""
         while True:
-            if chosen.company is not None and chosen.company.why is not None:
-                return chosen.company.why
-            news = self._disks.news
-            progress = self._disks.storage.progress(chosen.choices, chosen.labels)
+            if chosen.gang is not None and chosen.gang.rejection is not None:
+                return chosen.gang.rejection
+            changed = self._live_storage.changed
+            progress = self._live_storage.storage.progress(chosen.choices, chosen.labels)
             if isinstance(progress, Blocked):
-                return progress.reason
+                return Rejection(progress.reason)
             if progress:
                 return None
-            await news.wait()
+            await changed.wait()
 
 
-def _companies(
+def _by_gang(
     placements: Sequence[Placement], groups: Iterable[Group]
 ) -> Iterator[tuple[str, list[Placement]]]:
-    """Placements by those who start together, in order, with the name of the group."""
+    """The placements of each gang together, and each other one alone, in order, with its name."""
     group_of = {task.id: group.name for group in groups if group.is_gang for task in group.tasks}
     gangs: dict[str, list[Placement]] = {}
     for placement in placements:

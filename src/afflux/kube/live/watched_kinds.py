@@ -1,8 +1,8 @@
-"""Which collections are followed, and onto which shelf of the mirror each one goes.
+"""The kinds that are watched, and the store of the cluster reader that each watch fills.
 
-Kinds that every cluster has must be there before the first cycle. Kinds that come with an
-extension, or only with some versions of Kubernetes, are looked for now and then: until they are
-there, their shelf is empty.
+Kinds that every cluster has must be listed before the first cycle. Kinds that come with a CRD or
+exist only in some versions of Kubernetes are looked for from time to time; their store is empty
+until they are found.
 """
 
 import asyncio
@@ -14,114 +14,99 @@ from typing import Any
 import msgspec
 
 from afflux.kube import objects
+from afflux.kube.api.backoff import Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.api.pacing import Backoff
-from afflux.kube.api.watching import Collection, UnreadableError, follow
-from afflux.kube.live.mirror import Mirror
-from afflux.kube.live.shelves import Shelf
+from afflux.kube.api.reflector import Collection, UnreadableError, run_reflector
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.object_store import ObjectStore
 
 _STORAGE = "/apis/storage.k8s.io/v1"
-# Pods that have ended use nothing: they are left out on the server.
-_ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
-LOOK_AGAIN_SECONDS = 60.0
-FIRST_WAIT_SECONDS = 0.2
+_PLURAL = "podgroups"
+# Pods that have ended use no resources; the server leaves them out.
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+DISCOVERY_INTERVAL_SECONDS = 60.0
+INITIAL_BACKOFF_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """One kind that every cluster has."""
+class WatchedKind:
+    """A kind that every cluster has."""
 
     collection: Collection[Any]
-    shelf: Shelf[Any]
+    store: ObjectStore[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
-    """One kind that may be missing: its API group, its plural, its versions, best first."""
+class OptionalKind:
+    """A kind of PodGroups, which may be missing: its API group and versions, preferred first."""
 
     group: str
-    plural: str
     versions: tuple[str, ...]
     item: type[objects.Object]
-    shelf: Shelf[Any]
+    store: ObjectStore[Any]
 
 
-def always_there(mirror: Mirror) -> list[Followed]:
-    """What has to be known before anything is decided."""
+def required_kinds(reader: ClusterReader) -> list[WatchedKind]:
+    """The kinds that must be listed before the first decision."""
+    live = reader.live_storage
+    kinds: list[tuple[str, type[objects.Object], ObjectStore[Any]]] = [
+        ("/api/v1/nodes", objects.Node, reader.nodes),
+        ("/api/v1/pods", objects.Pod, reader.pods),
+        ("/api/v1/namespaces", objects.Namespace, reader.namespaces),
+        ("/api/v1/persistentvolumeclaims", objects.PersistentVolumeClaim, live.claims),
+        ("/api/v1/persistentvolumes", objects.PersistentVolume, live.volumes),
+        (f"{_STORAGE}/storageclasses", objects.StorageClass, live.classes),
+        (f"{_STORAGE}/csinodes", objects.CSINode, live.csi_nodes),
+        (f"{_STORAGE}/csidrivers", objects.CSIDriver, live.csi_drivers),
+        (f"{_STORAGE}/csistoragecapacities", objects.CSIStorageCapacity, live.capacities),
+    ]
+    selectors = {"/api/v1/pods": _NOT_ENDED}
     return [
-        Followed(Collection("/api/v1/nodes", objects.Node), mirror.nodes),
-        Followed(Collection("/api/v1/pods", objects.Pod, field_selector=_ALIVE), mirror.pods),
-        Followed(Collection("/api/v1/namespaces", objects.Namespace), mirror.namespaces),
-        Followed(
-            Collection("/api/v1/persistentvolumeclaims", objects.PersistentVolumeClaim),
-            mirror.disks.claims,
-        ),
-        Followed(
-            Collection("/api/v1/persistentvolumes", objects.PersistentVolume),
-            mirror.disks.volumes,
-        ),
-        Followed(
-            Collection(f"{_STORAGE}/storageclasses", objects.StorageClass), mirror.disks.classes
-        ),
-        Followed(Collection(f"{_STORAGE}/csinodes", objects.CSINode), mirror.disks.csi_nodes),
-        Followed(Collection(f"{_STORAGE}/csidrivers", objects.CSIDriver), mirror.disks.csi_drivers),
-        Followed(
-            Collection(f"{_STORAGE}/csistoragecapacities", objects.CSIStorageCapacity),
-            mirror.disks.capacities,
-        ),
+        WatchedKind(Collection(path, item, field_selector=selectors.get(path, "")), store)
+        for path, item, store in kinds
     ]
 
 
-def maybe_there(mirror: Mirror) -> list[Optional]:
-    """What makes groups, where the cluster has it."""
+def optional_kinds(reader: ClusterReader) -> list[OptionalKind]:
+    """The kinds of PodGroups, which some clusters have."""
+    native, coscheduling = objects.NativePodGroup, objects.CoschedulingPodGroup
+    versions = ("v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1")
     return [
-        Optional(
-            "scheduling.k8s.io",
-            "podgroups",
-            ("v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
-            objects.NativeGroup,
-            mirror.native_groups,
-        ),
-        Optional(
-            "scheduling.x-k8s.io",
-            "podgroups",
-            ("v1alpha1",),
-            objects.MemberGroup,
-            mirror.member_groups,
-        ),
+        OptionalKind("scheduling.k8s.io", versions, native, reader.native_groups),
+        OptionalKind("scheduling.x-k8s.io", ("v1alpha1",), coscheduling, reader.member_groups),
     ]
 
 
-async def follow_all(api: Api, mirror: Mirror) -> None:
-    """Follow everything until cancelled."""
+async def watch_all_kinds(api: Api, reader: ClusterReader) -> None:
+    """Watch all kinds until cancelled."""
     async with asyncio.TaskGroup() as watches:
-        for each in always_there(mirror):
-            watches.create_task(
-                follow(api, each.collection, each.shelf, on_error=_told(each.shelf.kind))
-            )
-        for kind in maybe_there(mirror):
-            watches.create_task(_follow_when_there(api, kind))
+        for each in required_kinds(reader):
+            log_error = _log_error(each.store.kind)
+            watches.create_task(run_reflector(api, each.collection, each.store, on_error=log_error))
+        for kind in optional_kinds(reader):
+            watches.create_task(_follow_when_found(api, kind))
 
 
-async def _follow_when_there(api: Api, kind: Optional) -> None:
-    # Nothing is decided before the first look: a server in trouble is asked again soon.
-    backoff = Backoff(FIRST_WAIT_SECONDS, LOOK_AGAIN_SECONDS)
+async def _follow_when_found(api: Api, kind: OptionalKind) -> None:
+    # The first decision waits for this lookup, so errors are retried soon.
+    backoff = Backoff(INITIAL_BACKOFF_SECONDS, DISCOVERY_INTERVAL_SECONDS)
     while True:
         try:
             path = await _find(api, kind)
         except (ApiError, UnreachableError) as error:
             wait_seconds = backoff.wait_seconds()
-            _told(kind.shelf.kind)(error, wait_seconds)
+            _log_error(kind.store.kind)(error, wait_seconds)
             await asyncio.sleep(wait_seconds)
             continue
         if path is not None:
-            await follow(api, Collection(path, kind.item), kind.shelf, on_error=_excused(kind))
-        kind.shelf.filled.set()
+            found = Collection(path, kind.item)
+            await run_reflector(api, found, kind.store, on_error=_sync_if_refused(kind))
+        kind.store.synced.set()
         backoff.reset()
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(DISCOVERY_INTERVAL_SECONDS)
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -140,39 +125,39 @@ class _Resources(msgspec.Struct, frozen=True):
     resources: tuple[_Resource, ...] = ()
 
 
-async def _find(api: Api, kind: Optional) -> str | None:
-    """The path of a kind's list, None if the server does not have it."""
+async def _find(api: Api, kind: OptionalKind) -> str | None:
+    """The path of a kind's collection, None if the server does not serve the kind."""
     try:
         served = await api.get(f"/apis/{kind.group}", _Group)
         there = {version.version for version in served.versions}
         for version in kind.versions:
             if version in there:
                 listed = await api.get(f"/apis/{kind.group}/{version}", _Resources)
-                if any(resource.name == kind.plural for resource in listed.resources):
-                    return f"/apis/{kind.group}/{version}/{kind.plural}"
+                if any(resource.name == _PLURAL for resource in listed.resources):
+                    return f"/apis/{kind.group}/{version}/{_PLURAL}"
     except ApiError as error:
-        if not error.is_missing:
+        if not error.is_not_found:
             raise
     return None
 
 
-def _excused(kind: Optional) -> Callable[[Exception, float], None]:
-    """Nobody waits for a kind that we may not read; the pods that need it will say so."""
-    told = _told(kind.shelf.kind)
+def _sync_if_refused(kind: OptionalKind) -> Callable[[Exception, float], None]:
+    """Logs errors; a kind that may not be read counts as synced: no decision waits for it."""
+    log = _log_error(kind.store.kind)
 
-    def tell(error: Exception, wait_seconds: float) -> None:
-        told(error, wait_seconds)
-        if isinstance(error, ApiError) and (error.is_refused or error.is_missing):
-            kind.shelf.filled.set()
+    def log_error(error: Exception, wait_seconds: float) -> None:
+        log(error, wait_seconds)
+        if isinstance(error, ApiError) and (error.is_refused or error.is_not_found):
+            kind.store.synced.set()
 
-    return tell
+    return log_error
 
 
-def _told(kind: str) -> Callable[[Exception, float], None]:
-    def tell(error: Exception, wait_seconds: float) -> None:
+def _log_error(kind: str) -> Callable[[Exception, float], None]:
+    def log_error(error: Exception, wait_seconds: float) -> None:
         if isinstance(error, UnreadableError):
-            _log.warning("%s watch: %s; what was last known of it holds on", kind, error)
+            _log.warning("%s watch: %s; its last known version stays in use", kind, error)
             return
         _log.warning("%s watch: %s; trying again in %.1f s", kind, error, wait_seconds)
 
-    return tell
+    return log_error

@@ -1,8 +1,8 @@
-"""The keyed queue: all updates of one key are one item, whoever sends them.
+"""Work queue: a queue of keys in which all updates of one key are one item.
 
-Watchers put keys, never contents: whoever takes a key looks the newest object up. So a pod that
-changed ten times while a cycle ran costs one look, and a key put while it is being worked on is
-worked on again. Keys come out in the order in which they first went in.
+Watches add keys, not objects; the consumer looks up the newest object of a key. A pod that changed
+ten times during a cycle is processed once, and a key that is added while it is being processed is
+processed again. Keys come out in the order in which they were first added.
 """
 
 import asyncio
@@ -12,26 +12,25 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class KeyedQueue(Generic[K]):
-    """Keys that somebody has to look at."""
+class WorkQueue(Generic[K]):
+    """Keys of changed objects."""
 
     def __init__(self) -> None:
         self._waiting: dict[K, None] = {}
-        self._filled = asyncio.Event()
+        self._has_keys = asyncio.Event()
         self._taken = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, key: K) -> None:
-        """This key has changed."""
         self._waiting[key] = None
-        self._filled.set()
+        self._has_keys.set()
 
-    def put_gone(self, key: K) -> None:
-        """What this key stands for is gone: no news to those who have never taken anything.
+    def put_deleted(self, key: K) -> None:
+        """The object of this key was deleted. Before the first `take` the key is just removed.
 
-        A replica that waits for its turn would otherwise remember every pod there ever was.
+        A replica that waits for leadership would otherwise keep a key for every pod there ever was.
         """
         if self._taken:
             self.put(key)
@@ -39,13 +38,12 @@ class KeyedQueue(Generic[K]):
             self._waiting.pop(key, None)
 
     def take(self) -> list[K]:
-        """Everything that has changed since the last time, each key once."""
+        """All keys that were added since the last call, each once."""
         self._taken = True
         keys = list(self._waiting)
         self._waiting.clear()
-        self._filled.clear()
+        self._has_keys.clear()
         return keys
 
     async def wait(self) -> None:
-        """Sleep until there is something to take."""
-        await self._filled.wait()
+        await self._has_keys.wait()

@@ -1,11 +1,11 @@
 """Volumes: where the claims of a pod let it run, and which volumes they get there.
 
-Pure: the storage objects of a cluster go in, values of the model come out. `storage` is the way
-in; the rest is in the order of the data: contents and claims (what a pod asks for), volume, stock
-and supply (what there is, how much of it on each machine, and who may have it), regions (nodes by
-their labels), needs (what a pod's claims mean for placing it), attaching (how many volumes a node
-holds), choosing (what to write when a pod has its node), together and concessions (the same for
-pods that start together).
+Pure functions of the storage objects of a cluster. `storage` is the entry; the other files, in the
+order of the data: volume_sources and claims (what a pod asks for), volume, local_volumes and
+storage_cache (which volumes there are, and which claim may have them), node_sets (nodes described
+by labels), volume_needs (what the claims of a pod mean for its placement), attachments (attached
+volumes per node), volume_choice (what to write once a pod has a node), gang_volumes,
+bipartite_matching and avoided_volumes (the same for the pods of a gang).
 
-Not here: talking to the API server, waiting for a provisioner, any decision about where a pod goes.
+Not here: requests to the API server, waiting for a provisioner, decisions about placement.
 """

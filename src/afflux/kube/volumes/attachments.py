@@ -1,29 +1,30 @@
-"""Attached volumes: a volume that several pods of one node use takes up one place there.
+"""Attached volumes: a volume that several pods of a node use counts once towards its limit.
 
-Each running pod counts what it adds: a handle is counted for the first pod of the node that uses
-it, and passes to the next one when that pod leaves. A pod that has no node yet counts all its
-handles, also those that some node holds already: that is more careful than kube-scheduler is.
+Each volume is counted for the first pod of the node that uses it, and for the next one when that
+pod is gone. A pod without a node counts all its volumes, also those that are attached to some node
+already; kube-scheduler is less strict there.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
-from afflux.model.implied import attachments
+from afflux.model.implied_resources import attachment_resource
 from afflux.model.resources import Resources, resources
 
-# The driver that attaches a volume, and what it calls the volume.
+# The driver that attaches a volume, and its name for the volume.
 Handle = tuple[str, str]
 
 
 class Attachments:
-    """Which pods of which node use which volumes."""
+    """The volumes that the pods of each node use."""
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, frozenset[Handle]]] = {}
-        # By node and handle the pods that use it, the one that counts it first.
+        # The pods that use a volume, by node and handle; the first one counts it.
         self._users: dict[tuple[str, Handle], dict[str, None]] = {}
 
     def use(self, pod: str, node: str, handles: Iterable[Handle]) -> set[str]:
-        """A pod runs on a node and uses these volumes; returns the pods whose count changed."""
+        """Set the node and volumes of a running pod; returns the pods whose count changed."""
         now = (node, frozenset(handles))
         if self._pods.get(pod) == now:
             return set()
@@ -36,7 +37,7 @@ class Attachments:
         return changed
 
     def leave(self, pod: str) -> set[str]:
-        """A pod is gone; returns the pods whose count changed."""
+        """Remove a pod; returns the pods whose count changed."""
         node, handles = self._pods.pop(pod, ("", frozenset[Handle]()))
         changed = {pod} if handles else set[str]()
         for handle in handles:
@@ -50,11 +51,7 @@ class Attachments:
         return changed
 
     def of(self, pod: str) -> Resources:
-        """What a running pod adds to what its node holds."""
+        """The attachments that are counted for a running pod."""
         node, handles = self._pods.get(pod, ("", frozenset[Handle]()))
-        counts: dict[str, int] = {}
-        for handle in handles:
-            if next(iter(self._users[node, handle])) == pod:
-                name = attachments(handle[0])
-                counts[name] = counts.get(name, 0) + 1
-        return resources(counts)
+        counted = (handle for handle in handles if next(iter(self._users[node, handle])) == pod)
+        return resources(Counter(attachment_resource(driver) for driver, _ in counted))

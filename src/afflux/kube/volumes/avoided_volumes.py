@@ -1,65 +1,65 @@
-"""Concessions: volumes that some of the pods that start together leave to the others.
+"""Volumes that pods of a gang avoid, after a plan sent the gang to nodes with too few volumes.
 
-A plan knows how many volumes a machine has, but not how many a zone has, nor that one volume would
-suit two different claims. So pods that start together may be sent where there are too few for all
-of them. Then some look elsewhere: those with the most other volumes to take. If that leads nowhere
-after a few plans, everybody gets a share: the volumes of one region, as many as there are pods that
-have to take one there.
+A plan knows how many volumes a machine has, but not how many a zone has, nor that two different
+claims could bind the same volume. So it may send a gang where there are too few volumes for all its
+pods. Then some pods, those with the most alternatives, avoid the contested volumes, and the gang is
+planned again. After MAX_PLANS such plans, a matching gives each pod the volumes of one node set,
+and it avoids all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from afflux.kube.volumes.bipartite_matching import match
 from afflux.kube.volumes.claims import Claim
-from afflux.kube.volumes.matching import match
-from afflux.kube.volumes.stock import kind_name
-from afflux.kube.volumes.supply import Supply
-from afflux.kube.volumes.together import Going, Short
+from afflux.kube.volumes.gang_volumes import GangMember, VolumeShortfall
+from afflux.kube.volumes.local_volumes import kind_name
+from afflux.kube.volumes.storage_cache import StorageCache
 
-# So many plans in a row may fail before everybody gets a share.
-MOST_PLANS = 5
+# After this many failed plans in a row, each pod is restricted to a share of the volumes.
+MAX_PLANS = 5
 
 _NOTHING = frozenset[str]()
 
 
-class Concessions:
-    """What pods do not take, by pod, until one of those with whom they start has gone."""
+class AvoidedVolumes:
+    """The volumes that each pod avoids, until its gang starts or one of the gang is removed."""
 
     def __init__(self) -> None:
         self._avoided: dict[str, frozenset[str]] = {}
-        self._fellows: dict[str, frozenset[str]] = {}
+        self._gangs: dict[str, frozenset[str]] = {}
         self._plans: dict[frozenset[str], int] = {}
 
     def of(self, pod: str) -> frozenset[str]:
-        """The volumes that a pod does not take."""
         return self._avoided.get(pod, _NOTHING)
 
-    def make(self, going: Sequence[Going], short: Short, supply: Supply) -> bool:
-        """These pods did not find volumes for all; whether there is anything new to try."""
-        fellows = frozenset(each.pod for each in going)
-        plans = self._plans[fellows] = self._plans.get(fellows, 0) + 1
-        self._fellows.update(dict.fromkeys(fellows, fellows))
-        if plans < MOST_PLANS and self._set(
-            {pod: self.of(pod) | names for pod, names in short.avoid.items()}
-        ):
+    def add(
+        self, members: Sequence[GangMember], shortfall: VolumeShortfall, cache: StorageCache
+    ) -> bool:
+        """Make pods of this gang avoid volumes; False if there is nothing new to try."""
+        gang = frozenset(each.pod for each in members)
+        plans = self._plans[gang] = self._plans.get(gang, 0) + 1
+        self._gangs.update(dict.fromkeys(gang, gang))
+        avoided = {pod: self.of(pod) | names for pod, names in shortfall.avoid.items()}
+        if plans < MAX_PLANS and self._set(avoided):
             return True
-        if plans > MOST_PLANS:
+        if plans > MAX_PLANS:
             return False
-        self._plans[fellows] = MOST_PLANS
-        return self._set(_shares(going, supply))
+        self._plans[gang] = MAX_PLANS
+        return self._set(_outside_share(members, cache))
 
     def end(self, pods: Iterable[str]) -> frozenset[str]:
-        """These pods may take anything again; returns those for whom that makes a difference."""
+        """Clear what these pods avoid; returns the pods that avoided something."""
         changed: set[str] = set()
         for pod in pods:
-            if (fellows := self._fellows.pop(pod, None)) is not None:
-                self._plans.pop(fellows, None)
+            if (gang := self._gangs.pop(pod, None)) is not None:
+                self._plans.pop(gang, None)
             if self._avoided.pop(pod, None):
                 changed.add(pod)
         return frozenset(changed)
 
     def left(self, pod: str) -> frozenset[str]:
-        """A pod has gone, or has its node: for those with whom it was to start all is different."""
-        return self.end(self._fellows.get(pod, _NOTHING)) - {pod}
+        """A pod has a node or is gone: clears its gang; returns the other pods affected."""
+        return self.end(self._gangs.get(pod, _NOTHING)) - {pod}
 
     def _set(self, avoided: Mapping[str, frozenset[str]]) -> bool:
         new = any(self.of(pod) != names for pod, names in avoided.items())
@@ -67,35 +67,36 @@ class Concessions:
         return new
 
 
-def _shares(going: Sequence[Going], supply: Supply) -> dict[str, frozenset[str]]:
-    """By pod the volumes that are not its share; nothing if there are too few for all."""
+def _outside_share(members: Sequence[GangMember], cache: StorageCache) -> dict[str, frozenset[str]]:
+    """By pod, the volumes outside of its share."""
     claims: dict[str, Claim] = {}
-    for each in going:
+    for each in members:
         for reference in each.references:
-            claim = supply.claims.get(reference.claim)
-            if claim is not None and not claim.bound and supply.node_of(claim) is None:
+            claim = cache.claims.get(reference.claim)
+            if claim is not None and not claim.bound and cache.selected_node(claim) is None:
                 claims[claim.key] = claim
-    bidders: dict[str, list[str]] = {}
+    requesters: dict[str, list[str]] = {}
     for key, claim in claims.items():
-        bidders.setdefault(key if supply.kept_for(claim) else kind_name(claim), []).append(key)
+        requester = key if cache.reserved_volumes(claim) else kind_name(claim)
+        requesters.setdefault(requester, []).append(key)
     candidates = {
-        bidder: [volume.name for volume in supply.candidates(claims[keys[0]])]
-        for bidder, keys in bidders.items()
+        requester: [volume.name for volume in cache.candidates(claims[keys[0]])]
+        for requester, keys in requesters.items()
     }
-    found = match(((bidder, len(keys)) for bidder, keys in bidders.items()), candidates)
-    given = {
-        key: supply.volumes[name].region
-        for bidder, names in found.given.items()
-        for key, name in zip(bidders[bidder], names, strict=False)
+    found = match(((requester, len(keys)) for requester, keys in requesters.items()), candidates)
+    assigned = {
+        key: cache.volumes[name].node_set
+        for requester, names in found.assigned.items()
+        for key, name in zip(requesters[requester], names, strict=False)
     }
     shares: dict[str, frozenset[str]] = {}
-    for each in going:
+    for each in members:
         keys = [r.claim for r in each.references if r.claim in claims]
-        regions = [given[key] for key in keys if key in given]
+        node_sets = [assigned[key] for key in keys if key in assigned]
         shares[each.pod] = frozenset(
             volume.name
             for key in keys
-            for volume in supply.candidates(claims[key])
-            if volume.region not in regions
+            for volume in cache.candidates(claims[key])
+            if volume.node_set not in node_sets
         )
     return shares

@@ -1,8 +1,8 @@
-"""A volume for everybody: bidders that want several things each out of what they could have.
+"""Maximum bipartite matching of requesters, which want several items each, to their candidates.
 
-Everybody takes the first of their candidates that is left. Who finds none left is helped by others
-who move to something else, over as many as it takes (augmenting paths): as many as possible are
-served, whatever the order. Bidders who could have the same things are best made one bidder.
+A requester takes its first free candidate. If none is free, a breadth-first search finds an
+augmenting path, along which other requesters move to other candidates. The matching is therefore
+maximum in whatever order requesters come. Requesters with equal candidates should be merged.
 """
 
 from collections import deque
@@ -10,80 +10,82 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-B = TypeVar("B", bound=Hashable)
+R = TypeVar("R", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage(Generic[B]):
-    """One bidder goes without so many: all that `rivals` (itself included) could have is taken."""
+class Shortfall(Generic[R]):
+    """A requester misses `missing` items: `competitors`, itself included, hold all of `taken`."""
 
     missing: int
-    rivals: frozenset[B]
+    competitors: frozenset[R]
     taken: frozenset[str]
 
 
-class Matching(Generic[B]):
-    """`given` is what each bidder has; `short` who has not got all they wanted, and why."""
+class BipartiteMatching(Generic[R]):
+    """`assigned`: the items of each requester; `shortfalls`: those that got too few."""
 
-    def __init__(self, candidates: Mapping[B, Sequence[str]]) -> None:
-        self.given: dict[B, list[str]] = {bidder: [] for bidder in candidates}
-        self.short: dict[B, Shortage[B]] = {}
+    def __init__(self, candidates: Mapping[R, Sequence[str]]) -> None:
+        self.assigned: dict[R, list[str]] = {requester: [] for requester in candidates}
+        self.shortfalls: dict[R, Shortfall[R]] = {}
         self._candidates = candidates
-        self._holder: dict[str, B] = {}
-        # What is taken stays taken, if not by the same: the first candidates need no second look.
-        self._looked_at: dict[B, int] = {}
+        self._owner: dict[str, R] = {}
+        # Assigned candidates never become free again: the index of the first that may be free.
+        self._first_free: dict[R, int] = {}
 
-    def serve(self, bidder: B, count: int) -> None:
-        """Give a bidder so many, or as many as possible."""
-        for served in range(count):
-            shortage = self._take(bidder, count - served)
-            if shortage is not None:
-                self.short[bidder] = shortage
+    def add(self, requester: R, count: int) -> None:
+        """Assign `count` items to a requester, or as many as possible."""
+        for done in range(count):
+            shortfall = self._take(requester, count - done)
+            if shortfall is not None:
+                self.shortfalls[requester] = shortfall
                 return
 
-    def _take(self, bidder: B, missing: int) -> Shortage[B] | None:
-        own = self._candidates[bidder]
-        first = self._looked_at.get(bidder, 0)
-        while first < len(own) and own[first] in self._holder:
+    def _take(self, requester: R, missing: int) -> Shortfall[R] | None:
+        own = self._candidates[requester]
+        first = self._first_free.get(requester, 0)
+        while first < len(own) and own[first] in self._owner:
             first += 1
-        self._looked_at[bidder] = first
+        self._first_free[requester] = first
         if first < len(own):
-            self._holder[own[first]] = bidder
-            self.given[bidder].append(own[first])
+            self._owner[own[first]] = requester
+            self.assigned[requester].append(own[first])
             return None
-        # By whom, and for what, each bidder would be asked to move.
-        asked: dict[B, tuple[B, str]] = {}
-        waiting = deque([bidder])
-        while waiting:
-            at = waiting.popleft()
+        # The predecessor of each requester on a path, and the item it would give up.
+        parents: dict[R, tuple[R, str]] = {}
+        frontier = deque([requester])
+        while frontier:
+            at = frontier.popleft()
             for name in self._candidates[at]:
-                holder = self._holder.get(name)
-                if holder is None:
-                    self._move(bidder, at, name, asked)
+                owner = self._owner.get(name)
+                if owner is None:
+                    self._move(requester, at, name, parents)
                     return None
-                if holder != bidder and holder not in asked:
-                    asked[holder] = (at, name)
-                    waiting.append(holder)
-        rivals = frozenset((bidder, *asked))
-        taken = frozenset(name for rival in rivals for name in self._candidates[rival])
-        return Shortage(missing, rivals, taken)
+                if owner != requester and owner not in parents:
+                    parents[owner] = (at, name)
+                    frontier.append(owner)
+        competitors = frozenset((requester, *parents))
+        taken = frozenset(name for rival in competitors for name in self._candidates[rival])
+        return Shortfall(missing, competitors, taken)
 
-    def _move(self, bidder: B, last: B, name: str, asked: Mapping[B, tuple[B, str]]) -> None:
-        """The last one asked takes what is free; everybody before takes what the next one left."""
+    def _move(self, requester: R, last: R, name: str, parents: Mapping[R, tuple[R, str]]) -> None:
+        """Augment: the last requester takes the free item, each other one that of its successor."""
         at = last
         while True:
-            self._holder[name] = at
-            self.given[at].append(name)
-            if at == bidder:
+            self._owner[name] = at
+            self.assigned[at].append(name)
+            if at == requester:
                 return
-            before, left = asked[at]
-            self.given[at].remove(left)
-            at, name = before, left
+            parent, given_up = parents[at]
+            self.assigned[at].remove(given_up)
+            at, name = parent, given_up
 
 
-def match(wants: Iterable[tuple[B, int]], candidates: Mapping[B, Sequence[str]]) -> Matching[B]:
-    """Serve all bidders, who come in the order in which they choose."""
-    matching = Matching(candidates)
-    for bidder, count in wants:
-        matching.serve(bidder, count)
+def match(
+    wants: Iterable[tuple[R, int]], candidates: Mapping[R, Sequence[str]]
+) -> BipartiteMatching[R]:
+    """Match all requesters, in this order of preference."""
+    matching = BipartiteMatching(candidates)
+    for requester, count in wants:
+        matching.add(requester, count)
     return matching

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from afflux.kube import objects
 from afflux.kube.quantities import storage_bytes
-from afflux.kube.volumes.contents import claim_name, ephemeral_name
+from afflux.kube.volumes.volume_sources import claim_name, ephemeral_name
 from afflux.model.errors import InputError
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -15,8 +15,8 @@ _STORAGE = "storage"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """A pod's word that it uses a claim; an ephemeral one is made for this pod alone."""
+class ClaimReference:
+    """A volume of a pod that names a claim; an ephemeral claim is created for this pod alone."""
 
     claim: str
     ephemeral: bool = False
@@ -31,9 +31,9 @@ class Reference:
 class Claim:
     """A PersistentVolumeClaim as the scheduler sees it; `key` is namespace/name.
 
-    `volume` is the name of the volume it has or was promised, `bound` whether it has it for good,
-    `node` where a provisioner was told to make one. The version of the object tells older from
-    newer and is no part of what a claim is.
+    `volume` names the volume that is bound or reserved, `bound` says that binding is completed,
+    `node` is the selected node for provisioning. The resource version orders two states of the
+    claim and does not count when they are compared.
     """
 
     key: str
@@ -48,18 +48,17 @@ class Claim:
     bound: bool
     node: str | None
     lost: bool
-    leaving: bool
+    deleting: bool
     owners: frozenset[str]
     version: str = field(compare=False)
 
     @property
     def name(self) -> str:
-        """The name without the namespace."""
         return self.key.partition("/")[2]
 
 
-def pod_references(pod: objects.Pod) -> tuple[Reference, ...]:
-    """The claims of a pod in the order of its volumes, each once; nothing for most pods."""
+def claim_references(pod: objects.Pod) -> tuple[ClaimReference, ...]:
+    """The claims of a pod in the order of its volumes, without duplicates."""
     volumes = pod.spec.volumes or ()
     for volume in volumes:
         if "persistentVolumeClaim" in volume or "ephemeral" in volume:
@@ -67,12 +66,12 @@ def pod_references(pod: objects.Pod) -> tuple[Reference, ...]:
     else:
         return ()
     namespace = pod.metadata.namespace or "default"
-    found: dict[Reference, None] = {}
+    found: dict[ClaimReference, None] = {}
     for index, volume in enumerate(volumes):
         if (name := claim_name(volume, index)) is not None:
-            found[Reference(f"{namespace}/{name}")] = None
+            found[ClaimReference(f"{namespace}/{name}")] = None
         elif (name := ephemeral_name(volume, index)) is not None:
-            found[Reference(f"{namespace}/{pod.metadata.name or ''}-{name}", True)] = None
+            found[ClaimReference(f"{namespace}/{pod.metadata.name or ''}-{name}", True)] = None
     return tuple(found)
 
 
@@ -95,18 +94,13 @@ def read_claim(stated: objects.PersistentVolumeClaim) -> Claim:
         bound=bool(spec.volume_name) and BIND_COMPLETED in annotations,
         node=annotations.get(SELECTED_NODE),
         lost=stated.status is not None and stated.status.phase == "Lost",
-        leaving=metadata.deletion_timestamp is not None,
+        deleting=metadata.deletion_timestamp is not None,
         owners=frozenset(o.uid for o in metadata.owner_references or () if o.controller and o.uid),
         version=metadata.resource_version or "",
     )
 
 
-def is_older(version: str, than: str) -> bool:
-    """Whether a version of an object came before another, as far as one can tell."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
-
-
-def _size(written: objects.Written, path: str) -> int:
+def _size(written: objects.QuantityValue, path: str) -> int:
     try:
         return storage_bytes(written)
     except InputError as error:

@@ -1,198 +1,203 @@
-"""Pods that start together: volumes for all of them, or for none.
+"""Volumes for all pods of a gang, or for none.
 
-They are chosen in one matching, so that no member takes what only another could have had. Where
-that does not work out, the answer says which of them had better look elsewhere.
+One matching chooses them, so that no member takes the only volume of another. If there are too few,
+the result says which members should avoid which volumes.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from afflux.kube.volumes.choosing import Choice, unmakeable
-from afflux.kube.volumes.claims import Claim, Reference
-from afflux.kube.volumes.matching import Matching, match
-from afflux.kube.volumes.regions import HOSTNAME, NOWHERE, Region, contains, sole_host
-from afflux.kube.volumes.stock import kind_name
-from afflux.kube.volumes.supply import Supply
+from afflux.kube.volumes.bipartite_matching import BipartiteMatching, match
+from afflux.kube.volumes.claims import Claim, ClaimReference
+from afflux.kube.volumes.local_volumes import kind_name
+from afflux.kube.volumes.node_sets import HOSTNAME, NOWHERE, NodeSet, contains, sole_host
+from afflux.kube.volumes.storage_cache import StorageCache
 from afflux.kube.volumes.volume import Volume
+from afflux.kube.volumes.volume_choice import Choice, provisioning_problem
 from afflux.model import reason
 
-# What is wanted, why nothing else would do, and the regions in which it can be reached.
-_Bidder = tuple[str, str | None, tuple[int, ...]]
+# The claim or its kind, why no volume can be provisioned, and the node sets of the candidates.
+_Requester = tuple[str, str | None, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
-    """One of the pods, and the node it goes to; `avoided` are volumes it leaves to the others."""
+class GangMember:
+    """A pod of the gang, its node with its labels, and the volumes that the pod avoids."""
 
     pod: str
-    references: tuple[Reference, ...]
+    references: tuple[ClaimReference, ...]
     node: str
     labels: Mapping[str, str]
     avoided: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
-    """Not all of the pods get their volumes: why, and the first that does not.
+class VolumeShortfall:
+    """There are too few volumes for the gang: the first pod without one, and the reason.
 
-    `avoid` is, by pod, what it had better leave to the others. `scattered` says that a claim which
-    several of them share would have to be on several nodes at once.
+    `avoid`: by pod, the volumes it should avoid. `splits_claim`: pods that share a claim are on
+    different nodes.
     """
 
     pod: str
     reason: str
     avoid: Mapping[str, frozenset[str]]
-    scattered: bool = False
+    splits_claim: bool = False
 
 
 Chosen = dict[str, tuple[Choice, ...]]
 
 
-def choose_together(going: Sequence[Going], supply: Supply) -> Chosen | Short:
-    """By pod the volumes for all claims that have none; nothing is assumed by asking."""
-    users: dict[str, list[Going]] = {}
-    for each in going:
+def choose_gang(members: Sequence[GangMember], cache: StorageCache) -> Chosen | VolumeShortfall:
+    """By pod, the choices for its unbound claims, without assuming them."""
+    users: dict[str, list[GangMember]] = {}
+    for each in members:
         for reference in each.references:
-            claim = supply.claims.get(reference.claim)
+            claim = cache.claims.get(reference.claim)
             if claim is None:
                 why = f'persistentvolumeclaim "{reference.name}" not found'
-                return Short(each.pod, why, {})
+                return VolumeShortfall(each.pod, why, {})
             if not claim.bound:
                 users.setdefault(claim.key, []).append(each)
                 continue
-            volume = supply.volumes.get(claim.volume)
-            if volume is None or not contains(volume.region, each.node, each.labels):
-                return Short(each.pod, reason.VOLUME_AFFINITY, {})
-    bids = _Bids(users, supply)
-    volumes = bids.match()
-    choices: Chosen = {each.pod: () for each in going}
+            volume = cache.volumes.get(claim.volume)
+            if volume is None or not contains(volume.node_set, each.node, each.labels):
+                return VolumeShortfall(each.pod, reason.VOLUME_AFFINITY, {})
+    requests = _Requests(users, cache)
+    volumes = requests.match()
+    choices: Chosen = {each.pod: () for each in members}
     for key, of in users.items():
         volume = volumes.get(key)
-        if volume is None and (why := bids.necessity(key)) is not None:
-            return Short(of[0].pod, why, bids.better_avoided(), bids.scattered)
+        if volume is None and (why := requests.provisioning_problem(key)) is not None:
+            avoid = requests.volumes_to_avoid()
+            return VolumeShortfall(of[0].pod, why, avoid, requests.splits_claim)
         for each in of:
             choices[each.pod] += (Choice(key, volume, each.node),)
     return choices
 
 
-def find_shortage(claims: Iterable[Claim], supply: Supply) -> tuple[int, int] | None:
-    """How many volumes these claims need and could have, wherever they are, if that is fewer.
-
-    Only claims count for which no volume can be made and which have none of their own.
-    """
+def find_shortfall(claims: Iterable[Claim], cache: StorageCache) -> tuple[int, int] | None:
+    """The numbers of volumes that these claims need and could get on any nodes, if too few. Only
+    claims without provisioning and without a reserved volume count."""
     wanted: dict[str, dict[str, Claim]] = {}
     for claim in claims:
-        if claim.bound or supply.node_of(claim) is not None or supply.kept_for(claim):
+        if claim.bound or cache.selected_node(claim) is not None or cache.reserved_volumes(claim):
             continue
-        if supply.waits_for_consumer(claim) and supply.provisioning(claim).allowed == NOWHERE:
+        if cache.waits_for_consumer(claim) and cache.provisioning(claim).allowed == NOWHERE:
             wanted.setdefault(kind_name(claim), {})[claim.key] = claim
     needed = sum(len(of) for of in wanted.values())
-    there = {kind: supply.candidates(next(iter(of.values()))) for kind, of in wanted.items()}
+    there = {kind: cache.candidates(next(iter(of.values()))) for kind, of in wanted.items()}
     if all(len(volumes) >= needed for volumes in there.values()):
         return None
     candidates = {kind: [volume.name for volume in volumes] for kind, volumes in there.items()}
     found = match(((kind, len(of)) for kind, of in wanted.items()), candidates)
-    missing = sum(shortage.missing for shortage in found.short.values())
+    missing = sum(shortfall.missing for shortfall in found.shortfalls.values())
     return (needed, needed - missing) if missing else None
 
 
-class _Bids:
-    """Open claims as bidders: those that ask for the same and reach the same volumes are one."""
+class _Requests:
+    """Unbound claims as requesters of the matching.
 
-    def __init__(self, users: Mapping[str, Sequence[Going]], supply: Supply) -> None:
+    Claims of the same kind that reach the same volumes are one requester.
+    """
+
+    def __init__(self, users: Mapping[str, Sequence[GangMember]], cache: StorageCache) -> None:
         self._users = users
-        self._supply = supply
-        self._claims: dict[_Bidder, list[Claim]] = {}
-        self._candidates: dict[_Bidder, list[str]] = {}
-        self._reaches: dict[str, _Reach] = {}
-        self._matching: Matching[_Bidder] | None = None
-        self.scattered = False
+        self._cache = cache
+        self._claims: dict[_Requester, list[Claim]] = {}
+        self._candidates: dict[_Requester, list[str]] = {}
+        self._indexes: dict[str, _CandidateIndex] = {}
+        self._matching: BipartiteMatching[_Requester] | None = None
+        self.splits_claim = False
         for key, of in users.items():
-            claim = supply.claims[key]
-            self.scattered |= len({each.node for each in of}) > 1
-            if supply.node_of(claim) is not None:
+            claim = cache.claims[key]
+            self.splits_claim |= len({each.node for each in of}) > 1
+            if cache.selected_node(claim) is not None:
                 continue
-            what = key if supply.kept_for(claim) else kind_name(claim)
-            if what not in self._reaches:
-                self._reaches[what] = _Reach(supply.candidates(claim))
-            regions = self._reaches[what].regions(of)
-            bidder = (what, self.necessity(key), regions)
-            self._claims.setdefault(bidder, []).append(claim)
-            if bidder not in self._candidates:
-                self._candidates[bidder] = self._reaches[what].volumes(regions)
+            what = key if cache.reserved_volumes(claim) else kind_name(claim)
+            if what not in self._indexes:
+                self._indexes[what] = _CandidateIndex(cache.candidates(claim))
+            node_sets = self._indexes[what].node_sets(of)
+            requester = (what, self.provisioning_problem(key), node_sets)
+            self._claims.setdefault(requester, []).append(claim)
+            if requester not in self._candidates:
+                self._candidates[requester] = self._indexes[what].volumes(node_sets)
 
     def match(self) -> dict[str, str]:
-        """Volumes by claim; first for those that can have no other, the smallest first."""
+        """Volumes by claim. Claims that cannot be provisioned come first, then the smallest."""
         order = sorted(
             self._claims,
-            key=lambda bidder: (bidder[1] is None, self._claims[bidder][0].size_bytes or 0),
+            key=lambda requester: (
+                requester[1] is None,
+                self._claims[requester][0].size_bytes or 0,
+            ),
         )
-        wants = ((bidder, len(self._claims[bidder])) for bidder in order)
+        wants = ((requester, len(self._claims[requester])) for requester in order)
         self._matching = match(wants, self._candidates)
         return {
             claim.key: volume
-            for bidder, given in self._matching.given.items()
-            for claim, volume in zip(self._claims[bidder], given, strict=False)
+            for requester, assigned in self._matching.assigned.items()
+            for claim, volume in zip(self._claims[requester], assigned, strict=False)
         }
 
-    def necessity(self, key: str) -> str | None:
-        """Why a claim has to have a volume that is there already; None if one can be made."""
-        claim, of = self._supply.claims[key], self._users[key]
+    def provisioning_problem(self, key: str) -> str | None:
+        """Why no volume can be provisioned for the claim; None if one can."""
+        claim, of = self._cache.claims[key], self._users[key]
         if len({each.node for each in of}) > 1:
             return reason.VOLUME_MISSING
-        return unmakeable(claim, of[0].node, of[0].labels, self._supply)
+        return provisioning_problem(claim, of[0].node, of[0].labels, self._cache)
 
-    def better_avoided(self) -> dict[str, frozenset[str]]:
-        """Who had better leave which volumes to the others: those with the most others to take."""
+    def volumes_to_avoid(self) -> dict[str, frozenset[str]]:
+        """By pod, the volumes to avoid: for the pods with the most alternatives."""
         found: dict[str, frozenset[str]] = {}
-        for bidder, shortage in self._matching.short.items() if self._matching else ():
-            if bidder[1] is None or not shortage.taken:
+        for requester, shortfall in self._matching.shortfalls.items() if self._matching else ():
+            if requester[1] is None or not shortfall.taken:
                 continue
-            rivals = [claim for rival in shortage.rivals for claim in self._claims[rival]]
-            choice = {claim.key: self._others(claim, shortage.taken) for claim in rivals}
+            claims = [claim for rival in shortfall.competitors for claim in self._claims[rival]]
+            choice = {claim.key: self._alternatives(claim, shortfall.taken) for claim in claims}
             ranked = sorted((-others, key) for key, others in choice.items() if others)
-            for _, key in ranked[: shortage.missing]:
+            for _, key in ranked[: shortfall.missing]:
                 for each in self._users[key]:
-                    found[each.pod] = found.get(each.pod, frozenset()) | shortage.taken
+                    found[each.pod] = found.get(each.pod, frozenset()) | shortfall.taken
         return found
 
-    def _others(self, claim: Claim, taken: frozenset[str]) -> int:
-        """How many volumes a claim could have beside these and those that its pods avoid."""
+    def _alternatives(self, claim: Claim, taken: frozenset[str]) -> int:
+        """How many volumes a claim could bind beside these and those that its pods avoid."""
         avoided = frozenset[str]().union(*(each.avoided for each in self._users[claim.key]))
         return sum(
             volume.name not in taken and volume.name not in avoided
-            for volume in self._supply.candidates(claim)
+            for volume in self._cache.candidates(claim)
         )
 
 
-class _Reach:
-    """Candidates by the region from which they can be reached, and who is in which region.
+class _CandidateIndex:
+    """Candidates by node set, with an index by hostname.
 
-    Thousands of disks are each on one node: those of the others are not even looked at.
+    With thousands of local volumes, those of other hosts are never looked at.
     """
 
     def __init__(self, candidates: Iterable[Volume]) -> None:
-        self._volumes: dict[Region, list[Volume]] = {}
+        self._volumes: dict[NodeSet, list[Volume]] = {}
         for volume in candidates:
-            self._volumes.setdefault(volume.region, []).append(volume)
-        self._numbers = {region: number for number, region in enumerate(self._volumes)}
-        self._local: dict[str | None, list[Region]] = {}
-        for region in self._volumes:
-            self._local.setdefault(sole_host(region), []).append(region)
+            self._volumes.setdefault(volume.node_set, []).append(volume)
+        self._numbers = {node_set: number for number, node_set in enumerate(self._volumes)}
+        self._local: dict[str | None, list[NodeSet]] = {}
+        for node_set in self._volumes:
+            self._local.setdefault(sole_host(node_set), []).append(node_set)
 
-    def regions(self, of: Sequence[Going]) -> tuple[int, ...]:
-        """The regions, by number, to which the nodes of all these pods belong."""
+    def node_sets(self, of: Sequence[GangMember]) -> tuple[int, ...]:
+        """The numbers of the node sets to which the nodes of all these pods belong."""
         host = of[0].labels.get(HOSTNAME)
         near = [*self._local.get(None, ()), *(self._local.get(host, ()) if host else ())]
         return tuple(
-            self._numbers[region]
-            for region in near
-            if all(contains(region, each.node, each.labels) for each in of)
+            self._numbers[node_set]
+            for node_set in near
+            if all(contains(node_set, each.node, each.labels) for each in of)
         )
 
-    def volumes(self, regions: Collection[int]) -> list[str]:
-        """The volumes of these regions, the one to take first at the front."""
+    def volumes(self, node_sets: Collection[int]) -> list[str]:
+        """The volumes of these node sets, in order of preference."""
         listed = list(self._volumes.values())
-        found = [volume for number in regions for volume in listed[number]]
+        found = [volume for number in node_sets for volume in listed[number]]
         found.sort(key=lambda volume: (volume.capacity_bytes, volume.name))
         return [volume.name for volume in found]

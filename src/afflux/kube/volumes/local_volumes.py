@@ -1,11 +1,11 @@
-"""The stock: how many volumes there are to be had for each kind of claim, machine by machine.
+"""Local volumes: how many free volumes each machine has for each kind of claim.
 
-Claims that ask for the same are one kind. What a machine has for a kind is a resource of that
-machine, like its host ports: no plan sends more claims there than there are volumes. So it is for
-volumes that only one machine can use, by its hostname. A kind that could have others as well is not
-counted: whether those suffice is found out when volumes are chosen.
+Claims that ask for the same are one kind. The number of volumes for a kind is a resource of the
+machine, like its host ports, so that no plan sends more claims there than there are volumes. Only
+volumes that a single machine can reach, by its hostname, are counted. A kind that could bind other
+volumes too is not counted; whether those suffice is checked when volumes are chosen.
 
-Too many does no harm, too few would: a volume that two kinds could have counts for both.
+A volume that two kinds could bind counts for both: a count that is too high does no harm.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from hashlib import blake2b
 import msgspec
 
 from afflux.kube.volumes.claims import Claim
-from afflux.kube.volumes.regions import NOWHERE, sole_host
-from afflux.kube.volumes.volume import Volume, could_have
-from afflux.model.implied import volumes_for
+from afflux.kube.volumes.node_sets import NOWHERE, sole_host
+from afflux.kube.volumes.volume import Volume, can_bind
+from afflux.model.implied_resources import volume_resource
 
-# Each kind is a column over all machines. Of more than this the rest is not counted.
-MOST_KINDS = 64
+# Each kind is a column over all machines. Kinds beyond this number are not counted.
+MAX_KINDS = 64
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Claims that ask for the same, and what there is for them by hostname and elsewhere."""
+    """Claims that ask for the same, and the volumes for them: local by hostname, and shared."""
 
     example: Claim
     claims: set[str] = field(default_factory=set[str])
@@ -33,40 +33,41 @@ class _Kind:
     shared: int = 0
 
 
-class Stock:
-    """Volumes that are to be had and claims that look for one."""
+class LocalVolumes:
+    """Free volumes, and the claims that need one."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_kinds: int = MAX_KINDS) -> None:
+        self._max_kinds = max_kinds
         self._volumes: dict[str, Volume] = {}
         self._kinds: dict[str, _Kind] = {}
         self._kind_of: dict[str, str] = {}
-        self._touched: set[str] = set()
+        self._changed_hosts: set[str] = set()
 
-    def offer(self, volume: Volume) -> None:
-        """A volume is to be had."""
+    def add_volume(self, volume: Volume) -> None:
+        """A volume is free, or has changed."""
         if self._volumes.get(volume.name) == volume:
             return
-        self.withdraw(volume.name)
+        self.remove_volume(volume.name)
         self._volumes[volume.name] = volume
         for kind in self._kinds.values():
             self._count(kind, volume, 1)
 
-    def withdraw(self, name: str) -> None:
-        """A volume is not to be had any more."""
+    def remove_volume(self, name: str) -> None:
+        """A volume is no longer free."""
         volume = self._volumes.pop(name, None)
         if volume is not None:
             for kind in self._kinds.values():
                 self._count(kind, volume, -1)
 
-    def look_for(self, claim: Claim) -> None:
-        """A claim looks for a volume that is to be had."""
+    def add_claim(self, claim: Claim) -> None:
+        """A claim needs one of the free volumes."""
         name = kind_name(claim)
         if self._kind_of.get(claim.key) == name:
             return
-        self.look_no_more(claim.key)
+        self.remove_claim(claim.key)
         kind = self._kinds.get(name)
         if kind is None:
-            if len(self._kinds) >= MOST_KINDS:
+            if len(self._kinds) >= self._max_kinds:
                 return
             kind = self._kinds[name] = _Kind(claim)
             for volume in self._volumes.values():
@@ -74,8 +75,8 @@ class Stock:
         kind.claims.add(claim.key)
         self._kind_of[claim.key] = name
 
-    def look_no_more(self, claim: str) -> None:
-        """A claim has its volume, or is gone."""
+    def remove_claim(self, claim: str) -> None:
+        """A claim is bound or gone."""
         name = self._kind_of.pop(claim, None)
         if name is None:
             return
@@ -83,38 +84,38 @@ class Stock:
         kind.claims.remove(claim)
         if not kind.claims:
             del self._kinds[name]
-            self._touched.update(kind.local)
+            self._changed_hosts.update(kind.local)
 
     def resource(self, claim: str) -> str | None:
-        """The resource that a claim takes one of; None if it is not counted."""
+        """The resource of which a claim takes one; None if its kind is not counted."""
         name = self._kind_of.get(claim)
         return None if name is None or self._kinds[name].shared else name
 
-    def on(self, host: str) -> dict[str, int]:
-        """What the machine of this hostname has, by resource."""
+    def counts_on(self, host: str) -> dict[str, int]:
+        """The number of volumes by resource on the machine with this hostname."""
         counts = ((name, kind.local.get(host, 0)) for name, kind in self._kinds.items())
         return {name: count for name, count in counts if count}
 
-    def take_touched(self) -> set[str]:
-        """The hostnames for which something may have changed since the last time."""
-        touched, self._touched = self._touched, set()
-        return touched
+    def take_changed_hosts(self) -> set[str]:
+        """The hostnames whose counts may have changed since the last call."""
+        changed, self._changed_hosts = self._changed_hosts, set()
+        return changed
 
     def _count(self, kind: _Kind, volume: Volume, change: int) -> None:
-        if volume.region == NOWHERE or not could_have(kind.example, volume):
+        if volume.node_set == NOWHERE or not can_bind(kind.example, volume):
             return
-        host = sole_host(volume.region)
+        host = sole_host(volume.node_set)
         if host is None:
             kind.shared += change
             return
         kind.local[host] += change
-        self._touched.add(host)
+        self._changed_hosts.add(host)
         if not kind.local[host]:
             del kind.local[host]
 
 
 def kind_name(claim: Claim) -> str:
-    """The same for all claims that could have the same volumes: the name of their resource."""
+    """The resource of a claim; equal for claims that could bind the same volumes."""
     selector = ""
     if claim.selector is not None:
         written = msgspec.json.encode(claim.selector, order="deterministic")
@@ -127,4 +128,4 @@ def kind_name(claim: Claim) -> str:
         claim.attributes,
         selector,
     )
-    return volumes_for("/".join(parts))
+    return volume_resource("/".join(parts))

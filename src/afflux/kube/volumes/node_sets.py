@@ -1,15 +1,15 @@
-"""Regions: sets of nodes described by their labels, as volumes and storage classes describe them.
+"""Sets of nodes described by labels, as volumes and storage classes describe them.
 
-None is every node; otherwise a node belongs to a region if it matches one of the terms, so that no
-terms are no node. Terms are kept few and in one order: thousands of disks that are each on one
-node make a single term, and equal regions are equal values.
+None is the set of all nodes. Otherwise a node belongs to the set if it matches one of the terms, so
+that an empty tuple is the empty set. Terms are merged and sorted: thousands of volumes on one node
+each make a single term, and equal sets are equal values.
 """
 
 from collections.abc import Iterable, Mapping
 
 from afflux.kube import objects
 from afflux.kube.node_affinity import (
-    UnusableError,
+    ConstraintError,
     label_requirement,
     requirement_key,
     selector_term,
@@ -17,10 +17,10 @@ from afflux.kube.node_affinity import (
 )
 from afflux.model.selectors import Requirement, Term
 
-Region = tuple[Term, ...] | None
+NodeSet = tuple[Term, ...] | None
 
-EVERYWHERE: Region = None
-NOWHERE: Region = ()
+EVERYWHERE: NodeSet = None
+NOWHERE: NodeSet = ()
 
 _ZONE = "topology.kubernetes.io/zone"
 _REGION = "topology.kubernetes.io/region"
@@ -33,59 +33,52 @@ _OWN_NAME = "metadata.name"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def contains(region: Region, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node of this name with these labels belongs to the region."""
-    return region is None or any(term.matches(name, labels) for term in region)
+def contains(node_set: NodeSet, name: str, labels: Mapping[str, str]) -> bool:
+    return node_set is None or any(term.matches(name, labels) for term in node_set)
 
 
-def only(node: str) -> Region:
-    """The region of a single node."""
+def only(node: str) -> NodeSet:
     return (Term(names=(Requirement(_OWN_NAME, "In", (node,)),)),)
 
 
-def sole_host(region: Region) -> str | None:
-    """The hostname of the one machine that a region is; None if it may be several."""
-    if region is None or len(region) != 1:
+def sole_host(node_set: NodeSet) -> str | None:
+    """The hostname if the set is one host, else None."""
+    if node_set is None or len(node_set) != 1:
         return None
-    for each in region[0].labels:
+    for each in node_set[0].labels:
         if each.key == HOSTNAME and each.operator == "In" and len(each.values) == 1:
             return each.values[0]
     return None
 
 
-def union(regions: Iterable[Region]) -> Region:
-    """The nodes of any of the regions."""
-    found = list(dict.fromkeys(region for region in regions if region != NOWHERE))
+def union(node_sets: Iterable[NodeSet]) -> NodeSet:
+    found = list(dict.fromkeys(node_set for node_set in node_sets if node_set != NOWHERE))
     if len(found) == 1:
         return found[0]
     terms: list[Term] = []
-    for region in found:
-        if region is None:
+    for node_set in found:
+        if node_set is None:
             return None
-        terms += region
+        terms += node_set
     return _compact(terms)
 
 
-def intersection(one: Region, other: Region) -> Region:
-    """The nodes of both regions."""
+def intersection(one: NodeSet, other: NodeSet) -> NodeSet:
     if one is None or other is None:
         return other if one is None else one
-    return _compact([both for a in one for b in other if (both := _together(a, b)) is not None])
+    return _compact([both for a in one for b in other if (both := _conjunction(a, b)) is not None])
 
 
-def node_affinity_region(stated: objects.VolumeNodeAffinity | None) -> Region:
-    """Where a volume can be reached from.
-
-    Only labels count: kube-scheduler does not tell the volume the node's name, so that a term
-    which asks for one matches no node. What cannot be understood matches none either.
-    """
+def affinity_node_set(stated: objects.VolumeNodeAffinity | None) -> NodeSet:
+    """The nodes that can reach a volume. As in kube-scheduler, only labels count: a term that asks
+    for the name of a node matches no node. Neither does an invalid term."""
     if stated is None or stated.required is None:
         return EVERYWHERE
     terms: list[Term] = []
     for number, written in enumerate(stated.required.node_selector_terms or ()):
         try:
             term = selector_term(written, f"nodeSelectorTerms[{number}]")
-        except UnusableError:
+        except ConstraintError:
             continue
         if term is None or not all(requirement.accepts("") for requirement in term.names):
             continue
@@ -95,48 +88,39 @@ def node_affinity_region(stated: objects.VolumeNodeAffinity | None) -> Region:
     return _compact(terms)
 
 
-def selected_region(selector: objects.LabelSelector | None) -> Region:
+def selector_node_set(selector: objects.LabelSelector | None) -> NodeSet:
     """The nodes that a label selector matches: none without one, all with an empty one."""
     if selector is None:
         return NOWHERE
-    labels = {
-        Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()
-    }
+    stated = selector.match_labels or {}
+    labels = {Requirement(key, "In", (value,)) for key, value in stated.items()}
     try:
         labels.update(label_requirement(e, e.key) for e in selector.match_expressions or ())
-    except UnusableError:
+    except ConstraintError:
         return NOWHERE
     return (Term(_ordered(labels)),) if labels else EVERYWHERE
 
 
-def topology_region(stated: Iterable[objects.TopologyTerm] | None) -> Region:
-    """Where a storage class may make volumes; anywhere if it does not say."""
+def topology_node_set(stated: Iterable[objects.TopologyTerm] | None) -> NodeSet:
+    """The nodes for which a storage class may provision volumes; all if it does not say."""
     if not stated:
         return EVERYWHERE
-    return _compact(
-        [
-            Term(
-                _ordered(
-                    {
-                        Requirement(each.key, "In", tuple(sorted(set(each.values or ()))))
-                        for each in term.match_label_expressions
-                    }
-                )
-            )
-            for term in stated
-            if term.match_label_expressions
-        ]
-    )
+    terms: list[Term] = []
+    for term in stated:
+        if term.match_label_expressions:
+            listed = {_in(each.key, each.values or ()) for each in term.match_label_expressions}
+            terms.append(Term(_ordered(listed)))
+    return _compact(terms)
 
 
-def zone_regions(labels: Mapping[str, str]) -> list[Region]:
-    """Where the zone labels of a volume allow it to be used: in each of these regions.
+def zone_node_sets(labels: Mapping[str, str]) -> list[NodeSet]:
+    """The node sets in which the zone labels of a volume allow its use; all of them apply.
 
-    A node without any such label is in a cluster of one zone. An old label of the volume is met by
-    the new one of a node that has no old one.
+    Nodes without any of these labels belong to each set. A beta label of the volume also matches
+    the stable label of a node without the beta label.
     """
     unlabelled = Term(tuple(Requirement(key, "DoesNotExist") for key in sorted(_TOPOLOGY_LABELS)))
-    regions: list[Region] = []
+    node_sets: list[NodeSet] = []
     for key in _TOPOLOGY_LABELS:
         zones = [zone.strip() for zone in labels.get(key, "").split(_BETWEEN_ZONES)]
         if not all(zones):
@@ -146,12 +130,12 @@ def zone_regions(labels: Mapping[str, str]) -> list[Region]:
         if (successor := _SUCCESSORS.get(key)) is not None:
             instead = (Requirement(key, "DoesNotExist"), Requirement(successor, "In", allowed))
             terms.append(Term(_ordered(instead)))
-        regions.append(_compact(terms))
-    return regions
+        node_sets.append(_compact(terms))
+    return node_sets
 
 
 def _compact(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """The same nodes by fewer terms: those that only list values of one label become one."""
+    """The same nodes with fewer terms: terms that list values of one label are merged."""
     kept: set[Term] = set()
     labels: dict[str, set[str]] = {}
     names: set[str] = set()
@@ -163,16 +147,14 @@ def _compact(terms: Iterable[Term]) -> tuple[Term, ...]:
             labels.setdefault(first.key, set()).update(first.values)
         else:
             names.update(first.values)
-    kept.update(
-        Term((Requirement(key, "In", tuple(sorted(values))),)) for key, values in labels.items()
-    )
+    kept.update(Term((_in(key, values),)) for key, values in labels.items())
     if names:
-        kept.add(Term(names=(Requirement(_OWN_NAME, "In", tuple(sorted(names))),)))
+        kept.add(Term(names=(_in(_OWN_NAME, names),)))
     return sorted_terms(kept)
 
 
-def _together(one: Term, other: Term) -> Term | None:
-    """A term for both; None if no node can match it."""
+def _conjunction(one: Term, other: Term) -> Term | None:
+    """A term that is the conjunction of both; None if no node can match it."""
     labels = _merged({*one.labels, *other.labels})
     names = _merged({*one.names, *other.names})
     return None if labels is None or names is None else Term(labels, names)
@@ -189,8 +171,12 @@ def _merged(requirements: set[Requirement]) -> tuple[Requirement, ...] | None:
             rest.add(requirement)
     if not all(listed.values()):
         return None
-    rest.update(Requirement(key, "In", tuple(sorted(v))) for key, v in listed.items())
+    rest.update(_in(key, values) for key, values in listed.items())
     return _ordered(rest)
+
+
+def _in(key: str, values: Iterable[str]) -> Requirement:
+    return Requirement(key, "In", tuple(sorted(set(values))))
 
 
 def _ordered(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:

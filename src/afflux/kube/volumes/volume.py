@@ -1,12 +1,12 @@
-"""A volume that is there, and which claims could have it."""
+"""A PersistentVolume, and which claims could bind it."""
 
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
 from afflux.kube.quantities import storage_bytes
-from afflux.kube.repulsion import selects
+from afflux.kube.running_anti_affinity import selects
 from afflux.kube.volumes.claims import BETA_CLASS, Claim
-from afflux.kube.volumes.regions import Region, node_affinity_region, zone_regions
+from afflux.kube.volumes.node_sets import NodeSet, affinity_node_set, zone_node_sets
 from afflux.model.errors import InputError
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
@@ -16,8 +16,8 @@ _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 class Volume:
     """A PersistentVolume as the scheduler sees it.
 
-    `claim` and `claim_uid` are whom it is for, empty if for nobody in particular; `predecessor` is
-    the field of a disk from before CSI, for which Kubernetes has rules of its own.
+    `claim` and `claim_uid` name the claim it is reserved for, if any. `in_tree_type` is the field
+    of an in-tree volume type, for which Kubernetes has special rules.
     """
 
     name: str
@@ -27,15 +27,15 @@ class Volume:
     block: bool
     attributes: str
     labels: objects.Labels
-    region: Region
-    zones: tuple[Region, ...]
+    node_set: NodeSet
+    zone_sets: tuple[NodeSet, ...]
     claim: str
     claim_uid: str
     available: bool
-    leaving: bool
+    deleting: bool
     driver: str
     handle: str
-    predecessor: str | None
+    in_tree_type: str | None
     version: str = field(compare=False)
 
 
@@ -57,21 +57,21 @@ def read_volume(stated: objects.PersistentVolume) -> Volume:
         block=spec.volume_mode == "Block",
         attributes=spec.volume_attributes_class_name or "",
         labels=labels,
-        region=node_affinity_region(spec.node_affinity),
-        zones=tuple(zone_regions(labels)),
+        node_set=affinity_node_set(spec.node_affinity),
+        zone_sets=tuple(zone_node_sets(labels)),
         claim=f"{claim.namespace or ''}/{claim.name or ''}" if claim else "",
         claim_uid=(claim.uid or "") if claim else "",
         available=stated.status is not None and stated.status.phase == "Available",
-        leaving=metadata.deletion_timestamp is not None,
+        deleting=metadata.deletion_timestamp is not None,
         driver=(spec.csi.driver or "") if spec.csi else "",
         handle=(spec.csi.volume_handle or "") if spec.csi else "",
-        predecessor=_predecessor(spec),
+        in_tree_type=_in_tree_type(spec),
         version=metadata.resource_version or "",
     )
 
 
-def suits(claim: Claim, volume: Volume) -> bool:
-    """Whether a volume that is meant for the claim is what it asks for."""
+def meets_request(claim: Claim, volume: Volume) -> bool:
+    """Whether a volume that is reserved for the claim has what the claim asks for."""
     return (
         volume.storage_class == claim.storage_class
         and volume.capacity_bytes >= (claim.size_bytes or 0)
@@ -80,10 +80,10 @@ def suits(claim: Claim, volume: Volume) -> bool:
     )
 
 
-def could_have(claim: Claim, volume: Volume) -> bool:
-    """Whether the claim could have a volume that is for nobody in particular."""
+def can_bind(claim: Claim, volume: Volume) -> bool:
+    """Whether the claim could bind a volume that is reserved for no claim."""
     return (
-        suits(claim, volume)
+        meets_request(claim, volume)
         and claim.modes <= volume.modes
         and (claim.selector is None or _selected(claim.selector, volume.labels))
     )
@@ -94,7 +94,7 @@ def _selected(selector: objects.LabelSelector, labels: objects.Labels) -> bool:
     return known and selects(selector, labels)
 
 
-def _predecessor(spec: objects.VolumeSpec) -> str | None:
+def _in_tree_type(spec: objects.VolumeSpec) -> str | None:
     for name, stated in (
         ("awsElasticBlockStore", spec.aws_elastic_block_store),
         ("azureDisk", spec.azure_disk),

@@ -1,10 +1,10 @@
--- What people ask the ledger, by name. A name, one line of what it finds, the statement.
--- Nothing here writes, and nothing returns more rows, or longer texts, than can be shown.
+-- The queries of people to the ledger: the name, one line about what it finds, the statement.
+-- None of them writes, and the numbers of rows and the lengths of texts are limited.
 
 -- queue_lines --
--- Groups that have not ended, by queue and position; more of them than fit are counted.
+-- Groups that have not ended, by queue and position, and the number of all that remain.
 WITH positions AS (
-    -- Of the whole queue, whoever asks: the third in line is third though the others are hidden.
+    -- Counted in the whole queue: the third group is third even if the user may not see the others.
     SELECT
         namespace, name,
         row_number() OVER (
@@ -50,12 +50,12 @@ LEFT JOIN afflux.reservations USING (namespace, name)
 ORDER BY queue, rank, -priority, since_seconds, namespace, name;
 
 -- reservation_lines --
--- Promises, the earliest first, those without a time last.
+-- Reservations, the earliest first, those without a start last.
 WITH shown AS (
     SELECT
         reservations.namespace, reservations.name, groups.queue, groups.size, groups.priority,
         groups.run_seconds, reservations.start_seconds, reservations.uids, reservations.machines,
-        coalesce(reservations.start_seconds, 'infinity'::float8) AS place
+        coalesce(reservations.start_seconds, 'infinity'::float8) AS sort_start
     FROM afflux.reservations
     JOIN afflux.groups USING (namespace, name)
     WHERE
@@ -65,29 +65,29 @@ WITH shown AS (
     SELECT shown.*, count(*) OVER () AS remaining
     FROM shown
     WHERE
-        %(after_place)s::float8 IS NULL
-        OR (place, namespace, name) > (
-            %(after_place)s::float8, %(after_namespace)s::text, %(after_name)s::text
+        %(after_start)s::float8 IS NULL
+        OR (sort_start, namespace, name) > (
+            %(after_start)s::float8, %(after_namespace)s::text, %(after_name)s::text
         )
-    ORDER BY place, namespace, name
+    ORDER BY sort_start, namespace, name
     LIMIT %(limit)s::integer
 )
 SELECT
-    namespace, name, queue, size, priority, run_seconds, start_seconds, place, remaining,
-    uids[:%(most)s::integer] AS uids, machines[:%(most)s::integer] AS machines,
+    namespace, name, queue, size, priority, run_seconds, start_seconds, sort_start, remaining,
+    uids[:%(max)s::integer] AS uids, machines[:%(max)s::integer] AS machines,
     ARRAY(
         SELECT coalesce(pods.name, witness.uid)
-        FROM unnest(page.uids[:%(most)s::integer]) WITH ORDINALITY AS witness (uid, number)
+        FROM unnest(page.uids[:%(max)s::integer]) WITH ORDINALITY AS witness (uid, number)
         LEFT JOIN afflux.pods
             ON pods.uid = witness.uid
             AND pods.namespace = page.namespace AND pods.group_name = page.name
         ORDER BY witness.number
     ) AS members
 FROM page
-ORDER BY place, namespace, name;
+ORDER BY sort_start, namespace, name;
 
 -- history_lines --
--- Groups that are over, the latest first. One more than asked for, to know whether there are more.
+-- Ended groups, the latest first. One more than the limit, to know whether there are more.
 SELECT
     id, namespace, name, queue, size, priority, created_seconds, ready_seconds, started_seconds,
     ended_seconds, how,
@@ -95,7 +95,7 @@ SELECT
         AS machine_count,
     ARRAY(
         SELECT DISTINCT machine FROM unnest(machines) AS machine WHERE machine <> ''
-        ORDER BY machine LIMIT %(most)s::integer
+        ORDER BY machine LIMIT %(max)s::integer
     ) AS machines
 FROM afflux.finished_groups
 WHERE
@@ -109,7 +109,7 @@ ORDER BY ended_seconds DESC, id DESC
 LIMIT %(limit)s::integer + 1;
 
 -- group_present --
--- One group that has not ended, its position and what it was promised.
+-- One group that has not ended, its position and its reservation.
 SELECT
     groups.state, groups.queue, groups.size, groups.priority, groups.created_seconds,
     groups.ready_seconds, groups.run_seconds, groups.started_seconds, groups.until_seconds,
@@ -127,7 +127,7 @@ LEFT JOIN afflux.reservations USING (namespace, name)
 WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text;
 
 -- group_members --
--- Its pods: where each is, or is being sent to, and why nobody knows whether it arrived.
+-- Its pods: the machine of each, the machine of its bind, and why the outcome of that is unknown.
 SELECT
     split_part(member.name, '/', 2) AS name, member.uid, member.machine, member.sent_to,
     left(member.doubt, 2000) AS doubt
@@ -136,10 +136,10 @@ CROSS JOIN LATERAL json_to_recordset(groups.members)
     AS member (uid text, name text, machine text, sent_to text, doubt text)
 WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text
 ORDER BY member.name, member.uid
-LIMIT %(most)s::integer;
+LIMIT %(max)s::integer;
 
 -- group_witness --
--- Where there is room for its members at the promised time.
+-- The machines with room for its members at the reserved start.
 SELECT coalesce(pods.name, witness.uid) AS member, witness.machine
 FROM afflux.reservations
 CROSS JOIN LATERAL unnest(reservations.uids, reservations.machines)
@@ -149,35 +149,35 @@ LEFT JOIN afflux.pods
     AND pods.namespace = %(namespace)s::text AND pods.group_name = %(name)s::text
 WHERE reservations.namespace = %(namespace)s::text AND reservations.name = %(name)s::text
 ORDER BY member, witness.number
-LIMIT %(most)s::integer;
+LIMIT %(max)s::integer;
 
--- group_past --
--- The last group of this name that is over.
+-- group_ended --
+-- The group of this name that ended last.
 SELECT
     queue, size, priority, created_seconds, ready_seconds, run_seconds, started_seconds,
     until_seconds, ended_seconds, how, left(reason, 2000) AS reason, cardinality(pods) AS member_count,
-    pods[:%(most)s::integer] AS pods, machines[:%(most)s::integer] AS machines
+    pods[:%(max)s::integer] AS pods, machines[:%(max)s::integer] AS machines
 FROM afflux.finished_groups
 WHERE namespace = %(namespace)s::text AND name = %(name)s::text
 ORDER BY ended_seconds DESC, id DESC
 LIMIT 1;
 
 -- group_events --
--- What happened to groups of this name, the latest first.
+-- Events of groups of this name, the latest first.
 SELECT at, kind, left(message, 2000) AS message
 FROM afflux.events
 WHERE namespace = %(namespace)s::text AND name = %(name)s::text
 ORDER BY id DESC
-LIMIT %(most)s::integer;
+LIMIT %(max)s::integer;
 
 -- count_group_events --
--- How much has happened to groups of this name.
+-- The number of events of groups of this name.
 SELECT count(*) AS event_count
 FROM afflux.events
 WHERE namespace = %(namespace)s::text AND name = %(name)s::text;
 
--- settle_down --
--- Until the transaction ends: what takes longer is given up, and what others have made is not called.
+-- set_transaction_options --
+-- Limits the time of each statement, and keeps functions of others from being called.
 SELECT
     set_config('statement_timeout', %(milliseconds)s::text, true),
     set_config('search_path', '', true);

@@ -1,16 +1,16 @@
--- Every statement of the ledger, by name. A name, one line of what it does, the statement.
--- Many rows go in as one JSON text: that costs a tenth of an array for each column.
+-- Every statement of the ledger: its name, one line about what it does, the statement.
+-- Many rows are passed as one JSON text, at a tenth of the cost of an array for each column.
 
 -- move_fence --
--- Makes this process the only one that may write.
+-- Makes this process the only writer.
 SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
 
--- wait_no_longer_than --
--- For somebody who holds the fence, in this transaction.
+-- set_lock_timeout --
+-- Limits the wait for a leader that has locked the fence, in this transaction.
 SELECT set_config('lock_timeout', %(milliseconds)s::text, true);
 
--- end_holders --
--- Ends the sessions of those who hold the fence: one that sleeps in the middle of a turn never lets go.
+-- terminate_fence_holders --
+-- Ends sessions that have locked the fence: a leader suspended during a batch would never release it.
 SELECT pg_terminate_backend(pid)
 FROM pg_locks
 WHERE
@@ -19,13 +19,13 @@ WHERE
     AND pid <> pg_backend_pid();
 
 -- pass_fence --
--- Lets a turn pass, or fails; those who watch, or want to take over, hear of it when it is written.
+-- Fails unless this process is the leader and the batch is new; notifies listeners after the commit.
 SELECT
-    afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(turn)s::bigint),
+    afflux.pass_fence(%(epoch)s::bigint, %(holder)s::text, %(batch)s::bigint),
     CASE WHEN %(message)s::text <> '' THEN pg_notify('afflux', %(message)s::text) END;
 
--- record_finished --
--- Groups that have left go into history, with their pods.
+-- insert_finished_groups --
+-- Adds ended groups with their pods to the history.
 INSERT INTO afflux.finished_groups (
     namespace, name, queue, size, priority, created_seconds, ready_seconds, run_seconds,
     started_seconds, until_seconds, ended_seconds, how, reason, pods, machines
@@ -33,27 +33,27 @@ INSERT INTO afflux.finished_groups (
 SELECT
     namespace, name, queue, size, priority, created_seconds, ready_seconds, run_seconds,
     started_seconds, until_seconds, ended_seconds, how, reason, pods, machines
-FROM json_to_recordset(%(rows)s::json) AS gone (
+FROM json_to_recordset(%(rows)s::json) AS ended (
     namespace text, name text, queue text, size integer, priority bigint, created_seconds float8,
     ready_seconds float8, run_seconds float8, started_seconds float8, until_seconds float8,
     ended_seconds float8, how text, reason text, pods text[], machines text[]
 );
 
--- forget --
--- Nothing else is left of groups that have left; their names are free.
-WITH gone AS MATERIALIZED (
+-- delete_groups --
+-- Deletes ended groups and their reservations; their names are free again.
+WITH ended AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (namespace text, name text)
-), promises AS (
+), ended_reservations AS (
     DELETE FROM afflux.reservations
-    USING gone
-    WHERE reservations.namespace = gone.namespace AND reservations.name = gone.name
+    USING ended
+    WHERE reservations.namespace = ended.namespace AND reservations.name = ended.name
 )
 DELETE FROM afflux.groups
-USING gone
-WHERE groups.namespace = gone.namespace AND groups.name = gone.name;
+USING ended
+WHERE groups.namespace = ended.namespace AND groups.name = ended.name;
 
 -- put_provisional --
--- Groups without all their members, as they stand now, and in no other table.
+-- Upserts groups that lack members or are refused, and deletes them from the other tables.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
         namespace text, name text, state text, queue text, size integer, priority bigint,
@@ -82,7 +82,7 @@ ON CONFLICT (namespace, name) DO UPDATE SET
     reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
 
 -- put_queue --
--- Groups that wait, as they stand now, and in no other table.
+-- Upserts groups that wait in the queue, and deletes them from the other tables.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
         namespace text, name text, state text, queue text, size integer, priority bigint,
@@ -111,7 +111,7 @@ ON CONFLICT (namespace, name) DO UPDATE SET
     reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
 
 -- put_running --
--- Groups that run or are being bound, as they stand now, and in no other table.
+-- Upserts groups that run or are being bound, and deletes them from the other tables.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
         namespace text, name text, state text, queue text, size integer, priority bigint,
@@ -139,20 +139,20 @@ ON CONFLICT (namespace, name) DO UPDATE SET
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
     reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
 
--- drop_promises --
--- Promises that hold no longer.
+-- delete_other_reservations --
+-- Deletes the reservations of all groups but these.
 DELETE FROM afflux.reservations
 WHERE NOT EXISTS (
-    SELECT FROM json_to_recordset(%(rows)s::json) AS held (namespace text, name text)
-    WHERE held.namespace = reservations.namespace AND held.name = reservations.name
+    SELECT FROM json_to_recordset(%(rows)s::json) AS kept (namespace text, name text)
+    WHERE kept.namespace = reservations.namespace AND kept.name = reservations.name
 );
 
--- put_promises --
--- Promises that hold, with their witnesses; one that is as it was keeps its date.
+-- put_reservations --
+-- Upserts reservations with their witnesses; an unchanged one keeps its promised_at.
 INSERT INTO afflux.reservations (namespace, name, start_seconds, uids, machines)
 SELECT namespace, name, start_seconds, uids, machines
 FROM json_to_recordset(%(rows)s::json)
-    AS held (namespace text, name text, start_seconds float8, uids text[], machines text[])
+    AS current (namespace text, name text, start_seconds float8, uids text[], machines text[])
 ON CONFLICT (namespace, name) DO UPDATE SET
     start_seconds = excluded.start_seconds, uids = excluded.uids, machines = excluded.machines,
     promised_at = excluded.promised_at
@@ -160,61 +160,61 @@ WHERE
     reservations.start_seconds IS DISTINCT FROM excluded.start_seconds
     OR reservations.uids <> excluded.uids OR reservations.machines <> excluded.machines;
 
--- record_events --
--- What happened, in words.
+-- insert_events --
+-- Adds events of groups.
 INSERT INTO afflux.events (epoch, namespace, name, kind, message)
 SELECT %(epoch)s::bigint, namespace, name, kind, message
 FROM json_to_recordset(%(rows)s::json)
     AS event (namespace text, name text, kind text, message text);
 
 -- notify --
--- Wakes those who watch, when the transaction ends.
+-- Notifies listeners when the transaction commits.
 SELECT pg_notify('afflux', %(message)s::text);
 
--- forget_history --
--- Groups that have been over for so many days, the oldest first; not those that somebody holds.
+-- delete_old_history --
+-- Deletes groups that ended so many days ago, the oldest first; skips rows that others have locked.
 DELETE FROM afflux.finished_groups
 WHERE id = ANY (ARRAY(
     SELECT id FROM afflux.finished_groups
     WHERE ended_seconds < extract(epoch FROM now())::float8 - 86400.0 * %(days)s::integer
     ORDER BY ended_seconds
-    LIMIT %(most)s::integer
+    LIMIT %(limit)s::integer
     FOR UPDATE SKIP LOCKED
 ));
 
--- forget_events --
--- Words that are so many days old, the oldest first; not those that somebody holds.
+-- delete_old_events --
+-- Deletes events of so many days ago, the oldest first; skips rows that others have locked.
 DELETE FROM afflux.events
 WHERE id = ANY (ARRAY(
     SELECT id FROM afflux.events
     WHERE at < now() - make_interval(days => %(days)s::integer)
     ORDER BY at
-    LIMIT %(most)s::integer
+    LIMIT %(limit)s::integer
     FOR UPDATE SKIP LOCKED
 ));
 
 -- recover_groups --
--- Every group that is there, in queue order.
+-- All groups that have not ended, in queue order.
 SELECT
     namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
     started_seconds, until_seconds, reason, members, epoch
 FROM afflux.groups
 ORDER BY priority DESC, ready_seconds, namespace, name;
 
--- recover_promises --
--- What they were promised.
+-- recover_reservations --
+-- All reservations with their witnesses.
 SELECT namespace, name, start_seconds, uids, machines
 FROM afflux.reservations
 ORDER BY start_seconds, namespace, name;
 
--- settle_in --
--- If we are gone, the fence must not stay held; and rows are found by key, even in small tables.
+-- set_session_options --
+-- Frees the fence soon after a lost connection, and finds rows by key even in small tables.
 SELECT
-    -- The database may be shared: a function or an operator of others in `public`, if it fits better
-    -- than PostgreSQL's own, would be called with our rights.
+    -- The database may be shared. A better matching function or operator in `public` would be called
+    -- instead of PostgreSQL's own, with our rights.
     set_config('search_path', '', false),
-    -- A server that has not seen the end of a turn is not idle to itself: that counts only after a
-    -- BEGIN. A connection that is gone in the middle of a turn is noticed by TCP, within 25 s.
+    -- Applies only after a BEGIN. A batch has none: if the connection is lost during a batch, TCP
+    -- notices it within 25 s.
     set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, false),
     set_config('tcp_keepalives_idle', '10', false),
     set_config('tcp_keepalives_interval', '5', false),
@@ -222,33 +222,33 @@ SELECT
     set_config('enable_seqscan', 'off', false),
     set_config('enable_hashjoin', 'off', false),
     set_config('enable_mergejoin', 'off', false),
-    -- Before PostgreSQL 18 what is off costs so much that a plan which needs it all the same, as that
-    -- of the fence does, would be compiled in every turn.
+    -- Before PostgreSQL 18 a disabled scan adds so much to the cost of a plan that needs it, such as
+    -- that of the fence, that the plan would be compiled in every batch.
     set_config('jit', 'off', false);
 
 -- lock_schema --
--- One process at a time looks at the schema and changes it; until the transaction ends.
+-- Locks the schema against other migrating processes until the transaction ends.
 SELECT pg_advisory_xact_lock(%(key)s::bigint);
 
 -- has_migrations --
--- Whether this database has been used before.
+-- Whether this database has a ledger.
 SELECT to_regclass('afflux.migrations') IS NOT NULL;
 
 -- create_schema --
--- Everything of ours is in a schema of its own: the database may be shared.
+-- The ledger has a schema of its own: the database may be shared.
 CREATE SCHEMA IF NOT EXISTS afflux;
 
--- begin_migrations --
--- The list of steps that the schema has taken.
+-- create_migrations_table --
+-- The list of migrations that were applied.
 CREATE TABLE afflux.migrations (
     name       text PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
 -- applied_migrations --
--- The steps that the schema has taken.
+-- The migrations that were applied.
 SELECT name FROM afflux.migrations ORDER BY name;
 
 -- record_migration --
--- One step more.
+-- Adds a migration to the list.
 INSERT INTO afflux.migrations (name) VALUES (%(name)s::text);

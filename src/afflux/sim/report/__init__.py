@@ -1,8 +1,8 @@
-"""A simulation as one HTML page: schedulers side by side on the same workload.
+"""The HTML report of a simulation: schedulers side by side on the same workload.
 
-One file per section of the page, each with a function that draws it as inline SVG; `page` puts
-them together. The page asks nothing of the network and is complete without its script. Not here:
-any figure of its own; what can be measured is in `metrics` and `columns`.
+Each section of the page has its own file with a function that draws it as inline SVG; `page`
+combines them. The page loads nothing from the network and is complete without its script. Not here:
+metrics, which are computed in `sim/metrics.py` and `sim/result_columns.py`.
 """
 
 from afflux.sim.report.page import render, write_report

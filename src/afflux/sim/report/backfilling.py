@@ -1,16 +1,13 @@
-"""What ran in order and what was backfilled, one strip per scheduler on one clock."""
+"""Backfilled and ordinary groups over time, one strip per scheduler on a common clock."""
 
 from collections import Counter
 
 import numpy as np
 
-from afflux.sim.columns import Bools, Floats
 from afflux.sim.metrics import dominant_resource
-from afflux.sim.report.binning import held_over_time
-from afflux.sim.report.comparison import Comparison, Subject
-from afflux.sim.report.layout import marks, section
-from afflux.sim.report.over_time import time_axis, time_scale
-from afflux.sim.report.scale import Linear
+from afflux.sim.report.comparison import ComparedScheduler, Comparison
+from afflux.sim.report.page_layout import mark_legend, section
+from afflux.sim.report.scales import LinearScale
 from afflux.sim.report.svg import (
     PAGE_WIDTH,
     Area,
@@ -19,148 +16,132 @@ from afflux.sim.report.svg import (
     path,
     picture,
     rule,
-    steps,
+    step_line,
 )
-from afflux.sim.report.text import count, escape, listing, percent, plural, shorten
+from afflux.sim.report.text_format import count, escape, listing, percent, plural, shorten
+from afflux.sim.report.time_bins import share_over_time
+from afflux.sim.report.time_chart import time_axis, time_scale
 
 CAPTION = (
-    "The share of {resource} that is held, by groups that came in order and, on top, by those that "
-    "were backfilled; all strips have the same clock. Look for gaps that one scheduler leaves and "
-    "another fills, and for promises that it costs."
+    "The share of {resource} held by groups that started in order and, on top, by backfilled "
+    "groups; all strips have the same clock. Look for gaps that one scheduler leaves and another "
+    "fills, and for the reservations that were broken for it."
 )
-STRIP = 62.0
-NAMED = 25.0  # above a strip, where its scheduler is named
-GAP = 12.0
-# Broken promises that lie within so many pixels are one mark.
-TOGETHER = 6.0
+STRIP_HEIGHT = 62.0
+LABEL_HEIGHT = 25.0  # above each strip, for the scheduler's name
+STRIP_GAP = 12.0
+# Broken reservations within this distance share one mark.
+FLAG_MERGE_PIXELS = 6.0
 
 
 def draw_backfilling(comparison: Comparison) -> str:
-    """The section; nothing if nobody passed anybody and nothing was promised."""
-    subjects = comparison.subjects
+    """The section; empty without backfilled groups and reservations."""
+    schedulers = comparison.schedulers
     resource = _resource(comparison)
-    passed = any(s.backfilled.any() for s in subjects)
-    if resource is None or not (passed or any(s.promised for s in subjects)):
+    passed = any(s.backfilled.any() for s in schedulers)
+    if resource is None or not (passed or any(s.reservations for s in schedulers)):
         return ""
-    key = marks(
-        [
-            ("box t1", "in order", True),
-            ("box t1 back", "backfilled: one ahead of it still waited", passed),
-            ("flag", "promises not kept, at the promised start", any(s.broken for s in subjects)),
-        ]
-    )
-    body = key + _strips(comparison, resource)
+    broken = any(s.broken for s in schedulers)
+    marks = [
+        ("box t1", "in order", True),
+        ("box t1 back", "backfilled: a group ahead of it still waited", passed),
+        ("flag", "broken reservations, at the reserved start", broken),
+    ]
+    body = mark_legend(marks) + _strips(comparison, resource)
     return section("backfilling", "Backfilling", CAPTION.format(resource=escape(resource)), body)
 
 
 def _resource(comparison: Comparison) -> str | None:
-    """The resource that is fullest under any scheduler."""
+    """The resource with the highest utilisation under any scheduler."""
     fullest: dict[str, float | None] = {}
-    for subject in comparison.subjects:
-        for name in subject.table.capacities:
-            share = subject.figure("utilisation_by_resource", name)
+    for scheduler in comparison.schedulers:
+        for name in scheduler.table.capacities:
+            share = scheduler.metric("utilisation_by_resource", name)
             fullest[name] = max(share or 0.0, fullest.get(name) or 0.0)
     return dominant_resource(fullest)
 
 
 def _strips(comparison: Comparison, resource: str) -> str:
-    each = NAMED + STRIP + GAP
-    area = Area(PAGE_WIDTH, each * len(comparison.subjects) + 26.0, top=0.0, bottom=26.0)
+    each = LABEL_HEIGHT + STRIP_HEIGHT + STRIP_GAP
+    area = Area(PAGE_WIDTH, each * len(comparison.schedulers) + 26.0, top=0.0, bottom=26.0)
     body: list[str] = []
     lines: list[str] = []
-    for number, subject in enumerate(comparison.subjects):
-        top = number * each + NAMED
-        body.append(_frame(area, subject, top))
-        lines.append(_areas(comparison, area, subject, resource, top))
-        body.append(_flags(comparison, area, subject, top))
+    for number, scheduler in enumerate(comparison.schedulers):
+        top = number * each + LABEL_HEIGHT
+        body.append(_frame(area, scheduler, top))
+        lines.append(_areas(comparison, area, scheduler, resource, top))
+        body.append(_flags(comparison, area, scheduler, top))
     across = f"{coordinate(area.left)} {coordinate(area.width - area.right)}"
     clock = f'data-x="{across}" data-t="{comparison.seconds:g}" data-u="%"'
     body.insert(0, f'<g class="lines" {clock}>{"".join(lines)}</g>')
     body.append(time_axis(comparison, area))
-    said = "; ".join(f"{s.name}: {_note(s)}" for s in comparison.subjects)
-    return picture(area, f"Backfilled share of {resource} over time", f"{said}.", body)
+    parts = "; ".join(f"{s.name}: {_note(s)}" for s in comparison.schedulers)
+    return picture(area, f"Backfilled share of {resource} over time", f"{parts}.", body)
 
 
-def _held(
-    comparison: Comparison, subject: Subject, resource: str, chosen: Bools, bins: int
-) -> Floats:
-    table = subject.table
-    held = table.held & chosen & (table.amounts[resource] > 0)
-    capacity = table.total(resource)
-    if not capacity or not held.any():
-        return np.zeros(bins)
-    return held_over_time(
-        table.bound[held],
-        table.until[held],
-        table.amounts[resource][held] / capacity,
-        span=comparison.span,
-        bins=bins,
-    )[0]
-
-
-def _frame(area: Area, subject: Subject, top: float) -> str:
-    """Its name, what was promised, and two lines for nothing and everything."""
+def _frame(area: Area, scheduler: ComparedScheduler, top: float) -> str:
+    """The scheduler's name and note, and lines at 0 % and 100 %."""
     right = area.width - area.right
-    return "".join(
-        [
-            label(area.left, top - 10, shorten(subject.name, 70), "strip", "start"),
-            label(right, top - 11, _note(subject), anchor="end"),
-            rule(area.left, top, right, top),
-            rule(area.left, top + STRIP, right, top + STRIP, "axis"),
-            label(area.left - 8, top + 4, "100 %", anchor="end"),
-            label(area.left - 8, top + STRIP, "0", anchor="end"),
-        ]
-    )
+    parts = [
+        label(area.left, top - 10, shorten(scheduler.name, 70), "strip", "start"),
+        label(right, top - 11, _note(scheduler), anchor="end"),
+        rule(area.left, top, right, top),
+        rule(area.left, top + STRIP_HEIGHT, right, top + STRIP_HEIGHT, "axis"),
+        label(area.left - 8, top + 4, "100 %", anchor="end"),
+        label(area.left - 8, top + STRIP_HEIGHT, "0", anchor="end"),
+    ]
+    return "".join(parts)
 
 
-def _areas(comparison: Comparison, area: Area, subject: Subject, resource: str, top: float) -> str:
-    """Both shares, one on the other; the script reads the numbers back for its tooltips."""
-    bins = int(area.inner_width // 3)
-    passed = subject.backfilled[subject.table.group]
-    ordered = _held(comparison, subject, resource, ~passed, bins)
-    added = _held(comparison, subject, resource, passed, bins)
-    x, y = time_scale(comparison, area), Linear(0.0, 1.0, top + STRIP, top)
-    edges = x.places(np.linspace(0.0, comparison.seconds, ordered.size + 1))
-    floor = coordinate(top + STRIP)
+def _areas(
+    comparison: Comparison, area: Area, scheduler: ComparedScheduler, resource: str, top: float
+) -> str:
+    """Both shares, stacked; the script reads the numbers in `data-` attributes for tooltips."""
+    table, span, bins = scheduler.table, comparison.span, int(area.inner_width // 3)
+    passed = scheduler.backfilled[table.group]
+    ordered = share_over_time(table, resource, ~passed, span=span, bins=bins)
+    added = share_over_time(table, resource, passed, span=span, bins=bins)
+    x, y = time_scale(comparison, area), LinearScale(0.0, 1.0, top + STRIP_HEIGHT, top)
+    edges = x.positions(np.linspace(0.0, comparison.seconds, ordered.size + 1))
+    floor = coordinate(top + STRIP_HEIGHT)
     parts: list[str] = []
     for values, style in ((ordered + added, "fill t1 back"), (ordered, "fill t1")):
-        line = steps(edges, y.places(values))
+        line = step_line(edges, y.positions(values))
         data = f"M{coordinate(edges[0])} {floor}L{line.removeprefix('M')}V{floor}Z"
         parts.append(path(data, style))
     whole, of_it = (
         " ".join(str(round(100 * float(value))) for value in values)
         for values in (ordered + added, added)
     )
-    told = f'data-s="{subject.index}" data-v="{whole}" data-w="{of_it}" data-p="backfilled"'
-    return f"<g {told}>{''.join(parts)}</g>"
+    attributes = f'data-s="{scheduler.index}" data-v="{whole}" data-w="{of_it}" data-p="backfilled"'
+    return f"<g {attributes}>{''.join(parts)}</g>"
 
 
-def _flags(comparison: Comparison, area: Area, subject: Subject, top: float) -> str:
-    """Broken promises at the start that was promised; neighbours share a flag."""
+def _flags(comparison: Comparison, area: Area, scheduler: ComparedScheduler, top: float) -> str:
+    """A flag at each reserved start that was missed; neighbours share a flag."""
     scale = time_scale(comparison, area)
     at: dict[int, Counter[str]] = {}
-    for name, cause in subject.broken.items():
-        place = scale.place(subject.promised[name].first - comparison.begin)
-        at.setdefault(round(place / TOGETHER), Counter())[cause] += 1
+    for name, cause in scheduler.broken.items():
+        position = scale.position(scheduler.reservations[name].first_start - comparison.begin)
+        at.setdefault(round(position / FLAG_MERGE_PIXELS), Counter())[cause] += 1
     flags: list[str] = []
     for step, causes in sorted(at.items()):
-        x = min(step * TOGETHER, area.width - area.right)
-        number = f"{plural(causes.total(), 'promise')} not kept"
+        x = min(step * FLAG_MERGE_PIXELS, area.width - area.right)
+        number = plural(causes.total(), "broken reservation")
         why = listing([f"{count(n)} by: {cause}" for cause, n in sorted(causes.items())])
         data = f"M{coordinate(x - 2.5)} {coordinate(top - 5)}h5l-2.5 5Z"
         flags.append(
-            f"<g><title>{escape(f'{subject.name}: {number}, {why}', 300)}</title>"
+            f"<g><title>{escape(f'{scheduler.name}: {number}, {why}', 300)}</title>"
             f"{path(data, 'flagged')}</g>"
         )
     return "".join(flags)
 
 
-def _note(subject: Subject) -> str:
-    """In a few words what a strip shows."""
-    share = subject.figure("backfilled")
-    said = [f"{percent(share or 0.0)} of groups backfilled"]
-    made = len(subject.promised)
+def _note(scheduler: ComparedScheduler) -> str:
+    share = scheduler.metric("backfilled")
+    parts = [f"{percent(share or 0.0)} of groups backfilled"]
+    made = len(scheduler.reservations)
     if made:
-        said.append(plural(made, "promise"))
-        said.append(f"{count(len(subject.broken))} not kept")
-    return ", ".join(said)
+        parts.append(plural(made, "reservation"))
+        parts.append(f"{count(len(scheduler.broken))} broken")
+    return ", ".join(parts)

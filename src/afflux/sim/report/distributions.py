@@ -1,13 +1,12 @@
-"""How waiting and slowdown are distributed over the groups, as cumulative shares."""
+"""The cumulative distributions of waiting time and bounded slowdown over the groups."""
 
 import numpy as np
 
-from afflux.sim.columns import Floats
-from afflux.sim.report.comparison import Comparison, Subject
-from afflux.sim.report.layout import legend, panels, section
-from afflux.sim.report.scale import (
-    Linear,
-    Log,
+from afflux.sim.report.comparison import ComparedScheduler, Comparison
+from afflux.sim.report.page_layout import legend, panels, section
+from afflux.sim.report.scales import (
+    LinearScale,
+    LogScale,
     Ticks,
     decades,
     duration_ticks,
@@ -18,21 +17,22 @@ from afflux.sim.report.svg import (
     Area,
     coordinate,
     dots,
-    nothing,
+    empty_note,
     panel_width,
     path,
     picture,
-    placed,
     rule,
-    steps,
+    step_line,
+    tick_positions,
     x_axis,
     y_axis,
 )
-from afflux.sim.report.text import duration, figures, percent
+from afflux.sim.report.text_format import duration, percent, significant_figures
+from afflux.sim.result_columns import Floats
 
 CAPTION = (
-    "The share of groups that waited, or were slowed down, no more than the value below; a line "
-    "further left is better, and one that ends below 100 % left groups unserved."
+    "The share of groups whose wait or slowdown is at most the value on the axis; a line further "
+    "left is better, and a line that ends below 100 % left groups unserved."
 )
 ZERO_BAND = 34.0
 
@@ -40,80 +40,76 @@ ZERO_BAND = 34.0
 def draw_distributions(comparison: Comparison) -> str:
     """The section: waiting times at the left, bounded slowdown at the right."""
     area = Area(panel_width(2), 260.0)
+    slowdown = 'Bounded slowdown <span class="note">(wait + run) ÷ max(run, 10 s)</span>'
     pictures = [
         ('Waiting time <span class="note">submission to start</span>', _waits(comparison, area)),
-        (
-            'Bounded slowdown <span class="note">(wait + run) ÷ max(run, 10 s)</span>',
-            _slowdowns(comparison, area),
-        ),
+        (slowdown, _slowdowns(comparison, area)),
     ]
     return section("waiting", "Waiting", CAPTION, legend(comparison) + panels(pictures))
 
 
 def _waits(comparison: Comparison, area: Area) -> str:
-    """Zero has no place on a logarithmic axis: it stands apart, at the left of the break."""
-    values = [(s, s.table.groups.wait) for s in comparison.subjects]
+    """A logarithmic axis has no zero: waits of zero lie left of an axis break."""
+    values = [(s, s.table.groups.wait) for s in comparison.schedulers]
     low, high = decades(_known(values))
     left, right = area.x_range
-    scale = Log(low, high, left + ZERO_BAND, right, zero_at=left + ZERO_BAND / 3)
+    scale = LogScale(low, high, left + ZERO_BAND, right, zero_at=left + ZERO_BAND / 3)
     ticks = duration_ticks(low, high)
     return _draw(area, values, scale, ticks, title="Distribution of waiting times", unit="s")
 
 
 def _slowdowns(comparison: Comparison, area: Area) -> str:
-    """Groups that run without end have no slowdown; those that should have ended count."""
-    values = [(s, s.table.groups.slowdown[~s.table.groups.endless]) for s in comparison.subjects]
+    """Groups that run without end are left out: they have no slowdown."""
+    values = [(s, s.table.groups.slowdown[~s.table.groups.endless]) for s in comparison.schedulers]
     known = _known(values)
     high = decades(known)[1] if known.size else 10.0
-    scale = Log(1.0, max(high, 10.0), *area.x_range)
-    ticks = magnitude_ticks(1.0, max(high, 10.0))
-    ticks = [(at, f"{text}×") for at, text in ticks]
+    scale = LogScale(1.0, max(high, 10.0), *area.x_range)
+    ticks = [(at, f"{text}×") for at, text in magnitude_ticks(1.0, max(high, 10.0))]
     return _draw(area, values, scale, ticks, title="Distribution of bounded slowdown", unit="×")
 
 
-def _known(values: list[tuple[Subject, Floats]]) -> Floats:
+def _known(values: list[tuple[ComparedScheduler, Floats]]) -> Floats:
     every = np.concatenate([column for _, column in values])
     return every[~np.isnan(every)]
 
 
 def _draw(
     area: Area,
-    values: list[tuple[Subject, Floats]],
-    scale: Log,
+    values: list[tuple[ComparedScheduler, Floats]],
+    scale: LogScale,
     ticks: Ticks,
     *,
     title: str,
     unit: str,
 ) -> str:
-    y = Linear(0.0, 1.0, *area.y_range)
-    shares = share_ticks()
-    body = [y_axis(area, placed(shares, y.places(np.array([at for at, _ in shares]))))]
-    places = placed(ticks, scale.places(np.array([at for at, _ in ticks])))
+    y = LinearScale(0.0, 1.0, *area.y_range)
+    body = [y_axis(area, tick_positions(share_ticks(), y))]
+    positions = tick_positions(ticks, scale)
     if scale.zero_at is not None:
-        places.insert(0, (scale.zero_at, "0"))
+        positions.insert(0, (scale.zero_at, "0"))
         body.append(_axis_break(area))
-    body.append(x_axis(area, places))
-    drawn = [_curve(subject, column, scale, y) for subject, column in values]
+    body.append(x_axis(area, positions))
+    drawn = [_curve(scheduler, column, scale, y) for scheduler, column in values]
     body.extend(reversed(drawn))
     if not any(drawn):
-        body.append(nothing(area, "no group to show"))
-    said = "; ".join(_describe(subject, column, unit) for subject, column in values)
-    return picture(area, title, said + ".", body)
+        body.append(empty_note(area, "no group to show"))
+    parts = "; ".join(_describe(scheduler, column, unit) for scheduler, column in values)
+    return picture(area, title, parts + ".", body)
 
 
-def _curve(subject: Subject, values: Floats, scale: Log, y: Linear) -> str:
+def _curve(scheduler: ComparedScheduler, values: Floats, scale: LogScale, y: LinearScale) -> str:
     known = np.sort(values[~np.isnan(values)])
     if not known.size:
         return ""
     share = np.arange(1, known.size + 1) / values.size
-    x = np.round(scale.places(known) * 2) / 2
+    x = np.round(scale.positions(known) * 2) / 2
     last = np.append(np.nonzero(np.diff(x))[0], x.size - 1)
     x, share = x[last], share[last]
     parts: list[str] = []
-    mark = f"{subject.style}"
+    mark = scheduler.style
     if scale.zero_at is not None and known[0] <= 0:
-        # What did not wait at all: a level stroke beside the scale, joined to it below the break.
-        level = coordinate(y.place(float(share[0])))
+        # Groups that did not wait: a level line left of the scale, joined to it at the break.
+        level = coordinate(y.position(float(share[0])))
         half = scale.start - scale.zero_at - 4
         from_x, to_x = coordinate(scale.zero_at - half / 2), coordinate(scale.start)
         parts.append(path(f"M{from_x} {level}H{to_x}", f"line {mark}"))
@@ -122,24 +118,23 @@ def _curve(subject: Subject, values: Floats, scale: Log, y: Linear) -> str:
         begin, first = 0.0, 0
     edges = np.concatenate([[scale.start], x[first:], [scale.stop]])
     levels = np.concatenate([[begin], share[first:]])
-    parts.append(path(steps(edges, y.places(levels)), f"line {mark}"))
+    parts.append(path(step_line(edges, y.positions(levels)), f"line {mark}"))
     if share[-1] < 1 - 1e-9:
-        parts.append(path(dots(edges[-1:], y.places(share[-1:])), f"dots big {mark}"))
-    return f'<g data-s="{subject.index}">{"".join(parts)}</g>'
+        parts.append(path(dots(edges[-1:], y.positions(share[-1:])), f"dots big {mark}"))
+    return f'<g data-s="{scheduler.index}">{"".join(parts)}</g>'
 
 
 def _axis_break(area: Area) -> str:
     """Two short slanted strokes where the axis jumps from zero to its first decade."""
     x, bottom = area.left + ZERO_BAND * 0.72, area.height - area.bottom
-    slants = [rule(x + d - 2, bottom + 4, x + d + 2, bottom - 4, "axis") for d in (0, 4)]
-    return "".join(slants)
+    return "".join(rule(x + d - 2, bottom + 4, x + d + 2, bottom - 4, "axis") for d in (0, 4))
 
 
-def _describe(subject: Subject, values: Floats, unit: str) -> str:
+def _describe(scheduler: ComparedScheduler, values: Floats, unit: str) -> str:
     known = values[~np.isnan(values)]
     if not known.size:
-        return f"{subject.name}: none"
-    half, most = (float(np.percentile(known, p)) for p in (50, 95))
-    text = duration if unit == "s" else figures
+        return f"{scheduler.name}: none"
+    median, p95 = (float(np.percentile(known, p)) for p in (50, 95))
+    text = duration if unit == "s" else significant_figures
     served = percent(known.size / values.size)
-    return f"{subject.name}: half within {text(half)}, 95 % within {text(most)}, {served} served"
+    return f"{scheduler.name}: half within {text(median)}, 95 % within {text(p95)}, {served} served"

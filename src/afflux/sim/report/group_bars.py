@@ -1,4 +1,4 @@
-"""Groups as the bars of a timeline: what is known of each, its colour, and what the marks mean."""
+"""The bars of a timeline: the data of each group, its colour, and the legend of the marks."""
 
 import math
 from collections.abc import Iterable
@@ -6,50 +6,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afflux.sim.columns import Floats
-from afflux.sim.report.comparison import Comparison, Subject
-from afflux.sim.report.layout import marks
-from afflux.sim.result import Promised
+from afflux.sim.report.comparison import ComparedScheduler, Comparison
+from afflux.sim.report.page_layout import mark_legend
+from afflux.sim.result import ReservationRecord
+from afflux.sim.result_columns import Floats
 
 TONES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Submission, first member placed, start and end of a group, NaN where there was none.
+    """Submission, first bind of a member, start and end of a group; NaN for missing times.
 
-    `tone` is the class that gives it its colour. `broken` is why its promise was not kept, None
-    if it was.
+    `css_class` sets the colour. `broken` is the cause if its reservation was broken.
     """
 
     name: str
     size: int
-    tone: str
+    css_class: str
     submit: float
     bound: float
     start: float
     end: float
     backfilled: bool = False
-    promised: Promised | None = None
+    reservation: ReservationRecord | None = None
     broken: str | None = None
 
     @property
     def started(self) -> bool:
-        """Whether it ever ran."""
         return not math.isnan(self.start)
 
     @property
     def partial(self) -> bool:
-        """Whether some of its members held machines while others had none."""
+        """Whether some members held machines while others had none."""
         return self.bound < self.start if self.started else not math.isnan(self.bound)
 
 
-def tones_of(
+def bar_classes(
     comparison: Comparison, chosen: list[str]
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """The class of each group's bar, and what the classes mean.
+    """The CSS class of each group's bar, and the legend of the classes.
 
-    Bars are told apart by priority if there are several, otherwise by kind.
+    Bars are coloured by priority if there are several priorities, otherwise by kind.
     """
     known = {s.group.name: s.group for s in comparison.workload.submissions}
     shown = {name: known[name] for name in chosen if name in known}
@@ -59,7 +57,7 @@ def tones_of(
         entries = [("t0", "gang"), ("t2", "single task")]
         entries = [entry for entry in entries if entry[0] in kinds.values()]
         return kinds, entries
-    # The highest priority has the strongest tone; beyond four, neighbours share one.
+    # The highest priority has the strongest tone; beyond TONES, neighbours share a tone.
     tone = {p: rank * TONES // max(TONES, len(priorities)) for rank, p in enumerate(priorities)}
     entries: list[tuple[str, str]] = []
     for step in sorted(set(tone.values())):
@@ -69,64 +67,56 @@ def tones_of(
     return {name: f"t{tone[group.priority]}" for name, group in shown.items()}, entries
 
 
-def bars_of(subject: Subject, chosen: list[str], tones: dict[str, str]) -> dict[int, Bar]:
-    """By row what is known of the group in it."""
-    groups = subject.table.groups
-    place = {name: index for index, name in enumerate(groups.names)}
-    first_bound = _first_bound(subject)
+def group_bars(
+    scheduler: ComparedScheduler, chosen: list[str], classes: dict[str, str]
+) -> dict[int, Bar]:
+    """By row number the bar of its group."""
+    groups = scheduler.table.groups
+    position = {name: index for index, name in enumerate(groups.names)}
+    first_bound = _first_bound(scheduler)
     return {
         row: Bar(
             name=name,
             size=int(groups.size[index]),
-            tone=tones.get(name, "t2"),
+            css_class=classes.get(name, "t2"),
             submit=float(groups.submit[index]),
             bound=float(first_bound[index]),
             start=float(groups.start[index]),
             end=float(groups.end[index]),
-            backfilled=bool(subject.backfilled[index]),
-            promised=subject.promised.get(name),
-            broken=subject.broken.get(name),
+            backfilled=bool(scheduler.backfilled[index]),
+            reservation=scheduler.reservations.get(name),
+            broken=scheduler.broken.get(name),
         )
         for row, name in enumerate(chosen)
-        if (index := place.get(name)) is not None
+        if (index := position.get(name)) is not None
     }
 
 
-def key_of(rows: Iterable[dict[int, Bar]], entries: list[tuple[str, str]]) -> str:
-    """What the marks mean, of those that occur."""
+def bar_legend(rows: Iterable[dict[int, Bar]], entries: list[tuple[str, str]]) -> str:
+    """The legend of the marks that occur."""
     bars = [bar for row in rows for bar in row.values()]
     gangs = {bar.size > 1 for bar in bars}
     backs = f"back {entries[0][0]}" if len(entries) == 1 else "backs"
-    return marks(
-        [
-            *((f"box {tone}", text, True) for tone, text in entries),
-            (
-                f"box {backs}",
-                "backfilled: one ahead of it still waited",
-                any(bar.backfilled for bar in bars),
-            ),
-            ("box wait", "waits", True),
-            ("box told", "waits with a promise", any(bar.promised for bar in bars)),
-            (
-                "tick due",
-                "start it was first promised",
-                any(bar.promised and not bar.broken for bar in bars),
-            ),
-            ("tick broken", "promised start, not kept", any(bar.broken for bar in bars)),
-            ("box unstarted", "never started", any(not bar.started for bar in bars)),
-            (
-                "box part",
-                "holds machines, still waits for its rest",
-                any(bar.partial for bar in bars),
-            ),
-            ("gang-mark", "gangs are taller than single tasks", len(gangs) > 1),
-        ]
-    )
+    backfilled = any(bar.backfilled for bar in bars)
+    kept = any(bar.reservation and not bar.broken for bar in bars)
+    partial = any(bar.partial for bar in bars)
+    marks = [
+        *((f"box {css_class}", text, True) for css_class, text in entries),
+        (f"box {backs}", "backfilled: a group ahead of it still waited", backfilled),
+        ("box wait", "waits", True),
+        ("box reserved", "waits with a reservation", any(bar.reservation for bar in bars)),
+        ("tick due", "first reserved start", kept),
+        ("tick broken", "reserved start, broken", any(bar.broken for bar in bars)),
+        ("box unstarted", "never started", any(not bar.started for bar in bars)),
+        ("box part", "holds machines, waits for its other members", partial),
+        ("gang-mark", "gangs are taller than single tasks", len(gangs) > 1),
+    ]
+    return mark_legend(marks)
 
 
-def _first_bound(subject: Subject) -> Floats:
-    """Per group when its first member was placed, NaN if none was."""
-    table = subject.table
+def _first_bound(scheduler: ComparedScheduler) -> Floats:
+    """Per group when its first member was bound, NaN if none was."""
+    table = scheduler.table
     found = np.full(len(table.groups.names), np.inf)
     np.minimum.at(found, table.group, np.where(np.isnan(table.bound), np.inf, table.bound))
     return np.where(np.isinf(found), np.nan, found)

@@ -1,4 +1,4 @@
-// Everything here is convenience; the page says the same without it.
+// Tooltips and highlighting; the page is complete without this script.
 (() => {
   const tip = document.body.appendChild(document.createElement("div"));
   tip.id = "tip";
@@ -14,7 +14,7 @@
   };
   const hide = () => { tip.style.display = "none"; };
 
-  // Our own tooltips instead of the browser's slow ones; aria-label keeps the name of a picture.
+  // Our own tooltips replace the slow ones of the browser; aria-label keeps the name of a picture.
   for (const title of document.querySelectorAll("svg > title")) title.remove();
   for (const title of document.querySelectorAll("svg g > title")) {
     const bar = title.parentNode;
@@ -40,7 +40,7 @@
     return `${whole} ${name}` + (rest ? ` ${rest} ${next[1]}` : "");
   };
 
-  // A line across charts over time, with every scheduler's value at that moment.
+  // A vertical line through all charts over time, with the value of every scheduler at that time.
   const names = [...document.querySelectorAll("thead th[data-s]")].map((th) => th.textContent);
   for (const group of document.querySelectorAll("g.lines")) {
     const svg = group.ownerSVGElement;
@@ -70,7 +70,7 @@
     svg.addEventListener("pointerleave", () => { cross.removeAttribute("d"); hide(); });
   }
 
-  // Pointing at a scheduler's name brings it forward everywhere; a click keeps it there.
+  // Hovering over the name of a scheduler highlights it in all charts; a click keeps it highlighted.
   let kept = null;
   const focus = (index) => {
     document.body.classList.toggle("focus", index !== null);

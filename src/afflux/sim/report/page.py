@@ -1,22 +1,22 @@
-"""The page as a whole."""
+"""Renders and writes the whole page."""
 
 import os
 from collections.abc import Sequence
 from importlib.resources import files
 
+from afflux.atomic_write import atomic_write
 from afflux.sim.report.backfilling import draw_backfilling
-from afflux.sim.report.closeup import draw_closeup
 from afflux.sim.report.comparison import Comparison, compare
-from afflux.sim.report.deciding import draw_cycles
+from afflux.sim.report.cycle_times import draw_cycles
 from afflux.sim.report.distributions import draw_distributions
 from afflux.sim.report.machines import draw_machines
-from afflux.sim.report.queueing import draw_queue
 from afflux.sim.report.summary import draw_summary
-from afflux.sim.report.text import amount, escape, listing, plural
+from afflux.sim.report.text_format import amount, escape, listing, plural
 from afflux.sim.report.timeline import draw_timeline
+from afflux.sim.report.timeline_excerpt import draw_excerpt
 from afflux.sim.report.utilisation import draw_utilisation
+from afflux.sim.report.waiting_tasks import draw_queue
 from afflux.sim.result import Result
-from afflux.sim.writing import replacing
 
 SECTIONS = (
     draw_summary,
@@ -25,25 +25,25 @@ SECTIONS = (
     draw_queue,
     draw_machines,
     draw_backfilling,
-    draw_closeup,
+    draw_excerpt,
     draw_timeline,
     draw_cycles,
 )
 
 
-# The browser itself refuses whatever is not inside the page.
+# The browser refuses to load anything from outside the page.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 def write_report(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
-    """Write the page that compares these results; the file appears whole or not at all."""
+    """Writes the page that compares these results, atomically."""
     page = render(results)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(page)
 
 
 def render(results: Sequence[Result]) -> str:
-    """The page as text: HTML with everything it needs inside."""
+    """The page as self-contained HTML."""
     comparison = compare(results)
     name = escape(comparison.workload.name)
     sections = "".join(draw(comparison) for draw in SECTIONS)
@@ -63,7 +63,7 @@ def _asset(name: str) -> str:
 
 
 def _header(comparison: Comparison, name: str) -> str:
-    names = [f"<b>{escape(subject.name)}</b>" for subject in comparison.subjects]
+    names = [f"<b>{escape(scheduler.name)}</b>" for scheduler in comparison.schedulers]
     verb = "compared" if len(names) > 1 else "alone"
     return (
         f'<header><p class="over">afflux simulation</p><h1>{name}</h1>'
@@ -72,20 +72,20 @@ def _header(comparison: Comparison, name: str) -> str:
 
 
 def _facts(comparison: Comparison) -> str:
-    workload, table = comparison.workload, comparison.subjects[0].table
+    workload, table = comparison.workload, comparison.schedulers[0].table
     gangs = int((table.groups.size > 1).sum())
-    among = f", {plural(gangs, 'gang')} among them" if gangs else ""
+    among = f" ({plural(gangs, 'gang')})" if gangs else ""
     have = [amount(name, table.total(name)) for name in comparison.requested]
     offered = f" with {escape(listing(have))}" if have else ""
     return (
         f"{plural(int(table.submit.size), 'task')} in {plural(len(table.groups.names), 'group')}"
-        f"{among}, and {plural(len(workload.machines), 'machine')}{offered}"
+        f"{among} and {plural(len(workload.machines), 'machine')}{offered}"
     )
 
 
 def _footer() -> str:
     return (
-        "<footer><p>Waits and slowdowns are per group; a task on its own is a group of one. "
+        "<footer><p>Waits and slowdowns are per group; a single task is a group of one. "
         "Percentiles are interpolated linearly. Times are those of the virtual clock and start at "
         "the first submission; only the time per cycle is real.</p></footer>\n"
     )

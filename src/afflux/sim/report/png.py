@@ -1,4 +1,4 @@
-"""A PNG of few colours, small enough to sit inside the page."""
+"""Encodes PNG images with a palette, small enough to embed in the page."""
 
 import base64
 import struct
@@ -11,10 +11,10 @@ Colour = tuple[int, int, int]
 
 
 def palette_png(pixels: NDArray[np.uint8], palette: list[Colour]) -> str:
-    """A data URI of an image whose pixels are places in the palette."""
+    """A data URI of an image whose pixels are indices into the palette."""
     height, width = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    # Filter 0 (none) before each row: with a palette, neighbouring bytes are not gradients.
+    # Filter 0 (none) before each row: filters do not help with palette indices.
     rows = np.concatenate([np.zeros((height, 1), dtype=np.uint8), pixels], axis=1)
     chunks = (
         (b"IHDR", header),

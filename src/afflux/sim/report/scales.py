@@ -1,4 +1,4 @@
-"""From values to places on the page, and the round values worth a tick."""
+"""Scales from values to positions on the page, and round values for ticks."""
 
 import math
 import re
@@ -6,37 +6,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afflux.sim.columns import Floats
-from afflux.sim.report.text import DAY, HOUR, MINUTE, brief, duration
+from afflux.sim.report.text_format import DAY, HOUR, MINUTE, brief, duration
+from afflux.sim.result_columns import Floats
 
 Ticks = list[tuple[float, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """Values from `low` to `high` laid out evenly between two places."""
+class LinearScale:
+    """Maps values from `low` to `high` linearly to positions from `start` to `stop`."""
 
     low: float
     high: float
     start: float
     stop: float
 
-    def places(self, values: Floats) -> Floats:
-        """Where these values lie; what is out of range lies on the edge."""
+    def positions(self, values: Floats) -> Floats:
+        """The positions of these values; values out of range lie on the edge."""
         share = (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.stop - self.start)
 
-    def place(self, value: float) -> float:
-        """Where one value lies."""
-        return float(self.places(np.array([value]))[0])
+    def position(self, value: float) -> float:
+        return float(self.positions(np.array([value]))[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """Positive values laid out by their magnitude.
+class LogScale:
+    """Maps positive values logarithmically to positions from `start` to `stop`.
 
-    A logarithm has no zero. With `zero_at` set, values of zero stand there, apart from the scale;
-    otherwise they lie on its lower edge.
+    Values of zero lie at `zero_at`, outside the scale, if it is set; otherwise on the lower edge.
     """
 
     low: float
@@ -45,31 +43,30 @@ class Log:
     stop: float
     zero_at: float | None = None
 
-    def places(self, values: Floats) -> Floats:
-        """Where these values lie."""
+    def positions(self, values: Floats) -> Floats:
         exponents = np.log10(np.clip(values, self.low, self.high))
         share = (exponents - math.log10(self.low)) / math.log10(self.high / self.low)
         found = self.start + share * (self.stop - self.start)
         return found if self.zero_at is None else np.where(values <= 0, self.zero_at, found)
 
-    def place(self, value: float) -> float:
-        """Where one value lies."""
-        return float(self.places(np.array([value]))[0])
+    def position(self, value: float) -> float:
+        return float(self.positions(np.array([value]))[0])
 
 
-def decades(values: Floats, most: int = 7) -> tuple[float, float]:
-    """Powers of ten around these positive values, at most so many apart, counted from above."""
+def decades(values: Floats, max_decades: int = 7) -> tuple[float, float]:
+    """The powers of ten around these positive values; the lower one is raised if they are more
+    than `max_decades` apart."""
     positive = values[values > 0]
     if not positive.size:
         return 1.0, 10.0
     high = math.ceil(math.log10(float(positive.max())) - 1e-9)
     low = math.floor(math.log10(float(positive.min())) + 1e-9)
-    return 10.0 ** min(max(low, high - most), high - 1), 10.0**high
+    return 10.0 ** min(max(low, high - max_decades), high - 1), 10.0**high
 
 
-def count_ticks(high: float, most: int = 5) -> Ticks:
+def count_ticks(high: float, max_ticks: int = 5) -> Ticks:
     """Round whole numbers from zero to `high`."""
-    step = max(1.0, _step(high / most))
+    step = max(1.0, _step(high / max_ticks))
     return [(n * step, _short(n * step)) for n in range(math.floor(high / step + 1e-9) + 1)]
 
 
@@ -86,14 +83,15 @@ _TIME_STEPS = (
 )
 
 
-def time_ticks(seconds: float, most: int = 6) -> Ticks:
-    """Round moments from zero on, labelled in one unit."""
-    step = next((s for s in _TIME_STEPS if seconds / s <= most), _step(seconds / most / DAY) * DAY)
+def time_ticks(seconds: float, max_ticks: int = 6) -> Ticks:
+    """Round times from zero on, labelled in one unit."""
+    step = next(
+        (s for s in _TIME_STEPS if seconds / s <= max_ticks), _step(seconds / max_ticks / DAY) * DAY
+    )
     if seconds < 4:
-        step = _step(seconds / most)
+        step = _step(seconds / max_ticks)
     unit, name = next(
-        ((u, n) for u, n in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")) if step % u == 0),
-        (1.0, "s"),
+        ((u, n) for u, n in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")) if step % u == 0), (1.0, "s")
     )
     if seconds < 1:
         unit, name = 1e-3, "ms"
@@ -102,7 +100,7 @@ def time_ticks(seconds: float, most: int = 6) -> Ticks:
 
 
 def duration_ticks(low: float, high: float) -> Ticks:
-    """Durations that people count in, a factor of about ten apart."""
+    """Usual durations, about a factor of ten apart."""
     values = [10.0**n for n in range(-9, 2)]
     values += [MINUTE, 10 * MINUTE, HOUR, 10 * HOUR, 4 * DAY, 40 * DAY, 400 * DAY]
     return [(v, _round_duration(v)) for v in values if low * 0.999 <= v <= high * 1.001]
@@ -119,7 +117,7 @@ def magnitude_ticks(low: float, high: float) -> Ticks:
 
 
 def _step(rough: float) -> float:
-    """The next of 1, 2, 5, 10, ... at or above."""
+    """The smallest of 1, 2, 5, 10, ... that is at least `rough`."""
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     return next(power * n for n in (1, 2, 5, 10) if power * n >= rough * (1 - 1e-9))
 

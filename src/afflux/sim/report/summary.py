@@ -1,4 +1,4 @@
-"""The figures side by side, the best of each row marked."""
+"""The table of metrics side by side, with the best value of each row marked."""
 
 import math
 from collections import Counter
@@ -6,61 +6,72 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from afflux.sim.metrics import dominant_resource
-from afflux.sim.report.comparison import Comparison, Subject
-from afflux.sim.report.layout import section, swatch
-from afflux.sim.report.text import count, duration, escape, figures, listing, percent, plural
+from afflux.sim.report.comparison import ComparedScheduler, Comparison
+from afflux.sim.report.page_layout import line_sample, section
+from afflux.sim.report.text_format import (
+    count,
+    duration,
+    escape,
+    listing,
+    percent,
+    plural,
+    significant_figures,
+)
 
 CAPTION = (
-    "The best value of a row is marked and the others say how far they are from it; look at the "
-    "columns as a whole, few schedulers win every row."
+    "The best value of each row is marked, the other values show their distance to it; compare "
+    "whole columns, since few schedulers win every row."
 )
 
 
-# Values that differ by less are as good as each other: no reader should see a winner there.
+# Values that differ relatively by less count as equal.
 _SAME = 2e-3
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of every scheduler.
+    """One metric of every scheduler.
 
-    `best` says which end is better, None if neither is. Rows `of_started` speak only of what
-    started, so only schedulers that started as much as any other compete.
+    `best` chooses the best value, None if no value is better. A row with `of_started` measures only
+    started tasks, so only the schedulers that started the most tasks can win it.
     """
 
     name: str
     explained: str
-    value: Callable[[Subject], float | None]
+    value: Callable[[ComparedScheduler], float | None]
     shown: Callable[[float], str]
     best: Callable[[list[float]], float] | None = min
     of_started: bool = True
 
 
 def draw_summary(comparison: Comparison) -> str:
-    """The section: a verdict, the table and what to keep in mind when reading it."""
+    """The section: a verdict, the table, and remarks on how to read it."""
     rows = _rows(comparison)
     winners = [_winners(row, comparison) for row in rows]
     head = "".join(
-        f'<th scope="col" class="{s.style}" data-s="{s.index}">{swatch(s)}{_breaking(s.name)}</th>'
-        for s in comparison.subjects
+        f'<th scope="col" class="{s.style}" data-s="{s.index}">'
+        f"{line_sample(s)}{_breakable(s.name)}</th>"
+        for s in comparison.schedulers
     )
     lines = "".join(
-        _line(row, won, comparison.subjects) for row, won in zip(rows, winners, strict=True)
+        _line(row, won, comparison.schedulers) for row, won in zip(rows, winners, strict=True)
     )
     table = (
-        f'<div class="scroll"><table style="min-width:{250 + 160 * len(comparison.subjects)}px">'
-        '<thead><tr><th scope="col"><span class="aside">Figure</span>'
+        f'<div class="scroll"><table style="min-width:{250 + 160 * len(comparison.schedulers)}px">'
+        '<thead><tr><th scope="col"><span class="visually-hidden">Metric</span>'
         f"</th>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
     body = f"{_verdict(winners, comparison)}{table}{_remarks(comparison)}"
-    return section("summary", "Summary", CAPTION if len(comparison.subjects) > 1 else "", body)
+    return section("summary", "Summary", CAPTION if len(comparison.schedulers) > 1 else "", body)
+
+
+def _metric(*keys: str) -> Callable[[ComparedScheduler], float | None]:
+    return lambda scheduler: scheduler.metric(*keys)
 
 
 def _rows(comparison: Comparison) -> list[Row]:
-    def of(*keys: str) -> Callable[[Subject], float | None]:
-        return lambda subject: subject.figure(*keys)
-
-    subjects = comparison.subjects
+    of = _metric
+    schedulers = comparison.schedulers
     rows = [
         Row("Mean wait", "submission to start, per group", of("wait_seconds", "mean"), duration),
         Row("Median wait", "half of the groups wait less", of("wait_seconds", "p50"), duration),
@@ -71,12 +82,12 @@ def _rows(comparison: Comparison) -> list[Row]:
         *_utilisation(comparison),
         Row("Makespan", "first submission to last end", of("makespan_seconds"), duration),
         Row("Unplaced", "tasks that never started", of("unplaced"), count, of_started=False),
-        *_promises(comparison),
+        *_reservations(comparison),
     ]
     rows.extend(
         Row(name.capitalize(), "", of(name), count, of_started=False)
         for name in ("preemptions", "migrations")
-        if any(s.figure(name) for s in subjects)
+        if any(s.metric(name) for s in schedulers)
     )
     for key, name in (("p50", "Median cycle"), ("p99", "99th percentile cycle")):
         rows.append(Row(name, "real time", of("cycle_seconds", key), duration, of_started=False))
@@ -86,31 +97,26 @@ def _rows(comparison: Comparison) -> list[Row]:
 
 
 def _utilisation(comparison: Comparison) -> list[Row]:
-    """One row, or three where groups held machines without working: holding is no merit."""
-    subjects = comparison.subjects
-    dominant = {dominant_resource(_shares(s)) for s in subjects} - {None}
+    """One row; three if groups held machines without working, which is not an advantage."""
+    schedulers = comparison.schedulers
+    dominant = {dominant_resource(_shares(s)) for s in schedulers} - {None}
     resource = next(iter(dominant)) if len(dominant) == 1 else "the fullest resource"
+    held, stranded = _metric("utilisation"), _metric("stranded_share")
 
-    def held(subject: Subject) -> float | None:
-        return subject.figure("utilisation")
-
-    def stranded(subject: Subject) -> float | None:
-        return subject.figure("stranded_share")
-
-    def working(subject: Subject) -> float | None:
-        share, idle = held(subject), stranded(subject)
+    def working(scheduler: ComparedScheduler) -> float | None:
+        share, idle = held(scheduler), stranded(scheduler)
         return None if share is None or idle is None else share - idle
 
-    if not any(stranded(s) for s in subjects):
+    if not any(stranded(s) for s in schedulers):
         return [Row("Utilisation", f"share of {resource}, mean over time", held, percent, max)]
     return [
         Row("Utilisation", f"share of {resource} that was held", held, percent, None),
-        Row("of it at work", "by groups that had all members", working, percent, max),
-        Row("of it stranded", "by groups still waiting for members", stranded, percent, min),
+        Row("of it at work", "by groups with all members placed", working, percent, max),
+        Row("of it stranded", "by groups with members not placed yet", stranded, percent, min),
     ]
 
 
-# What the causes of a broken promise mean.
+# Explanations of the causes of broken reservations.
 _CAUSES = {
     "machine lost": "a machine was lost or offers less",
     "foreign pod": "another scheduler took the room",
@@ -122,79 +128,76 @@ _CAUSES = {
 }
 
 
-def _promises(comparison: Comparison) -> list[Row]:
-    """Who passed whom, what was promised, and what became of it, where any of it happened."""
-    subjects = comparison.subjects
+def _reservations(comparison: Comparison) -> list[Row]:
+    """The rows on backfilling and reservations, where either occurred."""
+    schedulers = comparison.schedulers
+    passed, made = _metric("backfilled"), _metric("promises", "made")
 
-    def passed(subject: Subject) -> float | None:
-        return subject.figure("backfilled")
-
-    def made(subject: Subject) -> float | None:
-        return subject.figure("promises", "made")
-
-    def broken(*keys: str) -> Callable[[Subject], float | None]:
-        # Who promises nothing keeps nothing either.
-        return lambda s: (s.figure("promises", *keys) or 0.0) if made(s) else None
+    def broken(*keys: str) -> Callable[[ComparedScheduler], float | None]:
+        # A scheduler without reservations has no value here.
+        return lambda s: (s.metric("promises", *keys) or 0.0) if made(s) else None
 
     rows: list[Row] = []
-    if any(passed(s) for s in subjects):
-        told = "groups that started before one ahead of them"
-        rows.append(Row("Backfilled", told, passed, percent, None))
-    if any(made(s) for s in subjects):
-        told = "groups told in advance when they start at the latest"
-        rows.append(Row("Promised a start", told, made, count, None))
-        told = "those that started later than first told"
-        rows.append(Row("Promises broken", told, broken("broken"), count, of_started=False))
+    if any(passed(s) for s in schedulers):
+        explained = "groups that started before a group ahead of them"
+        rows.append(Row("Backfilled", explained, passed, percent, None))
+    if any(made(s) for s in schedulers):
+        explained = "groups with a latest start before they started"
+        rows.append(Row("Reservations", explained, made, count, None))
+        explained = "groups that started later than first reserved"
+        rows.append(
+            Row("Reservations broken", explained, broken("broken"), count, of_started=False)
+        )
     rows.extend(
         Row(f"of them: {cause}", _CAUSES.get(cause, ""), broken("broken_by", cause), count, None)
-        for cause in sorted({str(cause) for s in subjects for cause in s.broken.values()})
+        for cause in sorted({str(cause) for s in schedulers for cause in s.broken.values()})
     )
     return rows
 
 
-def _breaking(name: str) -> str:
-    """A name that breaks before its strategy, if it has to."""
+def _breakable(name: str) -> str:
+    """A name with a possible line break before its strategy."""
     return escape(name).replace("@", "<wbr>@")
 
 
-def _shares(subject: Subject) -> dict[str, float | None]:
-    names = subject.table.capacities
-    return {name: subject.figure("utilisation_by_resource", name) for name in names}
+def _shares(scheduler: ComparedScheduler) -> dict[str, float | None]:
+    names = scheduler.table.capacities
+    return {name: scheduler.metric("utilisation_by_resource", name) for name in names}
 
 
 def _times(value: float) -> str:
-    return f"{figures(value)}×"
+    return f"{significant_figures(value)}×"
 
 
-def _competing(row: Row, comparison: Comparison) -> list[Subject]:
-    """Who may win a row: short waits do not count if they come from leaving tasks out."""
-    subjects = [s for s in comparison.subjects if row.value(s) is not None]
+def _competing(row: Row, comparison: Comparison) -> list[ComparedScheduler]:
+    """The schedulers that can win a row: not those with short waits and more unplaced tasks."""
+    schedulers = [s for s in comparison.schedulers if row.value(s) is not None]
     if not row.of_started:
-        return subjects
-    fewest = min((s.figure("unplaced") or 0.0 for s in comparison.subjects), default=0.0)
-    return [s for s in subjects if (s.figure("unplaced") or 0.0) <= fewest]
+        return schedulers
+    fewest = min((s.metric("unplaced") or 0.0 for s in comparison.schedulers), default=0.0)
+    return [s for s in schedulers if (s.metric("unplaced") or 0.0) <= fewest]
 
 
 def _winners(row: Row, comparison: Comparison) -> set[int]:
-    """The schedulers with the best value; none where all are the same or nobody competes."""
+    """The schedulers with the best value; none if all values are equal."""
     competing = _competing(row, comparison)
     values = {s.index: v for s in competing if (v := row.value(s)) is not None}
-    if row.best is None or len(comparison.subjects) == 1 or not values:
+    if row.best is None or len(comparison.schedulers) == 1 or not values:
         return set()
     best = row.best(list(values.values()))
     won = {index for index, value in values.items() if math.isclose(value, best, rel_tol=_SAME)}
-    rivals = comparison.subjects if row.of_started else competing
+    rivals = comparison.schedulers if row.of_started else competing
     return set() if len(won) == len(rivals) else won
 
 
-def _line(row: Row, won: set[int], subjects: tuple[Subject, ...]) -> str:
-    values = [row.value(s) for s in subjects]
+def _line(row: Row, won: set[int], schedulers: tuple[ComparedScheduler, ...]) -> str:
+    values = [row.value(s) for s in schedulers]
     largest = max((v for v in values if v is not None), default=0.0)
     whole = 1.0 if row.shown is percent else largest
     best = next((values[index] for index in sorted(won)), None)
     cells = "".join(
         _cell(row, s, value, whole=whole, best=best, won=s.index in won)
-        for s, value in zip(subjects, values, strict=True)
+        for s, value in zip(schedulers, values, strict=True)
     )
     explained = f"<small>{escape(row.explained)}</small>" if row.explained else ""
     return f'<tr><th scope="row">{escape(row.name)}{explained}</th>{cells}</tr>'
@@ -202,7 +205,7 @@ def _line(row: Row, won: set[int], subjects: tuple[Subject, ...]) -> str:
 
 def _cell(
     row: Row,
-    subject: Subject,
+    scheduler: ComparedScheduler,
     value: float | None,
     *,
     whole: float,
@@ -212,7 +215,7 @@ def _cell(
     if value is None:
         return '<td class="absent">–</td>'
     width = min(100.0, 100 * value / whole) if whole > 0 else 0.0
-    bar = f'<i class="meter {subject.style}" style="width:{width:.1f}%"></i>'
+    bar = f'<i class="meter {scheduler.style}" style="width:{width:.1f}%"></i>'
     mark = '<b class="best" title="best of the row">best</b>' if won else ""
     apart = "" if won or best is None else f"<small>{_apart(value, best)}</small>"
     style = ' class="won"' if won else ""
@@ -220,37 +223,37 @@ def _cell(
 
 
 def _apart(value: float, best: float) -> str:
-    """How far a value is from the best: by a share if it is near, by a factor if not."""
+    """The distance of a value from the best: in per cent if it is near, else as a factor."""
     if 0.0 in (best, value) or value == best:
         return ""
     ratio = value / best
     if 0.8 <= ratio <= 1.25:
         return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
-    return f"{figures(ratio, 2)}×"
+    return f"{significant_figures(ratio, 2)}×"
 
 
 def _verdict(winners: list[set[int]], comparison: Comparison) -> str:
-    if len(comparison.subjects) == 1:
+    if len(comparison.schedulers) == 1:
         return ""
     judged = sum(bool(won) for won in winners)
     wins = Counter(index for won in winners for index in won)
-    said = [
-        f"<b>{escape(comparison.subjects[index].name)}</b> in {number}"
+    parts = [
+        f"<b>{escape(comparison.schedulers[index].name)}</b> in {number}"
         for index, number in wins.most_common()
     ]
-    if not said:
+    if not parts:
         return '<p class="verdict">No scheduler is better than another in any row.</p>'
     rows = f"{plural(judged, 'row')} with a difference"
-    return f'<p class="verdict">Of {rows}, best: {listing(said)}.</p>'
+    return f'<p class="verdict">Of {rows}, best: {listing(parts)}.</p>'
 
 
 def _remarks(comparison: Comparison) -> str:
-    """What would mislead if it were not said."""
-    unplaced = [(s, int(s.figure("unplaced") or 0)) for s in comparison.subjects]
+    """Remarks on schedulers that left tasks unplaced."""
+    unplaced = [(s, int(s.metric("unplaced") or 0)) for s in comparison.schedulers]
     fewest = min(number for _, number in unplaced)
     remarks = [
-        f"{escape(s.name)} left {plural(number, 'task')} unplaced; its waits and slowdowns speak "
-        f"only of what started{', and do not compete' if number > fewest else ''}."
+        f"{escape(s.name)} left {plural(number, 'task')} unplaced; its waits and slowdowns cover "
+        f"only started tasks{', and cannot win a row' if number > fewest else ''}."
         for s, number in unplaced
         if number
     ]

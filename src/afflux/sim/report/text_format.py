@@ -1,10 +1,10 @@
-"""Numbers and names as people read them."""
+"""Formats numbers, durations and names for people."""
 
 import html
 import math
 import re
 
-# What XML cannot hold: control characters and halves of surrogate pairs.
+# Characters that XML cannot hold: control characters and halves of surrogate pairs.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 MINUTE = 60.0
@@ -12,23 +12,22 @@ HOUR = 3600.0
 DAY = 86400.0
 
 
-def escape(text: str, longest: int = 120) -> str:
-    """Text that is only text, in HTML, in SVG and inside attributes."""
-    return html.escape(_UNPRINTABLE.sub("\ufffd", shorten(text, longest)), quote=True)
+def escape(text: str, max_length: int = 120) -> str:
+    """Text escaped for HTML, SVG and attributes, at most `max_length` characters of it."""
+    return html.escape(_UNPRINTABLE.sub("\ufffd", shorten(text, max_length)), quote=True)
 
 
-def shorten(text: str, longest: int) -> str:
-    """As much of a text as there is room for."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+def shorten(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def count(number: float) -> str:
-    """A whole number with its thousands apart."""
+    """A whole number with thousands separators."""
     return f"{round(number):,}"
 
 
-def figures(number: float, digits: int = 3) -> str:
-    """A number to so many significant digits, whole above that."""
+def significant_figures(number: float, digits: int = 3) -> str:
+    """A number with `digits` significant digits; digits before the point are never rounded."""
     if number == 0:
         return "0"
     magnitude = int(f"{number:.{digits - 1}e}".partition("e")[2])  # after rounding: 9.999 is 10.0
@@ -37,13 +36,13 @@ def figures(number: float, digits: int = 3) -> str:
 
 
 def brief(number: float) -> str:
-    """A number to three significant digits, without trailing zeros."""
-    text = figures(number)
+    """A number with three significant digits, without trailing zeros."""
+    text = significant_figures(number)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def percent(share: float) -> str:
-    """A share of one in hundredths; what is not nothing does not read as nothing."""
+    """A share as per cent; a positive share is never shown as 0."""
     if 0 < share < 0.0005:
         return "< 0.1 %"
     return f"{100 * share:.1f} %"
@@ -54,11 +53,11 @@ def duration(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
     if seconds < 1e-3:
-        return f"{figures(seconds * 1e6)} µs"
+        return f"{significant_figures(seconds * 1e6)} µs"
     if seconds < 0.9995:
-        return f"{figures(seconds * 1e3)} ms"
+        return f"{significant_figures(seconds * 1e3)} ms"
     if seconds < 59.95:
-        return f"{figures(seconds)} s"
+        return f"{significant_figures(seconds)} s"
     for unit, name, part, part_name in (
         (MINUTE, "min", 1.0, "s"),
         (HOUR, "h", MINUTE, "min"),
@@ -73,7 +72,7 @@ def duration(seconds: float) -> str:
 
 
 def amount(resource: str, total: float) -> str:
-    """An amount of a resource in its usual unit."""
+    """An amount of a resource, in its usual unit."""
     match resource:
         case "cpu":
             return f"{brief(total / 1000)} cores"

@@ -1,11 +1,23 @@
-"""What was held over time, averaged exactly over columns of equal width."""
+"""Exact means of held amounts over time bins of equal width."""
 
 import numpy as np
 
-from afflux.sim.columns import Floats, Ints
+from afflux.sim.result_columns import Bools, Floats, Ints, ResultColumns
 
 
-def held_over_time(
+def share_over_time(
+    table: ResultColumns, resource: str, chosen: Bools, *, span: tuple[float, float], bins: int
+) -> Floats:
+    """Per bin the share of a resource of all machines that the chosen tasks hold."""
+    held = table.held & chosen & (table.amounts[resource] > 0)
+    capacity = table.total(resource)
+    if not capacity or not held.any():
+        return np.zeros(bins)
+    shares = table.amounts[resource][held] / capacity
+    return mean_over_time(table.bound[held], table.until[held], shares, span=span, bins=bins)[0]
+
+
+def mean_over_time(
     starts: Floats,
     stops: Floats,
     weights: Floats,
@@ -15,11 +27,11 @@ def held_over_time(
     rows: Ints | None = None,
     row_count: int = 1,
 ) -> Floats:
-    """Per row and bin the mean of the weights held, each from its start to its stop.
+    """Per row and bin the mean of the weights held; each is held from its start to its stop.
 
     With time counted in bins, the integral of one weight up to edge j is w*(j - start) from its
-    start on, less w*(j - stop) from its stop on. So a running sum of slopes and one of offsets give
-    the integral at all edges, in one pass over the intervals, however long they are.
+    start on, minus w*(j - stop) from its stop on. So cumulative sums of slopes and of offsets give
+    the integral at all edges in one pass over the intervals.
     """
     low, high = span
     scale = bins / (high - low)

@@ -5,38 +5,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afflux.sim.report.bars import Bar, bars_of, key_of, tones_of
-from afflux.sim.report.comparison import Comparison, Subject
-from afflux.sim.report.layout import heading, panels, section
-from afflux.sim.report.over_time import time_axis, time_scale
-from afflux.sim.report.rows import draw_row
-from afflux.sim.report.svg import Area, nothing, panel_width, picture
-from afflux.sim.report.text import count, percent, plural
+from afflux.sim.report.comparison import ComparedScheduler, Comparison
+from afflux.sim.report.group_bars import Bar, bar_classes, bar_legend, group_bars
+from afflux.sim.report.page_layout import heading, panels, section
+from afflux.sim.report.scales import LinearScale
+from afflux.sim.report.svg import Area, empty_note, panel_width, picture
+from afflux.sim.report.text_format import count, percent, plural
+from afflux.sim.report.time_chart import time_axis
+from afflux.sim.report.timeline_rows import draw_row
 
 CAPTION = (
     "Each row is a group, in the order of submission and the same in every panel: a thin line "
     "while it waits, a solid bar while it runs; look for long thin lines. {sample}"
 )
-MOST = 150
-LONGEST = 15
-BROKEN = 15
+MAX_GROUPS = 150
+SAMPLED_LONGEST_WAITS = 15
+SAMPLED_BROKEN = 15
 
 
 def draw_timeline(comparison: Comparison) -> str:
     """The section, one panel per scheduler with the same groups in the same rows."""
-    sample = choose(comparison)
-    tones, entries = tones_of(comparison, sample.names)
-    rows = [bars_of(subject, sample.names, tones) for subject in comparison.subjects]
-    body = key_of(rows, entries) + panels(
-        (heading(s, _note(s)), _gantt(comparison, s, bars, len(sample.names)))
-        for s, bars in zip(comparison.subjects, rows, strict=True)
+    sample = choose_sample(comparison)
+    classes, entries = bar_classes(comparison, sample.names)
+    rows = [group_bars(scheduler, sample.names, classes) for scheduler in comparison.schedulers]
+    body = bar_legend(rows, entries) + panels(
+        (heading(s, _note(s)), _panel(comparison, s, bars, len(sample.names)))
+        for s, bars in zip(comparison.schedulers, rows, strict=True)
     )
-    return section("groups", "Groups", CAPTION.format(sample=_said(sample)), body)
+    return section("groups", "Groups", CAPTION.format(sample=_sample_note(sample)), body)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The groups to show in the order of submission, of how many, and why some of them."""
+    """The groups to show, in the order of submission; their total; how many were chosen why."""
 
     names: list[str]
     total: int
@@ -44,49 +45,48 @@ class Sample:
     broken: int = 0
 
 
-def choose(comparison: Comparison) -> Sample:
-    """All groups, or as many as there is room for: the conspicuous ones, the others evenly."""
+def choose_sample(comparison: Comparison) -> Sample:
+    """All groups, or a sample: the longest waits, the latest broken reservations, others evenly."""
     order: dict[str, float] = {}
     longest: dict[str, float] = {}
     late: dict[str, float] = {}
-    for subject in comparison.subjects:
-        groups = subject.table.groups
+    for scheduler in comparison.schedulers:
+        groups = scheduler.table.groups
         waits = np.where(np.isnan(groups.wait), math.inf, groups.wait)
-        for name, submit, wait in zip(
-            groups.names, groups.submit.tolist(), waits.tolist(), strict=True
-        ):
+        submits = groups.submit.tolist()
+        for name, submit, wait in zip(groups.names, submits, waits.tolist(), strict=True):
             order.setdefault(name, submit)
             longest[name] = max(longest.get(name, 0.0), wait)
-            if name in subject.broken:
-                by = submit + wait - subject.promised[name].first
+            if name in scheduler.broken:
+                by = submit + wait - scheduler.reservations[name].first_start
                 late[name] = max(late.get(name, 0.0), by)
     names = sorted(order, key=lambda name: order[name])
-    if len(names) <= MOST:
+    if len(names) <= MAX_GROUPS:
         return Sample(names, len(names))
-    outliers = set(sorted(names, key=lambda name: -longest[name])[:LONGEST])
-    broken = set(sorted(late, key=lambda name: -late[name])[:BROKEN])
-    others = [name for name in names if name not in outliers | broken]
-    places = np.linspace(0, len(others) - 1, MOST - len(outliers | broken)).round().astype(int)
-    chosen: set[str] = outliers | broken | {others[int(place)] for place in places}
-    return Sample(
-        [name for name in names if name in chosen], len(names), len(outliers), len(broken)
-    )
+    outliers = set(sorted(names, key=lambda name: -longest[name])[:SAMPLED_LONGEST_WAITS])
+    broken = set(sorted(late, key=lambda name: -late[name])[:SAMPLED_BROKEN])
+    chosen = outliers | broken
+    others = [name for name in names if name not in chosen]
+    positions = np.linspace(0, len(others) - 1, MAX_GROUPS - len(chosen)).round().astype(int)
+    chosen |= {others[int(position)] for position in positions}
+    shown = [name for name in names if name in chosen]
+    return Sample(shown, len(names), len(outliers), len(broken))
 
 
-def _said(sample: Sample) -> str:
+def _sample_note(sample: Sample) -> str:
     if len(sample.names) == sample.total:
         one = sample.total == 1
         return "There is one group." if one else f"All {count(sample.total)} groups are shown."
     why = [f"the {sample.longest} that waited longest under any scheduler"]
     if sample.broken:
-        why.append(f"{sample.broken} with a broken promise")
-    why.append("the others evenly chosen")
+        why.append(f"{sample.broken} with a broken reservation")
+    why.append("the others chosen evenly")
     shown = f"{count(len(sample.names))} of {count(sample.total)} groups are shown"
     return f"{shown}: {', '.join(why)}."
 
 
-def _note(subject: Subject) -> str:
-    waits = subject.table.groups.wait
+def _note(scheduler: ComparedScheduler) -> str:
+    waits = scheduler.table.groups.wait
     if not waits.size:
         return ""
     started = waits[~np.isnan(waits)]
@@ -95,33 +95,28 @@ def _note(subject: Subject) -> str:
     return f"{at_once} at once" + (f", {count(never)} never" if never else "")
 
 
-def _gantt(comparison: Comparison, subject: Subject, bars: dict[int, Bar], rows: int) -> str:
-    row_height = max(3.2, min(14.0, 300.0 / max(1, rows)))
-    tall = max(40.0, row_height * rows)
-    width = panel_width(len(comparison.subjects))
+def _panel(
+    comparison: Comparison, scheduler: ComparedScheduler, bars: dict[int, Bar], rows: int
+) -> str:
+    height = max(3.2, min(14.0, 300.0 / max(1, rows)))
+    tall = max(40.0, height * rows)
+    width = panel_width(len(comparison.schedulers))
     area = Area(width, tall + 32.0, left=10.0, top=4.0, bottom=28.0)
-    scale = time_scale(comparison, area)
+    x = LinearScale(*comparison.span, *area.x_range).position
     body = [
-        draw_row(
-            bar,
-            lambda at: scale.place(at - comparison.begin),
-            stop=comparison.end,
-            top=area.top + row * row_height,
-            height=row_height,
-        )
+        draw_row(bar, x, stop=comparison.end, top=area.top + row * height, height=height)
         for row, bar in bars.items()
     ]
     body.append(time_axis(comparison, area))
     if not bars:
-        body.append(nothing(area, "no groups"))
-    total = len(subject.table.groups.names)
-    said = [f"{plural(len(bars), 'group')} of {count(total)}", _note(subject), _promises(subject)]
-    told = "; ".join(filter(None, said))
-    return picture(area, f"Groups over time under {subject.name}", f"{told}.", body)
+        body.append(empty_note(area, "no groups"))
+    shown = f"{plural(len(bars), 'group')} of {count(len(scheduler.table.groups.names))}"
+    description = "; ".join(filter(None, [shown, _note(scheduler), _reservations(scheduler)]))
+    return picture(area, f"Groups over time under {scheduler.name}", f"{description}.", body)
 
 
-def _promises(subject: Subject) -> str:
-    made = len(subject.promised)
+def _reservations(scheduler: ComparedScheduler) -> str:
+    made = len(scheduler.reservations)
     if not made:
         return ""
-    return f"{count(made)} promised a start, {count(len(subject.broken))} of them not kept"
+    return f"{plural(made, 'reservation')}, {count(len(scheduler.broken))} broken"

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from afflux.sim.columns import Floats
-from afflux.sim.report.binning import held_over_time
-from afflux.sim.report.comparison import Comparison, Subject
-from afflux.sim.report.layout import legend, section
-from afflux.sim.report.over_time import Line, draw_over_time
-from afflux.sim.report.scale import count_ticks
+from afflux.sim.report.comparison import ComparedScheduler, Comparison
+from afflux.sim.report.page_layout import legend, section
+from afflux.sim.report.scales import count_ticks
 from afflux.sim.report.svg import PAGE_WIDTH, Area
+from afflux.sim.report.time_bins import mean_over_time
+from afflux.sim.report.time_chart import Line, draw_over_time
+from afflux.sim.result_columns import Floats
 
 CAPTION = (
     "Tasks that have been submitted and have not started; look for how high the queue gets and "
@@ -20,25 +20,19 @@ def draw_queue(comparison: Comparison) -> str:
     """The section, one line per scheduler."""
     area = Area(PAGE_WIDTH, 220.0)
     bins = int(area.inner_width // 3)
-    lines = [Line(s, _waiting(comparison, s, bins)) for s in comparison.subjects]
+    lines = [Line(s, _waiting(comparison, s, bins)) for s in comparison.schedulers]
     high = max(1.0, max(float(line.values.max()) for line in lines) * 1.05)
+    title, ticks = "Waiting tasks over time", count_ticks(high)
     picture = draw_over_time(
-        comparison,
-        area,
-        title="Waiting tasks over time",
-        lines=lines,
-        high=high,
-        ticks=count_ticks(high),
-        unit="tasks",
+        comparison, area, title=title, lines=lines, high=high, ticks=ticks, unit="tasks"
     )
     return section("queue", "Queue", CAPTION, legend(comparison) + picture)
 
 
-def _waiting(comparison: Comparison, subject: Subject, bins: int) -> Floats:
-    table = subject.table
+def _waiting(comparison: Comparison, scheduler: ComparedScheduler, bins: int) -> Floats:
+    table = scheduler.table
     if not table.submit.size:
         return np.zeros(bins)
     until = np.where(np.isnan(table.start), comparison.end, table.start)
-    return held_over_time(
-        table.submit, until, np.ones(until.size), span=comparison.span, bins=bins
-    )[0]
+    ones = np.ones(until.size)
+    return mean_over_time(table.submit, until, ones, span=comparison.span, bins=bins)[0]

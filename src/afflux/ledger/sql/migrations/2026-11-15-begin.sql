@@ -1,9 +1,9 @@
--- The first schema: groups on their way from provisional to finished, promises, intents, the fence.
+-- The first schema: groups from provisional to finished, reservations, bind intents, the fence.
 --
 -- Times named *_seconds are Unix seconds as the scheduler counts them, to the last bit: they are
 -- the order of the queue. Times named *_at are this server's clock, for people.
 
--- Who may write: the leader of the highest epoch. One row; whoever writes holds its lock.
+-- The fence: only the leader of the highest epoch may write. One row; a writer holds its lock.
 CREATE TABLE afflux.fence (
     only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     epoch    bigint NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE afflux.fence (
     taken_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Lets a turn pass and holds the fence until its transaction ends; anybody else is refused.
+-- Lets a turn pass and holds the fence until its transaction ends; any other leader is refused.
 CREATE FUNCTION afflux.pass_fence(my_epoch bigint, me text, my_turn bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -115,7 +115,7 @@ CREATE VIEW afflux.provisional_pods AS
     JOIN afflux.provisional_groups AS groups
         ON groups.namespace = pods.namespace AND groups.name = pods.group_name;
 
--- Promises: by when a waiting group starts (null: nobody can know), and a machine for each member.
+-- Reservations: by when a waiting group starts (null: unknown), and a machine for each member.
 CREATE TABLE afflux.reservations (
     namespace     text NOT NULL,
     name          text NOT NULL,

@@ -1,0 +1,18 @@
+"""The states of a group, as the ledger stores them and people see them.
+
+In a module of its own, so that the command line need not import the rest.
+"""
+
+from typing import Literal, get_args
+
+# provisional: some of its pods are missing. refused: what its pods declare about it contradicts
+# itself. waiting: in the queue. unsatisfiable: in the queue, but too large for the empty cluster.
+# starting: decided, and being bound. running: bound. finished: it has left the cluster.
+GroupState = Literal[
+    "provisional", "refused", "waiting", "unsatisfiable", "starting", "running", "finished"
+]
+GROUP_STATES: tuple[GroupState, ...] = get_args(GroupState)
+# The states of a group that has not left.
+PRESENT_STATES = GROUP_STATES[:-1]
+# The queue shows these by default.
+NOT_RUNNING_STATES = GROUP_STATES[:-2]
