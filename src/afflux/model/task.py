@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from afflux.model.devices import DeviceRequest
 from afflux.model.images import Images
 from afflux.model.reachability import Reachability
+from afflux.model.relations import NO_LABELS, NO_RELATIONS, Relations, TaskLabels
 from afflux.model.resources import Resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Toleration
@@ -28,14 +29,15 @@ class Shape:
     images: Images | None = None
     # The scheduler profile that the pod names; the policies of this profile price it.
     profile: str = ""
+    # What the task requires and prefers of the tasks around it.
+    relations: Relations = NO_RELATIONS
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = (self.requests, self.devices, self.affinity, self.tolerations)
-        object.__setattr__(
-            self, "_hash", hash((*parts, self.reachability, self.images, self.profile))
-        )
+        more = (self.reachability, self.images, self.profile, self.relations)
+        object.__setattr__(self, "_hash", hash((*parts, *more)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -49,10 +51,12 @@ class Shape:
 class Task:
     """One pod. `id` is its UID, `name` is its namespace and name.
 
-    A task with `blocked` set is not placed; the text names the field that is the cause.
+    A task with `blocked` set is not placed; the text names the field that is the cause. `labels`
+    are what the selectors of other tasks look at.
     """
 
     id: str
     name: str
     shape: Shape
     blocked: str | None = None
+    labels: TaskLabels = NO_LABELS

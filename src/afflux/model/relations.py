@@ -1,0 +1,113 @@
+"""Constraints between tasks: affinity, anti-affinity and topology spread, as Kubernetes means them.
+
+A topology key is a label of machines; the machines with the same value form one domain. A machine
+without the label belongs to no domain of that key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from afflux.model.selectors import Requirement
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLabels:
+    """The namespace and the labels of a task: everything that selectors look at.
+
+    Equal ones should be one object: they are compared and hashed for every task.
+    """
+
+    namespace: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.namespace, self.labels)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NO_LABELS = TaskLabels()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSelector:
+    """Selects tasks by their namespace and their labels.
+
+    A task is selected if its namespace is one of `namespaces`, or the labels of its namespace
+    satisfy all of `namespace_labels` (None selects no namespace, an empty tuple every one), and its
+    own labels satisfy all of `labels` (None selects no task, an empty tuple every one).
+    """
+
+    namespaces: tuple[str, ...] = ()
+    namespace_labels: tuple[Requirement, ...] | None = None
+    labels: tuple[Requirement, ...] | None = ()
+
+    def matches(self, task: TaskLabels, namespace_labels: Labels) -> bool:
+        """Whether a task is selected; `namespace_labels` are those of its namespace."""
+        if self.labels is None:
+            return False
+        in_namespace = task.namespace in self.namespaces or (
+            self.namespace_labels is not None
+            and all(each.accepts(namespace_labels.get(each.key)) for each in self.namespace_labels)
+        )
+        if not in_namespace:
+            return False
+        own = dict(task.labels)
+        return all(each.accepts(own.get(each.key)) for each in self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """The tasks that a task wants in its own domain of the topology key, or does not want there."""
+
+    selector: TaskSelector
+    topology_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """How evenly the selected tasks are spread over the domains of a topology key.
+
+    The skew of a domain is its number of selected tasks less that of the emptiest domain. A machine
+    where it would exceed `max_skew` is refused, or with `required` False costs more. Where fewer
+    than `min_domains` domains exist, the emptiest one counts as having no task. Machines count that
+    have all topology keys of the task's constraints of this strength, that match its node affinity
+    (unless `honors_affinity` is False) and whose taints it tolerates (if `honors_taints`).
+    Tasks that are being deleted do not count.
+    """
+
+    selector: TaskSelector
+    topology_key: str
+    max_skew: int
+    required: bool = True
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """What a task requires of the tasks around it, and what it prefers.
+
+    `preferred` has weights: positive ones attract, negative ones repel.
+    """
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[tuple[int, AffinityTerm], ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.affinity, self.anti_affinity, self.preferred, self.spread)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NO_RELATIONS = Relations()
