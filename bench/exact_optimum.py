@@ -18,7 +18,7 @@ from afflux.model.task import Shape
 
 @dataclass(frozen=True)
 class Prices:
-    """Per class and machine: what a task costs; per machine: how much each slot adds."""
+    """The cost of a task by class and machine; the added cost of each slot by machine."""
 
     shapes: list[Shape]
     requests: NDArray[np.int64]

@@ -18,7 +18,7 @@ from afflux.gates.gated_solve import GatedChoice, solve_gated
 
 MACHINES = 300
 GANGS = 200
-WAITING = (4_000, 46_000)  # per pod: at least, and the range above
+WAITING = (4_000, 46_000)  # per pod: the minimum, and the range above it
 FLOWS = 1_000
 
 _WORD = (1 << 64) - 1
@@ -67,7 +67,7 @@ class _Random:
 class _Gang:
     counts: list[int]
     admitted: list[list[tuple[int, int, int]]]
-    """By class: machine, room there, cost."""
+    """For each class: machines with their room and cost."""
     waiting_cost: int
 
 

@@ -45,11 +45,13 @@ def prices_of(instance: Instance) -> Prices:
     prices = [pricing.prices(shape) for shape in demand.shapes]
     book = Book(state, demand.shapes, prices)
     book.set_slope(prices, count_tasks(demand))
-    return Prices(demand.shapes, book.requests, book.cost, book.slope, state.view().capacities)
+    cost = np.array([price.by_machine(price.cost) for price in prices])
+    capacity = state.view().capacities[:, book.columns]
+    return Prices(demand.shapes, book.requests, cost, book.packing.slope(), capacity)
 
 
 def cost_of(prices: Prices, machines: Sequence[str], placements: Sequence[Placement]) -> float:
-    """What these placements cost in the terms of the round."""
+    """The cost of these placements, with the costs of the round."""
     rows = {name: row for row, name in enumerate(machines)}
     numbers = {shape: number for number, shape in enumerate(prices.shapes)}
     count = np.zeros(len(machines), np.int64)
@@ -79,7 +81,7 @@ def peer(instance: Instance) -> Sequence[Placement]:
 
 
 def gap(instance: Instance, load: float, placements: Sequence[Placement]) -> Gap | None:
-    """How far a plan is from the optimum; None if HiGHS did not finish in time."""
+    """The distance of a plan from the optimum; None if HiGHS did not finish in time."""
     prices = prices_of(instance)
     most = most_placed(instance.groups, prices, SECONDS_PER_PROGRAM)
     counts = _counts(instance.groups, placements)

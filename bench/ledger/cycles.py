@@ -12,7 +12,7 @@ from bench.ledger.scheduling_loop import SchedulingLoop, nodes, pods, scheduling
 
 MACHINES = 1_000
 SIZE = 10
-# How many groups arrive at once, and how often.
+# The number of groups that arrive at once, and the number of rounds.
 CASES = ((10, 120), (100, 40), (1_000, 12))
 # Rounds with a ledger before the same number of rounds without one.
 ROUNDS_PER_TURN = 4

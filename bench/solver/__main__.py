@@ -111,7 +111,7 @@ def _line(case: Case, done: Round) -> str:
 
 
 def _memory(cases: Sequence[Case], seed: int) -> dict[Case, MemoryRun]:
-    """For the largest size only: a process's own pages outweigh small networks."""
+    """For the largest size only: small networks need less memory than the process itself."""
     largest = [case for case in cases if case.machines == max(c.machines for c in cases)]
     return {
         case: measure(case, seed)

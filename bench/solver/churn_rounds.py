@@ -66,7 +66,7 @@ class Round:
 
     @property
     def seconds(self) -> float:
-        """All of ours."""
+        """Seconds of our solver: changes and solve."""
         return self.apply_seconds + self.solve_seconds
 
 
@@ -79,19 +79,19 @@ class Series:
 
     @property
     def cold(self) -> Round:
-        """The first."""
+        """The first round."""
         return self.rounds[0]
 
     @property
     def churn(self) -> tuple[Round, ...]:
-        """From the third on."""
+        """All rounds from the third on."""
         return self.rounds[2:]
 
 
 def run(
     case: Case, *, rounds: int, seed: int, with_peer: bool, after_round: Callable[[Round], None]
 ) -> Series:
-    """The case from its cold solve to so many rounds of churn."""
+    """The case: its cold solve, and this number of rounds of churn."""
     cluster = case.cluster(seed)
     columns = cluster.columns
     compares = with_peer and columns.rising != NONE
@@ -110,7 +110,7 @@ def run(
 
 @dataclass(frozen=True)
 class Solved:
-    """One solve of ours, by the clock."""
+    """The time of one solve of ours, and its answer."""
 
     cost: int
     apply_seconds: float
@@ -118,12 +118,12 @@ class Solved:
 
     @property
     def seconds(self) -> float:
-        """Of both."""
+        """Seconds of changes and solve."""
         return self.apply_seconds + self.solve_seconds
 
 
 class Ours:
-    """Our solver, following a cluster's columns."""
+    """Our solver, which gets the changes of a cluster's columns."""
 
     def __init__(self, columns: Columns, *, convex: bool = True) -> None:
         self._network = Network()
@@ -144,7 +144,7 @@ class Ours:
         return Solved(answer.cost, applied - began, solved - applied)
 
     def flow(self) -> Ints:
-        """Of the last solve, by position."""
+        """The flow of the last solve, by position."""
         return self._tracker.flow(self._network)
 
 

@@ -34,7 +34,7 @@ class Convex:
 
 @dataclass(frozen=True)
 class Changes:
-    """What to remove, add and set, by the ids of the solver.
+    """The changes of a round (remove, add, set), by the ids of the solver.
 
     Nodes that are added in the same round have no id yet: -1 stands for the first of them, -2 for
     the second, and so on, in `new_tail` and `new_head`.
@@ -59,14 +59,14 @@ class Changes:
 
     @property
     def arcs(self) -> int:
-        """How many arcs are removed, added, bounded or priced; some count twice."""
+        """The number of changes of arcs: removed, added, new bounds, new costs."""
         single = self.gone_arcs.size + self.new_tail.size + self.bounded.size + self.priced.size
         return single + self.convex.costs.size
 
 
 @dataclass(frozen=True)
 class Added:
-    """The ids of what was added, in the order of the columns."""
+    """The ids of added nodes, arcs and convex arcs, in the order of the columns."""
 
     nodes: Ids
     arcs: Ids

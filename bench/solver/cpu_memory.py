@@ -3,8 +3,8 @@
     class -> machine (new units) -> sink (12 unit arcs)      class -> unscheduled -> sink
     class -> machine (units that run there)
 
-A class pays for the load of a machine and for CPU and memory being unevenly used once the task is
-there, as the policy of this name does. Units that run there pay less by what a move costs. Waiting
+A class pays for the load of a machine, and for uneven use of CPU and memory with the task, as the
+policy of this name does. For units that run there, the cost of a move is subtracted. Waiting
 costs more for older units, so a class has an arc for each age, and one for units that run.
 """
 
@@ -22,12 +22,12 @@ MACHINE_CPU_MILLI = np.array([8_000, 16_000, 32_000, 64_000])
 MACHINE_MEMORY_MIB = np.array([32_768, 32_768, 131_072, 262_144])
 MACHINE_SHARE = np.array([0.2, 0.3, 0.3, 0.2])
 
-OMEGA = 10_000  # what a wholly used machine costs
+OMEGA = 10_000  # the cost of a fully used machine
 MOVE = 3_000
-SLOT = (300, 700)  # what each further unit on a machine costs
+SLOT = (300, 700)  # the cost of each further unit on a machine
 WAIT = 25_000  # more than any placement
 AGES = 4
-OLDER = 4_000  # what each age adds to it
+OLDER = 4_000  # added for each age
 PREEMPTION = 9_000
 
 _SINK, _UNSCHEDULED, _FIRST_CLASS = 0, 1, 2
@@ -67,7 +67,7 @@ class CpuMemory:
         self._write()
 
     def place(self, flow: Ints) -> None:
-        """Tasks go where the flow says; whatever is preempted waits as if new."""
+        """Move tasks as in the flow; preempted tasks wait like new ones."""
         running = flow[self._enter] + flow[self._stay]
         waits = flow[self._leave].reshape(CLASSES, AGES + 1)
         self._waiting = waits[:, :AGES].copy()
@@ -76,7 +76,7 @@ class CpuMemory:
         self._running = running
 
     def churn(self, share: float) -> None:
-        """Some leave, as many arrive; machines that changed get new prices."""
+        """Some tasks leave, as many arrive; changed machines get new prices."""
         units = np.concatenate([self._running, self._waiting.ravel()])
         ends = np.cumsum(units)
         number = round(share * int(ends[-1]))
@@ -109,7 +109,7 @@ class CpuMemory:
         return np.bincount(self._pair[kind, machine], minlength=self._class.size)
 
     def _usage(self, machine: Ints, requests: Ints) -> Ints:
-        """Of each machine and resource, what is requested there."""
+        """The requests of each resource on each machine."""
         columns = [np.bincount(machine, of, self._slope.size) for of in requests.T]
         return np.stack(columns, axis=1).astype(np.int64)
 
@@ -118,7 +118,7 @@ class CpuMemory:
         np.add.at(self._waiting, (kinds, self._rng.integers(0, AGES, number)), 1)
 
     def _connect(self, machines: int, tasks: int) -> Columns:
-        """Everything that stays as it is from round to round."""
+        """The columns that are the same in every round."""
         pairs = self._class.size
         self._enter, self._stay, self._slots, self._leave, self._rest = spans(
             pairs, pairs, machines * SLOTS, CLASSES * (AGES + 1), 1
@@ -142,7 +142,7 @@ class CpuMemory:
         return columns
 
     def _write(self) -> None:
-        """The state as columns; prices only where a machine changed."""
+        """The state as columns; only changed machines get new prices."""
         columns, machines = self.columns, self._slope.size
         load = np.bincount(self._machine, self._running, machines).astype(np.int64)
         by_class = np.bincount(self._class, self._running, CLASSES).astype(np.int64)

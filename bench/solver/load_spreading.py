@@ -4,8 +4,8 @@
     running task -> its machine
 
 The k-th slot that is left on a machine costs STEP * (running + k), and the machine's noise. A
-running task pays for the slot it holds, so that it moves once another machine is emptier by more
-than a move costs.
+running task pays for the slot it holds, so that it moves only if the gain on another machine
+exceeds the cost of a move.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ SLOTS = 10
 STEP = 100
 MOVE = 400
 WAIT = 10_000  # more than any placement
-OLDEST = 5_000  # what age adds to it
+OLDEST = 5_000  # added by age
 PREEMPTION = 2_000
 
 _SINK, _UNSCHEDULED, _CLUSTER, _FIRST_MACHINE = 0, 1, 2, 3
@@ -65,7 +65,7 @@ class LoadSpreading:
         self._write()
 
     def place(self, flow: Ints) -> None:
-        """Tasks go where the flow says."""
+        """Move tasks as in the flow."""
         self._tasks.move(
             hand_out(
                 flow[self._via] == 1,
@@ -76,7 +76,7 @@ class LoadSpreading:
         )
 
     def churn(self, share: float) -> None:
-        """Some leave, as many arrive; machines that changed get new prices."""
+        """Some tasks leave, as many arrive; changed machines get new prices."""
         rows = self._tasks.replace(share, self._rng)
         self.columns.renewed[:] = False
         self.columns.renewed[self._task_nodes[rows]] = True

@@ -82,9 +82,9 @@ def _peer(case: Case, seed: int) -> MemoryRun:
 
 
 def _watch(work: Callable[[], T]) -> tuple[T, int, int]:
-    """The result of the work, the rise of memory to its peak, and its growth afterwards."""
+    """The result of `work`, the increase of memory at its peak, and afterwards."""
     before = _used_memory()
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew here
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak
     found = work()
     peak = _memory("VmHWM")
     return found, peak - before, _used_memory() - before
@@ -105,7 +105,7 @@ def _memory(name: str) -> int:
 
 
 def main() -> None:
-    """Answer the question given as JSON."""
+    """Measure the case given as JSON and print the result."""
     question = json.loads(sys.argv[1])
     case = Case(**question["case"])
     print(json.dumps(asdict((_peer if question["of_peer"] else _ours)(case, question["seed"]))))

@@ -1,8 +1,8 @@
 """A network as columns, by position.
 
-Positions are the shape's own numbering. They never move: an arc that is not there for now keeps its
-place and is not `present`. OR-Tools gets these columns as they are; our solver gets, round by
-round, what changed in them (`column_changes.py`).
+Positions are the shape's own numbering and never change: an arc that is temporarily removed keeps
+its position and is not `present`. OR-Tools gets these columns as they are; our solver gets, round
+by round, the changes in them (`column_changes.py`).
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class Columns:
     is the flow that an arc carries because of pinned tasks upstream; it is not part of the network,
     but it is used when pinned tasks are taken out by hand.
 
-    `rising` are arcs of one unit each. So many in a row as `units` says are parallel, none is
-    cheaper than the one before, and those that have capacity come first: together they are a
-    convex arc. Their ends stay, and are never renewed.
+    `rising` are arcs of one unit each. `units` of them in a row are parallel, none is cheaper than
+    the one before, and those that have capacity come first: together they are a convex arc. Their
+    ends stay, and are never renewed.
     """
 
     supply: Ints
@@ -44,7 +44,7 @@ class Columns:
 
     @property
     def arcs(self) -> int:
-        """How many arcs there are now."""
+        """The number of present arcs."""
         return int(np.count_nonzero(self.present))
 
 

@@ -12,7 +12,7 @@ from bench.solver.network_columns import Columns, Ints
 
 @dataclass(frozen=True)
 class Peer:
-    """What the optimum costs and how long it took."""
+    """The cost of the optimum, and the seconds of the solve."""
 
     seconds: float
     cost: int
@@ -21,9 +21,9 @@ class Peer:
 def solve_cold(columns: Columns, *, by_hand: bool = False) -> Peer:
     """The optimum of these columns.
 
-    OR-Tools knows no lower bounds: they are moved into supplies, and the arcs stay with what
-    capacity is left. With `by_hand`, pinned tasks are taken out as a careful user would: whatever
-    can no longer vary is dropped, arcs and nodes, down to the slots that pinned tasks hold.
+    OR-Tools has no lower bounds: they are moved into supplies, and the arcs keep the remaining
+    capacity. With `by_hand`, pinned tasks are taken out as a careful user would: all arcs and
+    nodes whose flow is fixed are removed, down to the slots that pinned tasks hold.
     """
     lower = np.maximum(columns.lower, columns.implied) if by_hand else columns.lower
     lower = np.where(columns.present, lower, 0)

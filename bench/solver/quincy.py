@@ -19,7 +19,7 @@ STEP = 25
 MOVE = 500
 MAX_DATA = 10_000
 WAIT = 30_000  # more than any placement
-OLDEST = 10_000  # what age adds to it
+OLDEST = 10_000  # added by age
 PREEMPTION = 5_000
 
 _SINK, _UNSCHEDULED, _CLUSTER, _FIRST_MACHINE = 0, 1, 2, 3
@@ -81,7 +81,7 @@ class Quincy:
         self._write()
 
     def place(self, flow: Ints) -> None:
-        """Tasks go where the flow says."""
+        """Move tasks as in the flow."""
         machines = np.arange(self._noise.size)
         found = hand_out(
             flow[self._via] == 1,
@@ -94,7 +94,7 @@ class Quincy:
         self._tasks.move(found)
 
     def churn(self, share: float) -> None:
-        """Some leave, as many arrive; machines that changed get new prices."""
+        """Some tasks leave, as many arrive; changed machines get new prices."""
         rows = self._tasks.replace(share, self._rng)
         self.columns.renewed[:] = False
         self.columns.renewed[self._task_nodes[rows]] = True

@@ -1,4 +1,4 @@
-"""What was measured: the table, the goals and the JSON made of it."""
+"""Measurements of the solvers: their table, goals and JSON."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ the same as faster, had convex arcs been parallel ones for ours as well.
 
 @dataclass(frozen=True)
 class Goal:
-    """One number to reach, what was reached in the worst case, and where."""
+    """A goal, the worst measured value, and its case."""
 
     what: str
     wanted: str
@@ -36,7 +36,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Figures:
-    """All series, and the memory of those that were measured alone."""
+    """All series, and the memory that was measured separately."""
 
     series: Sequence[Series]
     memory: dict[Case, MemoryRun]
@@ -81,7 +81,7 @@ class Figures:
         return None, None
 
     def goals(self) -> list[Goal]:
-        """The numbers to reach, judged over the largest clusters measured."""
+        """The goals, judged over the largest clusters that were measured."""
         largest = max((s.case.machines for s in self.series), default=0)
         here = [s for s in self.series if s.case.machines == largest]
         free = [s for s in here if s.case.form == "free"]
@@ -102,7 +102,7 @@ class Figures:
         return [goal for goal in found if goal is not None]
 
     def as_json(self) -> list[dict[str, object]]:
-        """For JSON: a case each, its rounds as columns."""
+        """The JSON: an object for each case, with its rounds as columns."""
         found: list[dict[str, object]] = []
         for series in self.series:
             used = self.memory.get(series.case)

@@ -7,8 +7,8 @@ import numpy as np
 
 from bench.solver.network_columns import Columns, Flags, Ints
 
-PENDING_SHARE = 0.1  # of the tasks, before the cold solve
-CHURN_SHARE = 0.01  # of the tasks leave, and as many arrive, each round
+PENDING_SHARE = 0.1  # share of the tasks that waits before the cold solve
+CHURN_SHARE = 0.01  # share of the tasks that leaves, and arrives, in each round
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,25 @@ class Shape(Protocol):
 
     @property
     def columns(self) -> Columns:
-        """The network as it stands."""
+        """The current network."""
         ...
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are, running or waiting."""
+        """The number of running and waiting tasks."""
         ...
 
     @property
     def touched(self) -> int:
-        """How many machines the last round priced anew."""
+        """The number of machines that got new prices in the last round."""
         ...
 
     def place(self, flow: Ints) -> None:
-        """Tasks go where the flow says; those left over wait."""
+        """Move tasks as in the flow; the others wait."""
         ...
 
     def churn(self, share: float) -> None:
-        """This share of the tasks leaves, as many arrive; machines that changed get new prices."""
+        """This share of tasks leaves, as many arrive; changed machines get new prices."""
         ...
 
 
@@ -65,16 +65,16 @@ class Tasks:
 
     @property
     def running(self) -> Flags:
-        """Which tasks run."""
+        """A mask of the running tasks."""
         return self.machine >= 0
 
     @property
     def load(self) -> Ints:
-        """How many tasks run on each machine."""
+        """The number of running tasks by machine."""
         return np.bincount(self.machine[self.running], minlength=self.touched.size)
 
     def ranks(self) -> Ints:
-        """Of each running task, how many on its machine come before it."""
+        """For each running task, the number of earlier tasks on its machine."""
         order = np.argsort(self.machine, kind="stable")
         sorted_machine = self.machine[order]
         first = np.searchsorted(sorted_machine, sorted_machine)
@@ -99,7 +99,7 @@ class Tasks:
 
 
 def hand_out(via_cluster: Flags, stays: Flags, machine: Ints, offered: Ints) -> Ints:
-    """Where tasks run: those that stay where they were, those through the cluster in order.
+    """The machines of tasks: running ones stay, those through the cluster are taken in order.
 
     Units that meet at an aggregator are interchangeable, so any order is as good.
     """

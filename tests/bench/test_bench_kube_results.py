@@ -1,4 +1,4 @@
-"""bench.kube: figures, tables, picture and page of runs that were kept."""
+"""bench.kube: figures, tables, picture and page of stored runs."""
 
 import json
 import sys
@@ -64,20 +64,20 @@ RUNS = [
 ]
 
 
-def test_quantiles_are_values_that_occurred():
+def test_quantiles_are_measured_values():
     assert quantile([], 0.5) is None
     assert quantile([3.0], 0.99) == 3.0
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0
     assert quantile(list(range(1, 101)), 0.99) == 99
 
 
-def test_waits_count_from_the_appearance_or_from_a_moment():
+def test_waits_count_from_the_creation_or_from_a_given_time():
     seen = Seen([1.0, 2.0, 3.0], [1.5, -1.0, 7.0], ["a", "", "b"])
     assert waits(seen, None) == [0.5, 4.0]
     assert waits(seen, 1.0) == [0.5, 6.0]
 
 
-def test_imbalance_is_of_what_is_requested_with_what_was_there_before():
+def test_imbalance_includes_pods_that_ran_before():
     machines = [Machine("a", 1000, 1000), Machine("b", 2000, 1000)]
     classes = {"c": PodClass(500, 100), "f": PodClass(1000, 500)}
     plan = Plan(machines, classes, [Pod("p", "c", "a"), Pod("q", "c", "b")], [Pod("x", "f", "b")])
@@ -89,7 +89,7 @@ def test_imbalance_is_of_what_is_requested_with_what_was_there_before():
     assert imbalance(plan, {"p": "b", "q": "b"}).cpu_range == pytest.approx(1.0)
 
 
-def test_a_run_survives_being_kept():
+def test_a_stored_run_is_read_back():
     for run in (RUNS[0], Run(5, "plain", STREAM, "afflux", 10, complaints=["it fell over"])):
         kept = json.loads(json.dumps(as_dict(run)))
         assert from_dict(kept) == replace(
@@ -105,14 +105,14 @@ def test_figures_are_shown_in_a_fixed_order_of_schedulers():
     assert list(report.ordered(medians(turned))) == list(medians(RUNS))
 
 
-def test_the_median_of_several_runs_counts():
+def test_figures_are_medians_of_runs():
     found = medians([a_run("null", 100, 1.0), a_run("null", 900, 3.0), a_run("null", 300, 8.0)])
     (one,) = found.values()
     assert one.pods_per_second == pytest.approx(300)
     assert one.cpu_of(SCHEDULER) == pytest.approx(3.0)
 
 
-def test_goals_are_judged_beside_the_peer_and_below_the_ceiling():
+def test_goals_are_relative_to_the_peer_or_the_ceiling():
     plain, burst, backlog = report.goals(medians(RUNS))
     assert plain.fast
     assert plain.cheap
@@ -124,7 +124,7 @@ def test_goals_are_judged_beside_the_peer_and_below_the_ceiling():
     assert backlog.of_peer == pytest.approx(0.8)
 
 
-def test_the_delay_of_one_pod_is_what_the_null_binder_did_not_need():
+def test_the_delay_of_one_pod_is_relative_to_the_null_binder():
     trickle = [
         a_run("afflux", 20, 1.0, workload="trickle", p50_seconds=0.030, p99_seconds=0.09),
         a_run("null", 20, 0.1, workload="trickle", p50_seconds=0.010, p99_seconds=0.02),
@@ -146,12 +146,12 @@ def test_tables_have_a_cell_for_every_column():
     assert "1,900 of 2,000" in next(row for row in report.rows(found) if "burst" in row)
 
 
-def test_shares_are_by_the_null_binder():
+def test_shares_are_relative_to_the_null_binder():
     first = report.share_rows(medians(RUNS))[0]
     assert first == ["1,000", "plain", "stream", "afflux", "0.75", "1.00", "1.00", "5.00", "1.00", "1.00", "1.00", "1.00"]  # noqa: E501  # fmt: skip
 
 
-def test_the_page_is_written_once_and_renewed_in_its_place():
+def test_the_section_of_the_page_is_replaced():
     before = "# Benchmarks\n\nWords.\n"
     once = docs_section.rewritten(before, "a machine", RUNS)
     assert once.startswith(before)
@@ -167,7 +167,7 @@ def test_the_page_is_written_once_and_renewed_in_its_place():
     assert again.startswith(before)
 
 
-def test_a_failed_run_is_not_hidden_on_the_page():
+def test_a_failed_run_is_shown_on_the_page():
     failed = replace(RUNS[0], complaints=["machine x is over its capacity"])
     text = docs_section.section("a machine", [failed, *RUNS[1:]])
     assert "1 of 9 runs failed" in text

@@ -1,4 +1,4 @@
-"""bench.kube: workloads that can be placed, the same for every scheduler."""
+"""bench.kube: possible workloads, the same for every scheduler."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def planned(plan: Plan) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "nodes"), SIZES)
-def test_every_pod_may_run_where_the_null_binder_will_put_it(name: str, nodes: int):
+def test_the_machine_of_every_pod_is_valid(name: str, nodes: int):
     plan = plan_of(name, nodes)
     assert len(plan.pods) == 3 * nodes
     assert len({pod.name for pod in (*plan.pods, *plan.fill)}) == 3 * nodes + len(plan.fill)
@@ -37,15 +37,15 @@ def test_every_pod_may_run_where_the_null_binder_will_put_it(name: str, nodes: i
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_seed_always_draws_the_same(name: str):
+def test_a_seed_always_gives_the_same_plan(name: str):
     one, same, other = (plan_of(name, 60, seed) for seed in (1, 1, 2))
     assert (one.machines, one.pods, one.fill) == (same.machines, same.pods, same.fill)
     assert one.pods != other.pods
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_what_a_class_may_use_is_what_its_manifest_says(name: str):
-    """The plan's own reading against the manifests, which are what the schedulers see."""
+def test_the_machines_of_a_class_are_those_of_its_manifest(name: str):
+    """Compares the plan with the manifests, which the schedulers see."""
     plan = plan_of(name, 60)
     sent = json.loads(as_json(plan, 4, 2))
     nodes = {node["metadata"]["name"]: node for node in sent["nodes"]}
@@ -106,11 +106,11 @@ def test_a_burst_just_fits_into_a_nearly_full_cluster(nodes: int):
         assert (there - used) / there == pytest.approx(FREE, rel=0.1)
         assert asked <= there - used <= asked * (1 + SLACK)
     assert complaints(filled, {}) == []
-    # One more of the largest would not fit everywhere: packing matters.
+    # A further large pod would not fit: packing matters.
     assert imbalance(filled, {}).cpu_range > 0.02
 
 
-def test_work_that_does_not_fit_is_refused_before_anything_runs():
+def test_an_impossible_plan_is_refused_before_any_run():
     with pytest.raises(ValueError, match="does not fit on 2 machines"):
         WORKLOADS["mixed"].plan(2, 500, Random(1))
     with pytest.raises(ValueError, match="expected at least 250 pods"):
@@ -123,7 +123,7 @@ def test_a_pod_that_no_machine_admits_is_refused():
         assign_pods([Machine("one")], nowhere, ["lost"], Random(1))
 
 
-def test_what_is_wrong_with_a_placement_is_said():
+def test_violations_of_a_placement_are_reported():
     machines = [Machine("small", 1000, 1000, 2), Machine("large", 4000, 4000, 2)]
     classes = {
         "picky": PodClass(900, 100, may_run=lambda machine: machine.name == "large"),
@@ -171,7 +171,7 @@ def test_every_scheduler_runs_every_workload_and_the_first_one_rotates():
     assert (10, "trickle", BACKLOG) not in cases
 
 
-def test_fewer_pods_are_fewer_of_every_workload():
+def test_a_smaller_run_has_fewer_pods_in_every_workload():
     assert pods_of("plain", 1000) == 1000
     assert pods_of("burst", 1000) == 200
     assert pods_of("trickle", 10) == 10

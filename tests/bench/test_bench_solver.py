@@ -1,4 +1,4 @@
-"""bench.solver: networks that both solvers can be given round after round, and the report."""
+"""bench.solver: both solvers on the same networks in every round, and the report."""
 
 import sys
 from itertools import product
@@ -50,7 +50,7 @@ def test_large_crowded_networks_are_solved_as_well(shape: str, form: str):
     assert len(done.churn) == 3
 
 
-def test_costs_that_differ_stop_the_run_and_say_where(monkeypatch: pytest.MonkeyPatch):
+def test_different_costs_stop_the_run_with_the_round(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ortools_solver, "solve_cold", lambda *_, **__: ortools_solver.Peer(0.1, -1))
     with pytest.raises(RuntimeError, match=r"shape a, free, load 0.9, 50 machines, round 0: .*-1"):
         few_rounds(SOME[0])
@@ -63,7 +63,7 @@ def test_the_same_seed_makes_the_same_rounds_and_another_does_not(case: Case):
 
 
 @pytest.mark.parametrize("case", SOME, ids=str)
-def test_a_tenth_of_the_tasks_waits_at_first_and_pinned_ones_are_fixed(case: Case):
+def test_a_tenth_of_the_tasks_waits_at_first_and_pinned_tasks_stay(case: Case):
     cluster = case.cluster(1)
     columns = cluster.columns
     fixed = int(columns.lower[columns.present].sum())
@@ -76,7 +76,7 @@ def test_a_tenth_of_the_tasks_waits_at_first_and_pinned_ones_are_fixed(case: Cas
 def test_without_churn_no_machine_is_priced_again(case: Case):
     cluster = case.cluster(1)
     ours = Ours(cluster.columns)
-    for _ in range(30):  # moves that pay may lead to others
+    for _ in range(30):  # one improving move may enable others
         ours.solve(ours.prepare())
         cluster.place(ours.flow())
         cluster.churn(0.0)
@@ -124,7 +124,7 @@ def test_the_report_has_a_row_per_case_and_a_picture():
 
 
 @pytest.mark.parametrize("of_peer", [False, True])
-def test_memory_is_measured_in_a_process_of_its_own(of_peer: bool, monkeypatch: pytest.MonkeyPatch):
+def test_memory_is_measured_in_a_separate_process(of_peer: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(Path(__file__).parents[2])
     used = measure(Case("b", "pinned", 0.9, 250), 1, of_peer=of_peer)
     assert len(used.seconds) == (1 if of_peer else ROUNDS)

@@ -10,7 +10,7 @@ Manifest = dict[str, Any]
 def node(
     name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **more: Any
 ) -> Manifest:
-    """Keywords are further resources, or `labels`, `taints`, `unschedulable`."""
+    """A node; keywords are further resources, or `labels`, `taints`, `unschedulable`."""
     labels = more.pop("labels", {})
     spec = {key: more.pop(key) for key in ("taints", "unschedulable") if key in more}
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **more.pop("extended", {})}
@@ -25,7 +25,7 @@ def node(
 
 
 def pod(name: str, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> Manifest:
-    """A pod that waits; with `on` it runs there."""
+    """A pending pod; with `on` it runs on that node."""
     labels = spec.pop("labels", {})
     extended = spec.pop("extended", {})
     status = {"phase": "Pending"}
@@ -52,6 +52,6 @@ def listed(*items: Manifest) -> str:
 
 
 def write(path: Path, *items: Manifest) -> Path:
-    """A file as `kubectl get nodes,pods -A -o json` would leave it."""
+    """Write a file as `kubectl get nodes,pods -A -o json` does."""
     path.write_text(listed(*items))
     return path

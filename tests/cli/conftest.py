@@ -11,7 +11,7 @@ from afflux.cli import main
 
 @pytest.fixture
 def afflux(capsys: pytest.CaptureFixture[str]) -> Afflux:
-    """`afflux` with these arguments, in this process."""
+    """Runs `afflux` with these arguments in this process."""
 
     def call(*arguments: str | Path) -> Answer:
         code = main([str(argument) for argument in arguments])
@@ -23,7 +23,7 @@ def afflux(capsys: pytest.CaptureFixture[str]) -> Afflux:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
-    """Put this on standard input."""
+    """Sets the content of standard input."""
 
     def type_in(content: str | bytes) -> None:
         raw = content.encode() if isinstance(content, str) else content

@@ -1,4 +1,4 @@
-"""A few groups at a fixed time, and an inspection that knows them."""
+"""A few groups at a fixed time, and an inspection that serves them."""
 
 from afflux.cycle.inspection_types import (
     GroupDetails,
@@ -226,7 +226,7 @@ def queue(*lines: QueueLine) -> QueueList:
 
 
 class Known:
-    """Answers with what is above, a few lines at a time."""
+    """An inspection that serves the values above, in short pages."""
 
     def __init__(self, page: int = 1_000) -> None:
         self.page = page

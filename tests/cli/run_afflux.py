@@ -1,4 +1,4 @@
-"""What a user types, and what comes back."""
+"""Runs the command line and returns its output."""
 
 import json
 import os
@@ -14,7 +14,7 @@ AFFLUX = [sys.executable, "-m", "afflux.cli"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The exit code and what was printed."""
+    """The exit code and the output."""
 
     code: int
     out: str
@@ -27,7 +27,7 @@ class Answer:
 
     @property
     def complaint(self) -> str:
-        """The one line that says what is wrong with the input, nothing else having been said."""
+        """The one line about the invalid input; there must be no other output."""
         assert self.code == 2, (self.out, self.err)
         assert self.out == ""
         assert self.err.endswith("\n")
@@ -44,7 +44,7 @@ Afflux = Callable[..., Answer]
 def process(
     *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None, **more: Any
 ) -> Answer:
-    """The command as a process of its own."""
+    """Runs the command as a separate process."""
     done = subprocess.run(
         [*AFFLUX, *map(str, arguments)],
         input=stdin,

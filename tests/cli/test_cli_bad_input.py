@@ -31,7 +31,7 @@ Write = Callable[[str, str | bytes], Path]
 
 
 def refused(afflux: Afflux, *arguments: str | Path) -> str:
-    """The complaint; no file appears, neither an output nor anything beside it."""
+    """The error line; no file must have been created."""
     folder = next(Path(a).parent for a in arguments if "/" in str(a))
     before = sorted(folder.iterdir())
     outputs = ["--starts", folder / "out.csv", "--report", folder / "out.html"]
@@ -278,7 +278,7 @@ def test_something_other_than_configuration(
         assert word in complaint
 
 
-# --- Names that want to be more than names
+# --- Names with control characters
 
 EVIL = "\x1b[2J\x9b31m\u202e<script>\n"
 

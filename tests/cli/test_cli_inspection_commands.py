@@ -1,4 +1,4 @@
-"""afflux queue, group, reservations and history, as typed: whom they ask, what they print."""
+"""afflux queue, group, reservations and history: where they send the query, what they print."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 GOOD = {"token": "good"}
 
 
-class Everybody:
-    """Whoever has the token `good` may look at team-a, and `great` at everything."""
+class TwoTokens:
+    """Reviews: the token `good` may see team-a, `great` everything."""
 
     async def review_token(self, token: str) -> User | None:
         return User(token) if token in {"good", "great"} else None
@@ -50,7 +50,7 @@ class Service:
     authority: trustme.CA
 
     def kubeconfig(self, user: dict[str, str]) -> Path:
-        """Of somebody in team-a whose cluster is elsewhere, with the same authority."""
+        """A kubeconfig for namespace team-a; its cluster is unreachable."""
         ca = self.folder / "ca.crt"
         self.authority.cert_pem.write_to_path(str(ca))
         cluster = {"server": "https://127.0.0.1:1", "certificate-authority": str(ca)}
@@ -75,7 +75,7 @@ def known() -> Known:
 
 @pytest.fixture
 def service(known: Known, tmp_path: Path) -> Iterator[Service]:
-    """The service in a thread of its own."""
+    """The service in a separate thread."""
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
     leaf = authority.issue_cert("127.0.0.1", "afflux-inspection.afflux-system.svc")
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
@@ -85,7 +85,7 @@ def service(known: Known, tmp_path: Path) -> Iterator[Service]:
     listening, done = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        inspecting = InspectionPages(known, Authenticator(Everybody()))
+        inspecting = InspectionPages(known, Authenticator(TwoTokens()))
         pages = Pages(
             Metrics().registry, live={}, ready={}, configuration={}, inspection=inspecting
         )
@@ -106,7 +106,7 @@ def service(known: Known, tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def ask(afflux: Afflux, service: Service) -> Callable[..., Answer]:
-    """The command with the address of the service and the kubeconfig of somebody good."""
+    """Runs a command with the address of the service and the token `good`, or another one."""
 
     def call(*arguments: str, who: str = "good") -> Answer:
         kubeconfig = service.kubeconfig({"token": who})
@@ -124,14 +124,14 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def _keep_states_in(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", directory)
-    # Which root does not follow.
+    # Root ignores the variable.
     monkeypatch.setattr(directories, "ROOT_STATE_HOME", directory)
 
 
 # --- Answers
 
 
-def test_the_queue_of_the_kubeconfigs_namespace(ask: Callable[..., Answer]) -> None:
+def test_the_default_namespace_is_that_of_the_kubeconfig(ask: Callable[..., Answer]) -> None:
     answer = ask("queue")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
@@ -139,7 +139,7 @@ def test_the_queue_of_the_kubeconfigs_namespace(ask: Callable[..., Answer]) -> N
     assert [line.split()[2] for line in lines[1:]] == ["train", "sweep", "serve", "half"]
 
 
-def test_other_namespaces(ask: Callable[..., Answer]) -> None:
+def test_options_select_other_namespaces(ask: Callable[..., Answer]) -> None:
     answer = ask("queue", "-n", "team-b", who="great")
     assert [line.split()[2] for line in answer.out.splitlines()[1:]] == ["wide", "\\x1b[31mevil"]
     everything = ask("queue", "-A", who="great").out.splitlines()
@@ -147,7 +147,7 @@ def test_other_namespaces(ask: Callable[..., Answer]) -> None:
     assert len(everything) == 1 + len(LINES)
 
 
-def test_json_is_what_the_service_says(ask: Callable[..., Answer]) -> None:
+def test_json_is_the_answer_of_the_service(ask: Callable[..., Answer]) -> None:
     listed = ask("queue", "-A", "-o", "json", who="great").json
     assert listed["kind"] == "QueueList"
     assert listed["apiVersion"] == "inspect.afflux.dev/v1alpha1"
@@ -164,27 +164,29 @@ def test_json_is_what_the_service_says(ask: Callable[..., Answer]) -> None:
 @pytest.mark.parametrize(
     ("command", "kind"), [("reservations", "ReservationList"), ("history", "HistoryList")]
 )
-def test_the_other_lists(ask: Callable[..., Answer], command: str, kind: str) -> None:
+def test_reservations_and_history_are_listed(
+    ask: Callable[..., Answer], command: str, kind: str
+) -> None:
     assert ask(command, "-o", "json").json["kind"] == kind
     assert ask(command).out.startswith("GROUP")
     assert "PRIORITY" in ask(command, "-o", "wide").out
 
 
-def test_one_group(ask: Callable[..., Answer]) -> None:
+def test_a_group_is_shown_with_its_members(ask: Callable[..., Answer]) -> None:
     assert ask("group", "train").out.startswith("Name:           train\n")
     assert ask("group", "train", "-o", "json").json["kind"] == "GroupDetails"
     wide = ask("group", "train", "-o", "wide")
     assert "MEMBER" in wide.out
 
 
-def test_many_pages_are_one_list(ask: Callable[..., Answer], known: Known) -> None:
+def test_all_pages_are_printed_as_one_list(ask: Callable[..., Answer], known: Known) -> None:
     known.page = 2
     listed = ask("queue", "-A", "-o", "json", who="great").json
     assert [item["name"] for item in listed["items"]] == [line.name for line in LINES]
     assert [asked.continue_token for asked in known.asked] == ["", "2", "4"]
 
 
-def test_a_limit_says_that_there_is_more(ask: Callable[..., Answer], known: Known) -> None:
+def test_a_limited_list_says_that_there_is_more(ask: Callable[..., Answer], known: Known) -> None:
     answer = ask("history", "-A", "--limit", "2", who="great")
     assert len(answer.out.splitlines()) == 3
     assert answer.err == "1 more; --limit shows so many\n"
@@ -193,15 +195,15 @@ def test_a_limit_says_that_there_is_more(ask: Callable[..., Answer], known: Know
     assert len(HISTORY) == 3
 
 
-def test_nothing_there_is_an_answer(ask: Callable[..., Answer]) -> None:
+def test_an_empty_list_is_an_answer(ask: Callable[..., Answer]) -> None:
     answer = ask("queue", "-n", "empty", who="great")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == "No groups wait in namespace empty.\n"
     assert ask("queue", "-n", "empty", "-o", "json", who="great").json["items"] == []
 
 
-def test_the_ledger_itself(afflux: Afflux) -> None:
-    """Without a service, without a kubeconfig: by its address, or by its directory."""
+def test_the_ledger_can_be_queried_directly(afflux: Afflux) -> None:
+    """Without a service and a kubeconfig: `--database` with an address or a directory."""
 
     async def write(embedded: EmbeddedPostgres) -> None:
         ledger = PostgresLedger(embedded.address)
@@ -210,7 +212,7 @@ def test_the_ledger_itself(afflux: Afflux) -> None:
         await ledger.commit(LedgerBatch(groups=groups))
         await ledger.close()
 
-    # Short, as paths of sockets have to be.
+    # The path of a socket must be short.
     with TemporaryDirectory(prefix="ledger-") as directory:
         embedded = EmbeddedPostgres(directory)
         address = embedded.start()
@@ -229,16 +231,16 @@ def test_the_ledger_itself(afflux: Afflux) -> None:
             assert afflux("group", "no", "--database", directory).code == 3
         finally:
             embedded.stop()
-    nobody = afflux("queue", "--database", "postgresql://me:hunter2@127.0.0.1:1/x")
-    assert nobody.code == 1
-    assert "the ledger cannot be reached" in nobody.err
-    assert "hunter2" not in nobody.err
+    refused = afflux("queue", "--database", "postgresql://me:hunter2@127.0.0.1:1/x")
+    assert refused.code == 1
+    assert "the ledger cannot be reached" in refused.err
+    assert "hunter2" not in refused.err
 
 
-def test_without_a_word_it_is_the_ledger_of_an_afflux_on_this_machine(
+def test_without_options_the_default_ledger_on_this_machine_is_queried(
     afflux: Afflux, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that `afflux run` keeps for the kubeconfig's cluster if nothing is configured."""
+    """That is the default ledger of `afflux run` for the kubeconfig's cluster."""
 
     async def write(embedded: EmbeddedPostgres) -> None:
         ledger = PostgresLedger(embedded.address)
@@ -262,7 +264,7 @@ def test_without_a_word_it_is_the_ledger_of_an_afflux_on_this_machine(
 # --- Refusals
 
 
-def test_a_group_that_is_not_there(ask: Callable[..., Answer]) -> None:
+def test_an_unknown_group_is_exit_code_3(ask: Callable[..., Answer]) -> None:
     answer = ask("group", "no")
     assert (answer.code, answer.out) == (3, "")
     assert (
@@ -270,7 +272,9 @@ def test_a_group_that_is_not_there(ask: Callable[..., Answer]) -> None:
     )
 
 
-def test_who_may_not_look_is_told_so(ask: Callable[..., Answer]) -> None:
+def test_missing_access_is_reported_with_the_right_that_is_needed(
+    ask: Callable[..., Answer],
+) -> None:
     answer = ask("queue", "-A")
     assert (answer.code, answer.out) == (1, "")
     assert "403 Forbidden: user 'good' may not list groups.inspect.afflux.dev" in answer.err
@@ -280,7 +284,7 @@ def test_who_may_not_look_is_told_so(ask: Callable[..., Answer]) -> None:
     assert "401 Unauthorized: the API server does not accept this token" in unknown.err
 
 
-def test_client_certificates(afflux: Afflux, service: Service) -> None:
+def test_the_client_certificate_of_the_kubeconfig_is_sent(afflux: Afflux, service: Service) -> None:
     def asked(authority: trustme.CA) -> Answer:
         leaf = authority.issue_cert("x.invalid", common_name="great")
         cert, key = service.folder / "me.crt", service.folder / "me.key"
@@ -296,7 +300,7 @@ def test_client_certificates(afflux: Afflux, service: Service) -> None:
     assert "if it does not know the authority of your client certificate" in wrong.err
 
 
-def test_the_services_certificate_is_checked(afflux: Afflux, service: Service) -> None:
+def test_the_certificate_of_the_service_is_verified(afflux: Afflux, service: Service) -> None:
     other = service.folder / "other.crt"
     trustme.CA(key_type=trustme.KeyType.ECDSA).cert_pem.write_to_path(str(other))
     kubeconfig = service.kubeconfig(GOOD)
@@ -305,13 +309,13 @@ def test_the_services_certificate_is_checked(afflux: Afflux, service: Service) -
     assert answer.code == 1
     assert "the server's certificate is not accepted" in answer.err
     assert service.known.asked == []
-    # As behind a port-forward: the name in the certificate is not that of the address.
+    # Behind a port-forward the address is not the name in the certificate.
     named = afflux(*usual, "--tls-server-name", "afflux-inspection.afflux-system.svc")
     assert named.code == 0
     assert "not accepted" in afflux(*usual, "--tls-server-name", "else.where").err
 
 
-def test_nobody_there(afflux: Afflux, service: Service) -> None:
+def test_an_unreachable_service_is_reported_in_one_line(afflux: Afflux, service: Service) -> None:
     kubeconfig = service.kubeconfig(GOOD)
     answer = afflux("queue", "--service", "https://127.0.0.1:1", "--kubeconfig", kubeconfig)
     assert answer.code == 1
@@ -340,7 +344,7 @@ def test_nobody_there(afflux: Afflux, service: Service) -> None:
         (["group", "x", "-A"], "-A"),
     ],
 )
-def test_what_cannot_be_asked(
+def test_invalid_arguments_are_refused(
     afflux: Afflux, service: Service, arguments: list[str], complaint: str
 ) -> None:
     kubeconfig = service.kubeconfig(GOOD)
@@ -350,17 +354,17 @@ def test_what_cannot_be_asked(
 # --- The environment, and kubectl
 
 
-def test_the_address_may_be_in_the_environment(
+def test_the_address_can_come_from_the_environment(
     afflux: Afflux, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AFFLUX_SERVICE", service.url)
     monkeypatch.setenv("KUBECONFIG", str(service.kubeconfig(GOOD)))
     assert afflux("queue").code == 0
-    # What is typed comes first.
+    # Options override the environment.
     assert afflux("queue", "--database", "/no/where").code == 2
 
 
-def test_kubectl_finds_it_as_a_plugin(
+def test_kubectl_afflux_is_the_same_program(
     service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AFFLUX_SERVICE", service.url)

@@ -81,7 +81,7 @@ def test_the_queue() -> None:
 
 
 def test_the_queue_of_all_namespaces() -> None:
-    """Whatever stands in a name or a reason, a line is a line."""
+    """Control characters in names and reasons are escaped."""
     theirs = queue(*(each for each in LINES if each.namespace == "team-b"))
     assert list_table(theirs, namespaces=True) == shown(r"""
         NAMESPACE  QUEUE    POSITION  GROUP         SIZE  STATE          WAITING  EXPECTED START  REASON

@@ -33,7 +33,7 @@ def why(answer: Any) -> dict[str, str]:
     return {entry["pod"]: entry["reason"] for entry in answer["waiting"]}
 
 
-# --- The shape that other programs rely on
+# --- The JSON output
 
 
 def test_json_has_exactly_the_documented_shape(place: Callable[..., Any]) -> None:
@@ -74,7 +74,7 @@ def test_verdicts_are_from_before_the_round_and_reasons_from_after_it(
     assert list(why(answer).values()) == ["0/1 nodes are available: 1 Insufficient cpu."]
 
 
-# --- kube-scheduler's words
+# --- Messages of kube-scheduler
 
 REFUSALS = [
     (node("n1", cpu="1"), pod("p", cpu="2"), ["Insufficient cpu"]),
@@ -99,7 +99,7 @@ REFUSALS = [
         pod("p", nodeSelector={"disk": "ssd"}),
         ["node(s) didn't match Pod's node affinity/selector"],
     ),
-    # A node that a filter refuses is not asked any further.
+    # Later filters do not see a node that an earlier filter refused.
     (node("n1", cpu="1", unschedulable=True), pod("p", cpu="2"), ["node(s) were unschedulable"]),
 ]
 
@@ -128,11 +128,11 @@ def test_the_summary_counts_reasons_and_sorts_them_as_text(place: Callable[..., 
     )
 
 
-# --- What counts
+# --- Constraints
 
 
 def test_running_pods_of_any_scheduler_take_up_capacity(place: Callable[..., Any]) -> None:
-    other = pod("other", cpu="3", on="n1", schedulerName="somebody-else")
+    other = pod("other", cpu="3", on="n1", schedulerName="another-scheduler")
     assert why(place(node("n1"), other, pod("p", cpu="2"))) == {
         "shop/p": "0/1 nodes are available: 1 Insufficient cpu."
     }
@@ -156,7 +156,7 @@ def test_a_running_pod_may_hold_a_resource_that_its_node_does_not_offer(
     assert where(answer) == {"shop/p": "n1"}
 
 
-def test_what_fits_exactly_fits(place: Callable[..., Any]) -> None:
+def test_an_exact_fit_fits(place: Callable[..., Any]) -> None:
     answer = place(node("n1", cpu="2", memory="2Gi", pods="2"), pod("a"), pod("b"))
     assert where(answer) == {"shop/a": "n1", "shop/b": "n1"}
 
@@ -283,7 +283,7 @@ def test_the_same_input_gives_the_same_answer(place: Callable[..., Any]) -> None
     assert place(*cluster) == place(*cluster)
 
 
-# --- Ways in
+# --- Inputs
 
 
 def manifests() -> list[Manifest]:
@@ -310,7 +310,7 @@ def as_nested_list(items: list[Manifest]) -> str:
     ],
     ids=["JSON list", "YAML documents", "nested lists", "JSON texts", "byte order mark"],
 )
-def test_every_way_to_write_it_says_the_same(
+def test_equivalent_inputs_give_the_same_answer(
     afflux: Afflux, typed: Callable[[str], None], content: str
 ) -> None:
     typed(content)
@@ -334,7 +334,7 @@ def test_objects_of_other_kinds_are_ignored_with_a_note(afflux: Afflux, tmp_path
     assert answer.err == "afflux place: note: ignored objects that do not matter here: 1 Secret\n"
 
 
-# --- For people
+# --- Tables
 
 
 def table_of(afflux: Afflux, path: Path, *flags: str) -> Answer:
@@ -386,7 +386,7 @@ def test_the_table_says_when_no_pods_are_pending(afflux: Afflux, tmp_path: Path)
 # --- Choosing the scheduler
 
 
-def test_policies_and_strategy_can_be_chosen(place: Callable[..., Any]) -> None:
+def test_options_select_policies_and_strategy(place: Callable[..., Any]) -> None:
     cluster = [node("n1"), node("n2"), *(pod(f"p{i}", cpu="100m") for i in range(4))]
     answer = place(*cluster, flags=("--policy", "load-spreading"))
     assert sorted(where(answer).values()) == ["n1", "n1", "n2", "n2"]
@@ -401,7 +401,9 @@ def test_under_fcfs_no_pod_passes_the_first_that_does_not_fit(place: Callable[..
     assert where(place(node("n1"), busy, *created, flags=("--strategy", "fcfs"))) == {}
 
 
-def test_a_pod_that_waits_only_for_those_ahead_says_so(place: Callable[..., Any]) -> None:
+def test_the_reason_says_if_a_pod_waits_only_for_pods_ahead_of_it(
+    place: Callable[..., Any],
+) -> None:
     answer = place(
         node("n1"),
         pod("busy", nodeName="n1"),
@@ -412,7 +414,9 @@ def test_a_pod_that_waits_only_for_those_ahead_says_so(place: Callable[..., Any]
     assert why(answer)["shop/web"] == "behind others in the queue; 1/1 nodes have room for it."
 
 
-def test_a_configuration_file_chooses_too(place: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_configuration_file_selects_policies_and_strategy(
+    place: Callable[..., Any], tmp_path: Path
+) -> None:
     config = tmp_path / "afflux.yaml"
     config.write_text(
         "apiVersion: afflux.dev/v1alpha1\nkind: AffluxConfiguration\nstrategy: fcfs\n"
@@ -460,7 +464,7 @@ def test_the_expected_start_is_shown_or_unknown_behind_work_without_end(
     assert "EXPECTED START" not in afflux("place", file).out
 
 
-def test_what_runs_ends_as_the_queue_of_its_scheduler_says(
+def test_running_pods_without_a_run_time_get_the_default_of_their_queue(
     place: Callable[..., Any], tmp_path: Path
 ) -> None:
     config = tmp_path / "afflux.yaml"

@@ -85,7 +85,7 @@ def on_port(name: str, **port: Any) -> Manifest:
     return pod(name, containers=[{"name": "main", "ports": [{"containerPort": 80, **port}]}])
 
 
-def test_a_port_is_given_once_per_node(place: Callable[..., Any]) -> None:
+def test_a_host_port_is_used_once_per_node(place: Callable[..., Any]) -> None:
     pods = [on_port(f"web-{n}", hostPort=80) for n in range(3)]
     local = on_port("local", hostPort=80, hostIP="10.0.0.1")
     other = on_port("other", hostPort=80, protocol="UDP")
@@ -96,7 +96,7 @@ def test_a_port_is_given_once_per_node(place: Callable[..., Any]) -> None:
     assert set(waiting.values()) == {f"0/2 nodes are available: 2 {PORTS}."}
 
 
-def test_pods_that_want_the_same_disks_get_one_each(place: Callable[..., Any]) -> None:
+def test_each_pod_gets_a_disk_of_its_own(place: Callable[..., Any]) -> None:
     pods = [using(f"p{n}", f"c{n}") for n in range(4)]
     claims = [claim(f"c{n}") for n in range(4)]
     disks = [disk("d1", "n1"), disk("d2", "n2"), disk("d3", "n2")]
@@ -114,7 +114,9 @@ def writers(name: str, size: int) -> list[Manifest]:
     return [*(claim(f"{name}{n}") for n in range(size)), *members]
 
 
-def test_a_gang_whose_members_share_a_disk_pool(place: Callable[..., Any]) -> None:
+def test_gangs_that_need_the_same_disks_start_whole_or_not_at_all(
+    place: Callable[..., Any],
+) -> None:
     disks = [disk("d1", "n1"), disk("d2", "n2")]
     placed, waiting = place(*hosts("n1", "n2"), local_class(), *disks, *writers("g", 2))
     assert sorted(placed.values()) == ["n1", "n2"]
@@ -127,13 +129,13 @@ def test_a_gang_with_too_few_disks_starts_nothing(place: Callable[..., Any]) -> 
     assert placed == {}
     words = "group shop/g needs volumes for 3 claims at once, 2 are available"
     assert set(waiting.values()) == {words}
-    # Two that want the same: one of them starts, whole.
+    # Two gangs need the same disks: one of them starts, with all its members.
     placed, waiting = place(*cluster, disk("d3", "n3"), *writers("g", 2), *writers("h", 2))
     assert (len(placed), len(waiting)) == (2, 2)
     assert len({name.rpartition("-")[0] for name in placed}) == 1
 
 
-def test_a_gang_finds_the_zone_that_has_enough(place: Callable[..., Any]) -> None:
+def test_a_gang_goes_to_the_zone_with_enough_disks(place: Callable[..., Any]) -> None:
     def shared(name: str, zone: str) -> Manifest:
         there = disk(name, "-")
         terms = there["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
@@ -149,7 +151,7 @@ def test_a_gang_finds_the_zone_that_has_enough(place: Callable[..., Any]) -> Non
     assert waiting == {}
 
 
-def test_a_bound_volume_draws_the_pod_to_its_node(place: Callable[..., Any]) -> None:
+def test_a_pod_goes_to_the_node_of_its_bound_volume(place: Callable[..., Any]) -> None:
     bound = claim("c", "d")
     placed, waiting = place(*hosts("n1", "n2"), bound, disk("d", "n2"), using("p", "c"))
     assert (placed, waiting) == ({"shop/p": "n2"}, {})
@@ -160,7 +162,7 @@ def test_a_bound_volume_draws_the_pod_to_its_node(place: Callable[..., Any]) -> 
     assert waiting == {"shop/p": 'persistentvolumeclaim "c" not found'}
 
 
-def test_the_limit_of_a_driver_holds(place: Callable[..., Any]) -> None:
+def test_the_attach_limit_of_a_driver_holds(place: Callable[..., Any]) -> None:
     drivers = [{"name": "disk.example.com", "nodeID": "n1", "allocatable": {"count": 2}}]
     limit = storage("CSINode", "n1", "storage.k8s.io/v1", spec={"drivers": drivers})
     bound = [claim(f"c{n}", f"d{n}") for n in range(3)]

@@ -1,4 +1,4 @@
-"""The command as a process: streams, pipes, signals, terminals, how fast it is there."""
+"""The command as a process: streams, pipes, signals, terminals, imports."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from run_afflux import AFFLUX, process, shell, swf
 
 pytestmark = pytest.mark.slow
 
-# Long enough to be interrupted wherever the tests run.
+# Long enough to be interrupted on any machine.
 LONG = "synthetic:mixed,machines=1000,tasks=20000,load=1.5"
 
 
@@ -25,9 +25,9 @@ def cluster(tmp_path: Path) -> Path:
 
 
 def read_all(terminal: int) -> bytes:
-    """What is shown on a terminal until the last program there is gone."""
+    """The output of a terminal until its last program has ended."""
     shown = b""
-    with contextlib.suppress(OSError):  # so Linux says that the other side is closed
+    with contextlib.suppress(OSError):  # Linux reports a closed terminal by EIO
         while piece := os.read(terminal, 65536):
             shown += piece
     os.close(terminal)
@@ -46,7 +46,7 @@ def test_exit_codes(tmp_path: Path, cluster: Path) -> None:
     assert process().out.startswith("usage: afflux")
 
 
-def test_the_installed_command_is_the_same(cluster: Path) -> None:
+def test_the_installed_command_is_the_module(cluster: Path) -> None:
     command = Path(sys.executable).with_name("afflux")
     assert command.exists(), "make setup installs it"
     done = subprocess.run([command, "place", cluster], capture_output=True, check=True)
@@ -75,7 +75,7 @@ def test_a_log_can_be_piped_in() -> None:
     assert answer.json[0]["tasks"] == 1
 
 
-def test_starts_can_be_piped_on() -> None:
+def test_starts_can_be_written_to_a_pipe() -> None:
     done = process("simulate", "synthetic:mixed,tasks=20,machines=5", "--starts", "/dev/stdout")
     assert done.code == 0
     assert done.out.startswith("task,group,submit,start,end,machine\n")
@@ -87,13 +87,13 @@ def test_a_closed_pipe_is_no_error(cluster: Path, unbuffered: str) -> None:
     answer = shell(line + '"$@" --explain | head -1', "place", cluster)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.split() == ["POD", "NODE"]
-    # A pipe that nobody has read at all.
+    # A pipe whose reader has read nothing.
     answer = shell(line + '"$@" --explain | true', "place", cluster)
     assert (answer.code, answer.err) == (0, "")
     assert shell(line + '"$@" | true', "--help").err == ""
 
 
-def test_closed_streams_are_no_reason_to_fail(cluster: Path) -> None:
+def test_closed_streams_are_no_error(cluster: Path) -> None:
     answer = shell('"$@" >&-', "place", cluster)
     assert (answer.code, answer.err) == (0, "")
     for command in ("place", "simulate"):
@@ -103,7 +103,7 @@ def test_closed_streams_are_no_reason_to_fail(cluster: Path) -> None:
         assert "empty" in answer.err
 
 
-def test_notes_never_end_up_among_the_results(tmp_path: Path) -> None:
+def test_notes_go_to_standard_error(tmp_path: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     path = write(tmp_path / "c.json", node("n1"), secret)
     answer = shell('"$@" -o json 2>&-', "place", path)
@@ -111,13 +111,13 @@ def test_notes_never_end_up_among_the_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_said(cluster: Path) -> None:
+def test_a_full_disk_is_reported(cluster: Path) -> None:
     answer = shell('"$@" >/dev/full', "place", cluster)
     assert answer.code == 1
     assert answer.err == "afflux place: standard output: No space left on device\n"
 
 
-def test_a_terminal_that_knows_only_ascii_gets_its_table(tmp_path: Path) -> None:
+def test_a_table_can_be_printed_on_an_ascii_terminal(tmp_path: Path) -> None:
     log = tmp_path / "Größe.swf"
     log.write_text(swf([(1, 0, 10, 1)]))
     answer = process("simulate", log, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
@@ -128,7 +128,7 @@ def test_a_terminal_that_knows_only_ascii_gets_its_table(tmp_path: Path) -> None
 # --- Ctrl-C
 
 
-def test_interrupted_it_leaves_no_half_written_file(tmp_path: Path) -> None:
+def test_an_interrupted_simulation_leaves_no_half_written_file(tmp_path: Path) -> None:
     old = tmp_path / "starts.csv"
     old.write_text("what was there")
     arguments = ["simulate", LONG, "--starts", old, "--report", tmp_path / "report.html"]
@@ -150,7 +150,7 @@ def test_interrupted_it_leaves_no_half_written_file(tmp_path: Path) -> None:
     assert old.read_text() == "what was there"
 
 
-def test_interrupted_while_writing_it_leaves_no_half_written_file(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_no_half_written_file(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "import afflux.sim.starts_csv as starts\n"
@@ -183,7 +183,7 @@ def on_terminal(*arguments: str | Path) -> tuple[int, bytes, bytes]:
     return running.returncode, out, shown
 
 
-def test_there_is_a_progress_bar_on_a_terminal_and_none_in_a_pipe() -> None:
+def test_the_progress_bar_is_shown_on_terminals_only() -> None:
     arguments = ["simulate", "synthetic:mixed,machines=20,tasks=200,hours=6", "--json"]
     code, out, shown = on_terminal(*arguments)
     assert code == 0
@@ -201,10 +201,10 @@ def test_errors_on_a_terminal_are_escaped(tmp_path: Path) -> None:
     assert b"\x1b" not in shown
 
 
-# --- At once
+# --- Imports
 
 
-def test_the_command_line_is_there_before_numpy() -> None:
+def test_the_command_line_is_imported_without_numpy() -> None:
     script = (
         "import sys; before = set(sys.modules); import afflux.cli; afflux.cli.main(['--version'])\n"
         "heavy = {'numpy', 'tqdm', 'msgspec', 'yaml', 'afflux._core'} & set(sys.modules)\n"

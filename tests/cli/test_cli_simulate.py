@@ -86,7 +86,7 @@ def test_synthetic_workloads_need_no_data(afflux: Afflux) -> None:
     assert (metrics["machines"], metrics["tasks"]) == (10, 60)
 
 
-# --- Metrics for programs
+# --- JSON
 
 
 def test_json_is_one_object_per_scheduler_with_the_documented_figures(afflux: Afflux) -> None:
@@ -101,7 +101,7 @@ def test_json_is_one_object_per_scheduler_with_the_documented_figures(afflux: Af
         assert {"unplaced", "preemptions", "migrations"} <= metrics.keys()
 
 
-def test_one_scheduler_is_an_array_too(afflux: Afflux, log: Path) -> None:
+def test_the_json_of_one_scheduler_is_an_array(afflux: Afflux, log: Path) -> None:
     answer = afflux("simulate", log, "--json").json
     assert isinstance(answer, list)
     assert len(answer) == 1
@@ -151,14 +151,14 @@ def test_by_default_one_scheduler_runs(afflux: Afflux, log: Path) -> None:
         (["--compare", "pod-by-pod", "--strategy", "fcfs"], "pod-by-pod"),
     ],
 )
-def test_policy_and_strategy_choose_the_scheduler(
+def test_policy_and_strategy_select_the_scheduler(
     afflux: Afflux, log: Path, flags: list[str], scheduler: str
 ) -> None:
     (metrics,) = afflux("simulate", log, "--json", *flags).json
     assert metrics["scheduler"] == scheduler
 
 
-def test_the_strategy_decides_who_may_start(afflux: Afflux, tmp_path: Path) -> None:
+def test_the_strategy_decides_which_groups_start(afflux: Afflux, tmp_path: Path) -> None:
     # Job 2 needs the whole machine; job 3 would fit beside job 1.
     path = tmp_path / "log.swf"
     path.write_text(swf([(1, 0, 100, 1), (2, 1, 10, 2), (3, 2, 10, 1)], processors=2))
@@ -166,7 +166,7 @@ def test_the_strategy_decides_who_may_start(afflux: Afflux, tmp_path: Path) -> N
     assert [m["wait_seconds"]["max"] for m in answer] == [99, 108]
 
 
-def test_a_configuration_file_chooses_the_scheduler(
+def test_a_configuration_file_selects_the_scheduler(
     afflux: Afflux, log: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "afflux.yaml"
@@ -186,7 +186,7 @@ def test_with_an_interval_the_scheduler_runs_at_its_multiples(
     assert [row["start"] for row in starts(out)] == ["0", "0", "120", "120"]
 
 
-# --- One line per task
+# --- Starts
 
 
 def test_starts_are_a_csv_file_with_one_line_per_task(
@@ -215,14 +215,14 @@ def test_each_compared_scheduler_has_its_own_starts(
     assert not out.exists()
 
 
-def test_starts_replace_what_was_there(afflux: Afflux, log: Path, tmp_path: Path) -> None:
+def test_starts_replace_an_existing_file(afflux: Afflux, log: Path, tmp_path: Path) -> None:
     out = tmp_path / "starts.csv"
     out.write_text("old " * 10_000)
     assert afflux("simulate", log, "--starts", out).code == 0
     assert len(starts(out)) == 4
 
 
-# --- For people
+# --- Tables and reports
 
 
 def test_the_table_has_a_column_per_scheduler(afflux: Afflux, log: Path) -> None:
@@ -245,8 +245,8 @@ def test_the_table_has_backfilled_groups_and_the_causes_of_broken_reservations(
     lines = afflux("simulate", log, "--compare", *schedulers).out.splitlines()
     rows = {line[:22].strip(): line[22:].split() for line in lines if line}
     assert rows["backfilled"] == ["0.0", "%", "25.0", "%", "12.5", "%"]
-    assert rows["promised a start"] == ["0", "4", "6"]
-    assert rows["promises broken"] == ["0", "0", "1"]
+    assert rows["reservations"] == ["0", "4", "6"]
+    assert rows["reservations broken"] == ["0", "0", "1"]
     assert rows["- strategy"] == ["-", "-", "1"]
     answer = afflux("simulate", log, "--compare", *schedulers, "--json").json
     assert [metrics["backfilled"] for metrics in answer] == [0, 0.25, 0.125]
@@ -263,7 +263,7 @@ def test_a_report_is_written_and_its_path_printed(
     assert "pod-by-pod" in page
 
 
-def test_json_and_files_go_together(afflux: Afflux, log: Path, tmp_path: Path) -> None:
+def test_json_and_files_can_be_combined(afflux: Afflux, log: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "starts.csv", tmp_path / "report.html"
     answer = afflux("simulate", log, "--json", "--starts", out, "--report", report)
     assert json.loads(answer.out)
@@ -271,7 +271,7 @@ def test_json_and_files_go_together(afflux: Afflux, log: Path, tmp_path: Path) -
     assert report.exists()
 
 
-# --- Wrong from the start: said before anything is simulated, and nothing is left behind
+# --- Errors are found before the simulation, and leave no files
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ def test_wrong_arguments_are_refused(
 
 @pytest.mark.usefixtures("no_simulation")
 @pytest.mark.parametrize("flag", ["--starts", "--report"])
-def test_an_output_that_cannot_be_written_is_found_out_first(
+def test_an_unwritable_output_is_found_before_the_simulation(
     afflux: Afflux, log: Path, tmp_path: Path, flag: str
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from run_afflux import Afflux
 
-# Two units from node 1 to node 4: the way through node 2 is cheaper but narrow, and node 3 must
-# see one unit in any case.
+# Two units from node 1 to node 4: the path through node 2 is cheaper but has capacity 1, and node 3
+# must get one unit in any case.
 PROBLEM = """\
 c two ways
 p min 4 5
@@ -69,7 +69,7 @@ def test_costs_may_be_large_and_negative(afflux: Afflux, problem: Write) -> None
     "text",
     [
         PROBLEM.replace("n 1 2", "n 1 5").replace("n 4 -2", "n 4 -5"),
-        # Every bound is possible on its own arc, but node 3 cannot get rid of what it must take.
+        # Each bound is possible by itself, but node 3 must receive more than it can send.
         PROBLEM.replace("a 1 3 1 2 2", "a 1 3 2 2 2").replace("a 3 4 0 2 1", "a 3 4 0 1 1"),
     ],
     ids=["supply", "lower bounds"],
@@ -121,7 +121,7 @@ def test_messages_count_nodes_and_arcs_as_the_file_does(afflux: Afflux, problem:
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_what_is_no_problem_in_dimacs_format_is_bad_input(
+def test_text_that_is_not_dimacs_is_bad_input(
     afflux: Afflux, problem: Write, text: str, words: list[str], flags: list[str]
 ) -> None:
     path = problem(text)
@@ -131,7 +131,7 @@ def test_what_is_no_problem_in_dimacs_format_is_bad_input(
         assert word in complaint
 
 
-def test_bytes_that_are_no_text_are_bad_input(afflux: Afflux, tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_bad_input(afflux: Afflux, tmp_path: Path) -> None:
     path = tmp_path / "noise"
     path.write_bytes(b"p min 1 0\n\xff\xfe")
     assert "byte 10" in afflux("solve", path).complaint

@@ -1,4 +1,4 @@
-"""docs/configuration.md tells the truth: every field, its type, its default."""
+"""docs/configuration.md lists every field with its type and default."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ WORDS = {
     Duration: "duration",
 }
 
-# Defaults that depend on other fields, or that are short for something longer.
+# Defaults that depend on other fields or are abbreviated.
 IN_WORDS = {
     "queues": "`[{name: default}]`",
     "queues[].strategy": "the top-level `strategy`",
@@ -117,5 +117,5 @@ def test_the_example_on_the_page_about_groups_has_two_profiles(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", PAGE.read_text()))
-def test_links_lead_somewhere(link: str) -> None:
+def test_links_have_targets(link: str) -> None:
     assert (PAGE.parent / link).exists()

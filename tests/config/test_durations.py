@@ -1,4 +1,4 @@
-"""Durations as people of Kubernetes write them."""
+"""Durations in the notation of Go and Kubernetes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Networks with gates to choose from: gangs on machines, and odd ones."""
+"""Networks with gates: gangs on machines, and unusual ones."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -17,9 +17,9 @@ Arc = tuple[int, int, int, int, int]  # tail, head, lower bound, capacity, cost
 def built(
     supply: Sequence[int], arcs: Sequence[Arc], gates: Sequence[tuple[dict[int, int], int]]
 ) -> tuple[Network, list[Gate]]:
-    """A gate is counts by arc, and what waiting costs."""
+    """A network and its gates; a gate is counts by arc, and its waiting cost."""
     network = Network()
-    # Ids are not places: something was there before.
+    # An earlier node and arc, so that ids are not positions.
     gone = network.add_nodes(ints(0, 0))
     nodes = network.add_nodes(np.array(supply, np.int64))
     network.remove_nodes(gone[:1])
@@ -70,7 +70,7 @@ def odd(random: Generator) -> tuple[Network, list[Gate]]:
     np.add.at(supply, tail, flow)
     np.subtract.at(supply, head, flow)
     arcs = list(zip(*(of.tolist() for of in (tail, head, lower, capacity, cost)), strict=True))
-    # Dear ways around, so that most choices have a flow.
+    # Expensive detours, so that most choices have a feasible flow.
     arcs += [(node, (node + 1) % nodes, 0, 50, 60) for node in range(nodes)]
     free = [arc for arc in range(count) if tail[arc] != head[arc] and lower[arc] == 0]
     random.shuffle(free)
@@ -84,14 +84,14 @@ def odd(random: Generator) -> tuple[Network, list[Gate]]:
 
 
 def least_cost(network: Network, gates: Sequence[Gate]) -> int:
-    """What the best choice costs, by trying all."""
+    """The cost of the best choice, by exhaustive search."""
     choices = product([False, True], repeat=len(gates))
     costs = (fixed_cost(network, gates, choice) for choice in choices)
     return min(cost for cost in costs if cost is not None)
 
 
 def fixed_cost(network: Network, gates: Sequence[Gate], is_open: Sequence[bool]) -> int | None:
-    """What a choice costs, None if it has no flow, without a trace in the network."""
+    """The cost of a choice, None if it has no feasible flow; the network is not changed."""
     try:
         flow_cost = solve(*fixed(network, gates, is_open)).cost
     except InfeasibleError:
@@ -102,7 +102,7 @@ def fixed_cost(network: Network, gates: Sequence[Gate], is_open: Sequence[bool])
 def wrong(
     network: Network, gates: Sequence[Gate], is_open: Sequence[bool], cost: int
 ) -> str | None:
-    """What is wrong with the flow that the network has, as that of a choice; None if nothing is."""
+    """The violation if the network's flow is not one of this choice at this cost, else None."""
     columns = network.columns()
     flow = network.flow(columns.arcs)
     paid = sum(c * f for c, f in zip(columns.cost.tolist(), flow.tolist(), strict=True))
@@ -117,7 +117,7 @@ def waiting_cost(gates: Sequence[Gate], is_open: Sequence[bool]) -> int:
 
 
 def fixed(network: Network, gates: Sequence[Gate], is_open: Sequence[bool]) -> Columns:
-    """The network with its gates decided, nodes and arcs numbered by their order."""
+    """The network with decided gates; nodes and arcs are numbered by position."""
     now = network.columns()
     lower, capacity = now.lower, now.capacity
     for gate, opened in zip(gates, is_open, strict=True):

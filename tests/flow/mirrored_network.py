@@ -1,4 +1,4 @@
-"""A network that changes, and the same in plain columns beside it."""
+"""A network that changes, with a copy in plain dictionaries for other solvers."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ def ints(*numbers: int) -> np.ndarray:
 
 @dataclass
 class Twin:
-    """Both are told everything; what the plain one is told, other solvers can read."""
+    """A network and its copy, which get the same changes; other solvers read the copy."""
 
     random: Generator
     costs: int = 50
@@ -37,8 +37,8 @@ class Twin:
 
     @property
     def hub(self) -> int:
-        """A node that is never removed, with dear arcs from and to all others: most rounds have a
-        flow."""
+        """A node that is never removed. Expensive arcs from and to all other nodes make most rounds
+        feasible."""
         return next(iter(self.supply))
 
     def add_nodes(self, count: int) -> None:
@@ -124,7 +124,7 @@ class Twin:
         self.supply.update(zip(nodes.tolist(), supply.tolist(), strict=True))
 
     def churn(self) -> None:
-        """One round: a few of everything, then supplies that add up to zero."""
+        """One round: a few changes of every kind, then supplies that add up to zero."""
         random = self.random
         if len(self.supply) > 6 and random.random() < 0.3:
             self.remove_nodes(int(random.integers(1, 3)))
@@ -143,14 +143,14 @@ class Twin:
         self.set_supply(ids(last), ints(-rest))
 
     def columns(self) -> Columns:
-        """For other solvers: nodes numbered by their order."""
+        """The copy as columns for other solvers; nodes are numbered by position."""
         number = {node: position for position, node in enumerate(self.supply)}
         rows = [*self.arcs.values(), *(unit for arc in self.convex.values() for unit in units(arc))]
         numbered = ((number[t], number[h], *terms) for t, h, *terms in rows)
         return columns_of(list(self.supply.values()), *numbered)
 
     def proven_cost(self) -> int | None:
-        """What a solve finds, once its proof has been checked; None if there is no flow."""
+        """The cost of a solve after its proof was checked; None if the network is infeasible."""
         try:
             answer = self.network.solve()
         except InfeasibleError:
@@ -161,7 +161,7 @@ class Twin:
         return answer.cost
 
     def wrong(self, columns: Columns) -> str | None:
-        """What the certificate says of the flow and the prices that the network has."""
+        """The first violation of flow and prices of the network, None if they prove the optimum."""
         flow = self.network.flow(ids(*self.arcs))
         carried = self.network.flow(ids(*self.convex)).tolist()
         for units_here, (_, _, _, capacity, _) in zip(carried, self.convex.values(), strict=True):
@@ -169,7 +169,7 @@ class Twin:
         return violation(*columns, flow, self.network.price(ids(*self.supply)))
 
     def keeping(self, levels: list[np.ndarray], answer: LevelsAnswer) -> Columns:
-        """The columns, with what all levels but the last keep as lower bounds."""
+        """The columns; the guaranteed flow of all levels but the last is a lower bound."""
         columns = self.columns()
         position = {arc: number for number, arc in enumerate(self.arcs)}
         for arcs, kept in zip(levels[:-1], answer.guaranteed, strict=False):
@@ -190,13 +190,13 @@ class Twin:
 
 
 def units(arc: Convex) -> list[Arc]:
-    """A convex arc as parallel ones."""
+    """A convex arc as parallel arcs."""
     tail, head, lower, capacity, costs = arc
     return [(tail, head, int(unit < lower), 1, costs[unit]) for unit in range(capacity)]
 
 
 def twin(seed: int, costs: int = 50) -> Twin:
-    """A network to begin with."""
+    """A network with its copy, before any change."""
     made = Twin(np.random.default_rng(seed), costs)
     made.add_nodes(8)
     made.add_arcs(20)
@@ -205,7 +205,7 @@ def twin(seed: int, costs: int = 50) -> Twin:
 
 
 def long_solve(classes: int = 400, machines: int = 4000, slots: int = 10) -> Network:
-    """A network that takes more than a second: every class on every machine, all of them needed."""
+    """A network that takes more than a second to solve: every class may use every machine."""
     random = np.random.default_rng(0)
     network = Network()
     units = machines * slots // classes

@@ -1,4 +1,4 @@
-"""Networks to try the solver on: seeded, and odd in all the ways that are allowed."""
+"""Random networks of many kinds, by seed."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,12 +29,12 @@ def network(supply: list[int], *arcs: tuple[int, int, int, int, int]) -> Network
 
 
 def total_cost(of: Network, flow: Column) -> int:
-    """In integers without limits."""
+    """The cost of a flow, without overflow."""
     return sum(c * f for c, f in zip(of.cost.tolist(), flow.tolist(), strict=True))
 
 
 def _feasible(random: Generator, nodes: int, tail: Column, head: Column, **columns: Column):
-    """Supplies that some flow within the bounds satisfies."""
+    """Supplies for which a feasible flow exists."""
     lower, capacity = columns["lower"], columns["capacity"]
     flow = random.integers(lower, capacity + 1)
     supply = np.zeros(nodes, np.int64)
@@ -65,7 +65,7 @@ def larger(random: Generator) -> Network:
 
 
 def negative_cycles(random: Generator) -> Network:
-    """No supply at all: only what pays for itself flows."""
+    """No supply: flow exists only on cycles of negative cost."""
     drawn = anything(random, nodes=15, arcs=80)
     nodes, arcs = len(drawn.supply), len(drawn.tail)
     return drawn._replace(
@@ -76,7 +76,7 @@ def negative_cycles(random: Generator) -> Network:
 
 
 def islands(random: Generator) -> Network:
-    """Parts that know nothing of each other."""
+    """Several components that are not connected."""
     parts = [anything(random, nodes=6, arcs=20) for _ in range(3)]
     first = np.cumsum([0, *(len(part.supply) for part in parts)])
     moved = [
@@ -87,7 +87,7 @@ def islands(random: Generator) -> Network:
 
 
 def long_ways(random: Generator) -> Network:
-    """A long strip, so that prices have far to travel."""
+    """A long strip: paths have many arcs."""
     nodes = int(random.integers(20, 120))
     here = np.arange(nodes - 1)
     tail, head = np.concatenate([here, here + 1]), np.concatenate([here + 1, here])
@@ -110,7 +110,7 @@ def assignment(random: Generator) -> Network:
 def cycle(
     random: Generator, classes: int = 4, machines: int = 12, units: int = 60, slots: int = 6
 ) -> Network:
-    """What a scheduling cycle builds: classes, machines with slots of rising cost, waiting."""
+    """The network of a scheduling cycle: classes, machines with slots of rising cost, waiting."""
     sink = classes + machines
     arcs: list[tuple[int, int, int, int, int]] = []
     supply = [*random.multinomial(units, np.ones(classes) / classes).tolist(), *[0] * machines]
@@ -136,7 +136,7 @@ def far_apart(random: Generator) -> Network:
 
 
 def perhaps_infeasible(random: Generator) -> Network:
-    """A few units more than was planned for."""
+    """A few more units of supply, so that the network may be infeasible."""
     drawn = anything(random, nodes=12, arcs=30)
     nodes = len(drawn.supply)
     for _ in range(3):
@@ -161,5 +161,5 @@ KINDS: tuple[Callable[[Generator], Network], ...] = (
 
 
 def drawn(kind: Callable[[Generator], Network], count: int, offset: int = 0) -> list[Network]:
-    """The first networks of a kind, always the same."""
+    """The first networks of a kind, the same in every run."""
     return [kind(np.random.default_rng([offset, seed])) for seed in range(count)]

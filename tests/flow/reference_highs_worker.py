@@ -1,4 +1,4 @@
-"""Least costs by HiGHS: problems as one pickle in, a list of costs or None as JSON out.
+"""Minimum costs by HiGHS: problems as one pickle in, a list of costs or None as JSON out.
 
 HiGHS lives in a process of its own, because it cannot be loaded beside OR-Tools.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 def least_cost(columns: tuple[np.ndarray, ...]) -> int | None:
     supply, tail, head, lower, capacity, cost = columns
-    # A loop is in no balance: its two entries in one row would be refused.
+    # A loop does not change the balance of its node; HiGHS refuses two entries in one row.
     loop = tail == head
     fixed = int((cost * np.where(cost < 0, capacity, lower))[loop].sum())
     tail, head, lower, capacity, cost = (

@@ -1,4 +1,4 @@
-"""Least costs by other solvers: an integer, or None where there is no flow."""
+"""Minimum costs by other solvers: an integer, or None if there is no feasible flow."""
 
 import json
 import pickle
@@ -15,7 +15,7 @@ WORKER = Path(__file__).with_name("reference_highs_worker.py")
 
 
 def by_highs(networks: list[Network]) -> list[int | None]:
-    """All at once, since starting a process takes longer than solving."""
+    """Solves all networks in one process, since starting one takes longer than solving."""
     given = pickle.dumps([tuple(of) for of in networks])
     answer = subprocess.run(
         [sys.executable, WORKER], input=given, stdout=subprocess.PIPE, check=True
@@ -51,7 +51,7 @@ def by_networkx(of: Network) -> int | None:
 
 
 def _without_lower_bounds(of: Network) -> np.ndarray:
-    """What is left to supply once every arc carries its lower bound."""
+    """The supply that remains after every arc carries its lower bound."""
     supply = of.supply.copy()
     np.subtract.at(supply, of.tail, of.lower)
     np.add.at(supply, of.head, of.lower)

@@ -1,4 +1,4 @@
-"""The checker that needs no solver accepts what is proven and names what is not."""
+"""The certificate accepts optimal flows and names the first violation of others."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ FLOW = np.array([1, 1, 1])
 PRICE = np.array([0, 3, 7])
 
 
-def test_a_proven_flow_passes() -> None:
+def test_an_optimal_flow_with_its_prices_passes() -> None:
     assert violation(*TWO_WAYS, FLOW, PRICE) is None
 
 
@@ -31,7 +31,7 @@ def test_a_proven_flow_passes() -> None:
         (FLOW, [0, 3], "3 flows and 2 prices, expected 3 and 3: one per arc and one per node"),
     ],
 )
-def test_what_is_not_proven_is_named(flow, price, sentence: str) -> None:
+def test_the_first_violation_is_named(flow, price, sentence: str) -> None:
     assert violation(*TWO_WAYS, np.array(flow), np.array(price)) == sentence
 
 
@@ -46,7 +46,7 @@ def _answers() -> list[tuple[Network, np.ndarray, np.ndarray]]:
     return answers
 
 
-def test_no_changed_flow_passes() -> None:
+def test_a_flow_changed_on_one_arc_fails() -> None:
     """A single arc that carries one unit more or less unbalances two nodes, unless it is a loop."""
     for of, flow, price in _answers():
         for arc in np.flatnonzero(of.tail != of.head)[:10]:
@@ -56,7 +56,7 @@ def test_no_changed_flow_passes() -> None:
                 assert violation(*of, changed, price) is not None
 
 
-def test_no_price_passes_that_contradicts_an_arc_with_room() -> None:
+def test_a_changed_price_at_an_arc_between_its_bounds_fails() -> None:
     """Where an arc could carry both more and less, its reduced cost must be zero exactly."""
     tried = 0
     for of, flow, price in _answers():
@@ -70,8 +70,8 @@ def test_no_price_passes_that_contradicts_an_arc_with_room() -> None:
     assert tried > 100
 
 
-def test_a_flow_that_is_not_the_cheapest_cannot_be_proven() -> None:
-    """A flow for other costs passes with no prices that are at hand."""
+def test_a_flow_that_is_not_optimal_fails() -> None:
+    """A flow that is optimal for other costs fails with its own and with the best prices."""
     caught = 0
     for seed in range(100):
         of = anything(np.random.default_rng(seed))

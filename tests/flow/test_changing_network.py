@@ -1,4 +1,4 @@
-"""After any series of changes, a network answers what other solvers find from nothing."""
+"""After any series of changes, a solve has the cost that other solvers find from scratch."""
 
 from itertools import product
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def series(kind: int, rounds: int, costs: int = 50):
-    """A network before each of its solves."""
+    """A changing network, before each of its solves."""
     of = twin(kind, costs)
     for number in range(rounds):
         of.churn()
@@ -21,18 +21,18 @@ def series(kind: int, rounds: int, costs: int = 50):
 
 
 @pytest.mark.parametrize("costs", [1, 50, 1_000_000])
-def test_every_round_costs_what_or_tools_says(costs: int) -> None:
+def test_every_round_has_the_cost_of_or_tools(costs: int) -> None:
     feasible = 0
     for seed in range(100):
         for number, of in series(seed, 10, costs):
             cost = of.proven_cost()
             assert cost == by_ortools(of.columns()), f"series {seed}, round {number}"
             feasible += cost is not None
-    # Both kinds are there: 1,000 rounds in all.
+    # Of 1,000 rounds some are feasible and some are not.
     assert 300 < feasible < 980
 
 
-def test_every_round_costs_what_highs_says() -> None:
+def test_every_round_has_the_cost_of_highs() -> None:
     found, networks = [], []
     for seed in range(1000, 1030):
         for _, of in series(seed, 10):
@@ -41,7 +41,7 @@ def test_every_round_costs_what_highs_says() -> None:
     assert found == by_highs(networks)
 
 
-def test_an_id_is_given_out_again() -> None:
+def test_ids_of_removed_nodes_and_arcs_are_reused() -> None:
     network = Network()
     nodes = network.add_nodes(ints(0, 0, 0))
     arcs = network.add_arcs(nodes[:2], nodes[1:], ints(0, 0), ints(1, 1), ints(1, 1))
@@ -53,7 +53,7 @@ def test_an_id_is_given_out_again() -> None:
     assert repr(network) == "Network(3 nodes, 2 arcs)"
 
 
-def test_terms_are_what_was_set() -> None:
+def test_terms_returns_bounds_and_costs_as_set() -> None:
     network = Network()
     nodes = network.add_nodes(ints(0, 0))
     arcs = network.add_arcs(nodes, nodes[::-1].copy(), ints(0, 1), ints(2, 3), ints(4, 5))
@@ -63,11 +63,11 @@ def test_terms_are_what_was_set() -> None:
 
 
 class TestLevels:
-    def test_the_last_flow_is_proven_given_what_is_kept(self) -> None:
+    def test_the_last_flow_is_optimal_given_the_guaranteed_flow(self) -> None:
         solved = 0
         for seed in range(60):
             for _, of in series(seed, 8):
-                # There is a way past all of them, through the hub.
+                # All tasks can bypass these arcs through the hub.
                 arcs = [arc for arc, row in of.arcs.items() if of.hub not in row[:2]]
                 arcs = of.random.permutation(ids(*arcs))
                 levels = [part.copy() for part in np.array_split(arcs, 3)]
@@ -82,12 +82,12 @@ class TestLevels:
                 flows = [of.network.flow(arcs) for arcs in levels]
                 assert answer.units == [flow.sum() for flow in flows]
                 assert all((a >= b).all() for a, b in zip(flows, answer.guaranteed, strict=True))
-                # The caller's own bounds hold again.
+                # The original bounds are in effect again.
                 assert of.proven_cost() == by_ortools(of.columns())
                 solved += 1
         assert solved > 100
 
-    def test_a_higher_level_goes_first_whatever_it_costs(self) -> None:
+    def test_a_higher_level_goes_first_at_any_cost(self) -> None:
         network = Network()
         first, second, machine, sink = network.add_nodes(ints(2, 3, 0, -5))
         arcs = network.add_arcs(
@@ -107,7 +107,7 @@ class TestLevels:
             "LevelsAnswer(cost=2000003, bound=2000003, units=[2, 1], 2 of 2 levels finished)"
         )
 
-    def test_one_level_is_a_solve(self) -> None:
+    def test_one_level_equals_a_solve(self) -> None:
         of = twin(0)
         of.churn()
         cost = of.network.solve().cost
@@ -116,7 +116,7 @@ class TestLevels:
 
 
 class TestGates:
-    def test_the_choice_is_the_best_of_all(self) -> None:
+    def test_the_choice_of_gates_is_optimal(self) -> None:
         solved = 0
         for seed in range(60):
             for _, of in series(seed, 2):
@@ -134,13 +134,13 @@ class TestGates:
                 solved += 1
         assert solved > 20
 
-    def test_a_gate_is_a_value(self) -> None:
+    def test_gates_compare_by_value(self) -> None:
         gate = Gate(ids(3, 4), ints(1, 2), waiting_cost=9)
         assert (gate.members.tolist(), gate.counts.tolist()) == ([3, 4], [1, 2])
         assert gate.waiting_cost == 9
         assert repr(gate) == "Gate(2 members, waiting_cost=9)"
 
-    def test_little_effort_gives_a_gap(self) -> None:
+    def test_limited_effort_gives_a_gap(self) -> None:
         network = Network()
         (sink,) = network.add_nodes(ints(-12))
         (machine,) = network.add_nodes(ints(0))

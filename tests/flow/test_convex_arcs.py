@@ -1,4 +1,4 @@
-"""Convex arcs: the k-th unit costs more. They are parallel arcs, but one thing."""
+"""Convex arcs: the k-th unit costs at least as much as the one before."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def table(columns: Columns) -> list[list[int]]:
 
 @pytest.fixture
 def network() -> Network:
-    """Four units from node 0 to nodes 1 and 2, of three costs each; arc 0 leads from 1 to 2."""
+    """Four units at node 0; convex arcs of three units each to nodes 1 and 2; arc 0 from 1 to 2."""
     network = Network()
     network.add_nodes(ints(4, 0, -4))
     network.add_arcs(ids(1), ids(2), ints(0), ints(4), ints(0))
@@ -32,12 +32,12 @@ def network() -> Network:
 
 
 class TestUnits:
-    def test_the_cheapest_are_carried(self, network: Network) -> None:
+    def test_the_cheapest_units_are_used(self, network: Network) -> None:
         assert network.solve().cost == 1 + 2 + 3 + 4
         assert network.flow(ids(CONVEX, CONVEX + 1, 0)).tolist() == [2, 2, 2]
         assert (network.nodes, network.arcs) == (3, 3)
 
-    def test_costs_and_bounds_change(self, network: Network) -> None:
+    def test_costs_and_bounds_can_be_changed(self, network: Network) -> None:
         network.solve()
         network.set_convex(ids(CONVEX), ints(0), ints(3), rows([3, 3, 3]))
         assert network.solve().cost == 3 + 3 + 3 + 3
@@ -45,7 +45,7 @@ class TestUnits:
         assert network.solve().cost == 3 + 3 + 4 + 5
         assert network.flow(ids(CONVEX, CONVEX + 1)).tolist() == [1, 3]
 
-    def test_ids_are_given_out_again(self, network: Network) -> None:
+    def test_ids_of_removed_convex_arcs_are_reused_by_length(self, network: Network) -> None:
         network.solve()
         network.remove_arcs(ids(0, CONVEX))
         assert network.arcs == 1
@@ -60,7 +60,7 @@ class TestUnits:
         network.set_bounds(ids(CONVEX, CONVEX + 1), ints(1, 3), ints(3, 3))
         assert network.solve().cost == 1 + 3 + 4 + 5
 
-    def test_what_earns_is_carried_in_a_circle(self) -> None:
+    def test_units_of_negative_cost_circulate(self) -> None:
         network = Network()
         network.add_nodes(ints(0, 0))
         there = network.add_convex_arcs(ids(0), ids(1), ints(0), ints(4), rows([-9, -5, -1, 2]))
@@ -68,7 +68,7 @@ class TestUnits:
         assert network.solve().cost == -9 - 5 + 0 + 3
         assert network.flow(np.concatenate([there, back])).tolist() == [2, 2]
 
-    def test_levels_and_gates_go_past_them(self, network: Network) -> None:
+    def test_levels_and_gates_work_beside_convex_arcs(self, network: Network) -> None:
         (task,) = network.add_nodes(ints(2))
         network.set_supply(ids(2), ints(-6))
         enter, wait = network.add_arcs(
@@ -173,7 +173,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_says_which_and_changes_nothing(network: Network, name: str) -> None:
+def test_a_refused_call_names_the_error_and_changes_nothing(network: Network, name: str) -> None:
     attempt, sentence = REFUSALS[name]
     before = table(network.columns())
     with pytest.raises(FlowError) as error:
@@ -185,7 +185,7 @@ def test_a_refusal_says_which_and_changes_nothing(network: Network, name: str) -
 
 
 @pytest.mark.parametrize("costs", [np.asfortranarray(rows([1, 3], [2, 4])), rows([1, 2], [3, 4]).T])
-def test_costs_by_columns_are_refused(network: Network, costs: np.ndarray) -> None:
+def test_costs_that_are_not_contiguous_are_refused(network: Network, costs: np.ndarray) -> None:
     expected = "costs is not contiguous, expected an array without gaps (numpy.ascontiguousarray)"
     with pytest.raises(TypeError) as error:
         network.add_convex_arcs(ids(0, 0), ids(1, 2), ints(0, 0), ints(2, 2), costs)
@@ -199,7 +199,7 @@ def test_costs_by_columns_are_refused(network: Network, costs: np.ndarray) -> No
     assert network.columns().cost[-4:].tolist() == [1, 3, 2, 4]
 
 
-def test_costs_have_two_dimensions(network: Network) -> None:
+def test_costs_must_have_two_dimensions(network: Network) -> None:
     with pytest.raises(TypeError) as error:
         network.add_convex_arcs(*ARC[:4], ints(1, 2))
     expected = "costs is an array of int64 with 1 dimensions, expected int64 with 2"
@@ -207,7 +207,7 @@ def test_costs_have_two_dimensions(network: Network) -> None:
 
 
 def spreading(random: np.random.Generator) -> tuple[Network, np.ndarray]:
-    """Tasks that like some of the machines, or go where it is empty; and the slots of machines."""
+    """Tasks that prefer some machines, and convex arcs for the slots; returns the ids of these."""
     machines, slots, tasks = 400, 10, 3500
     network = Network()
     sink, cluster = network.add_nodes(ints(-tasks, 0))
@@ -228,7 +228,7 @@ def costs(random: np.random.Generator, machines: int) -> np.ndarray:
     return np.sort(random.integers(0, 10**6, (machines, 10)))
 
 
-def test_an_answer_before_its_time_is_a_flow_and_a_bound() -> None:
+def test_a_cancelled_solve_has_a_flow_and_a_bound() -> None:
     random = np.random.default_rng(3)
     network, slot = spreading(random)
     cancelled = Cancel()
@@ -249,14 +249,14 @@ def test_an_answer_before_its_time_is_a_flow_and_a_bound() -> None:
 
 
 def balance(columns: Columns) -> np.ndarray:
-    """What each node sends more than it receives."""
+    """The net outflow of each node."""
     sent = np.zeros(len(columns.nodes), np.int64)
     np.add.at(sent, np.searchsorted(columns.nodes, columns.tail), columns.flow)
     np.subtract.at(sent, np.searchsorted(columns.nodes, columns.head), columns.flow)
     return sent
 
 
-def test_a_long_one_is_solved_like_many_short_ones() -> None:
+def test_a_convex_arc_of_many_units_is_solved() -> None:
     network = Network()
     source, sink = network.add_nodes(ints(1500, -1500))
     network.add_convex_arcs(

@@ -1,4 +1,4 @@
-"""Problems are read from DIMACS files, and what is no problem is named by its line."""
+"""DIMACS files are read, and errors in them are reported with their line."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_nodes_count_from_zero() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_what_was_written_is_read(kind) -> None:
+def test_a_written_problem_is_read_back(kind) -> None:
     for of in drawn(kind, 10):
         assert_reads(written(of), of)
 
@@ -61,7 +61,7 @@ def test_what_was_written_is_read(kind) -> None:
     ],
     ids=["windows", "spaces", "empty lines", "comments", "signs and zeros", "no last newline"],
 )
-def test_the_same_problem_in_other_words(text: str) -> None:
+def test_equivalent_texts_are_the_same_problem(text: str) -> None:
     assert_reads(text, network([2, 0, -2], (0, 1, 0, 1, 1), (1, 2, 0, 1, -1), (0, 2, 1, 5, 7)))
 
 
@@ -69,7 +69,7 @@ def test_a_problem_may_have_no_arcs_and_no_nodes() -> None:
     assert_reads("p min 0 0", network([]))
 
 
-def test_the_ends_of_64_bits_are_read() -> None:
+def test_the_smallest_and_largest_64_bit_numbers_are_read() -> None:
     most, least = 2**63 - 1, -(2**63)
     text = f"p min 2 2\na 1 2 0 {most} {most}\na 1 2 0 1 {least}"
     assert_reads(text, network([0, 0], (0, 1, 0, most, most), (0, 1, 0, 1, least)))
@@ -117,7 +117,7 @@ def test_the_ends_of_64_bits_are_read() -> None:
         ("c Two", "cost Two", "line 1: the line begins with 'cost'; expected c, p, n or a"),
     ],
 )
-def test_what_is_wrong_is_named(old: str, new: str, sentence: str) -> None:
+def test_an_error_names_line_and_value(old: str, new: str, sentence: str) -> None:
     with pytest.raises(InputError) as error:
         read_dimacs(PLAIN.replace(old, new), "my.min")
     assert str(error.value).startswith(f"my.min: {sentence}")
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_named(old: str, new: str, sentence: str) -> None:
 
 
 @given(st.text(alphabet="cpna min0123456789-x.\n", max_size=60))
-def test_any_text_is_a_problem_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     try:
         supply = read_dimacs(text, "file").supply
     except InputError as error:

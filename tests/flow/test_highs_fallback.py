@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ def same(one: Columns, other: Columns) -> bool:
 
 
 def checked(network: Network, gates: list[Gate], **effort) -> GatedChoice:
-    """The answer, once it is known to be that of the network, which is as it was."""
+    """The answer, after checks: the network is unchanged, and the flow belongs to the choice."""
     before = network.columns()
     answer = solve_gated(network, gates, **effort)
     assert same(network.columns(), before)
@@ -36,7 +37,7 @@ def checked(network: Network, gates: list[Gate], **effort) -> GatedChoice:
 
 class TestHighsClosesTheGap:
     @pytest.mark.parametrize("seed", range(4))
-    def test_the_gap_that_the_search_leaves(self, seed: int) -> None:
+    def test_after_a_search_that_leaves_a_gap(self, seed: int) -> None:
         network, gates = gangs(seed, gangs=8)
         own = network.solve_gated(gates, flows=1)
         assert not own.is_optimal
@@ -49,8 +50,8 @@ class TestHighsClosesTheGap:
         assert answer.fallback_note is None
         assert answer.flows > own.flows
 
-    def test_larger_gaps(self) -> None:
-        """Too much for the buffer of a pipe."""
+    def test_in_a_large_network(self) -> None:
+        """The model is larger than the buffer of a pipe."""
         network, gates = gangs(1, machines=60, gangs=60, admitted=6)
         known = network.solve_gated(gates, flows=100_000)
         assert known.is_optimal
@@ -60,7 +61,7 @@ class TestHighsClosesTheGap:
         assert (answer.cost, answer.bound_by) == (known.cost, "highs")
         assert answer.is_optimal
 
-    def test_and_stops_within_the_gap_that_is_allowed(self) -> None:
+    def test_down_to_the_allowed_gap(self) -> None:
         network, gates = gangs(2, machines=60, gangs=60, admitted=6)
         answer = checked(network, gates, flows=0, gap_ppm=20_000)
         assert answer.fallback_note is None
@@ -69,7 +70,7 @@ class TestHighsClosesTheGap:
     @pytest.mark.slow
     @settings(max_examples=30)
     @given(seed=st.integers(0, 2**32), flows=st.integers(0, 2))
-    def test_never_worse_than_the_search(self, seed: int, flows: int) -> None:
+    def test_and_is_never_worse_than_the_search(self, seed: int, flows: int) -> None:
         network, gates = odd(np.random.default_rng(seed))
         try:
             own = network.solve_gated(gates, flows=flows)
@@ -81,7 +82,7 @@ class TestHighsClosesTheGap:
         assert answer.fallback_note is None
         assert answer.is_optimal
 
-    def test_whatever_files_are_in_the_current_folder(
+    def test_without_importing_files_of_the_current_folder(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "numpy.py").write_text("open('was-here', 'w').close()")
@@ -98,7 +99,7 @@ class TestHighsIsNotAsked:
     def _no_highs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(highs_process, "COMMAND", ("/nowhere/python",))
 
-    def test_when_the_search_has_the_proof(self) -> None:
+    def test_if_the_search_proves_the_optimum(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates)
         assert answer.is_optimal
@@ -108,23 +109,23 @@ class TestHighsIsNotAsked:
             None,
         )
 
-    def test_when_the_gap_is_small_enough(self) -> None:
+    def test_if_the_gap_is_allowed(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0, gap_ppm=1_000_000)
         assert answer.gap > 0
         assert answer.fallback_note is None
 
-    def test_without_time(self) -> None:
+    def test_if_it_has_no_time(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0, fallback_seconds=0)
         assert answer.fallback_note == "HiGHS was not asked: it was given no time"
 
     @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
-    def test_with_a_time_that_is_none(self, seconds: float) -> None:
+    def test_if_the_time_is_invalid(self, seconds: float) -> None:
         with pytest.raises(ValueError, match=r"fallback_seconds is .*, expected 0 or more"):
             solve_gated(Network(), [], fallback_seconds=seconds)
 
-    def test_when_a_capacity_is_too_large(self) -> None:
+    def test_if_a_capacity_is_too_large(self) -> None:
         network, gates = gangs(0)
         nodes = network.columns().nodes
         network.add_arcs(nodes[:1], nodes[1:2], ints(0), ints(2**53 + 1), ints(0))
@@ -133,20 +134,20 @@ class TestHighsIsNotAsked:
         expected = "capacity: 9007199254740993 is not exact in floating point, expected at most"
         assert answer.fallback_note == f"{expected} 2**53"
 
-    def test_when_waiting_costs_are_too_large(self) -> None:
+    def test_if_waiting_costs_are_too_large(self) -> None:
         network, gates = gangs(0)
         gates = [Gate(gate.members, gate.counts, 2**60) for gate in gates]
         answer = checked(network, gates, flows=0)
         assert answer.gap > 0
         assert answer.fallback_note == f"cost: {answer.cost} is not exact in floating point"
 
-    def test_and_could_not_be_started(self) -> None:
+    def test_if_it_cannot_be_started(self) -> None:
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0)
         assert answer.fallback_note is not None
         assert answer.fallback_note.startswith("HiGHS could not be started: ")
 
-    def test_when_it_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_if_it_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "highspy", None)
         network, gates = gangs(0)
         answer = checked(network, gates, flows=0)
@@ -180,7 +181,7 @@ WRONG = {
 
 class TestTheSearchAnswerStays:
     @pytest.mark.parametrize(("code", "reason"), WRONG.values(), ids=WRONG)
-    def test_whatever_highs_does(
+    def test_if_the_answer_of_highs_is_invalid(
         self, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(highs_process, "COMMAND", (sys.executable, "-S", "-c", code))
@@ -194,7 +195,7 @@ class TestTheSearchAnswerStays:
         assert answer.fallback_note is not None
         assert answer.fallback_note.startswith(reason)
 
-    def test_when_the_package_is_broken(
+    def test_if_the_package_cannot_be_imported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "highspy.py").write_text("raise ImportError('libhighs is missing')")
@@ -205,25 +206,34 @@ class TestTheSearchAnswerStays:
         expected = "HiGHS failed with exit status 1: ImportError: libhighs is missing"
         assert answer.fallback_note == expected
 
-    def test_when_it_takes_too_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_if_highs_takes_too_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sleep = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
         monkeypatch.setattr(highs_process, "COMMAND", sleep)
         network, gates = gangs(3)
         answer = checked(network, gates, flows=1, fallback_seconds=0.2)
         assert answer.fallback_note == "HiGHS gave no answer in time and was stopped"
 
-    def test_when_it_is_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        sleep = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
-        monkeypatch.setattr(highs_process, "COMMAND", sleep)
+    def test_if_the_call_is_cancelled(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        began = tmp_path / "began"
+        code = f"import time; open({str(began)!r}, 'w').close(); time.sleep(60)"
+        monkeypatch.setattr(highs_process, "COMMAND", (sys.executable, "-S", "-c", code))
         network, gates = gangs(3)
         cancel = Cancel()
-        timer = threading.Timer(1.0, cancel.cancel)
-        timer.start()
+
+        def cancel_during_highs() -> None:
+            while not began.exists():
+                time.sleep(0.01)
+            cancel.cancel()
+
+        canceller = threading.Thread(target=cancel_during_highs, daemon=True)
+        canceller.start()
         answer = checked(network, gates, flows=1, cancel=cancel)
-        timer.join()
+        canceller.join()
         assert answer.fallback_note == "cancelled while HiGHS was at work"
 
-    def test_when_there_is_no_flow_for_its_choice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_if_the_choice_of_highs_is_infeasible(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(highs_process, "COMMAND", (sys.executable, "-S", "-c", advice(2)))
         arcs = [(0, 1, 0, 2, 1), (0, 1, 0, 3, 5), (0, 1, 0, 3, 50)]
         network, gates = built([3, -3], arcs, [({0: 2}, 7), ({1: 3}, 7)])
@@ -231,9 +241,9 @@ class TestTheSearchAnswerStays:
         assert answer.choice_by == "search"
         assert answer.fallback_note == "HiGHS knew nothing better: Optimal"
 
-    def test_when_the_check_is_interrupted(self) -> None:
+    def test_and_the_network_is_unchanged_if_the_check_is_interrupted(self) -> None:
         class Interrupted:
-            """A network whose solves are."""
+            """A network whose `solve` is interrupted."""
 
             def __getattr__(self, name: str):
                 return getattr(network, name)
@@ -248,7 +258,7 @@ class TestTheSearchAnswerStays:
         assert same(network.columns(), before)
 
 
-def test_bounds_are_rounded_so_that_they_stay_valid() -> None:
+def test_bounds_are_rounded_to_valid_bounds() -> None:
     assert safe_bound(42.0000001, 0) == 42
     assert safe_bound(41.9999, 0) == 42
     assert safe_bound(41.5, 0) == 42
@@ -258,7 +268,7 @@ def test_bounds_are_rounded_so_that_they_stay_valid() -> None:
     assert safe_bound(2.0**52, 0) < 2**52
 
 
-def test_a_program_is_read_back() -> None:
+def test_a_written_program_is_read_back() -> None:
     # The members of the first gate share both nodes: their entries add up.
     arcs = [(0, 1, 0, 2, 3), (0, 1, 0, 4, 5), (1, 0, 0, 4, 1), (1, 1, 1, 6, -2), (0, 1, 0, 9, 7)]
     network, gates = built([6, -6], arcs, [({0: 2, 1: 4}, 50), ({2: 4}, 0)])
@@ -269,7 +279,7 @@ def test_a_program_is_read_back() -> None:
     assert program.offset.tolist() == [50 - 12]
     assert program.cost.tolist() == [6 + 20 - 50, 4, 7]
     assert program.start.tolist() == [0, 2, 4, 6]
-    # Row 0 is the node that was there before.
+    # Row 0 is the earlier node of `built`.
     assert program.row.tolist() == [1, 2, 1, 2, 1, 2]
     assert program.entry.tolist() == [6, -6, -4, 4, 1, -1]
     assert program.upper.tolist() == [1, 1, 9]

@@ -1,4 +1,4 @@
-"""Every misuse of a network is an error that says which, and changes nothing."""
+"""Invalid calls of a network raise an error that names the value, and change nothing."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_says_which_and_changes_nothing(network: Network, name: str) -> None:
+def test_a_refused_call_names_the_error_and_changes_nothing(network: Network, name: str) -> None:
     attempt, sentence = REFUSALS[name]
     with pytest.raises(FlowError) as error:
         attempt(network)
@@ -148,7 +148,7 @@ MISTYPED = {
 
 
 @pytest.mark.parametrize("name", MISTYPED)
-def test_another_type_is_named(network: Network, name: str) -> None:
+def test_a_wrong_type_is_named(network: Network, name: str) -> None:
     attempt, sentence = MISTYPED[name]
     with pytest.raises(TypeError) as error:
         attempt(network)
@@ -156,7 +156,7 @@ def test_another_type_is_named(network: Network, name: str) -> None:
 
 
 @pytest.mark.parametrize("budget", [-1, -0.001, float("nan"), float("-inf")])
-def test_a_budget_is_not_negative(network: Network, budget: float) -> None:
+def test_a_negative_budget_is_refused(network: Network, budget: float) -> None:
     for solve in (
         lambda: network.solve(budget_seconds=budget),
         lambda: network.solve_levels([], budget_seconds=budget),
@@ -168,13 +168,13 @@ def test_a_budget_is_not_negative(network: Network, budget: float) -> None:
 
 
 @pytest.mark.parametrize("effort", [{"flows": -1}, {"gap_ppm": -1}])
-def test_effort_is_not_negative(network: Network, effort: dict[str, int]) -> None:
+def test_negative_effort_is_refused(network: Network, effort: dict[str, int]) -> None:
     name = next(iter(effort))
     with pytest.raises(ValueError, match=f"{name} is -1, expected 0 or more"):
         network.solve_gated([], **effort)
 
 
-def test_supplies_have_to_add_up_when_it_is_solved(network: Network) -> None:
+def test_supplies_must_add_up_to_zero_at_a_solve(network: Network) -> None:
     network.set_supply(ids(0), ints(5))
     for solve in (network.solve, lambda: network.solve_levels([ids(0)])):
         with pytest.raises(FlowError, match="supplies add up to 3, expected 0"):
@@ -183,7 +183,7 @@ def test_supplies_have_to_add_up_when_it_is_solved(network: Network) -> None:
     assert network.solve().cost == 6
 
 
-def test_an_infeasible_network_says_what_cannot_be_routed(network: Network) -> None:
+def test_the_error_of_an_infeasible_network_says_what_cannot_be_routed(network: Network) -> None:
     network.set_bounds(ids(0), ints(0), ints(1))
     with pytest.raises(InfeasibleError, match="1 unit cannot leave node 0"):
         network.solve()
@@ -191,13 +191,13 @@ def test_an_infeasible_network_says_what_cannot_be_routed(network: Network) -> N
     assert network.solve().cost == 6
 
 
-def test_lower_bounds_that_cannot_be_met(network: Network) -> None:
+def test_lower_bounds_that_cannot_be_met_are_infeasible(network: Network) -> None:
     network.set_bounds(ids(0), ints(3), ints(4))
     with pytest.raises(InfeasibleError, match="1 unit cannot leave node 1"):
         network.solve()
 
 
-def test_prices_that_do_not_fit() -> None:
+def test_prices_beyond_64_bits_are_an_error() -> None:
     network = Network()
     count = 40
     limit = (2**63 - 1) // 16 // (count + 1)
@@ -210,7 +210,7 @@ def test_prices_that_do_not_fit() -> None:
     assert network.solve().cost == 9 * (count - 1)
 
 
-def test_a_cost_that_more_nodes_make_too_large() -> None:
+def test_a_cost_that_is_too_large_for_the_number_of_nodes_is_an_error() -> None:
     network = Network()
     network.add_nodes(ints(1, -1))
     network.add_arcs(ids(0), ids(1), ints(0), ints(1), ints(2**56))
@@ -223,7 +223,7 @@ def test_a_cost_that_more_nodes_make_too_large() -> None:
     assert network.solve().cost == 5
 
 
-def test_capacities_that_do_not_fit() -> None:
+def test_capacities_beyond_64_bits_are_an_error() -> None:
     network = Network()
     network.add_nodes(ints(0, 0))
     most = 2**63 - 1

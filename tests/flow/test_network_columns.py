@@ -1,4 +1,4 @@
-"""The network as it stands, read back in columns."""
+"""A network read back as columns."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What solve takes and answers, and how it refuses."""
+"""The contract of `solve`: inputs, answers and errors."""
 
 import threading
 
@@ -28,7 +28,7 @@ def test_columns_can_be_named_and_read_only_and_shared() -> None:
     assert solve(**of._asdict()).cost == 6
 
 
-def test_no_arcs_and_no_nodes_are_a_problem_too() -> None:
+def test_a_problem_may_be_empty() -> None:
     assert solve(*network([])).cost == 0
     assert solve(*network([0, 0])).price.tolist() == [0, 0]
 
@@ -65,7 +65,7 @@ def test_a_malformed_problem_is_refused(of: Network, sentence: str) -> None:
     assert str(error.value) == sentence
 
 
-def test_an_infeasible_problem_says_what_cannot_be_routed() -> None:
+def test_the_error_of_an_infeasible_problem_says_what_cannot_be_routed() -> None:
     with pytest.raises(InfeasibleError) as error:
         solve(*PLAIN._replace(capacity=np.array([1])))
     assert isinstance(error.value, FlowError)
@@ -109,5 +109,5 @@ def test_other_threads_run_while_it_solves() -> None:
     while not done.wait(0.001):
         turns += 1
     thread.join()
-    # With the lock held, this thread would get a turn between two solutions at most.
+    # With the GIL held, this thread would run only between two solves.
     assert turns > 10

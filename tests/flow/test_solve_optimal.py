@@ -1,4 +1,4 @@
-"""The solver finds what other solvers find, and proves it."""
+"""The solver has the costs of other solvers, and proves them."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def proven_cost(of: Network) -> int | None:
-    """The cost of an answer whose proof holds, or None if there is no flow."""
+    """The cost after its proof was checked, or None if there is no feasible flow."""
     try:
         answer = solve(*of)
     except InfeasibleError:
@@ -25,27 +25,29 @@ def proven_cost(of: Network) -> int | None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-class TestTheCostIs:
-    def test_that_of_or_tools(self, kind) -> None:
+class TestTheCostIsThat:
+    def test_of_or_tools(self, kind) -> None:
         for seed, of in enumerate(drawn(kind, 1000)):
             assert proven_cost(of) == by_ortools(of), f"{kind.__name__} {seed}"
 
-    def test_that_of_highs(self, kind) -> None:
+    def test_of_highs(self, kind) -> None:
         networks = drawn(kind, 200, offset=1)
         assert [proven_cost(of) for of in networks] == by_highs(networks)
 
-    def test_that_of_networkx(self, kind) -> None:
+    def test_of_networkx(self, kind) -> None:
         for seed, of in enumerate(drawn(kind, 25, offset=2)):
             assert proven_cost(of) == by_networkx(of), f"{kind.__name__} {seed}"
 
 
 @pytest.mark.parametrize(("classes", "machines", "units"), [(50, 300, 3000), (20, 500, 12000)])
-def test_whole_cycles_cost_what_or_tools_says(classes: int, machines: int, units: int) -> None:
+def test_the_network_of_a_cycle_has_the_cost_of_or_tools(
+    classes: int, machines: int, units: int
+) -> None:
     of = cycle(np.random.default_rng(0), classes, machines, units, slots=20)
     assert proven_cost(of) == by_ortools(of)
 
 
-def test_many_networks_are_feasible_and_many_are_not() -> None:
+def test_random_networks_are_sometimes_infeasible() -> None:
     kind = next(kind for kind in KINDS if kind.__name__ == "perhaps_infeasible")
     infeasible = sum(proven_cost(of) is None for of in drawn(kind, 200))
     assert 20 < infeasible < 180
@@ -69,14 +71,14 @@ def networks(draw: st.DrawFn) -> Network:
 
 @settings(max_examples=500)
 @given(networks())
-def test_any_network_costs_what_or_tools_says(of: Network) -> None:
+def test_any_network_has_the_cost_of_or_tools(of: Network) -> None:
     assert proven_cost(of) == by_ortools(of)
 
 
 @settings(max_examples=200)
 @given(networks(), st.randoms(use_true_random=False), st.integers(1, 1000))
-def test_the_cost_follows_the_problem(of: Network, random, factor: int) -> None:
-    """Prices added to costs, arcs in another order, costs in other units: the same flow."""
+def test_equivalent_problems_have_equivalent_costs(of: Network, random, factor: int) -> None:
+    """Node potentials added to costs, arcs in another order, costs in other units."""
     cost = proven_cost(of)
     price = np.array([random.randint(-50, 50) for _ in of.supply], np.int64)
     order = random.sample(range(len(of.tail)), len(of.tail))

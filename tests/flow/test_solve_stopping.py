@@ -39,8 +39,8 @@ def during_the_solve(network: Network, action: Callable[[], None]) -> Iterator[N
     assert not thread.is_alive()
 
 
-def test_a_heartbeat_keeps_ticking_through_a_long_solve() -> None:
-    """The times are processor time of this process, of which other processes take nothing."""
+def test_other_threads_run_during_a_long_solve() -> None:
+    """Measured in CPU time of this process, which does not depend on other processes."""
     network = long_solve()
     ticks, done = [], threading.Event()
 
@@ -70,7 +70,7 @@ def test_another_thread_can_cancel() -> None:
     assert 0 < answer.gap == answer.cost - answer.bound
 
 
-def test_what_is_cancelled_can_be_solved_later() -> None:
+def test_a_cancelled_network_can_be_solved_later() -> None:
     network, cancel = long_solve(classes=200, machines=2000), Cancel()
     cancel.cancel()
     stopped = network.solve(cancel=cancel)
@@ -81,18 +81,18 @@ def test_what_is_cancelled_can_be_solved_later() -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 0.05, 0.2])
-def test_a_budget_is_kept_with_a_flow_and_a_bound(budget: float) -> None:
+def test_at_the_end_of_the_budget_there_is_a_flow_and_a_bound(budget: float) -> None:
     network = long_solve(classes=600, machines=6000)
     answer = network.solve(budget_seconds=budget)
     # The optimum takes several times as long as the longest budget.
     assert not answer.is_optimal
     assert 0 < answer.gap == answer.cost - answer.bound
-    # All arrives, whatever it costs.
+    # The flow is feasible: all units arrive.
     to_sink = ids(*range(600 * 6000, network.arcs))
     assert network.flow(to_sink).sum() == 6000 * 10
 
 
-def test_a_small_network_is_solved_whatever_the_budget() -> None:
+def test_a_small_network_is_solved_even_without_time() -> None:
     for seed in range(20):
         of = twin(seed)
         of.churn()
@@ -118,7 +118,7 @@ def test_levels_share_a_budget() -> None:
     assert network.solve_levels([arcs[:1], arcs[2:3]]).cost == 2
 
 
-def test_gates_without_time_are_an_answer_or_an_error() -> None:
+def test_cancelled_gates_without_a_flow_are_an_error() -> None:
     network = Network()
     network.add_nodes(ints(1, -1))
     network.add_arcs(ids(0), ids(1), ints(0), ints(1), ints(1))
@@ -157,7 +157,7 @@ def test_a_network_that_is_being_solved_cannot_be_used() -> None:
     assert network.nodes == 6601
 
 
-def test_networks_are_solved_side_by_side() -> None:
+def test_networks_can_be_solved_in_parallel() -> None:
     networks = [long_solve(classes=100, machines=500 + 100 * number) for number in range(4)]
     costs = {}
 

@@ -1,38 +1,16 @@
 """Announcements: events and conditions of refused and unsatisfiable groups; pending metrics."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
+from recorded_announcements import Recorded
 
 from afflux.kube import objects
 from afflux.kube.live.announcements import Announcements
 from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.event_recorder import FAILED_SCHEDULING, EventReason
-from afflux.kube.live.object_refs import PodRef
 from afflux.kube.live.pod_conditions import Condition
 from afflux.web.scheduler_metrics import Metrics
-
-
-@dataclass
-class Recorded:
-    """Records the requested events and conditions."""
-
-    events: list[tuple[str, str, str]] = field(default_factory=list)
-    conditions: dict[str, Condition] = field(default_factory=dict)
-
-    def failed(
-        self,
-        pod: PodRef,
-        why: str,
-        scheduler: str | None = None,
-        reason: EventReason = FAILED_SCHEDULING,
-    ) -> None:
-        self.events.append((pod.name, reason.name, why))
-
-    def write(self, pod: PodRef, wanted: Condition, seen: Any, **more: Any) -> None:
-        self.conditions[pod.name] = wanted
 
 
 class Cluster:
@@ -73,7 +51,7 @@ def test_a_refused_pod_gets_its_own_event_and_a_condition() -> None:
     cluster.look()
     why = "label afflux.dev/group-size: 'many', expected a whole number from 1 up"
     assert ("a", "GroupRefused", why) in cluster.recorded.events
-    assert cluster.recorded.conditions["a"] == Condition("False", "Unschedulable", why)
+    assert cluster.recorded.condition("a") == Condition("False", "Unschedulable", why)
     # A pod that only waits for other members is not refused.
     words = "0/1 nodes are available: group default/g has 1 of 2 members; 1 refused."
     assert ("b", "FailedScheduling", words) in cluster.recorded.events
@@ -105,9 +83,9 @@ def test_every_pod_of_an_unsatisfiable_group_gets_an_event() -> None:
         ("b", "Unsatisfiable", "group default/g: needs 8 cpu"),
         ("solo", "Unsatisfiable", "group default/solo: needs 9 cpu"),
     ]
-    assert cluster.recorded.conditions["a"].message == f"{words} Unsatisfiable: needs 8 cpu."
+    assert cluster.recorded.condition("a").message == f"{words} Unsatisfiable: needs 8 cpu."
     # A single pod has kube-scheduler's text and nothing else.
-    assert cluster.recorded.conditions["solo"] == Condition("False", "Unschedulable", words)
+    assert cluster.recorded.condition("solo") == Condition("False", "Unschedulable", words)
 
 
 def test_an_unsatisfiable_group_waits_again_when_the_cluster_has_changed() -> None:
@@ -118,7 +96,7 @@ def test_an_unsatisfiable_group_waits_again_when_the_cluster_has_changed() -> No
     reasons = dict.fromkeys(("uid-a", "uid-b"), "behind others in the queue.")
     cluster.announcements.decided(0.1, reasons, {"default/g": "too large"})
     cluster.announcements.decided(0.1, reasons)
-    assert cluster.recorded.conditions["a"].message == "behind others in the queue."
+    assert cluster.recorded.condition("a").message == "behind others in the queue."
     # The group stayed in the queue; if it is unsatisfiable again, it is announced again.
     assert cluster.reader.live_groups.waiting_group("default/g") is not None
     cluster.announcements.decided(0.1, reasons, {"default/g": "too large"})

@@ -5,13 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from recorded_announcements import Recorded
 
 from afflux.kube import objects
 from afflux.kube.live import start_announcements
 from afflux.kube.live.announcements import Announcements
 from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.event_recorder import FAILED_SCHEDULING, EventReason
-from afflux.kube.live.object_refs import PodRef
 from afflux.kube.live.start_announcements import StartAnnouncements, start_text, start_text_in
 from afflux.model.reservation import Reservation
 from afflux.web.scheduler_metrics import Metrics
@@ -19,26 +18,6 @@ from afflux.web.scheduler_metrics import Metrics
 NOON = 1_794_744_000.0  # 2026-11-15 12:00 UTC
 HOUR = 3600.0
 WHY = "0/1 nodes are available: 1 Insufficient cpu."
-
-
-class Recorded:
-    """Records the requested events and conditions."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str]] = []
-        self.conditions: list[tuple[str, str]] = []
-
-    def failed(
-        self,
-        pod: PodRef,
-        why: str,
-        scheduler: str | None = None,
-        reason: EventReason = FAILED_SCHEDULING,
-    ) -> None:
-        self.events.append((pod.name, reason.name, why))
-
-    def write(self, pod: PodRef, wanted: Any, seen: Any, **more: Any) -> None:
-        self.conditions.append((pod.name, wanted.message))
 
 
 def _conditions(message: str | None) -> list[dict[str, str]]:
@@ -79,7 +58,7 @@ def test_the_reserved_start_is_in_the_condition_and_an_event() -> None:
     cluster = Cluster("head", "other")
     cluster.decided(head=NOON + 1790)
     words = "Promised to start by 2026-11-15 12:30 UTC."
-    assert cluster.recorded.conditions == [("head", f"{WHY} {words}"), ("other", WHY)]
+    assert cluster.recorded.messages() == [("head", f"{WHY} {words}"), ("other", WHY)]
     assert ("head", "StartPromised", words) in cluster.recorded.events
     # The event with the reason has kube-scheduler's text and nothing else.
     assert ("head", "FailedScheduling", WHY) in cluster.recorded.events
@@ -88,7 +67,7 @@ def test_the_reserved_start_is_in_the_condition_and_an_event() -> None:
 def test_an_unknown_start_is_announced_as_unknown() -> None:
     cluster = Cluster("head")
     cluster.decided(head=None)
-    assert cluster.recorded.conditions[-1][1] == f"{WHY} {start_announcements.UNKNOWN}"
+    assert cluster.recorded.messages()[-1][1] == f"{WHY} {start_announcements.UNKNOWN}"
     assert "unknown" in start_announcements.UNKNOWN
     cluster.decided(head=NOON + 60)
     assert cluster.promised()[-1] == "Promised to start by 2026-11-15 12:01 UTC."
@@ -101,9 +80,9 @@ def test_an_unknown_start_is_announced_as_unknown() -> None:
 def test_small_moves_of_a_start_are_not_announced(moved: float, is_said: bool) -> None:
     cluster = Cluster("head")
     cluster.decided(head=NOON + HOUR)
-    before = len(cluster.recorded.conditions)
+    before = len(cluster.recorded.messages())
     cluster.decided(now=NOON + 10, head=NOON + HOUR + moved)
-    assert (len(cluster.recorded.conditions) > before) == is_said
+    assert (len(cluster.recorded.messages()) > before) == is_said
     assert len(cluster.promised()) == 1 + is_said
 
 
@@ -114,13 +93,13 @@ def test_a_start_that_slips_in_every_cycle_is_announced_more_and_more_rarely() -
         now = NOON + 10 * cycle
         cluster.decided(now, head=now)
     assert len(cluster.promised()) < 60
-    assert len(cluster.recorded.conditions) == len(cluster.promised())
+    assert len(cluster.recorded.messages()) == len(cluster.promised())
 
 
 def test_announcements_are_rate_limited() -> None:
     names = [f"p{number}" for number in range(3000)]
     cluster = Cluster(*names)
-    first = len(cluster.recorded.conditions)
+    first = len(cluster.recorded.messages())
     # Every start moves by an hour or more in each cycle, one cycle a second.
     seconds = 50
     for cycle in range(seconds):
@@ -129,14 +108,14 @@ def test_announcements_are_rate_limited() -> None:
     bound = start_announcements.MAX_BURST_PODS + start_announcements.PODS_PER_SECOND * seconds
     assert 0 < len(cluster.promised()) <= bound
     # In addition to the first condition of each pod, which says why it waits.
-    assert len(cluster.recorded.conditions) - first - len(names) <= bound
+    assert len(cluster.recorded.messages()) - first - len(names) <= bound
 
 
 def test_the_text_is_removed_when_the_reservation_is_gone() -> None:
     cluster = Cluster("head")
     cluster.decided(head=NOON + HOUR)
     cluster.decided()
-    assert cluster.recorded.conditions[-1] == ("head", WHY)
+    assert cluster.recorded.messages()[-1] == ("head", WHY)
 
 
 def after_a_leader_change(cycles: int, start: float) -> tuple[Cluster, dict[str, set[str]]]:
@@ -150,7 +129,7 @@ def after_a_leader_change(cycles: int, start: float) -> tuple[Cluster, dict[str,
     for cycle in range(cycles):
         cluster.decided(NOON + cycle, **dict.fromkeys(conditions, start))
     asked: dict[str, set[str]] = {name: {had} for name in conditions}
-    for name, message in cluster.recorded.conditions:
+    for name, message in cluster.recorded.messages():
         asked[name].add(message)
     return cluster, asked
 
@@ -175,7 +154,7 @@ def test_a_changed_reason_keeps_the_start_text_until_its_announcement() -> None:
     others = {f"p{number}": had for number in range(1000)}
     cluster = Cluster(*others, "last", conditions={**others, "last": had})
     cluster.decided(**dict.fromkeys([*others, "last"], NOON + 3 * HOUR))
-    assert cluster.recorded.conditions[-1] == (
+    assert cluster.recorded.messages()[-1] == (
         "last",
         f"{WHY} Promised to start by 2026-11-15 13:00 UTC.",
     )
@@ -186,9 +165,9 @@ def test_a_start_text_of_an_earlier_leader_without_reservation_is_removed_at_onc
     others = [f"p{number}" for number in range(1000)]
     cluster = Cluster(*others, "last", conditions={"last": had})
     cluster.decided(**dict.fromkeys([*others, "last"], NOON + HOUR))
-    assert ("last", WHY) not in cluster.recorded.conditions
+    assert ("last", WHY) not in cluster.recorded.messages()
     cluster.decided(**dict.fromkeys(others, NOON + HOUR))
-    assert cluster.recorded.conditions[-1] == ("last", WHY)
+    assert cluster.recorded.messages()[-1] == ("last", WHY)
 
 
 def test_only_texts_of_afflux_are_recognised() -> None:

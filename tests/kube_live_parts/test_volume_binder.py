@@ -343,7 +343,6 @@ def test_volume_counts_of_machines_are_never_too_low(seed: int) -> None:
 def check_accounts(cluster: Cluster) -> None:
     """Compares the free volumes of each machine in the cycle with those in the cluster."""
     cache = cluster.reader.live_storage.storage.cache
-    names = cluster.state.resource_names
     waiting = {
         name
         for group in cluster.cycle.queue
@@ -354,8 +353,8 @@ def check_accounts(cluster: Cluster) -> None:
     for row, machine in cluster.state.machines():
         there = cache.local_volumes.counts_on(machine.labels[HOST])
         for name in waiting:
-            column = names.index(name)
-            left = int(cluster.state.capacity[row, column] - cluster.state.used[row, column])
+            view = cluster.state.view()
+            left = int(view.capacity(name)[row] - view.used(name)[row])
             decided = sum(
                 dict(held.task.shape.requests).get(name, 0)
                 for held in cluster.state.placed_on(row)

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for all tests of a worker, and a database of its own for each of them."""
+"""One real PostgreSQL server per worker, and one database per test."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ from afflux.ledger.migrations import migrate
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """The address of a server that is there for all tests."""
-    # Short, as paths of sockets have to be.
+    """The address of the server that all tests of a worker share."""
+    # The path of a socket must be short.
     with TemporaryDirectory(prefix="ledger-") as directory:
         embedded = EmbeddedPostgres(directory)
         try:
             url = embedded.start()
-            # Processes are killed in these tests, machines are not.
+            # These tests kill processes, never the machine, so nothing needs to reach the disk.
             execute(url, sql.SQL("ALTER SYSTEM SET fsync = off").format())
             execute(url, sql.SQL("SELECT pg_reload_conf()").format())
             yield url
@@ -51,7 +51,7 @@ def template(server: str) -> str:
 
 @pytest.fixture
 def new_database(server: str) -> Iterator[Callable[[str | None], str]]:
-    """Makes databases for one test, out of a template or empty, and says where they are."""
+    """Creates databases for one test, from a template or empty, and returns their addresses."""
     made: list[str] = []
 
     def make(template: str | None) -> str:
@@ -74,13 +74,13 @@ def new_database(server: str) -> Iterator[Callable[[str | None], str]]:
 
 @pytest.fixture
 def database(new_database: Callable[[str | None], str], template: str) -> str:
-    """Where an empty ledger is."""
+    """The address of an empty ledger."""
     return new_database(template)
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory for a server of one test, which is gone with it."""
+    """A directory for the server of one test; both are removed after the test."""
     with TemporaryDirectory(prefix="ledger-") as name:
         yield Path(name)
         for pid in _servers(Path(name).resolve() / "data"):

@@ -1,4 +1,4 @@
-"""A way to the database that can be cut: after so many messages in either direction, or at will."""
+"""A proxy of the database that cuts connections: after a number of messages, or at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,23 +8,23 @@ from typing import Literal
 
 from psycopg import conninfo
 
-# What the server says to accept a connection, and the end of its answer to anything.
+# The message by which the server accepts a connection and ends each answer.
 READY = b"Z"
 
 Direction = Literal["asked", "answered"]
 
 
 @dataclass
-class Way:
-    """Who goes through, and how far."""
+class DatabaseProxy:
+    """The state of the proxy: which connections and messages pass."""
 
     url: str = ""
     open: bool = True
-    # Counted from the next message on: so many of this direction pass, then all is cut.
+    # After this number of messages in this direction, all connections are cut.
     cut: tuple[Direction, int] | None = None
-    # Counted in the same way: so many pass, and then it is silent.
+    # After this number of messages in this direction, nothing passes any more.
     stall: tuple[Direction, int] | None = None
-    # Nothing passes, but nobody is told: as if the cable had been pulled.
+    # Nothing passes, but connections stay open: as if the cable had been pulled.
     silent: bool = False
     passed: dict[Direction, list[bytes]] = field(
         default_factory=lambda: {"asked": [], "answered": []}
@@ -35,12 +35,12 @@ class Way:
         self.passed = {"asked": [], "answered": []}
 
     def close(self) -> None:
-        """Cut what is there, and let nobody in."""
+        """Cut all connections, and refuse new ones."""
         self.open = False
         for writer in self._connections:
             writer.transport.abort()
 
-    def let_in(self) -> None:
+    def reopen(self) -> None:
         self.open, self.cut, self.stall, self.silent = True, None, None, False
 
     def _passes(self, direction: Direction, message: bytes) -> bool:
@@ -52,7 +52,7 @@ class Way:
     async def forward(
         self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Message by message; the first of a client has no type."""
+        """Forward message by message; the first message of a client has no type."""
         begun = direction == "answered"
         try:
             while True:
@@ -75,38 +75,38 @@ class Way:
 
 
 @asynccontextmanager
-async def way_to(url: str) -> AsyncIterator[Way]:
-    """A port of loopback behind which this database is."""
-    way = Way()
+async def proxied_database(url: str) -> AsyncIterator[DatabaseProxy]:
+    """A port of loopback that leads to this database."""
+    proxy = DatabaseProxy()
     parts = conninfo.conninfo_to_dict(url)
     socket = f"{parts['host']}/.s.PGSQL.5432"
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not way.open:
+        if not proxy.open:
             writer.transport.abort()
             return
         server_reader, server_writer = await asyncio.open_unix_connection(socket)
-        way._connections |= {writer, server_writer}
+        proxy._connections |= {writer, server_writer}
         try:
-            asking = asyncio.create_task(way.forward("asked", reader, server_writer))
-            answering = asyncio.create_task(way.forward("answered", server_reader, writer))
+            asking = asyncio.create_task(proxy.forward("asked", reader, server_writer))
+            answering = asyncio.create_task(proxy.forward("answered", server_reader, writer))
             await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
             for one in (writer, server_writer):
                 one.transport.abort()
             await asyncio.wait({asking, answering})
         finally:
-            way._connections -= {writer, server_writer}
+            proxy._connections -= {writer, server_writer}
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        way.url = (
+        proxy.url = (
             f"postgresql://postgres@127.0.0.1:{port}/{parts['dbname']}"
             "?sslmode=disable&gssencmode=disable"
         )
         try:
-            yield way
+            yield proxy
         finally:
-            way.let_in()
-            way.close()
+            proxy.reopen()
+            proxy.close()
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Entries for tests, and ways to look at what became of them."""
+"""Entries for tests, and functions that read the ledger's contents."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,7 +27,7 @@ TABLES = (
 
 
 def group(name: str = "default/g", **fields: Any) -> GroupEntry:
-    """A group of two that waits, unless something else is said."""
+    """A waiting group of two; `fields` override its fields."""
     own = f"{name}-"
     members = tuple(MemberEntry(f"uid {own}{number}", f"{own}{number}") for number in range(2))
     given = {"size": 2, "ready_seconds": 1_700_000_000.000001, "members": members, **fields}
@@ -39,7 +39,7 @@ def ended_group(entry: GroupEntry, how: Any = "finished", ended_seconds: float =
 
 
 def sent(entry: GroupEntry, *machines: str, doubt: str = "") -> GroupEntry:
-    """The same group, of which the first so many pods are about to be bound."""
+    """The same group with its first pods about to be bound to these machines."""
     members = tuple(
         MemberEntry(each.uid, each.name, "", machine, doubt)
         for each, machine in zip(entry.members, machines, strict=False)
@@ -48,7 +48,7 @@ def sent(entry: GroupEntry, *machines: str, doubt: str = "") -> GroupEntry:
 
 
 def bound(entry: GroupEntry, *machines: str) -> GroupEntry:
-    """The same group, of which the first so many pods are bound; it runs if all are."""
+    """The same group with its first pods bound to these machines; it runs if all are bound."""
     members = tuple(
         MemberEntry(each.uid, each.name, machine)
         for each, machine in zip(entry.members, machines, strict=False)
@@ -77,17 +77,17 @@ async def ledger_at(
 
 
 def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
-    """What a query finds, asked by somebody else."""
+    """The rows of a query on a connection of its own."""
     with psycopg.connect(url, autocommit=True) as connection:
         return connection.execute(query.encode(), values or None).fetchall()
 
 
-# What differs in every run: numbers that only rise, and the server's clock.
+# Columns that differ in every run: serial numbers, and times of the server.
 _UNSTEADY = {"id", "at", "promised_at", "epoch"}
 
 
 def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything in the ledger but the fence, epochs and times of the server."""
+    """The contents of the ledger without the fence, epochs and times of the server."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     with psycopg.connect(url, autocommit=True) as connection:
         for table in TABLES:

@@ -1,4 +1,4 @@
-"""A ledger after a few turns, as those see it who ask."""
+"""Queries of a ledger to which batches were written."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from afflux.ledger.queries import LedgerInspection
 T = TypeVar("T")
 
 START = 1_800_000_000.0
-EVERYBODY = ListQuery(namespace=None)
+ALL_NAMESPACES = ListQuery(namespace=None)
 
 
 def members(group: str, count: int) -> tuple[MemberEntry, ...]:
@@ -33,7 +33,7 @@ def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
 def ask(
     address: str, question: Callable[[LedgerInspection], Awaitable[T]], *batches: LedgerBatch
 ) -> T:
-    """The answer after these turns."""
+    """The answer after these batches."""
 
     async def asked() -> T:
         async def where() -> str:

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, looked at from outside."""
+"""The process of an embedded PostgreSQL, seen from outside."""
 
 from pathlib import Path
 

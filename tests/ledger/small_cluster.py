@@ -1,4 +1,4 @@
-"""A cluster without an API server: pods and nodes as a watch brings them, and the door's parts."""
+"""A leader with a ledger: pods and nodes come as from a watch; the API server is a fake."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def pod(
     uid: str | None = None,
     **more: Any,
 ) -> objects.Pod:
-    """A pod of the namespace default, of a group if one is named."""
+    """A pod of the namespace default; a member of `group` if one is given."""
     labels = {"afflux.dev/group-name": group, "afflux.dev/group-size": str(size)} if group else {}
     found = {
         "metadata": {
@@ -70,12 +70,12 @@ def node(name: str, cpu: int = 8) -> objects.Node:
     return msgspec.json.decode(json.dumps(found), type=objects.Node)
 
 
-class Door:
-    """One leader's parts; time stands still unless somebody moves it."""
+class Leader:
+    """The reader, cycle and ledger writer of one leader; only the test moves the clock `now`."""
 
     def __init__(self, ledger: Ledger, api: SmallApi, **options: Any) -> None:
         self.now = NOW
-        # Between two attempts the ledger writer pauses for so long; here the pauses are short.
+        # The seconds that the ledger writer would have slept between attempts.
         self.pauses: list[float] = []
         self.reader = ClusterReader([DEFAULT_SCHEDULER])
         state = State()
@@ -104,7 +104,7 @@ class Door:
         term: LeadershipTerm | None = None,
         lease_seconds: float = 0.0,
     ) -> None:
-        """This is what the first lists say."""
+        """Take over with these nodes and pods, and start the ledger writer."""
         self.reader.nodes.replaced(nodes)
         self.reader.pods.replaced(pods)
         await self.ledger_writer.take_over(self.cycle, term, lease_seconds)
@@ -117,7 +117,7 @@ class Door:
         return outcome
 
     def decide(self) -> Outcome:
-        """One cycle, up to the moment at which the ledger has to hear of it."""
+        """One cycle, up to the moment at which its decision must be written to the ledger."""
         events = self.reader.take_events()
         self.ledger_writer.observe(events, self.reader.live_groups.take_held_back())
         outcome = self.cycle.run(events, self.now)
@@ -125,7 +125,7 @@ class Door:
         return outcome
 
     async def settled(self) -> Outcome:
-        """One cycle, and everything is written."""
+        """One cycle, until everything is written."""
         outcome = await self.once()
         if outcome.round is not None:
             self.ledger_writer.set_reasons(self.cycle.explain(), outcome)
@@ -133,7 +133,7 @@ class Door:
         return outcome
 
     def bound(self, outcome: Outcome, version: int = 2) -> None:
-        """Every bind succeeds, and the watch says so."""
+        """Every bind of this cycle succeeds, and the watch reports it."""
         for placement in outcome.placements:
             self.ledger_writer.settled(placement, "bound")
             known = self.reader.pods.get(placement.task.name)
@@ -144,10 +144,10 @@ class Door:
 
 
 @asynccontextmanager
-async def door(ledger: Ledger, **options: Any) -> AsyncIterator[Door]:
-    """A door, and an API server that knows no pod unless it is told."""
+async def leader_with(ledger: Ledger, **options: Any) -> AsyncIterator[Leader]:
+    """A leader with this ledger, and a fake API server without objects."""
     async with serving() as server:
-        one = Door(ledger, server, **options)
+        one = Leader(ledger, server, **options)
         async with one._api:
             try:
                 yield one
@@ -160,13 +160,13 @@ async def door(ledger: Ledger, **options: Any) -> AsyncIterator[Door]:
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for something that other tasks bring about."""
+    """Wait for a condition that another task makes true."""
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)
 
 
 async def let_tasks_run() -> None:
-    """Let every task run as far as it can without input or output, however slow the machine is."""
+    """Let every task run until it waits for input or output, however slow the machine is."""
     for _ in range(100):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Turns that were kept while the ledger was away are one turn, with the same end."""
+"""Batches that were merged while the ledger was unavailable have the same effect as in turn."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def versions(name: str) -> st.SearchStrategy[GroupEntry]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> LedgerBatch:
-    """Any of the groups end, then any stand somewhere: names are used again at once."""
+    """Some groups end, and some are written in any state: names are reused at once."""
     ended = draw(st.lists(st.sampled_from(NAMES), unique=True))
     there = draw(st.lists(st.sampled_from(NAMES), unique=True))
     promised = draw(st.none() | st.lists(st.sampled_from(NAMES), unique=True))
@@ -53,7 +53,7 @@ def batches(draw: st.DrawFn) -> LedgerBatch:
     )
 
 
-def test_merged_or_one_by_one_the_ledger_is_the_same(
+def test_a_merged_batch_has_the_effect_of_its_parts(
     new_database: Callable[[str | None], str], template: str
 ) -> None:
     one_by_one, at_once = new_database(template), new_database(template)
@@ -72,7 +72,7 @@ def test_merged_or_one_by_one_the_ledger_is_the_same(
 
 
 async def written(url: str, found: list[LedgerBatch]) -> None:
-    """These turns and nothing else."""
+    """Empty the ledger, then write these batches."""
     with psycopg.connect(url) as connection:
         names = sql.SQL(", ").join(sql.Identifier("afflux", name) for name in STORED)
         connection.execute(sql.SQL("TRUNCATE {}").format(names))
@@ -82,7 +82,7 @@ async def written(url: str, found: list[LedgerBatch]) -> None:
             await ledger.commit(batch)
 
 
-def test_nothing_and_something_is_something() -> None:
+def test_merging_with_an_empty_batch_changes_nothing() -> None:
     batch = LedgerBatch(
         groups=(group(),), reservations=(), events=(EventEntry("default/g", "Seen"),)
     )

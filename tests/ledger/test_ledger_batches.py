@@ -1,4 +1,4 @@
-"""What is written in a turn, and found again by whoever takes over."""
+"""The next leader finds what a batch has written."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 
 def after(url: str, *batches: LedgerBatch) -> RecoveredLedger:
-    """What the next leader finds after these turns."""
+    """The ledger as the next leader reads it after these batches."""
     found: list[RecoveredLedger] = []
 
     async def test() -> None:
@@ -46,7 +46,7 @@ def after(url: str, *batches: LedgerBatch) -> RecoveredLedger:
 
 
 def where_is(url: str, name: str) -> list[str]:
-    """The tables in which a group stands."""
+    """The tables that have a row of the group."""
     query = (
         "SELECT tableoid::regclass::text FROM afflux.groups WHERE namespace || '/' || name = %s"
         " UNION ALL SELECT 'history' FROM afflux.finished_groups"
@@ -58,7 +58,7 @@ def where_is(url: str, name: str) -> list[str]:
 # --- Groups
 
 
-def test_everything_about_a_group_is_found_again(database: str) -> None:
+def test_all_fields_of_a_group_are_recovered(database: str) -> None:
     entry = group(
         "space/a",
         queue="night",
@@ -92,7 +92,7 @@ def test_each_state_has_its_table(database: str, state: str, table: str) -> None
     assert where_is(database, "default/a") == [table]
 
 
-def test_a_group_moves_from_table_to_table_and_is_always_in_one_of_them(database: str) -> None:
+def test_a_group_is_always_in_exactly_one_table(database: str) -> None:
     entry = group("default/a", state="provisional", ready_seconds=None)
 
     async def test() -> None:
@@ -116,12 +116,12 @@ def test_a_group_moves_from_table_to_table_and_is_always_in_one_of_them(database
     run(test)
 
 
-def test_groups_are_found_in_queue_order(database: str) -> None:
+def test_groups_are_recovered_in_queue_order(database: str) -> None:
     entries = [
         group("default/late", ready_seconds=30.0),
         group("default/early", ready_seconds=10.0),
         group("default/important", ready_seconds=40.0, priority=5),
-        # One bit apart: nothing is rounded on the way.
+        # One bit apart: times are stored without rounding.
         group("default/next", ready_seconds=1_763_236_800.0000005),
         group("default/first", ready_seconds=1_763_236_800.0000002),
     ]
@@ -135,7 +135,7 @@ def test_groups_are_found_in_queue_order(database: str) -> None:
     ]
 
 
-def test_members_come_and_go(database: str) -> None:
+def test_the_last_written_members_replace_earlier_ones(database: str) -> None:
     one, two, three = (MemberEntry(f"u{n}", f"default/p{n}") for n in range(3))
     entry = group("default/a")
     found = after(
@@ -207,7 +207,7 @@ NASTY = [
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_no_text_is_a_problem(database: str, text: str) -> None:
+def test_any_text_is_stored_unchanged(database: str, text: str) -> None:
     members = (MemberEntry(f"uid {text}", f"s{text}/pod {text}", "", f"to {text}", text),)
     entry = group(f"s{text}/{text}", queue=text, reason=text, members=members, state="starting")
     batch = LedgerBatch(
@@ -237,7 +237,7 @@ def test_what_postgresql_cannot_store_is_replaced(database: str) -> None:
 # --- Binding
 
 
-def test_an_intent_is_there_until_its_outcome_is(database: str) -> None:
+def test_an_intent_is_stored_until_its_outcome_is_written(database: str) -> None:
     entry = group("default/a")
     found = after(database, LedgerBatch(groups=(sent(entry, "m1", "m2"),)))
     assert [(each.pod, each.machine) for each in found.intents] == [
@@ -254,7 +254,7 @@ def test_an_intent_is_there_until_its_outcome_is(database: str) -> None:
     assert one.uid != two.uid
 
 
-def test_an_unknown_outcome_keeps_its_place(database: str) -> None:
+def test_an_intent_with_an_unknown_outcome_is_kept(database: str) -> None:
     entry = sent(group("default/a"), "m1", doubt="no answer")
     found = after(database, LedgerBatch(groups=(entry,)))
     assert [each.machine for each in found.intents] == ["m1"]
@@ -265,7 +265,7 @@ def test_an_unknown_outcome_keeps_its_place(database: str) -> None:
     assert after(database, LedgerBatch(groups=(read_back,))).intents == ()
 
 
-def test_an_intent_says_in_which_epoch_it_was_written(database: str) -> None:
+def test_an_intent_has_the_epoch_that_wrote_it(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, ledger_at(database) as successor:
             await ledger.take_over(41)
@@ -276,7 +276,7 @@ def test_an_intent_says_in_which_epoch_it_was_written(database: str) -> None:
     run(test)
 
 
-# --- Promises
+# --- Reservations
 
 
 def test_reservations_are_recovered_with_their_witnesses(database: str) -> None:
@@ -317,7 +317,7 @@ def test_an_unchanged_reservation_keeps_its_date(database: str) -> None:
     assert rows(database, date) > before
 
 
-def test_nothing_is_left_of_a_group_that_is_gone(database: str) -> None:
+def test_an_ended_group_is_only_in_history(database: str) -> None:
     entry = sent(group("default/a"), "m1")
     batch = LedgerBatch(groups=(entry,), reservations=(reservation(entry),))
     after(database, batch, LedgerBatch(ended=(ended_group(entry),)))
@@ -380,7 +380,7 @@ def test_an_empty_batch_notifies_no_listener(database: str) -> None:
             await watcher.execute("LISTEN afflux")
             await ledger.commit(LedgerBatch())
             await watcher.execute("NOTIFY afflux, 'marker'")
-            # In the order in which they were sent, so a notice of the batch would be the first.
+            # Notifications arrive in order, so a notification of the batch would be the first.
             first = await anext(watcher.notifies(timeout=60))
             assert first.payload == "marker"
 

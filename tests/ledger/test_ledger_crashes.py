@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from database_proxy import Direction, Way, way_to
+from database_proxy import DatabaseProxy, Direction, proxied_database
 from ledger_values import (
     bound,
     contents,
@@ -27,7 +27,7 @@ from afflux.ledger.postgres import LedgerTimeouts, PostgresLedger, statements_of
 
 pytestmark = pytest.mark.slow
 
-# A batch with everything: groups come, move between tables, start and end.
+# A batch with every kind of change: groups that are new, change their table, start and end.
 OLD = [group(f"default/old-{number}", ready_seconds=100.0 + number) for number in range(5)]
 BEFORE = LedgerBatch(
     groups=(OLD[0], OLD[1], sent(OLD[2], "m", "m"), sent(OLD[3], "m", "m"), OLD[4]),
@@ -84,7 +84,7 @@ def test_the_batch_of_these_tests_uses_every_statement() -> None:
 
 
 @pytest.mark.parametrize("direction", ["asked", "answered"])
-def test_a_connection_that_breaks_at_any_message(
+def test_a_broken_connection_leaves_the_ledger_as_before_or_after_the_batch(
     new_database: Callable[[str | None], str], template: str, direction: Direction
 ) -> None:
     before, after = expected(new_database, template)
@@ -99,36 +99,36 @@ def test_a_connection_that_breaks_at_any_message(
         with_history_cleared(url)
         await ledger.commit(BEFORE)
 
-    async def attempt(way: Way, epoch: int, cut_after: int | None) -> list[bytes]:
-        """The types of the messages that would have passed."""
-        way.let_in()
-        async with ledger_at(way.url) as ledger:
+    async def attempt(proxy: DatabaseProxy, epoch: int, cut_after: int | None) -> list[bytes]:
+        """The types of the messages that passed in this direction."""
+        proxy.reopen()
+        async with ledger_at(proxy.url) as ledger:
             await prepared(ledger, epoch)
             assert contents(url) == before
-            way.count_from_here()
+            proxy.count_from_here()
             if cut_after is not None:
-                way.cut = (direction, cut_after)
+                proxy.cut = (direction, cut_after)
                 with pytest.raises(LedgerUnavailableError):
                     await ledger.commit(BATCH)
                 assert settled_contents(url) in (before, after)
                 assert set(order(url)) >= {"old-0", "old-1", "old-2", "old-3"}
-                way.let_in()
+                proxy.reopen()
             await ledger.commit(BATCH)
             assert contents(url) == after
             assert order(url) == ORDER
-            return way.passed[direction]
+            return proxy.passed[direction]
 
     async def test() -> None:
-        async with way_to(url) as way:
-            messages = await attempt(way, 1, None)
-            # Before each statement is executed or has been, before the end of all, and after it.
+        async with proxied_database(url) as proxy:
+            messages = await attempt(proxy, 1, None)
+            # Cut before and after each statement, and before and after the commit.
             ends = (b"E", b"S") if direction == "asked" else (b"C", b"Z")
             cuts = [place for place, kind in enumerate(messages) if kind in ends]
             assert len(cuts) > len(statements_of(BATCH, 1)) + 1
-            # What would be committed in between would split the batch in two.
+            # A second commit would split the batch in two.
             assert messages.count(ends[1]) == 1
             for number, place in enumerate(cuts):
-                await attempt(way, number + 2, place)
+                await attempt(proxy, number + 2, place)
 
     run(test)
 
@@ -180,11 +180,11 @@ for fatal, url in enumerate(sys.argv[1:], start=1):
 """
 
 
-def test_a_process_that_is_killed_at_any_statement(
+def test_a_process_killed_at_any_statement_leaves_the_ledger_as_before_the_batch(
     new_database: Callable[[str | None], str], template: str
 ) -> None:
     before, after = expected(new_database, template)
-    # The fence, and all statements of the batch; then it survives.
+    # The fence and every statement of the batch; one more process is not killed.
     statements = len(statements_of(BATCH, 1)) + 1
     urls = [new_database(template) for _ in range(statements + 1)]
     folder = Path(__file__).parent
@@ -219,20 +219,20 @@ def finish_as_the_next_leader(url: str) -> None:
 
 def test_a_batch_whose_answer_was_lost_is_written_once(database: str) -> None:
     async def test() -> None:
-        async with way_to(database) as way, ledger_at(way.url) as ledger:
+        async with proxied_database(database) as proxy, ledger_at(proxy.url) as ledger:
             await ledger.take_over(1)
             batch = LedgerBatch(
                 events=(EventEntry("default/a", "Once"),), ended=(ended_group(group()),)
             )
-            way.count_from_here()
+            proxy.count_from_here()
             await ledger.commit(batch)
             with_history_cleared(database)
-            answers = len(way.passed["answered"])
-            way.count_from_here()
-            way.cut = ("answered", answers - 1)
+            answers = len(proxy.passed["answered"])
+            proxy.count_from_here()
+            proxy.cut = ("answered", answers - 1)
             with pytest.raises(LedgerUnavailableError):
                 await ledger.commit(batch)
-            way.let_in()
+            proxy.reopen()
             assert rows(database, "SELECT count(*) FROM afflux.events") == [(1,)]
             await ledger.commit(batch)
             assert rows(database, "SELECT count(*) FROM afflux.events") == [(1,)]
@@ -243,17 +243,17 @@ def test_a_batch_whose_answer_was_lost_is_written_once(database: str) -> None:
     run(test)
 
 
-def test_no_other_batch_before_one_without_an_answer(database: str) -> None:
+def test_a_batch_without_an_answer_must_be_repeated_before_another_one(database: str) -> None:
     async def test() -> None:
-        async with way_to(database) as way, ledger_at(way.url) as ledger:
+        async with proxied_database(database) as proxy, ledger_at(proxy.url) as ledger:
             await ledger.take_over(1)
-            way.close()
+            proxy.close()
             batch = LedgerBatch(groups=(group(),))
             with pytest.raises(LedgerUnavailableError):
                 await ledger.commit(batch)
             with pytest.raises(ValueError, match="another batch was committed"):
                 await ledger.commit(LedgerBatch(groups=(group("default/other"),)))
-            way.let_in()
+            proxy.reopen()
             await ledger.commit(batch)
 
     run(test)
@@ -262,16 +262,19 @@ def test_no_other_batch_before_one_without_an_answer(database: str) -> None:
 def test_a_server_that_does_not_answer_counts_as_unavailable(database: str) -> None:
     async def test() -> None:
         soon = LedgerTimeouts(batch_seconds=0.3)
-        async with way_to(database) as way, ledger_at(way.url, timeouts=soon) as ledger:
+        async with (
+            proxied_database(database) as proxy,
+            ledger_at(proxy.url, timeouts=soon) as ledger,
+        ):
             await ledger.take_over(1)
-            way.silent = True
+            proxy.silent = True
             with pytest.raises(LedgerUnavailableError, match=r"no answer within 0\.3 s"):
                 await ledger.commit(LedgerBatch(groups=(group(),)))
 
     run(test)
 
 
-def test_a_server_that_is_ended_in_between_is_connected_to_again(database: str) -> None:
+def test_a_session_ended_by_the_server_is_replaced(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger:
             await ledger.take_over(1)

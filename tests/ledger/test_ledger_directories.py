@@ -1,4 +1,4 @@
-"""From the configuration to a ledger."""
+"""Which ledger a configuration selects: a URL, a directory, or the default directory."""
 
 import os
 from pathlib import Path
@@ -37,13 +37,13 @@ def test_the_default_directory_is_in_the_state_home_of_the_user(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert default_directory(CLUSTER, LEASE).startswith("/state/afflux/ledger/10.0.0.1-6443-")
-    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which does not count
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # relative paths are ignored
     monkeypatch.setenv("HOME", "/home/me")
     assert default_directory(CLUSTER, LEASE).startswith("/home/me/.local/state/afflux/ledger/")
 
 
 def test_root_ignores_xdg_state_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As sudo may keep it."""
+    """sudo may keep the variable of the user."""
     monkeypatch.setenv("XDG_STATE_HOME", "/home/me/.local/state")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert default_directory(CLUSTER, LEASE).startswith("/var/lib/afflux/ledger/")
@@ -53,7 +53,7 @@ def test_root_ignores_xdg_state_home(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_root_is_warned_of_its_ledger_in_xdg_state_home(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Earlier versions did. To find an empty one instead and not know why would be worse."""
+    """Earlier versions used that directory, and the new one has none of its groups."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     directory = Path(default_directory(CLUSTER, LEASE))
     assert caplog.text == ""
@@ -64,7 +64,7 @@ def test_root_is_warned_of_its_ledger_in_xdg_state_home(
     (said,) = caplog.messages
     assert said.startswith(f"{earlier} is a ledger, too, and is not used")
     assert "ledger.directory can name" in said
-    # If they are the same there is nothing to tell, nor of those of others.
+    # No warning if both are the same directory, or if the ledger is another scheduler's.
     default_directory(CLUSTER, LEASE, root_state_home=str(tmp_path))
     default_directory(CLUSTER, "batch/afflux", root_state_home=str(tmp_path))
     assert caplog.messages == [said]
@@ -84,12 +84,12 @@ def test_root_is_not_warned_of_ledgers_of_other_users(
 
 
 def test_a_user_without_home_gets_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> Path:
+    def no_home() -> Path:
         raise RuntimeError("no home")
 
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(Path, "home", nobody)
+    monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(InputError, match=r"ledger\.directory: missing.*ledger\.url"):
         default_directory(CLUSTER, LEASE)
 
@@ -108,7 +108,7 @@ def test_only_replicas_of_one_scheduler_share_a_directory() -> None:
 
 def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setenv("XDG_STATE_HOME", "/home/somebody-with-a-name/.local/state")
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/user-with-a-long-name/.local/state")
     cluster = f"https://{'a' * 32}.gr7.us-east-1.eks.amazonaws.example"
     directory = default_directory(cluster, LEASE)
     assert str(checked_directory(directory)) == directory
@@ -117,7 +117,7 @@ def test_the_longest_address_leaves_room_for_a_socket(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "home", ["/home/EXAMPLE.COM/firstname.lastname", "/home/firstname.lastname@corp.example.com"]
 )
-def test_so_does_a_long_home(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_home_leaves_room_for_a_socket(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", home)
@@ -129,10 +129,10 @@ def test_so_does_a_long_home(home: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("room", [8, 100])
-def test_a_ledger_that_is_there_is_found_however_long_its_name_is(
+def test_an_existing_ledger_is_found_even_if_its_name_is_too_long_for_a_new_one(
     room: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It was begun when there was room, or as long as its socket could be elsewhere."""
+    """An earlier version allowed longer names, or the path of the home was shorter."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     usual = len(f"{tmp_path}/afflux/ledger/")
@@ -143,7 +143,7 @@ def test_a_ledger_that_is_there_is_found_however_long_its_name_is(
         assert default_directory(CLUSTER, LEASE, max_bytes=usual + other) == str(begun)
 
 
-def test_what_is_too_long_can_be_moved() -> None:
+def test_the_error_for_a_long_path_says_to_move_the_ledger() -> None:
     with pytest.raises(InputError, match="move it to a shorter path and name that with ledger"):
         checked_directory(f"/{'x' * 90}")
 
@@ -160,9 +160,7 @@ def test_what_is_too_long_can_be_moved() -> None:
         ("~nobody-of-this-name/ledger", "home directory"),
     ],
 )
-def test_a_directory_in_which_postgresql_could_not_be_reached_is_refused_with_the_reason(
-    directory: str, complaint: str
-) -> None:
+def test_an_unusable_path_is_refused_with_the_reason(directory: str, complaint: str) -> None:
     with pytest.raises(InputError) as refused, open_ledger(Ledger(directory=directory)):
         pass
     assert str(refused.value).startswith(f"ledger.directory: {directory}: ")
@@ -171,7 +169,7 @@ def test_a_directory_in_which_postgresql_could_not_be_reached_is_refused_with_th
 
 
 @pytest.mark.slow
-def test_other_signs_and_the_longest_path_do_no_harm() -> None:
+def test_other_characters_and_the_longest_path_are_accepted() -> None:
     with TemporaryDirectory(prefix="ledger-") as name:
         odd = Path(name) / "a+b@c:d~-ü"
         longest = MAX_SOCKET_PATH_BYTES - len(f"/{SOCKET}") - len(os.fsencode(f"{odd.resolve()}/"))
@@ -188,7 +186,7 @@ def test_other_signs_and_the_longest_path_do_no_harm() -> None:
         run(test)
 
 
-def test_a_database_by_its_url(database: str) -> None:
+def test_a_url_opens_an_existing_database(database: str) -> None:
     parts = dict(part.split("=", 1) for part in database.split())
     url = f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
 
@@ -203,7 +201,7 @@ def test_a_database_by_its_url(database: str) -> None:
     run(test)
 
 
-def test_a_database_of_our_own_in_a_directory_runs_as_long_as_we_do() -> None:
+def test_an_embedded_database_stops_with_its_last_user() -> None:
     with TemporaryDirectory(prefix="ledger-") as name:
         directory = os.path.join(name, "new", "one")
 

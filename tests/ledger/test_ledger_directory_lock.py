@@ -1,4 +1,4 @@
-"""One directory and several who want it: who shares it, who waits, and who is told why not."""
+"""Locks of a ledger's directory: which processes share it, wait for it, or are refused."""
 
 import errno
 import fcntl
@@ -23,13 +23,13 @@ from afflux.model.errors import InputError
 
 pytestmark = pytest.mark.slow
 
-SOMEBODY = 12_345
+OTHER_USER = 12_345
 GROUP = 65_532
 
 
 @contextmanager
 def held(file: Path, text: str = "") -> Iterator[None]:
-    """Somebody else has this lock, and does not let go."""
+    """Another process holds this lock all the time."""
     with file.open("w") as lock:
         lock.write(text)
         lock.flush()
@@ -39,7 +39,7 @@ def held(file: Path, text: str = "") -> Iterator[None]:
 
 @contextmanager
 def acting_as(user: str, group: int) -> Iterator[None]:
-    """What root does meanwhile is done by this user."""
+    """Run the block as this user instead of root."""
     os.setegid(group)
     os.seteuid(pwd.getpwnam(user).pw_uid)
     try:
@@ -75,7 +75,7 @@ server.stop()
 def test_processes_that_start_the_first_server_at_once_all_succeed(
     directory: Path, apart_seconds: float
 ) -> None:
-    """While one of them makes the data, or starts the server for them."""
+    """The others wait while one process creates the data or starts the server."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(directory)],
@@ -97,14 +97,14 @@ def test_processes_that_start_the_first_server_at_once_all_succeed(
         time.sleep(apart_seconds)
     said = [process.communicate(timeout=120)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0, 0], "".join(said)
-    # Nobody took what another was about to use for what a crash had left.
+    # No process took the data of a starting one for data left by a crash.
     assert "".join(said) == ""
     assert not list(directory.glob("data.unfinished-*"))
     assert not is_running(directory)
 
 
-def test_what_another_process_is_about_to_start_is_left_alone(directory: Path) -> None:
-    """It looks as if it had been left by a crash: there are data, and no server."""
+def test_data_that_another_process_is_starting_are_left_alone(directory: Path) -> None:
+    """Data without a server look as if a crash had left them."""
     data = directory / "data"
     data.mkdir()
     (data / "PG_VERSION").write_text("18\n")
@@ -141,7 +141,7 @@ def test_a_directory_is_not_used_from_two_containers_at_the_same_time(directory:
         one.stop()
 
 
-def test_a_filesystem_without_locks_is_named(
+def test_a_filesystem_without_locks_is_refused_with_the_reason(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(*_: object) -> None:
@@ -155,10 +155,10 @@ def test_a_filesystem_without_locks_is_named(
 # --- Other users of the machine
 
 
-def test_others_can_neither_open_the_locks_nor_the_data(directory: Path) -> None:
-    """Whoever can open a lock can hold it; whoever reaches the socket is let in."""
+def test_other_users_can_open_neither_locks_nor_data(directory: Path) -> None:
+    """A user who can open a lock can hold it; a user who reaches the socket can connect."""
     directory.chmod(0o755)
-    # As earlier versions made it.
+    # Earlier versions created it with this mode.
     (directory / "lock").touch(0o644)
     server = EmbeddedPostgres(str(directory))
     server.start()
@@ -172,7 +172,7 @@ def test_others_can_neither_open_the_locks_nor_the_data(directory: Path) -> None
         server.stop()
 
 
-def test_a_lock_that_leads_elsewhere_is_not_followed(directory: Path) -> None:
+def test_a_lock_that_is_a_symbolic_link_is_not_followed(directory: Path) -> None:
     precious = directory / "precious"
     precious.write_text("do not write here")
     (directory / "lock").symlink_to(precious)
@@ -183,8 +183,8 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(directory: Path) -> None:
 
 @AS_ROOT
 def test_directories_of_other_users_are_refused_and_unchanged(directory: Path) -> None:
-    """Root would: PostgreSQL would be another user's, and find its data closed to it."""
-    os.chown(directory, SOMEBODY, SOMEBODY)
+    """Root could use them, but PostgreSQL runs as another user and could not read its data."""
+    os.chown(directory, OTHER_USER, OTHER_USER)
     with pytest.raises(InputError, match=r"belongs to user 12345; expected user root"):
         EmbeddedPostgres(str(directory)).start()
     assert list(directory.iterdir()) == []
@@ -192,24 +192,24 @@ def test_directories_of_other_users_are_refused_and_unchanged(directory: Path) -
     os.chown(directory, 0, 0)
     data = directory / "data"
     data.mkdir()
-    os.chown(data, SOMEBODY, SOMEBODY)
+    os.chown(data, OTHER_USER, OTHER_USER)
     with pytest.raises(
         InputError, match=r"data: belongs to user 12345;.* or afflux to be run by user"
     ):
         EmbeddedPostgres(str(directory)).start()
-    assert data.stat().st_uid == SOMEBODY
+    assert data.stat().st_uid == OTHER_USER
 
 
 @AS_ROOT
 def test_a_lock_file_of_another_user_is_refused(directory: Path) -> None:
     (directory / "lock").touch()
-    os.chown(directory / "lock", SOMEBODY, SOMEBODY)
+    os.chown(directory / "lock", OTHER_USER, OTHER_USER)
     with pytest.raises(InputError, match=r"/lock: belongs to user 12345; expected user root"):
         EmbeddedPostgres(str(directory)).start()
 
 
 @AS_ROOT
-def test_what_belongs_to_roots_own_user_is_roots(directory: Path) -> None:
+def test_root_may_use_files_of_its_server_user(directory: Path) -> None:
     user = EmbeddedPostgres(str(directory))
     user.start()
     user.stop()
@@ -225,8 +225,8 @@ def test_what_belongs_to_roots_own_user_is_roots(directory: Path) -> None:
 
 @AS_ROOT
 def test_a_volume_of_another_user_is_usable_by_its_group(directory: Path) -> None:
-    """As the kubelet leaves the path of a machine for an fsGroup; we are not root."""
-    os.chown(directory, SOMEBODY, GROUP)
+    """The kubelet gives a volume with an fsGroup this owner and mode; afflux is not root."""
+    os.chown(directory, OTHER_USER, GROUP)
     directory.chmod(0o2775)
     lock, server = DirectoryLock(directory), EmbeddedPostgres(str(directory))
     embedded_postgres._load()
@@ -236,10 +236,10 @@ def test_a_volume_of_another_user_is_usable_by_its_group(directory: Path) -> Non
             assert last
     assert (directory / "lock").owner() == "nobody"
 
-    # But nothing in it may be somebody else's.
+    # The data must still belong to the user itself.
     data = directory / "data"
     data.mkdir(0o700)
-    os.chown(data, SOMEBODY, GROUP)
+    os.chown(data, OTHER_USER, GROUP)
     with (
         acting_as("nobody", GROUP),
         pytest.raises(InputError, match=r"/data: belongs to user 12345; expected user nobody, or"),
@@ -251,13 +251,13 @@ def test_a_volume_of_another_user_is_usable_by_its_group(directory: Path) -> Non
 
 @AS_ROOT
 def test_a_data_link_of_another_user_is_not_followed(directory: Path) -> None:
-    os.chown(directory, SOMEBODY, GROUP)
+    os.chown(directory, OTHER_USER, GROUP)
     directory.chmod(0o2775)
     precious = directory / "precious"
     precious.mkdir(0o755)
     os.chown(precious, pwd.getpwnam("nobody").pw_uid, GROUP)
     (directory / "data").symlink_to(precious)
-    os.chown(directory / "data", SOMEBODY, GROUP, follow_symlinks=False)
+    os.chown(directory / "data", OTHER_USER, GROUP, follow_symlinks=False)
     before = precious.stat().st_mode
     server = EmbeddedPostgres(str(directory))
     embedded_postgres._load()

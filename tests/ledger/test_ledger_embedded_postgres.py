@@ -1,4 +1,5 @@
-"""A PostgreSQL of our own: it starts, outlives us, is found again, and stops with its last user."""
+"""The embedded PostgreSQL: it starts, survives its process, is found again, stops with its last
+user."""
 
 import asyncio
 import logging
@@ -17,7 +18,7 @@ import psycopg
 import pytest
 from ledger_values import group, run
 from server_process import ask, is_running, pid_of
-from small_cluster import door, node, pod
+from small_cluster import leader_with, node, pod
 
 from afflux.app import open_ledger
 from afflux.config import Ledger
@@ -33,7 +34,7 @@ from afflux.model.errors import InputError
 pytestmark = pytest.mark.slow
 
 
-def test_the_last_user_stops_it(directory: Path) -> None:
+def test_the_last_user_stops_the_server(directory: Path) -> None:
     one, other = EmbeddedPostgres(str(directory)), EmbeddedPostgres(str(directory))
     url = one.start()
     assert ask(url) == 1
@@ -45,7 +46,7 @@ def test_the_last_user_stops_it(directory: Path) -> None:
     other.stop()
 
 
-def test_the_last_user_stops_what_another_has_started_anew(directory: Path) -> None:
+def test_the_last_user_stops_a_server_that_another_one_restarted(directory: Path) -> None:
     one, other = EmbeddedPostgres(str(directory)), EmbeddedPostgres(str(directory))
     one.start()
     other.start()
@@ -96,10 +97,10 @@ def test_the_server_of_a_killed_process_is_found_again(directory: Path) -> None:
             assert [entry.name for entry in found.groups] == ["default/kept"]
             assert pid_of(directory) == before
 
-            # And if the server is killed, too, it is started again.
+            # A killed server is started again.
             os.kill(before, signal.SIGKILL)
             batch = LedgerBatch(groups=(group("default/next"),))
-            # Its children may answer once more before they notice.
+            # Its child processes may answer once more before they notice.
             async with asyncio.timeout(30):
                 while True:
                     with suppress(LedgerUnavailableError, FileNotFoundError):
@@ -127,7 +128,7 @@ def test_a_pid_file_that_names_another_process_is_stale(
     pid_file = directory / "data" / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     server.stop()
-    # The machine was switched off, and its number has gone to another process: this one.
+    # After a power failure another process, here this one, has the process id of the server.
     lines[0] = str(os.getpid())
     pid_file.write_text("\n".join(lines) + "\n")
     again = EmbeddedPostgres(str(directory))
@@ -138,9 +139,8 @@ def test_a_pid_file_that_names_another_process_is_stale(
     assert "which is not its server: removed" in caplog.text
 
 
-def test_neither_is_its_socket_still_in_use(directory: Path) -> None:
-    """After a crash, in a container whose numbers begin anew: they have gone to processes of the
-    same user."""
+def test_a_socket_lock_that_names_another_process_is_stale(directory: Path) -> None:
+    """In a new container, process ids begin at 1: another process of the same user has the id."""
     server = EmbeddedPostgres(str(directory))
     server.start()
     locks = [directory / "data" / name for name in ("postmaster.pid", ".s.PGSQL.5432.lock")]
@@ -148,17 +148,17 @@ def test_neither_is_its_socket_still_in_use(directory: Path) -> None:
     before, is_root = pid_of(directory), os.geteuid() == 0
     owner = (directory / "data").stat().st_uid
     server.stop()
-    with subprocess.Popen(["/bin/sleep", "60"], user=owner if is_root else None) as somebody:
+    with subprocess.Popen(["/bin/sleep", "60"], user=owner if is_root else None) as other:
         for lock, text in zip(locks, texts, strict=True):
-            lock.write_text(text.replace(str(before), str(somebody.pid), 1))
+            lock.write_text(text.replace(str(before), str(other.pid), 1))
         try:
             assert ask(server.start()) == 1
         finally:
             server.stop()
-            somebody.kill()
+            other.kill()
 
 
-def test_leaving_stops_no_other_process(directory: Path) -> None:
+def test_stop_ends_no_process_that_has_the_old_process_id(directory: Path) -> None:
     server = EmbeddedPostgres(str(directory))
     server.start()
     pid_file = directory / "data" / "postmaster.pid"
@@ -166,15 +166,15 @@ def test_leaving_stops_no_other_process(directory: Path) -> None:
     os.kill(before, signal.SIGQUIT)
     while is_running(directory):
         time.sleep(0.05)
-    with subprocess.Popen(["/bin/sleep", "60"]) as somebody:
-        pid_file.write_text(text.replace(str(before), str(somebody.pid), 1))
+    with subprocess.Popen(["/bin/sleep", "60"]) as other:
+        pid_file.write_text(text.replace(str(before), str(other.pid), 1))
         server.stop()
-        assert somebody.poll() is None
-        somebody.kill()
+        assert other.poll() is None
+        other.kill()
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "1\n", "999999999\nx\n"])
-def test_a_pid_file_that_was_not_finished_is_stale(directory: Path, content: str) -> None:
+def test_an_incomplete_pid_file_is_stale(directory: Path, content: str) -> None:
     data = directory / "data"
     data.mkdir()
     (data / "postmaster.pid").write_text(content)
@@ -182,7 +182,7 @@ def test_a_pid_file_that_was_not_finished_is_stale(directory: Path, content: str
     assert not (data / "postmaster.pid").exists()
 
 
-def test_what_a_crash_during_the_very_first_start_left_is_set_aside(
+def test_data_of_a_first_start_that_crashed_are_moved_aside(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = directory / "data"
@@ -197,8 +197,8 @@ def test_what_a_crash_during_the_very_first_start_left_is_set_aside(
     assert [each.name for each in directory.glob("data.unfinished-*")] != []
 
 
-def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) -> None:
-    """As the kubelet opens it for an fsGroup."""
+def test_data_that_a_group_may_read_are_closed_again(directory: Path) -> None:
+    """The kubelet gives a volume with an fsGroup this mode."""
     server = EmbeddedPostgres(str(directory))
     server.start()
     server.stop()
@@ -210,8 +210,8 @@ def test_a_volume_that_was_opened_to_a_group_is_closed_again(directory: Path) ->
         again.stop()
 
 
-def test_its_log_leaves_room_on_a_small_volume(directory: Path) -> None:
-    """Also of a ledger that an earlier version has begun. Whoever wants another limit sets it."""
+def test_the_size_of_the_write_ahead_log_is_limited(directory: Path) -> None:
+    """This holds for a ledger of an earlier version too; ALTER SYSTEM overrides the limit."""
     configuration = directory / "data" / "postgresql.conf"
 
     def limit(*statements: LiteralString) -> object:
@@ -233,10 +233,10 @@ def test_its_log_leaves_room_on_a_small_volume(directory: Path) -> None:
     assert configuration.read_text().count(embedded_postgres.WAL_LIMIT) == 1
 
 
-def test_what_says_how_long_its_log_is_may_be_out_of_reach(
+def test_a_configuration_that_cannot_be_changed_does_not_prevent_the_start(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not so important that the ledger could not do without."""
+    """The limit of the log is useful but not necessary."""
     server = EmbeddedPostgres(str(directory))
     server.start()
     server.stop()
@@ -254,10 +254,10 @@ def test_what_says_how_long_its_log_is_may_be_out_of_reach(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only for root there is another user")
-def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_yet(
+def test_root_adds_the_owner_of_existing_data_as_a_user(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger is on a volume, /etc/passwd is the image's."""
+    """The data are on a volume, and /etc/passwd of a new container does not have their owner."""
     server = EmbeddedPostgres(str(directory))
     server.start()
     server.stop()
@@ -273,8 +273,8 @@ def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_y
         if command[0] != "useradd":
             return execute(command, **rest)
         if not added:
-            # Somebody else is just adding one, too.
-            added.append("nobody")
+            # Another process is adding a user at the same time.
+            added.append("other")
             raise subprocess.CalledProcessError(1, command)
         added.append(command[-1])
         return None
@@ -286,20 +286,20 @@ def test_root_finds_its_data_in_a_new_container_which_does_not_know_their_user_y
         assert ask(again.start()) == 1
     finally:
         again.stop()
-    assert added == ["nobody", embedded_postgres.ROOT_SERVER_USER]
+    assert added == ["other", embedded_postgres.ROOT_SERVER_USER]
 
 
-# --- What cannot be, in words
+# --- Errors
 
 
-def test_a_directory_that_cannot_be_made_is_named() -> None:
+def test_a_directory_that_cannot_be_created_is_named() -> None:
     with pytest.raises(InputError, match=r"ledger\.directory: /proc/nowhere/x") as refused:
         EmbeddedPostgres("/proc/nowhere/x").start()
     assert "ledger.url" in str(refused.value)
     assert "`ledger: {enabled: false}`" in str(refused.value)
 
 
-def test_a_user_without_a_name_is_told_before_anything_is_tried(
+def test_a_user_without_an_entry_in_passwd_is_refused_before_anything_is_written(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
@@ -308,7 +308,7 @@ def test_a_user_without_a_name_is_told_before_anything_is_tried(
     assert list(directory.iterdir()) == []
 
 
-def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
+def test_the_error_of_a_server_that_cannot_start_names_its_log(
     directory: Path,
 ) -> None:
     server = EmbeddedPostgres(str(directory), timing=StartTiming(failure_timeout_seconds=0.1))
@@ -320,10 +320,10 @@ def test_a_server_that_cannot_start_is_given_up_soon_and_says_where_to_look(
     server.stop()
 
 
-def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
+def test_a_server_that_takes_too_long_is_stopped_unless_another_process_uses_it(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody who was killed has left it, and it has much to recover."""
+    """A killed process has left the server, which has much to recover."""
     killed = EmbeddedPostgres(str(directory))
     killed.start()
 
@@ -338,7 +338,7 @@ def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
     with pytest.raises(InputError, match="PostgreSQL did not start: starting"):
         other.start()
     other.stop()
-    # As long as somebody else uses it, it goes on.
+    # Another process still uses the server.
     assert is_running(directory)
     os.close(shared(killed))
     with (
@@ -350,7 +350,7 @@ def test_a_server_that_takes_too_long_is_stopped_when_it_is_given_up(
 
 
 def shared(server: EmbeddedPostgres) -> int:
-    """The lock by which a process uses a directory, which the kernel takes from who is killed."""
+    """The lock by which a process uses a directory; the kernel releases it with the process."""
     lock = server._lock._shared
     assert lock is not None
     return lock
@@ -359,7 +359,7 @@ def shared(server: EmbeddedPostgres) -> int:
 def test_a_server_that_does_not_start_again_is_unavailable_until_repaired(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A wrong configuration is an error at the start only: a running scheduler goes on."""
+    """A wrong configuration ends afflux only at its start: a running scheduler retries."""
     server = EmbeddedPostgres(str(directory), timing=StartTiming(failure_timeout_seconds=0.1))
     configuration = directory / "data" / "postgresql.conf"
     refusals: list[str] = []
@@ -373,7 +373,7 @@ def test_a_server_that_does_not_start_again_is_unavailable_until_repaired(
 
     async def test() -> None:
         ledger = PostgresLedger(address)
-        async with door(ledger) as one, LedgerInspection(server.address) as inspection:
+        async with leader_with(ledger) as one, LedgerInspection(server.address) as inspection:
             await one.begin([node("n")])
             well = configuration.read_text()
             configuration.write_text("shared_buffers = much\n")

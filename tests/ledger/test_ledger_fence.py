@@ -1,10 +1,10 @@
-"""The fence: of all who think that they lead, one can write."""
+"""The fence: of several processes that believe they lead, one can write."""
 
 import asyncio
 
 import psycopg
 import pytest
-from database_proxy import way_to
+from database_proxy import proxied_database
 from ledger_values import contents, group, ledger_at, rows, run
 
 from afflux.cycle.interfaces import DeposedError, LedgerUnavailableError
@@ -32,24 +32,24 @@ def test_a_deposed_leader_cannot_write(database: str) -> None:
 def test_a_leader_suspended_during_a_batch_loses_the_fence(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """To the server its session is not idle: the batch has begun and its end has not arrived."""
+    """Its session is in a transaction: the batch has begun and its end has not arrived."""
     soon = LedgerTimeouts(fence_seconds=0.2)
 
     async def test() -> None:
         async with (
-            way_to(database) as way,
-            ledger_at(way.url) as old,
+            proxied_database(database) as proxy,
+            ledger_at(proxy.url) as old,
             ledger_at(database, timeouts=soon) as new,
         ):
             await old.take_over(3)
-            way.count_from_here()
+            proxy.count_from_here()
             await old.commit(LedgerBatch(groups=(group("default/a"),)))
-            end = way.passed["asked"].index(b"S")
-            way.count_from_here()
-            # All but the end of the turn.
-            way.stall = ("asked", end)
+            end = proxy.passed["asked"].index(b"S")
+            proxy.count_from_here()
+            # Everything but the end of the batch has arrived.
+            proxy.stall = ("asked", end)
             batch = asyncio.create_task(old.commit(LedgerBatch(groups=(group("default/b"),))))
-            while not way.silent:
+            while not proxy.silent:
                 await asyncio.sleep(0.01)
             held = "SELECT count(*) FROM pg_locks WHERE relation = 'afflux.fence'::regclass"
             while rows(database, held) == [(0,)]:
@@ -57,10 +57,10 @@ def test_a_leader_suspended_during_a_batch_loses_the_fence(
             found = await new.take_over(4)
             assert [entry.name for entry in found.groups] == ["default/a"]
             await new.commit(LedgerBatch(groups=(group("default/c"),)))
-            way.let_in()
+            proxy.reopen()
             with pytest.raises(LedgerUnavailableError):
                 await batch
-            # It wakes up, and finds that it does not lead.
+            # The old leader continues, and finds that it no longer leads.
             with pytest.raises(DeposedError):
                 await old.commit(LedgerBatch(groups=(group("default/b"),)))
             assert rows(database, "SELECT name FROM afflux.groups ORDER BY 1") == [("a",), ("c",)]
@@ -81,7 +81,7 @@ def test_an_earlier_epoch_cannot_take_over(database: str) -> None:
     run(test)
 
 
-def test_the_first_epoch_of_all_is_taken(database: str) -> None:
+def test_an_empty_ledger_accepts_any_first_epoch(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger:
             assert (await ledger.take_over(0)).epoch == 0
@@ -115,7 +115,7 @@ def test_the_same_process_may_take_its_epoch_again(database: str) -> None:
 
 
 def test_taking_over_waits_for_the_batch_being_written(database: str) -> None:
-    """Otherwise it would not see what the old leader has promised to bind."""
+    """Otherwise the new leader would miss bind intents of that batch."""
 
     async def test() -> None:
         async with ledger_at(database) as old, ledger_at(database) as new:
@@ -163,8 +163,8 @@ def test_a_ledger_that_was_emptied_has_no_leader(database: str) -> None:
     run(test)
 
 
-def test_to_pass_is_not_worth_a_compiler(database: str) -> None:
-    """Servers before 18 count a scan that is off as so dear that they would compile its plan."""
+def test_the_statement_of_the_fence_is_not_compiled(database: str) -> None:
+    """Servers before 18 give a disabled scan such a high cost that they would compile the plan."""
 
     async def test() -> None:
         async with ledger_at(database) as ledger:

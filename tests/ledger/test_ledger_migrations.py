@@ -46,7 +46,7 @@ WRITTEN_BY_THE_FIRST = """
 """
 
 
-def test_what_the_first_version_wrote_is_found_by_this_one(new_database: Make) -> None:
+def test_data_of_the_first_version_are_read_after_all_migrations(new_database: Make) -> None:
     url = new_database(None)
     with psycopg.connect(url) as connection:
         connection.execute("CREATE SCHEMA afflux")
@@ -93,7 +93,7 @@ LATER = {
 }
 
 
-def test_later_steps_are_taken_in_order_and_once(database: str) -> None:
+def test_migrations_run_in_order_and_once(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger:
             await ledger.take_over(None)
@@ -121,7 +121,7 @@ def test_this_version_can_lead_on_the_schema_of_a_later_one(
     assert "of a later version: 2099-01-01-add, 2099-01-02-index" in caplog.text
 
 
-def test_a_step_that_fails_leaves_everything_as_it_was(database: str) -> None:
+def test_a_failed_migration_changes_nothing(database: str) -> None:
     broken = {**LATER, "2099-01-03-broken": b"ALTER TABLE afflux.nothing ADD COLUMN x text;"}
 
     async def test() -> None:
@@ -168,12 +168,12 @@ def test_a_user_without_create_can_use_an_existing_schema(database: str) -> None
 # --- The files
 
 
-def test_every_statement_says_what_it_does() -> None:
+def test_every_statement_has_a_description() -> None:
     assert len(statements()) > 10
     assert all(text.strip() for text in statements().values())
 
 
-def test_names_of_steps_begin_with_a_date() -> None:
+def test_names_of_migrations_begin_with_a_date() -> None:
     for name in migrations():
         year, month, day = name.split("-")[:3]
         assert len(year) == 4
@@ -189,6 +189,6 @@ def test_names_of_steps_begin_with_a_date() -> None:
         ("-- x\n\n-- a --\n-- b\nSELECT 1;\n\n-- a --\n-- b\nSELECT 2;\n", "a is defined twice"),
     ],
 )
-def test_a_file_that_is_not_understood_says_where(text: str, complaint: str) -> None:
+def test_an_invalid_file_is_refused_with_the_line(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         parse(text)

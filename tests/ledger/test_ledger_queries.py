@@ -1,4 +1,4 @@
-"""The lists that people see of the ledger, read from a real PostgreSQL after real turns."""
+"""Lists of the inspection, read from a real PostgreSQL after real batches."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from queried_ledger import EVERYBODY, START, ask, ended, entry, members
+from queried_ledger import ALL_NAMESPACES, START, ask, ended, entry, members
 
 from afflux.cycle.group_states import GROUP_STATES, NOT_RUNNING_STATES
 from afflux.cycle.inspection_types import MAX_MACHINES, ListQuery, QueueLine, Witness, to_datetime
@@ -29,7 +29,7 @@ def places(lines: tuple[QueueLine, ...]) -> list[tuple[str, str, int | None]]:
 
 
 def test_an_empty_ledger_has_an_empty_queue(database: str) -> None:
-    listed = ask(database, lambda inspection: inspection.queue(EVERYBODY))
+    listed = ask(database, lambda inspection: inspection.queue(ALL_NAMESPACES))
     assert listed.items == ()
     assert listed.metadata.continue_token == ""
     assert listed.metadata.remaining_item_count == 0
@@ -50,7 +50,7 @@ def test_the_queue_is_ordered_by_priority_then_by_when_a_group_was_ready(databas
             entry("there", 0.1, state="running", started_seconds=START),
         )
     )
-    listed = ask(database, lambda inspection: inspection.queue(EVERYBODY), batch)
+    listed = ask(database, lambda inspection: inspection.queue(ALL_NAMESPACES), batch)
     assert places(listed.items) == [
         ("default", "leaving", None),
         ("default", "urgent", 1),
@@ -69,13 +69,13 @@ def test_the_queue_is_ordered_by_priority_then_by_when_a_group_was_ready(databas
     assert listed.items[2].waiting_since == to_datetime(START + 1.0)
 
 
-def test_of_one_namespace_the_positions_are_those_in_the_whole_queue(database: str) -> None:
+def test_positions_in_one_namespace_are_those_in_the_whole_queue(database: str) -> None:
     batch = LedgerBatch(groups=(entry("b/first", 1.0), entry("second", 2.0), entry("b/third", 3.0)))
     listed = ask(database, lambda inspection: inspection.queue(ListQuery(namespace="a")), batch)
     assert places(listed.items) == [("default", "second", 2)]
 
 
-def test_queues_and_states_can_be_chosen(database: str) -> None:
+def test_the_queue_can_be_filtered_by_queue_and_state(database: str) -> None:
     batch = LedgerBatch(
         groups=(
             entry("waits"),
@@ -98,12 +98,12 @@ def test_queues_and_states_can_be_chosen(database: str) -> None:
     assert ask(database, question, batch) == [["night"], ["runs"], ["waits", "runs", "night"], []]
 
 
-def test_expected_starts(database: str) -> None:
+def test_expected_starts_are_those_of_reservations(database: str) -> None:
     batch = LedgerBatch(
         groups=(entry("known", 1.0), entry("endless", 2.0), entry("none", 3.0)),
         reservations=(Reservation("a/known", START + 500.25), Reservation("a/endless", None)),
     )
-    listed = ask(database, lambda inspection: inspection.queue(EVERYBODY), batch)
+    listed = ask(database, lambda inspection: inspection.queue(ALL_NAMESPACES), batch)
     assert [(line.promised, line.expected_start) for line in listed.items] == [
         (True, to_datetime(START + 500.25)),
         (True, None),
@@ -143,7 +143,7 @@ def test_pages_together_are_the_whole_list(
 
     async def question(inspection: LedgerInspection) -> None:
         for listing in (inspection.queue, inspection.reservations):
-            whole = await listing(EVERYBODY)
+            whole = await listing(ALL_NAMESPACES)
             assert len(whole.items) == len(groups)
             pages = [await listing(ListQuery(namespace=None, limit=limit))]
             while continue_token := pages[-1].metadata.continue_token:
@@ -161,7 +161,7 @@ def test_pages_together_are_the_whole_list(
 
 
 @pytest.mark.parametrize("continue_token", ["x", "bnVsbA==", "WzEsMl0=", "WyJcdTAwMDAiXQ==", "é"])
-def test_a_wrong_place_to_go_on_is_refused(database: str, continue_token: str) -> None:
+def test_an_invalid_continue_token_is_refused(database: str, continue_token: str) -> None:
     for listing in ("queue", "reservations", "history"):
         with pytest.raises(InputError, match=r"continue: .*expected what the page before has"):
             ask(
@@ -174,7 +174,7 @@ def test_a_wrong_place_to_go_on_is_refused(database: str, continue_token: str) -
 
 @pytest.mark.parametrize("text", ["\\ud800", "\\u0000"])
 @pytest.mark.parametrize("number", [0, 2**40, 2**63, -(10**40)])
-def test_a_forged_place_to_go_on_is_refused_or_leads_to_no_error(
+def test_a_forged_continue_token_is_refused_or_causes_no_error(
     database: str, text: str, number: int
 ) -> None:
     def token(place: str) -> ListQuery:
@@ -196,10 +196,8 @@ def test_a_forged_place_to_go_on_is_refused_or_leads_to_no_error(
 
 
 @pytest.mark.parametrize("seconds", [1e12, 1e19])
-def test_what_lasts_for_thousands_of_years_hides_nothing_from_others(
-    database: str, seconds: float
-) -> None:
-    # Whoever waits for one who expects to run that long is promised such a start.
+def test_times_after_the_year_9999_are_shown_as_its_end(database: str, seconds: float) -> None:
+    # A group that waits for such a long run has a reservation at its end.
     batch = LedgerBatch(
         groups=(
             entry("runs", state="running", run_seconds=seconds, until_seconds=START + seconds),
@@ -209,9 +207,9 @@ def test_what_lasts_for_thousands_of_years_hides_nothing_from_others(
     )
     last = to_datetime(1e20)
     assert last.year == 9999
-    listed = ask(database, lambda inspection: inspection.queue(EVERYBODY), batch)
+    listed = ask(database, lambda inspection: inspection.queue(ALL_NAMESPACES), batch)
     assert [line.expected_start for line in listed.items] == [last]
-    reserved = ask(database, lambda inspection: inspection.reservations(EVERYBODY))
+    reserved = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES))
     assert [(line.start, line.end) for line in reserved.items] == [(last, last)]
     details = ask(database, lambda inspection: inspection.group("a", "runs"))
     assert details is not None
@@ -234,7 +232,7 @@ def test_reservations_have_a_machine_for_every_member(database: str) -> None:
             Reservation("a/never", None),
         ),
     )
-    listed = ask(database, lambda inspection: inspection.reservations(EVERYBODY), batch)
+    listed = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES), batch)
     assert [line.name for line in listed.items] == ["sooner", "later", "never"]
     sooner, later, never = listed.items
     assert later.witness == (
@@ -242,12 +240,12 @@ def test_reservations_have_a_machine_for_every_member(database: str) -> None:
         Witness(member="later-1", machine="m2"),
     )
     assert (later.start, later.end) == (to_datetime(START + 100), to_datetime(START + 160))
-    # Without end, and without a start that anybody could know.
+    # One without an end, and one with an unknown start.
     assert (sooner.start, sooner.end) == (to_datetime(START + 50), None)
     assert (never.start, never.end, never.witness) == (None, None, ())
 
 
-def test_a_line_names_so_many_machines_and_no_more(database: str) -> None:
+def test_a_line_names_a_bounded_number_of_machines(database: str) -> None:
     many = members("a/big", 300)
     big = entry("big", size=300, members=many)
     batch = LedgerBatch(
@@ -256,7 +254,7 @@ def test_a_line_names_so_many_machines_and_no_more(database: str) -> None:
             Reservation("a/big", START, tuple((each.uid, f"m-{each.uid}") for each in many)),
         ),
     )
-    listed = ask(database, lambda inspection: inspection.reservations(EVERYBODY), batch)
+    listed = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES), batch)
     assert len(listed.items[0].witness) == MAX_MACHINES
     details = ask(database, lambda inspection: inspection.group("a", "big"))
     assert details is not None
@@ -266,7 +264,7 @@ def test_a_line_names_so_many_machines_and_no_more(database: str) -> None:
 # --- History
 
 
-def test_history_is_what_ended_the_latest_first(database: str) -> None:
+def test_history_lists_ended_groups_the_latest_first(database: str) -> None:
     ran = tuple(
         structs.replace(each, machine=f"m{n % 2}") for n, each in enumerate(members("a/ran", 3))
     )
@@ -277,7 +275,7 @@ def test_history_is_what_ended_the_latest_first(database: str) -> None:
             replace(ended("b/long", 15.0), how="deadline"),
         )
     )
-    listed = ask(database, lambda inspection: inspection.history(EVERYBODY), batch)
+    listed = ask(database, lambda inspection: inspection.history(ALL_NAMESPACES), batch)
     assert [(line.name, line.how) for line in listed.items] == [
         ("gone", "deleted"),
         ("long", "deadline"),
@@ -292,7 +290,7 @@ def test_history_is_what_ended_the_latest_first(database: str) -> None:
 
 
 def test_history_comes_in_pages(database: str) -> None:
-    # Many at the same moment, as when a namespace is deleted.
+    # Several groups end at the same time, as when a namespace is deleted.
     batch = LedgerBatch(ended=tuple(ended(f"g{n}", float(n // 3)) for n in range(10)))
 
     async def question(inspection: LedgerInspection) -> list[str]:

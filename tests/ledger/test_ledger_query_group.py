@@ -1,4 +1,4 @@
-"""One group, as people see it: read from a real PostgreSQL after real turns."""
+"""Details of one group, read from a real PostgreSQL after real batches."""
 
 import pytest
 from msgspec import structs
@@ -15,8 +15,8 @@ def test_an_unknown_group_has_no_details(database: str) -> None:
     assert ask(database, lambda inspection: inspection.group("a", "no")) is None
 
 
-def test_everything_about_a_group_that_is_starting(database: str) -> None:
-    """It waits, is promised a start, and begins it."""
+def test_details_follow_a_group_from_waiting_to_starting(database: str) -> None:
+    """It waits, gets a reservation, and begins to start."""
     name = "a/big"
     pods = members(name, 4)
     sent = (
@@ -89,11 +89,11 @@ def test_a_group_that_has_ended_is_shown_until_its_name_is_used_again(database: 
     group = ask(database, lambda inspection: inspection.group("a", "g"), again)
     assert group is not None
     assert (group.state, group.ready, group.position) == ("waiting", to_datetime(START + 60.0), 1)
-    # What happened under this name before is still told.
+    # Events of an earlier group of this name are still shown.
     assert [each.kind for each in group.events] == ["Finished"]
 
 
-def test_of_many_events_the_latest_are_shown(database: str) -> None:
+def test_the_latest_of_many_events_are_shown(database: str) -> None:
     count = MAX_EVENTS + 50
     batch = LedgerBatch(
         groups=(entry("g"),), events=tuple(EventEntry("a/g", f"E{n}") for n in range(count))

@@ -1,4 +1,4 @@
-"""Whoever looks at the ledger holds up nobody, and changes nothing."""
+"""Inspection queries change nothing and do not delay the scheduler."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import conninfo
-from queried_ledger import EVERYBODY, START, ask, ended, entry, members
+from queried_ledger import ALL_NAMESPACES, START, ask, ended, entry, members
 
 from afflux.cycle.inspection_types import InspectionError
 from afflux.cycle.ledger_entries import LedgerBatch
@@ -18,7 +18,7 @@ from afflux.model.reservation import Reservation
 pytestmark = pytest.mark.slow
 
 
-def test_nothing_can_be_written_while_looking(database: str) -> None:
+def test_inspection_cannot_write(database: str) -> None:
     async def question(inspection: LedgerInspection) -> None:
         async with inspection._snapshot() as snapshot:
             await snapshot.execute(b"DELETE FROM afflux.groups")
@@ -46,40 +46,40 @@ def test_a_cancelled_query_leaves_no_busy_connection(database: str) -> None:
             for _ in range(2 * MAX_CONNECTIONS):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.1):
-                        await inspection.queue(EVERYBODY)
-        assert [line.name for line in (await inspection.queue(EVERYBODY)).items] == ["g"]
+                        await inspection.queue(ALL_NAMESPACES)
+        assert [line.name for line in (await inspection.queue(ALL_NAMESPACES)).items] == ["g"]
 
     ask(database, question, LedgerBatch(groups=(entry("g"),)))
 
 
-def test_a_server_that_went_away_is_found_again(database: str) -> None:
+def test_inspection_reconnects_after_a_lost_connection(database: str) -> None:
     async def question(inspection: LedgerInspection) -> int:
-        await inspection.queue(EVERYBODY)
+        await inspection.queue(ALL_NAMESPACES)
         with psycopg.connect(database, autocommit=True) as other:
             other.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name = 'afflux-inspection'"
             )
-        return len((await inspection.queue(EVERYBODY)).items)
+        return len((await inspection.queue(ALL_NAMESPACES)).items)
 
     assert ask(database, question, LedgerBatch(groups=(entry("g"),))) == 1
 
 
-def test_trouble_with_the_database_is_told_without_its_password(
+def test_database_errors_do_not_show_the_password(
     new_database: Callable[[str | None], str],
 ) -> None:
     def complaint(database: str) -> str:
         async def question() -> None:
             async with LedgerInspection(database) as inspection:
-                await inspection.queue(EVERYBODY)
+                await inspection.queue(ALL_NAMESPACES)
 
         with pytest.raises((InspectionError, InputError)) as caught:
             asyncio.run(question())
         return str(caught.value)
 
-    nobody = complaint("postgresql://me:hunter2@127.0.0.1:1/x")
-    assert "the ledger cannot be reached: " in nobody
-    assert "hunter2" not in nobody
+    refused = complaint("postgresql://me:hunter2@127.0.0.1:1/x")
+    assert "the ledger cannot be reached: " in refused
+    assert "hunter2" not in refused
     wrong = complaint("postgresql://me:hunter2@[127.0.0.1/x")
     assert "expected postgresql://" in wrong
     assert "hunter2" not in wrong
@@ -88,7 +88,11 @@ def test_trouble_with_the_database_is_told_without_its_password(
 
 
 def test_a_read_only_user_can_query(database: str) -> None:
-    ask(database, lambda inspection: inspection.queue(EVERYBODY), LedgerBatch(groups=(entry("g"),)))
+    ask(
+        database,
+        lambda inspection: inspection.queue(ALL_NAMESPACES),
+        LedgerBatch(groups=(entry("g"),)),
+    )
     role = "reader"
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN".encode())
@@ -96,7 +100,7 @@ def test_a_read_only_user_can_query(database: str) -> None:
 
     async def looked() -> int:
         async with LedgerInspection(reading) as inspection:
-            return len((await inspection.queue(EVERYBODY)).items)
+            return len((await inspection.queue(ALL_NAMESPACES)).items)
 
     with pytest.raises(InspectionError, match="expected USAGE on the schema afflux"):
         asyncio.run(looked())
@@ -106,8 +110,8 @@ def test_a_read_only_user_can_query(database: str) -> None:
     assert asyncio.run(looked()) == 1
 
 
-def test_what_others_have_put_into_the_database_is_not_called(database: str) -> None:
-    """It may be shared: functions in `public` that fit a call better would have our rights."""
+def test_functions_of_other_users_are_not_called(database: str) -> None:
+    """In a shared database, functions of other users in `public` would run with our rights."""
     traps = (
         "array_position(text[], text) RETURNS integer",
         "cardinality(text[]) RETURNS integer",
@@ -126,9 +130,9 @@ def test_what_others_have_put_into_the_database_is_not_called(database: str) -> 
     pods = members("a/g", 2)
 
     async def question(inspection: LedgerInspection) -> None:
-        assert len((await inspection.queue(EVERYBODY)).items) == 1
-        assert len((await inspection.reservations(EVERYBODY)).items) == 1
-        assert len((await inspection.history(EVERYBODY)).items) == 1
+        assert len((await inspection.queue(ALL_NAMESPACES)).items) == 1
+        assert len((await inspection.reservations(ALL_NAMESPACES)).items) == 1
+        assert len((await inspection.history(ALL_NAMESPACES)).items) == 1
         assert await inspection.group("a", "over") is not None
 
     batch = LedgerBatch(

@@ -32,7 +32,7 @@ IDLE = DEFAULT_INTERVALS.idle_seconds
 
 
 def always(history_days: int, max_rows: int = MAX_ROWS) -> Retention:
-    """Old history is deleted with every batch."""
+    """A retention that deletes old history with every batch."""
     return Retention(history_days, max_rows=max_rows, intervals=RetentionIntervals(0.0, 0.0, 0.0))
 
 
@@ -67,10 +67,10 @@ def left(url: str) -> tuple[int, int]:
     return groups, events
 
 
-# --- What goes and what stays
+# --- Age
 
 
-def test_what_is_older_goes_and_what_is_younger_stays(database: str) -> None:
+def test_history_is_deleted_after_its_days(database: str) -> None:
     ages = {"old": 11.0, "just-old": 10.01, "just-young": 9.99, "young": 0.0}
 
     async def test() -> None:
@@ -96,7 +96,7 @@ def test_what_is_older_goes_and_what_is_younger_stays(database: str) -> None:
         (2, ["day"]),
     ],
 )
-def test_events_go_after_a_month_or_with_history_if_that_is_shorter(
+def test_events_are_deleted_after_a_month_or_with_shorter_history(
     database: str, history_days: int, kept: list[str]
 ) -> None:
     ages = {"year": 365.0, "longer": EVENT_DAYS + 0.01, "month": EVENT_DAYS - 0.01}
@@ -119,7 +119,7 @@ def test_events_go_after_a_month_or_with_history_if_that_is_shorter(
 
 
 def test_groups_that_have_not_ended_are_never_deleted(database: str) -> None:
-    """However long ago it came, began or should have been over."""
+    """This holds however old they are, and however long their deadline has passed."""
     ancient = {"created_seconds": 1.0, "ready_seconds": 2.0}
     waiting = group("s/waits", **ancient)
     there = (
@@ -138,7 +138,7 @@ def test_groups_that_have_not_ended_are_never_deleted(database: str) -> None:
             await ledger.commit(LedgerBatch(groups=there, reservations=held))
             before = contents(database)
             fill(database, 3, 2.0 + EVENT_DAYS)
-            # One of them had the name of one that is there.
+            # An ended group had the name of a waiting one.
             await ledger.commit(
                 LedgerBatch(ended=(ended_group(group("s/other"), "deleted", days_ago(2)),))
             )
@@ -161,7 +161,7 @@ users: [{name: me, user: {}}]
 """
 
 
-def test_the_configuration_says_for_how_long(
+def test_the_configuration_sets_the_days(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = dict(part.split("=", 1) for part in database.split())
@@ -175,7 +175,7 @@ def test_the_configuration_says_for_how_long(
     async def one_batch(*parts: Any) -> None:
         ledger: PostgresLedger = parts[3]
         await ledger.take_over(None)
-        # As if the leader had taken over a while ago.
+        # As if the leader had taken over long enough ago.
         ledger._retention.begin(monotonic() - INITIAL)
         fill(database, 2, 8.0)
         fill(database, 3, 6.0)
@@ -188,7 +188,7 @@ def test_the_configuration_says_for_how_long(
     assert left(database) == (3, 3)
 
 
-# --- How much at once
+# --- Bounds
 
 
 def test_each_batch_deletes_a_bounded_number_of_rows(database: str) -> None:
@@ -200,7 +200,7 @@ def test_each_batch_deletes_a_bounded_number_of_rows(database: str) -> None:
             fill(database, old, 400.0)
             fill(database, young, 1.0)
             for gone_by_now in (MAX_ROWS, 2 * MAX_ROWS, old, old):
-                # Of a turn that says something, too.
+                # Also with a batch that is not empty.
                 await ledger.commit(LedgerBatch(events=(EventEntry("s/g", "Now"),)))
                 with psycopg.connect(database) as connection:
                     connection.execute("DELETE FROM afflux.events WHERE kind = 'Now'")
@@ -210,7 +210,7 @@ def test_each_batch_deletes_a_bounded_number_of_rows(database: str) -> None:
     run(test)
 
 
-def test_the_oldest_go_first(database: str) -> None:
+def test_the_oldest_rows_are_deleted_first(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database, always(10, max_rows=2)) as ledger:
             await ledger.take_over(None)
@@ -227,7 +227,7 @@ def test_the_oldest_go_first(database: str) -> None:
     ("name", "index"),
     [("delete_old_history", "finished_groups_by_end"), ("delete_old_events", "events_by_time")],
 )
-def test_they_are_found_by_their_age(database: str, name: str, index: str) -> None:
+def test_old_rows_are_found_by_an_index(database: str, name: str, index: str) -> None:
     fill(database, 10_000, 100.0)
 
     async def test() -> None:
@@ -260,7 +260,7 @@ def test_a_batch_skips_old_rows_that_are_locked(database: str) -> None:
     run(test)
 
 
-# --- Who may
+# --- Leadership and rights
 
 
 def test_a_deposed_leader_deletes_nothing(database: str) -> None:
@@ -322,10 +322,10 @@ def test_a_batch_is_written_even_if_deletion_is_forbidden(database: str) -> None
     assert left(database) == (5, 5)
 
 
-# --- When
+# --- Times
 
 
-def test_it_is_looked_once_in_a_while_and_soon_again_while_there_is_more(
+def test_deletion_runs_at_intervals_and_sooner_while_rows_remain(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -335,7 +335,7 @@ def test_it_is_looked_once_in_a_while_and_soon_again_while_there_is_more(
     assert leader.steps(now + INITIAL - 0.1) == []
     now += INITIAL
     assert [name for name, _ in leader.steps(now)] == ["delete_old_history", "delete_old_events"]
-    # A full batch of either.
+    # A full batch of groups, then one of events.
     for full in ([MAX_ROWS, 0], [3, MAX_ROWS]):
         leader.deleted(full, now)
         assert leader.steps(now + BUSY / 2) == []
@@ -353,7 +353,7 @@ def test_it_is_looked_once_in_a_while_and_soon_again_while_there_is_more(
     assert len(caplog.messages) == 1
 
 
-def test_without_an_answer_it_is_not_tried_again_at_once() -> None:
+def test_deletion_without_an_answer_waits_for_the_next_interval() -> None:
     leader = Retention(10)
     leader.begin(0.0)
     assert leader.steps(INITIAL)

@@ -1,8 +1,8 @@
-"""A group's life as the ledger tells it, from the first pod to the last."""
+"""The ledger writer records each group from its first pod to its last."""
 
 import pytest
 from ledger_values import ledger_at, rows, run
-from small_cluster import Door, door, node, pod
+from small_cluster import Leader, leader_with, node, pod
 
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.placement import Placement
@@ -21,9 +21,9 @@ def members(url: str, name: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows(url, query, name)]
 
 
-def test_from_the_first_pod_to_the_last(database: str) -> None:
+def test_a_group_is_provisional_starting_running_and_then_history(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("a-0", "a"))
             await one.settled()
@@ -61,9 +61,9 @@ def test_from_the_first_pod_to_the_last(database: str) -> None:
     run(test)
 
 
-def test_a_pod_on_its_own_is_a_group_of_its_name(database: str) -> None:
+def test_a_pod_without_a_group_is_recorded_under_its_name(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
@@ -78,7 +78,7 @@ def test_a_pod_on_its_own_is_a_group_of_its_name(database: str) -> None:
 
 def test_a_group_that_cannot_start_waits_with_the_reason(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("busy", node="n", cpu="6"))
             for number in range(2):
@@ -94,9 +94,9 @@ def test_a_group_that_cannot_start_waits_with_the_reason(database: str) -> None:
     run(test)
 
 
-def test_a_pod_that_is_deleted_before_quorum_leaves(database: str) -> None:
+def test_a_pod_deleted_before_the_quorum_leaves_the_group(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             for number in range(2):
                 one.reader.pods.changed(pod(f"a-{number}", "a", 3))
@@ -115,7 +115,7 @@ def test_a_pod_that_is_deleted_before_quorum_leaves(database: str) -> None:
 
 def test_a_pod_seen_three_times_is_one_member(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             for version in range(1, 4):
                 one.reader.pods.changed(pod("a-0", "a", 3, version=version))
@@ -126,9 +126,9 @@ def test_a_pod_seen_three_times_is_one_member(database: str) -> None:
     run(test)
 
 
-def test_a_bind_that_fails_gives_the_group_back_its_place(database: str) -> None:
+def test_a_group_keeps_its_position_after_a_failed_bind(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             outcome = await one.settled()
@@ -152,7 +152,7 @@ def test_a_bind_that_fails_gives_the_group_back_its_place(database: str) -> None
 
 def test_an_unknown_outcome_stays_an_intent(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             (placement,) = (await one.settled()).placements
@@ -169,14 +169,14 @@ def test_an_unknown_outcome_stays_an_intent(database: str) -> None:
     run(test)
 
 
-def test_a_name_is_free_for_the_next_group_at_once(database: str) -> None:
+def test_a_group_name_can_be_reused_at_once(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
             await one.settled()
-            # Between two cycles the pod goes, and another of its name comes.
+            # Between two cycles the pod is deleted and recreated under its name.
             one.reader.pods.deleted(
                 pod("p", version=3, metadata={"deletionTimestamp": "2025-11-15T20:01:00Z"})
             )
@@ -198,9 +198,9 @@ def test_a_name_is_free_for_the_next_group_at_once(database: str) -> None:
         ({"metadata": {"deletionTimestamp": "2025-11-15T20:01:00Z"}}, "deleted"),
     ],
 )
-def test_how_it_ended(database: str, last: dict[str, object], how: str) -> None:
+def test_history_says_how_a_group_ended(database: str, last: dict[str, object], how: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
@@ -214,13 +214,13 @@ def test_how_it_ended(database: str, last: dict[str, object], how: str) -> None:
 
 def test_a_group_cleaned_up_at_its_deadline_ends_with_deadline(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p", spec={"activeDeadlineSeconds": 30}))
             one.bound(await one.settled())
             await one.settled()
             ((until,),) = rows(database, "SELECT until_seconds FROM afflux.running_groups")
-            # And 30 s more to end in.
+            # The deadline and 30 s of grace.
             assert until == one.now + 60
             one.ledger_writer.record_deadline({"uid-p"})
             deleted = {"deletionTimestamp": "2025-11-15T20:01:00Z"}
@@ -233,7 +233,7 @@ def test_a_group_cleaned_up_at_its_deadline_ends_with_deadline(database: str) ->
 
 def test_the_next_group_of_a_name_does_not_inherit_the_deadline(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             stopped = {"phase": "Failed", "reason": "DeadlineExceeded"}
             for name, last in (("a", stopped), ("b", {"phase": "Succeeded"})):
@@ -241,7 +241,7 @@ def test_the_next_group_of_a_name_does_not_inherit_the_deadline(database: str) -
                 one.bound(await one.settled())
                 await one.settled()
                 if name == "b":
-                    # Who cleans up comes too late: the kubelet has stopped the first one already.
+                    # The cleanup is too late: the kubelet has already stopped the first pod.
                     one.ledger_writer.record_deadline({"uid-a"})
                 one.reader.pods.deleted(pod(name, "g", 1, node="n", version=3, status=last))
                 await one.settled()
@@ -253,7 +253,7 @@ def test_the_next_group_of_a_name_does_not_inherit_the_deadline(database: str) -
 
 def test_rolled_back_pods_do_not_count_as_run(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n", cpu=1)])
             one.reader.pods.changed(pod("rest", "g", 2))
             for name in ("a", "b"):
@@ -268,27 +268,27 @@ def test_rolled_back_pods_do_not_count_as_run(database: str) -> None:
                 rows(database, "SELECT kind, message FROM afflux.events")
                 == [("TakenBack", "only 1 of 2 were bound")] * 2
             )
-            # Two of two, whoever takes over would think, and start the next ones one by one.
+            # If they counted, a new leader would start later members one by one.
             assert members(database, "g") == [("rest", "")]
 
     run(test)
 
 
-def test_pods_of_others_are_none_of_our_business(database: str) -> None:
+def test_pods_of_other_schedulers_are_not_recorded(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             others = pod("o", node="n", spec={"schedulerName": "other"})
             await one.begin([node("n")], [others, pod("mine", node="n")])
             await one.settled()
-            # Ours from before there was a ledger is counted from now on.
+            # A pod of ours that ran before the ledger was used is recorded.
             assert states(database) == {"mine": "running"}
 
     run(test)
 
 
-def test_a_quiet_cycle_writes_nothing(database: str) -> None:
+def test_a_cycle_without_changes_writes_nothing(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
@@ -301,8 +301,8 @@ def test_a_quiet_cycle_writes_nothing(database: str) -> None:
     run(test)
 
 
-async def half_bound(one: Door, ledger: PostgresLedger) -> list[Placement]:
-    """A gang of three of which one is bound and two are not."""
+async def half_bound(one: Leader, ledger: PostgresLedger) -> list[Placement]:
+    """A gang of three with one bound member; returns the placements of the others."""
     await one.begin([node("n")])
     for number in range(3):
         one.reader.pods.changed(pod(f"a-{number}", "a", 3))
@@ -316,10 +316,10 @@ async def half_bound(one: Door, ledger: PostgresLedger) -> list[Placement]:
 
 def test_the_rest_of_a_half_bound_gang_goes_first(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             rest = await half_bound(one, ledger)
             ((ready,),) = rows(database, "SELECT ready_seconds FROM afflux.groups")
-            # Somebody was ready earlier, but had to wait, and is as important.
+            # Another group of the same priority became ready earlier.
             for placement in rest:
                 one.ledger_writer.settled(placement, "failed", "refused")
                 one.reader.forget_assumed(placement, "refused")

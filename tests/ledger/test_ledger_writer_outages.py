@@ -1,4 +1,4 @@
-"""The ledger is away, slow or somebody else's: what is bound, what waits, what is written later."""
+"""The ledger is unavailable, slow, or led by another process: what waits, what is written later."""
 
 import asyncio
 import logging
@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from database_proxy import way_to
+from database_proxy import proxied_database
 from ledger_values import ledger_at, rows, run
-from small_cluster import Door, door, let_tasks_run, node, pod, wait_until
+from small_cluster import Leader, leader_with, let_tasks_run, node, pod, wait_until
 
 from afflux.cycle.interfaces import DeposedError, LedgerError, LedgerUnavailableError
 from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
@@ -18,8 +18,8 @@ from afflux.kube.live.ledger_writer import LedgerTiming, WhenAway
 pytestmark = pytest.mark.slow
 
 
-class Moody:
-    """A ledger of which the test decides how it feels."""
+class ScriptedLedger:
+    """A ledger whose answers the test decides."""
 
     def __init__(self) -> None:
         self.batches: list[LedgerBatch] = []
@@ -51,10 +51,10 @@ async def begun(
     pods: Sequence[objects.Pod] = (),
     when_away: WhenAway = "wait",
     **timing: float,
-) -> AsyncIterator[tuple[Moody, Door]]:
-    """Such a ledger, and a leader who keeps it and has begun with these."""
-    ledger = Moody()
-    async with door(ledger, when_away=when_away, timing=LedgerTiming(**timing)) as one:
+) -> AsyncIterator[tuple[ScriptedLedger, Leader]]:
+    """A scripted ledger, and a leader that has taken over with these nodes and pods."""
+    ledger = ScriptedLedger()
+    async with leader_with(ledger, when_away=when_away, timing=LedgerTiming(**timing)) as one:
         await one.begin(nodes, pods)
         yield ledger, one
 
@@ -71,7 +71,7 @@ def test_bind_outcomes_join_the_next_batch_and_queue_positions_are_written_at_on
             await one.once()
             assert ledger.names() == ["default/p", "default/p", "default/q"]
             assert [len(batch.groups) for batch in ledger.batches] == [1, 2]
-            # It does not fit: nobody waits for this turn, but its place must not be lost.
+            # No bind waits for this batch, since the pod does not fit; its position is written.
             one.reader.pods.changed(pod("late", cpu="100"))
             await one.once()
             await wait_until(lambda: "default/late" in ledger.names())
@@ -119,7 +119,7 @@ def test_a_cycle_without_placements_does_not_wait() -> None:
     run(test)
 
 
-def test_while_it_is_away_binding_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_binding_waits_while_the_ledger_is_unavailable(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with begun([node("n")], when_away="wait") as (ledger, one):
             ledger.error = LedgerUnavailableError("connection refused")
@@ -137,7 +137,7 @@ def test_while_it_is_away_binding_waits(caplog: pytest.LogCaptureFixture) -> Non
     assert "the ledger is back after" in caplog.text
 
 
-def test_while_it_is_away_binding_goes_on_if_that_is_configured() -> None:
+def test_binding_goes_on_while_the_ledger_is_unavailable_if_configured() -> None:
     async def test() -> None:
         async with begun([node("n")], when_away="continue") as (ledger, one):
             ledger.error = LedgerUnavailableError("connection refused")
@@ -145,7 +145,7 @@ def test_while_it_is_away_binding_goes_on_if_that_is_configured() -> None:
             one.bound(await one.once())
             one.reader.pods.changed(pod("second"))
             one.bound(await one.once())
-            # One of them comes and goes while nobody can write it down.
+            # One pod comes and ends while the ledger is unavailable.
             one.reader.pods.deleted(pod("first", node="n", version=3, status={"phase": "Failed"}))
             await one.once()
             assert ledger.batches == []
@@ -158,7 +158,7 @@ def test_while_it_is_away_binding_goes_on_if_that_is_configured() -> None:
                 ("default/first", "finished")
             ]
             assert [member.machine for member in ended_group[0].entry.members] == ["n"]
-            # What was offered first is offered first again; the rest is one turn.
+            # The first batch is sent again unchanged; all later ones are merged into one.
             assert len(ledger.batches) == 2
 
     run(test)
@@ -209,7 +209,7 @@ def test_a_deposed_leader_does_not_bind(when_away: WhenAway) -> None:
     run(test)
 
 
-def test_at_the_end_the_last_outcomes_are_written() -> None:
+def test_the_last_outcomes_are_written_on_shutdown() -> None:
     async def test() -> None:
         async with begun([node("n")], [pod("p")]) as (ledger, one):
             (placement,) = (await one.once()).placements
@@ -220,7 +220,7 @@ def test_at_the_end_the_last_outcomes_are_written() -> None:
     run(test)
 
 
-def test_the_end_does_not_wait_for_a_ledger_that_is_away() -> None:
+def test_shutdown_does_not_wait_for_an_unavailable_ledger() -> None:
     async def test() -> None:
         async with begun([], [pod("p")], last_batch_timeout_seconds=0.05) as (ledger, one):
             ledger.lets_pass.clear()
@@ -231,20 +231,22 @@ def test_the_end_does_not_wait_for_a_ledger_that_is_away() -> None:
 
 
 @pytest.mark.parametrize("when_away", ["wait", "continue"])
-def test_a_real_database_that_is_away_wait_until(database: str, when_away: WhenAway) -> None:
-    """Groups come, start and end meanwhile; afterwards everything is there, in order."""
+def test_groups_of_an_outage_are_in_the_ledger_afterwards(
+    database: str, when_away: WhenAway
+) -> None:
+    """Groups come, start and end meanwhile; afterwards the ledger has all of them, in order."""
 
     async def test() -> None:
         async with (
-            way_to(database) as way,
-            ledger_at(way.url) as ledger,
-            door(ledger, when_away=when_away) as one,
+            proxied_database(database) as proxy,
+            ledger_at(proxy.url) as ledger,
+            leader_with(ledger, when_away=when_away) as one,
         ):
             await one.begin([node("n", cpu=2)])
             for number in range(3):
                 one.reader.pods.changed(pod(f"p{number}", created=number))
             one.bound(await one.settled())
-            way.close()
+            proxy.close()
             for number in range(3, 6):
                 one.reader.pods.changed(pod(f"p{number}", created=number))
             one.reader.pods.deleted(pod("p0", node="n", version=3, status={"phase": "Succeeded"}))
@@ -254,7 +256,7 @@ def test_a_real_database_that_is_away_wait_until(database: str, when_away: WhenA
             else:
                 await wait_until(lambda: len(one.pauses) > 3)
                 assert not going_on.done()
-            way.let_in()
+            proxy.reopen()
             outcome = await going_on
             assert [each.task.name for each in outcome.placements] == ["default/p2"]
             one.bound(outcome)

@@ -1,4 +1,4 @@
-"""A new leader goes on where the last one stopped, and believes the API server."""
+"""A new leader continues where the last one stopped; where they differ, the API server is right."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from ledger_values import group, ledger_at, reservation, rows, run, sent
 from msgspec.structs import replace
-from small_cluster import door, node, pod, wait_until
+from small_cluster import leader_with, node, pod, wait_until
 
 from afflux.cycle.interfaces import DeposedError
 from afflux.cycle.ledger_entries import GroupEntry, LedgerBatch, MemberEntry
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def single(name: str, ready_seconds: float, **fields: object) -> GroupEntry:
-    """The group of one pod, as small_cluster makes it."""
+    """The entry of a single pod of small_cluster."""
     members = (MemberEntry(f"uid-{name}", f"default/{name}"),)
     return replace(
         GroupEntry(f"default/{name}", ready_seconds=ready_seconds, members=members), **fields
@@ -29,7 +29,7 @@ def single(name: str, ready_seconds: float, **fields: object) -> GroupEntry:
 
 
 async def left_behind(url: str, batch: LedgerBatch) -> None:
-    """What the last leader had written when it ended."""
+    """Write this batch as the previous leader."""
     async with ledger_at(url) as last:
         await last.take_over(None)
         await last.commit(batch)
@@ -39,13 +39,13 @@ def states(url: str) -> dict[str, str]:
     return dict(rows(url, "SELECT name, state FROM afflux.groups"))
 
 
-def test_groups_keep_their_order(database: str) -> None:
+def test_groups_keep_their_order_over_a_takeover(database: str) -> None:
     async def test() -> None:
-        # Not the order of creation, which is all that the API server knows.
+        # Not the order of creation, the only one that the API server knows.
         await left_behind(
             database, LedgerBatch(groups=(single("late", 10.5), single("early", 20.25)))
         )
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [pod("early", created=1), pod("late", created=2), pod("new")])
             await one.settled()
             queue = one.cycle.queue.considered()
@@ -58,10 +58,10 @@ def test_groups_keep_their_order(database: str) -> None:
     run(test)
 
 
-def test_a_place_belongs_to_a_pod_and_not_to_its_name(database: str) -> None:
+def test_a_position_belongs_to_a_pod_and_not_to_its_name(database: str) -> None:
     async def test() -> None:
         await left_behind(database, LedgerBatch(groups=(single("p", 10.5),)))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [pod("p", uid="another")])
             await one.settled()
             (waiting,) = one.cycle.queue.considered()
@@ -72,12 +72,12 @@ def test_a_place_belongs_to_a_pod_and_not_to_its_name(database: str) -> None:
     run(test)
 
 
-def test_a_gang_that_lost_a_pod_meanwhile_keeps_its_place(database: str) -> None:
+def test_a_gang_that_lost_a_pod_during_the_takeover_keeps_its_position(database: str) -> None:
     async def test() -> None:
         members = tuple(MemberEntry(f"uid-a-{n}", f"default/a-{n}") for n in range(2))
         entry = group("default/a", ready_seconds=10.5, members=members)
         await left_behind(database, LedgerBatch(groups=(entry,)))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [pod("a-0", "a")])
             await one.settled()
             assert states(database) == {"a": "provisional"}
@@ -89,13 +89,13 @@ def test_a_gang_that_lost_a_pod_meanwhile_keeps_its_place(database: str) -> None
     run(test)
 
 
-def test_a_late_member_keeps_its_own_place_and_gets_none_that_it_never_had(database: str) -> None:
+def test_a_late_member_keeps_its_own_position(database: str) -> None:
     async def test() -> None:
         ran = MemberEntry("uid-a", "default/a", machine="n")
         named = MemberEntry("uid-named", "default/named")
         entry = group("default/g", size=1, ready_seconds=10.5, members=(ran, named))
         await left_behind(database, LedgerBatch(groups=(entry, single("late", 20.25))))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             late = [pod(name, "g", 1, created=5) for name in ("late", "named")]
             await one.begin([], [pod("a", "g", 1, node="n"), *late])
             await one.settled()
@@ -110,13 +110,15 @@ def on_the_server(found: objects.Pod) -> dict[str, object]:
     return json.loads(msgspec.json.encode(found))
 
 
-def test_open_intents_are_read_back(database: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_pods_with_an_open_intent_are_read_from_the_api_server(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test() -> None:
         names = ("seen", "bound", "open", "gone", "remade")
         entries = [sent(single(name, 10.0 + n), "n") for n, name in enumerate(names)]
         await left_behind(database, LedgerBatch(groups=tuple(entries)))
-        async with ledger_at(database) as ledger, door(ledger) as one:
-            # The watch knows that the first one is bound; of the others it is behind.
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
+            # The watch has seen that the first pod is bound, and is behind for the others.
             path = "/api/v1/namespaces/default/pods"
             for name, found in (
                 ("bound", pod("bound", node="n", version=5)),
@@ -157,7 +159,7 @@ def test_a_forbidden_read_back_is_logged_once_and_backs_off(
 
         entries = tuple(sent(single(f"p{n}", 1.0 + n), "n") for n in range(3))
         await left_behind(database, LedgerBatch(groups=entries))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             one.server.fault = lambda _: Fault(status=403)
             pods = [pod(f"p{n}") for n in range(3)]
             for each in pods:
@@ -166,7 +168,7 @@ def test_a_forbidden_read_back_is_logged_once_and_backs_off(
             beginning = asyncio.create_task(one.begin([node("n")], pods))
             await wait_until(lambda: len(one.pauses) >= 3 * 10)
             assert not beginning.done()
-            # 0.2, 0.4, 0.8, ... 60 s, each drawn from the upper half.
+            # 0.2, 0.4, 0.8, ... 60 s, each drawn from its upper half.
             assert all(0.1 <= pause <= 0.2 for pause in one.pauses[:3])
             assert 30 <= max(one.pauses) <= 60
             assert len(one.server.requests) <= len(one.pauses) + 3
@@ -184,7 +186,7 @@ def test_a_failing_read_back_is_retried(database: str) -> None:
         from small_api import Fault
 
         await left_behind(database, LedgerBatch(groups=(sent(single("p", 1.0), "n"),)))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             faults = [Fault(status=500), Fault(hang_up_before=True), Fault()]
             one.server.fault = lambda _: faults.pop(0) if len(faults) > 1 else faults[0]
             found = on_the_server(pod("p", node="n", version=5))
@@ -196,7 +198,7 @@ def test_a_failing_read_back_is_retried(database: str) -> None:
     run(test)
 
 
-def test_where_they_disagree_the_api_server_wins_and_it_is_logged(
+def test_differences_are_logged_and_the_api_server_is_right(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -208,7 +210,7 @@ def test_where_they_disagree_the_api_server_wins_and_it_is_logged(
             single("same", 4.0),
         )
         await left_behind(database, LedgerBatch(groups=entries))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             pods = [pod("moved", node="m"), pod("bound", node="n"), pod("same")]
             with caplog.at_level(logging.WARNING):
                 await one.begin([node("n"), node("m")], pods)
@@ -238,27 +240,27 @@ def test_reservations_are_restored_if_all_members_still_wait(
         kept, started, lost = single("kept", 1.0), single("started", 2.0), single("lost", 3.0)
         held = tuple(reservation(entry, 99.0) for entry in (kept, started, lost))
         await left_behind(database, LedgerBatch(groups=(kept, started, lost), reservations=held))
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [pod("kept"), pod("started", node="n"), pod("lost", uid="other")])
             assert restored == [held[0]]
 
     run(test)
 
 
-def test_a_ledger_that_is_away_at_first_is_waited_for(
+def test_a_takeover_waits_for_an_unavailable_ledger(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from database_proxy import way_to
+    from database_proxy import proxied_database
 
     async def test() -> None:
         await left_behind(database, LedgerBatch(groups=(single("p", 10.5),)))
-        async with way_to(database) as way, ledger_at(way.url) as ledger:
-            way.close()
-            async with door(ledger, when_away="continue") as one:
+        async with proxied_database(database) as proxy, ledger_at(proxy.url) as ledger:
+            proxy.close()
+            async with leader_with(ledger, when_away="continue") as one:
                 beginning = asyncio.create_task(one.begin([], [pod("p")]))
                 await wait_until(lambda: len(one.pauses) > 3)
                 assert not beginning.done()
-                way.let_in()
+                proxy.reopen()
                 await beginning
                 await one.settled()
                 assert one.cycle.queue.considered()[0].ready_seconds == 10.5
@@ -267,14 +269,14 @@ def test_a_ledger_that_is_away_at_first_is_waited_for(
     assert "the ledger cannot be taken over" in caplog.text
 
 
-def test_a_lease_that_was_made_anew_counts_from_the_beginning(
+def test_after_a_deleted_lease_the_next_epoch_of_the_ledger_is_taken(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
 
     async def test() -> None:
         async with ledger_at(database) as last, ledger_at(database) as ledger:
             await last.take_over(17)
-            async with door(ledger) as one:
+            async with leader_with(ledger) as one:
                 term = LeadershipTerm(0, boottime_seconds() + 60)
                 await one.begin([], [pod("p")], term, lease_seconds=0.1)
                 await one.settled()
@@ -286,9 +288,9 @@ def test_a_lease_that_was_made_anew_counts_from_the_beginning(
     assert "the lease is ours: taking the next epoch" in caplog.text
 
 
-def test_the_epoch_of_the_lease_is_that_of_the_ledger(database: str) -> None:
+def test_the_ledger_gets_the_epoch_of_the_lease(database: str) -> None:
     async def test() -> None:
-        async with ledger_at(database) as ledger, door(ledger) as one:
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [], LeadershipTerm(5, boottime_seconds() + 60), lease_seconds=15.0)
             assert rows(database, "SELECT epoch FROM afflux.fence") == [(5,)]
 

@@ -1,7 +1,6 @@
 """The leader is killed, suspended or cut off during a burst, and another replica takes over."""
 
 import signal
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -107,9 +106,7 @@ def test_another_replica_takes_over_from_a_leader_that_is_cut_off(
         burst = Burst(cluster, numbered_pods(SLOTS), per_second=60)
         burst.wait_bound(SLOTS // 4)
         proxy.block_traffic()
-        silent_from = time.monotonic()
         assert leader.wait_ended() == 1
-        assert time.monotonic() - silent_from < 30
         burst.wait_all()
         assert schedulers.leader() is other
         verdict.assert_sound(cluster, burst.names)

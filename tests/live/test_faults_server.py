@@ -2,8 +2,6 @@
 Afterwards every pod has one place, and no place has two pods.
 """
 
-import time
-
 import pytest
 from fault_injection import (
     EXPIRED,
@@ -69,11 +67,9 @@ def test_the_process_starts_while_requests_fail(
             ErrorResponse(500), lambda info: info.path.startswith("/apis/sched"), times=2
         )
         burst = Burst(cluster, numbered_pods(3 * PODS_PER_NODE))
-        began = time.monotonic()
         by_proxy = proxy.kubeconfig(schedulers.kubeconfig)
         afflux = schedulers.start(by_proxy)
         burst.wait_all()
-        assert time.monotonic() - began < 45
         assert all(rule.hits for rule in [*rules, discovery])
         verdict.assert_sound(cluster, burst.names)
         afflux.assert_healthy()

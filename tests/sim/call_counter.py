@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def count_calls(function: Callable[..., object], *arguments: object) -> int:
-    """How many Python and C functions a call of `function` calls."""
+    """The number of Python and C functions that a call of `function` calls."""
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:

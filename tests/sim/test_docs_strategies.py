@@ -1,4 +1,4 @@
-"""docs/strategies.md tells the truth: its table, its commands, its configuration, its example."""
+"""docs/strategies.md is correct: its table, its commands, its configuration, its example."""
 
 import re
 import shlex
@@ -46,7 +46,7 @@ def table(first: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_jobs_start_when_the_table_says():
+def test_starts_are_those_of_the_table():
     header, *rows = table("job")
     strategies = [name.strip("`") for name in header[3:]]
     for place, result in enumerate(simulate(*strategies)):
@@ -54,7 +54,7 @@ def test_the_jobs_start_when_the_table_says():
         assert starts(result) == expected, strategies[place]
 
 
-def test_jobs_are_those_of_the_log():
+def test_jobs_of_the_table_are_those_of_the_log():
     _, *rows = table("job")
     groups = [s.group for s in load_workload([str(LOG)], None).submissions]
     assert [(g.name, len(g.tasks), g.ready_seconds) for g in groups] == [
@@ -62,7 +62,7 @@ def test_jobs_are_those_of_the_log():
     ]
 
 
-def test_one_promise_is_broken_and_by_the_strategy_that_is_named():
+def test_the_strategy_on_the_page_breaks_one_reservation():
     easy, compress, rebuild = (
         measure(result)["promises"]
         for result in simulate("easy", "conservative-compress", "conservative-rebuild")
@@ -71,18 +71,18 @@ def test_one_promise_is_broken_and_by_the_strategy_that_is_named():
     assert rebuild["broken_by"] == {"strategy": 1}
 
 
-def test_every_strategy_has_a_line():
+def test_every_strategy_has_a_row():
     named = {name for row in table("strategy")[1:] for name in re.findall(r"`([^`]+)`", row[0])}
     assert named == set(BUILT_IN)
 
 
-def test_every_cause_and_every_figure_of_promises_is_explained():
+def test_every_cause_and_figure_of_reservations_is_explained():
     assert [row[0].strip("`") for row in table("cause")[1:]] == [str(cause) for cause in DelayCause]
     figures = measure(simulate("easy")[0])["promises"]
     assert [row[0].strip("`") for row in table("figure")[1:]] == list(figures)
 
 
-def test_the_configuration_can_be_read(tmp_path: Path):
+def test_the_configuration_is_valid(tmp_path: Path):
     (example,) = blocks("yaml")
     path = tmp_path / "afflux.yaml"
     path.write_text(example)
@@ -95,7 +95,7 @@ def test_the_configuration_can_be_read(tmp_path: Path):
 @pytest.mark.parametrize(
     "command", re.findall(r"^afflux .+$|(?<=`)afflux simulate[^`]+", PAGE, re.MULTILINE)
 )
-def test_commands_are_understood(command: str):
+def test_commands_are_valid(command: str):
     options = parse(shlex.split(command)[1:])
     assert isinstance(options, SimulateOptions)
 
@@ -132,7 +132,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shipped")
-def test_the_strategy_on_the_page_can_be_shipped_and_does_what_it_says():
+def test_the_strategy_of_the_example_can_be_installed_and_starts_the_shortest_first():
     # At 10 one of three processors is free; job 3 needs all of them, at 100.
     jobs = [(1, 0, 100, 2), (2, 0, 10, 1), (3, 1, 50, 3), (4, 2, 80, 1), (5, 3, 20, 1)]
     lines = [f"{n} {at} -1 {run} {size} -1 -1 -1 {run}" + " -1" * 9 for n, at, run, size in jobs]
@@ -146,7 +146,7 @@ def test_the_strategy_on_the_page_can_be_shipped_and_does_what_it_says():
 
 
 @pytest.mark.usefixtures("shipped")
-def test_it_breaks_no_promise():
+def test_the_strategy_of_the_example_breaks_no_reservation():
     (shortest,) = simulate("shortest-first")
     reservations = measure(shortest)["promises"]
     assert reservations["made"] > 0
@@ -155,5 +155,5 @@ def test_it_breaks_no_promise():
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGE))
-def test_links_lead_somewhere(link: str):
+def test_links_have_targets(link: str):
     assert (DOCS / link).exists()

@@ -1,4 +1,4 @@
-"""The figures a simulation reports, against hand-made examples and a slow second opinion."""
+"""Metrics of a simulation, against examples by hand and a slow second implementation."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def result(
     ended_at: float = 100.0,
     cycles: tuple[CycleTiming, ...] = (),
 ) -> Result:
-    """`lives` says bound, start, end and machine of a task; who is not named was never placed."""
+    """`lives` has bound, start, end and machine by task; other tasks were never placed."""
     runs = tuple(
         Run(task, s.group.name, s.group.ready_seconds, *lives.get(task.name, (None,) * 4))
         for s in submissions
@@ -90,7 +90,7 @@ def test_two_tasks_one_after_the_other():
     }
 
 
-def test_a_group_waits_until_its_last_member_starts_and_strands_what_it_holds_meanwhile():
+def test_a_group_waits_until_its_last_member_starts_and_strands_resources_meanwhile():
     figures = measure(
         result(
             [group("gang", WIDE, WIDE)],
@@ -105,7 +105,7 @@ def test_a_group_waits_until_its_last_member_starts_and_strands_what_it_holds_me
     assert figures["stranded_share"] == pytest.approx(3 * 6 / (8 * 16))
 
 
-def test_a_group_that_never_got_its_rest_strands_everything_it_holds():
+def test_a_group_that_is_never_complete_strands_all_its_resources():
     figures = measure(
         result([group("gang", WIDE, WIDE)], {"gang-0": (20.0, None, None, "m")}, ended_at=60.0)
     )
@@ -115,7 +115,7 @@ def test_a_group_that_never_got_its_rest_strands_everything_it_holds():
     assert figures["wait_seconds"] == {"mean": None, "p50": None, "p95": None, "max": None}
 
 
-def test_what_runs_without_end_counts_until_the_simulation_stops_and_has_no_slowdown():
+def test_a_task_without_end_counts_until_the_simulation_stops_and_has_no_slowdown():
     figures = measure(
         result(
             [group("service", WIDE, run=None), group("job", SMALL)],
@@ -129,7 +129,7 @@ def test_what_runs_without_end_counts_until_the_simulation_stops_and_has_no_slow
     assert figures["wait_seconds"]["mean"] == 2.5
 
 
-def test_short_jobs_do_not_blow_up_the_slowdown():
+def test_the_slowdown_of_short_jobs_is_bounded():
     figures = measure(result([group("blink", SMALL)], {"blink-0": (19.0, 19.0, 20.0, "m")}))
     assert figures["bounded_slowdown"]["max"] == 2.0
 
@@ -159,7 +159,7 @@ def test_devices_count_in_thousandths():
     ],
     ids=["no tasks", "no machines", "nothing placed", "no time"],
 )
-def test_what_cannot_be_measured_is_null(empty: Result):
+def test_a_metric_that_does_not_exist_is_null(empty: Result):
     figures = measure(empty)
     assert figures["utilisation"] is None
     assert figures["stranded_share"] is None
@@ -176,7 +176,7 @@ def test_the_order_of_runs_does_not_matter():
     assert measure(replace(one, runs=one.runs[::-1])) == measure(one)
 
 
-# A second opinion, as slow and as plain as possible: the clock ticks through every half second.
+# A second implementation, slow and plain: its clock takes steps of half a second.
 
 MACHINES = (machine("m", devices=2), machine("n"), machine("o", devices=3))
 TICKS = st.integers(0, 40).map(lambda half_seconds: half_seconds / 2)
@@ -232,7 +232,7 @@ def integrate(runs: tuple[Run, ...], name: str, *, until_start: bool) -> float:
 
 
 @given(results())
-def test_shares_are_the_brute_force_integral(drawn: Result):
+def test_shares_equal_the_second_implementation(drawn: Result):
     figures = measure(drawn)
     ends = [100.0 if r.end is None else r.end for r in drawn.runs if r.bound is not None]
     if not ends:
@@ -256,7 +256,7 @@ def test_shares_are_the_brute_force_integral(drawn: Result):
 
 
 @given(results())
-def test_waits_and_slowdowns_are_those_of_the_groups_one_by_one(drawn: Result):
+def test_waits_and_slowdowns_equal_those_computed_group_by_group(drawn: Result):
     figures = measure(drawn)
     waits: list[float] = []
     slowdowns: list[float] = []

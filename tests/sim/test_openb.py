@@ -1,4 +1,4 @@
-"""A node list and a pod list become a cluster with GPUs and pods that come and go."""
+"""A node list and a pod list become a cluster with GPUs and a workload."""
 
 import pytest
 from hypothesis import given
@@ -118,10 +118,10 @@ class TestTimes:
             ("100", "100", "", 1),  # at least a second
             ("100", "140", "150", 1),
             ("0.5", "9.75", "1.5", 8.25),
-            ("100", "", "150", None),  # nobody deleted it
+            ("100", "", "150", None),  # never deleted
         ],
     )
-    def test_how_long_a_pod_runs(
+    def test_run_times_come_from_the_times_of_the_pod(
         self, creation: str, deletion: str, scheduled: str, run: float | None
     ) -> None:
         pod = read_pod(f"p,1,1,0,0,,LS,Running,{creation},{deletion},{scheduled}")

@@ -47,7 +47,9 @@ def one_node(cpu: int, memory: int) -> np.ndarray:
         ((2**52, 2**52), (2**53, 2**53), 50),
     ],
 )
-def test_least_allocated(requested: tuple[int, int], capacity: tuple[int, int], score: int) -> None:
+def test_least_allocated_prefers_free_nodes(
+    requested: tuple[int, int], capacity: tuple[int, int], score: int
+) -> None:
     assert least_allocated(one_node(*requested), one_node(*capacity)).tolist() == [score]
 
 
@@ -63,7 +65,7 @@ def test_least_allocated(requested: tuple[int, int], capacity: tuple[int, int], 
         ((0, 0), (4000, 0), (4000, 0), 75),  # one resource is always even
     ],
 )
-def test_balanced_allocation(
+def test_balanced_allocation_prefers_even_use(
     before: tuple[int, int], after: tuple[int, int], capacity: tuple[int, int], score: int
 ) -> None:
     found = balanced_allocation(one_node(*after), one_node(*before), one_node(*capacity))
@@ -93,7 +95,7 @@ def single(name: str, of: Shape) -> Group:
 
 
 def choices(state: State, *shapes: Shape, seed: int = 0) -> list[str | None]:
-    """Where each of these pods goes, one decision for all of them."""
+    """The machines of these pods after one decision."""
     queue = [single(f"p{number}", each) for number, each in enumerate(shapes)]
     decided = PodByPod(seed).decide(state, queue)
     where = {placement.task.name: placement.machine for placement in decided.placements}
@@ -107,7 +109,7 @@ def test_the_emptier_node_wins() -> None:
     assert choices(state, shape(1000, GIB)) == ["n2"]
 
 
-def test_each_pod_sees_those_before_it() -> None:
+def test_each_pod_sees_the_placements_before_it() -> None:
     state = State([machine("n1"), machine("n2")])
     found = choices(state, *[shape(1000, 2 * GIB)] * 8)
     assert sorted(found) == ["n1"] * 4 + ["n2"] * 4
@@ -115,18 +117,18 @@ def test_each_pod_sees_those_before_it() -> None:
 
 
 def test_there_is_no_look_ahead() -> None:
-    # Two small pods are spread, and the large one finds no room that would have been there.
+    # Two small pods are spread, so that the large one has no room.
     state = State([machine("n1"), machine("n2")])
     found = choices(state, *[shape(1000, 2 * GIB)] * 2, shape(4000, 8 * GIB))
     assert found[2] is None
 
 
-def test_a_pod_that_fits_nowhere_does_not_hold_up_others() -> None:
+def test_a_pod_that_fits_nowhere_does_not_block_others() -> None:
     state = State([machine("n1")])
     assert choices(state, shape(5000), shape(1000), shape(5000)) == [None, "n1", None]
 
 
-def test_what_fits_exactly_fits_and_slots_count() -> None:
+def test_an_exact_fit_fits_and_slots_count() -> None:
     state = State([machine("n1", pods=2)])
     assert choices(state, *[shape(2000, 4 * GIB)] * 3) == ["n1", "n1", None]
     state = State([machine("n1", pods=2)])

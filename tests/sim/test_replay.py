@@ -1,4 +1,4 @@
-"""A replay: what happens when, in which order, and that no machine is ever asked too much."""
+"""A replay: starts and ends, their order, and no machine over its capacity."""
 
 import heapq
 import math
@@ -27,7 +27,7 @@ from afflux.sim.workload import Submission, Workload
 SCHEDULERS = ["cpu-memory", "load-spreading", "cpu-memory@fcfs", "pod-by-pod"]
 
 
-# --- Small words to write workloads with
+# --- Workloads
 
 
 def processors(count: int) -> tuple[Machine, ...]:
@@ -55,7 +55,7 @@ def simulated_scheduler(name: str) -> SimulatedScheduler:
 
 
 def spans(result: Result) -> dict[str, tuple[float | None, float | None]]:
-    """When each task started and ended."""
+    """Start and end of each task."""
     return {run.task.name: (run.start, run.end) for run in result.runs}
 
 
@@ -65,7 +65,7 @@ def machines_of(result: Result) -> dict[str, str | None]:
 
 @dataclass
 class FirstFit:
-    """Knows nothing but processors, and remembers what it was asked."""
+    """A scheduler of processors only; it records the events of every cycle."""
 
     asked: list[list[str]] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ def first_fit(whole_groups: bool = True) -> tuple[SimulatedScheduler, FirstFit]:
     return SimulatedScheduler("first-fit", lambda _: spy, whole_groups), spy
 
 
-# --- When things happen
+# --- Times
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
@@ -102,7 +102,7 @@ def test_tasks_start_when_there_is_room_and_run_for_their_time(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_all_runs_are_there_in_the_order_of_submission(name: str) -> None:
+def test_runs_are_in_the_order_of_submission(name: str) -> None:
     jobs = job("b", 0, 10, 2), job("a", 0, 10), job("c", 1, None)
     result = replay(workload(2, *jobs), simulated_scheduler(name))
     assert [run.task.name for run in result.runs] == ["b.0", "b.1", "a.0", "c.0"]
@@ -136,7 +136,7 @@ def test_under_fcfs_a_waiting_group_blocks_later_ones_unless_it_can_never_start(
     assert spans(result)["a.0"] == (20, 30)
 
 
-def test_a_workload_without_submissions_is_over_at_once() -> None:
+def test_a_workload_without_submissions_ends_at_once() -> None:
     result = replay(workload(2), simulated_scheduler("cpu-memory"))
     assert (result.runs, result.cycles, result.ended_at) == ((), (), 0)
 
@@ -155,13 +155,13 @@ def test_a_resource_that_no_machine_has_makes_its_task_wait(name: str) -> None:
     assert spans(result) == {"odd.0": (None, None)}
 
 
-# --- The order of what happens at the same time
+# --- Order of events at the same time
 
 
-def test_everything_of_one_instant_is_decided_at_once() -> None:
+def test_all_events_of_one_time_are_decided_together() -> None:
     who, spy = first_fit()
     replay(workload(1, job("a", 0, 10), job("b", 10, 1), job("c", 10, 1)), who)
-    # At 10 the machine is free again and both others are there.
+    # At 10 the machine is free again, and both other groups have arrived.
     assert spy.asked == [["a"], ["b", "c"], ["c"], []]
 
 
@@ -186,7 +186,7 @@ def test_with_a_cycle_per_event_a_submission_is_decided_before_machines_are_rele
 
 def test_ends_at_the_same_time_come_in_order_of_submission_not_of_start() -> None:
     who, _ = first_fit()
-    # b starts before a (which needs two), both end at 20; c then gets a machine of a's.
+    # b starts before a (which needs two), both end at 20; c then gets a machine of a.
     jobs = job("x", 0, 10, 2), job("a", 1, 10, 2), job("b", 2, 18), job("c", 3, 5)
     result = replay(workload(3, *jobs, cycle_per_event=True), who)
     assert spans(result)["a.0"] == spans(result)["a.1"] == (10, 20)
@@ -229,7 +229,7 @@ def test_without_whole_groups_a_gang_that_lacks_a_member_can_hold_machines_for_g
 
 def test_without_whole_groups_members_and_groups_may_share_a_name() -> None:
     who, _ = first_fit(whole_groups=False)
-    single = job("a.1", 0, 5)  # its group is called like a member of the other group
+    single = job("a.1", 0, 5)  # the group has the name of a member of the other group
     result = replay(workload(4, job("a", 0, 5, 2), single), who)
     assert all(run.start == 0 for run in result.runs)
 
@@ -262,7 +262,7 @@ def test_an_interval_never_stops_the_clock(offset: float, interval: float, step:
         assert submit <= run.start <= submit + interval * (1 + 1e-6)
 
 
-# --- What is told on the way, and left behind
+# --- Progress and cycles
 
 
 def test_progress_counts_every_submission_and_every_end() -> None:
@@ -323,12 +323,12 @@ def test_fcfs_starts_every_job_when_an_independent_simulator_does(
     assert [starts[f"{n}"] for n in range(len(log))] == fcfs_starts(log, 8)
 
 
-# --- No machine is ever asked too much
+# --- No machine is over its capacity
 
 
 @dataclass
 class Watched:
-    """A scheduler under observation: which devices each task was given."""
+    """Wraps a scheduler and records the devices of each task."""
 
     inner: Scheduler
     devices: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -393,7 +393,7 @@ def random_workload(machines: Iterable, groups: Iterable, cycle_per_event: bool)
 
 
 def check_capacity(result: Result, devices: dict[str, tuple[int, ...]]) -> None:
-    """At every moment at which something is bound, everything held fits, device by device."""
+    """At every binding, the tasks of each machine fit, device by device."""
     held = [run for run in result.runs if run.machine is not None]
     for machine in result.workload.machines:
         here = [run for run in held if run.machine == machine.name]
@@ -470,7 +470,7 @@ def test_no_machine_is_ever_over_capacity(
 
 
 def check_nobody_was_forgotten(result: Result) -> None:
-    """When all else has ended, a task that waits is one that not even the empty cluster takes."""
+    """After everything else has ended, only tasks wait that do not fit the empty cluster."""
     if any(submission.run_seconds is None for submission in result.workload.submissions):
         return
     for submission in result.workload.submissions:

@@ -20,7 +20,7 @@ def random_jobs(rng: Random, size: int) -> list[Job]:
     jobs: list[Job] = []
     submit = 0.0
     for number in range(1, rng.randint(2, 60)):
-        # Coarse times, so that many things happen at once.
+        # Coarse times, so that many events coincide.
         submit += rng.choice([0, 0, 1, 5, 10, 30])
         estimate = rng.choice([1, 5, 10, 20, 50, 100])
         run = rng.choice([estimate, estimate, max(1, estimate // 2), 1])
@@ -44,7 +44,7 @@ def simulate(text: str, size: int, strategy: str):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(40))
-def test_every_job_starts_when_an_independent_simulator_says(strategy: str, seed: int):
+def test_every_start_is_that_of_an_independent_simulator(strategy: str, seed: int):
     rng = Random(f"batch {seed}")
     size = rng.choice([1, 3, 8, 20])
     jobs = random_jobs(rng, size)

@@ -1,4 +1,4 @@
-"""The CSV of starts: exact bytes, and a file that is whole or not there."""
+"""The CSV of starts: exact bytes, written completely or not at all."""
 
 import os
 from dataclasses import replace
@@ -91,7 +91,7 @@ def test_a_failing_move_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_keeps_pointing_at_the_file_it_names(tmp_path: Path):
+def test_a_symbolic_link_stays_and_its_target_is_written(tmp_path: Path):
     (tmp_path / "real.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to("real.csv")
     write_starts(small_result(), tmp_path / "link.csv")
@@ -111,7 +111,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path):
     assert pipe.is_fifo()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
+def test_a_missing_folder_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="absent"):
         write_starts(small_result(), tmp_path / "absent" / "starts.csv")
 

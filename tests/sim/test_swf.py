@@ -1,4 +1,4 @@
-"""A log in the Standard Workload Format becomes gangs on a row of processors."""
+"""A log in the Standard Workload Format becomes gangs on machines of one processor."""
 
 import pytest
 from hypothesis import given
@@ -53,7 +53,7 @@ class TestJobs:
     def test_the_scheduler_runs_after_every_single_event(self) -> None:
         assert read_swf(LOG, "my.swf").cycle_per_event
 
-    def test_the_workload_is_called_like_the_file(self) -> None:
+    def test_the_workload_has_the_name_of_the_file(self) -> None:
         assert read_swf(LOG, "logs/my.swf").name == "my"
 
     def test_jobs_come_by_submit_time_then_in_the_order_of_the_file(self) -> None:
@@ -80,7 +80,7 @@ class TestConventions:
             (552.21, 600, 552.21, 600),
         ],
     )
-    def test_run_time_and_estimate(
+    def test_run_times_and_estimates_follow_the_conventions(
         self, run: float, requested: float, expected_run: float, expected_estimate: float
     ) -> None:
         job = one(run=run, requested=requested)
@@ -106,7 +106,7 @@ class TestConventions:
         processors=st.integers(-2, 40),
         submit=st.integers(0, 10**9),
     )
-    def test_every_job_fits_and_is_told_no_less_than_it_runs(
+    def test_every_job_fits_and_its_estimate_is_at_least_its_run_time(
         self, run: float, requested: float, processors: int, submit: int
     ) -> None:
         job = one(run=run, requested=requested, processors=processors, submit=submit)
@@ -123,14 +123,14 @@ class TestMachines:
         assert len({machine.name for machine in machines}) == 8
         assert {machine.capacity for machine in machines} == {(("cpu", 1000), ("pods", 1))}
 
-    def test_the_argument_wins_over_the_header(self) -> None:
+    def test_the_argument_overrides_the_header(self) -> None:
         assert len(read_swf(LOG, "my.swf", machines=3).machines) == 3
 
     def test_nodes_count_where_the_header_has_no_processors(self) -> None:
         assert len(read("; MaxNodes: 4", record(), machines=None).machines) == 4
         assert len(read("; MaxProcs: -1", "; MaxNodes: 4", record(), machines=None).machines) == 4
 
-    def test_without_any_of_them_the_user_is_asked(self) -> None:
+    def test_a_log_without_a_size_is_refused_with_advice(self) -> None:
         with pytest.raises(InputError, match=r"no MaxProcs or MaxNodes.* expected --machines"):
             read(record(), machines=None)
 

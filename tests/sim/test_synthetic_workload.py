@@ -1,4 +1,4 @@
-"""A spec with a seed becomes the same workload every time, and one that can be scheduled."""
+"""A spec with a seed gives the same workload every time, and the workload can be scheduled."""
 
 import math
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afflux.model.devices import room_on_devices
+from afflux.cluster.task_room import choose_devices
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.resources import amount_of
@@ -46,7 +46,10 @@ def fits(shape: Shape, machine: Machine) -> bool:
     return (
         shape.affinity.matches(machine.name, machine.labels)
         and all(amount_of(machine.capacity, name) >= amount for name, amount in shape.requests)
-        and (shape.devices is None or room_on_devices(machine.free_devices(), shape.devices) > 0)
+        and (
+            shape.devices is None
+            or choose_devices(machine.free_devices(), shape.devices) is not None
+        )
     )
 
 
@@ -78,7 +81,7 @@ def wanted(shape: Shape) -> tuple[int, int]:
 
 
 def offered(workload: Workload, windows: int, span: float) -> float:
-    """The share of the dominant resource asked for in the busiest window, if nobody waited."""
+    """The requested share of the dominant resource in the busiest window, if no group waited."""
 
     def total(resource: str) -> float:
         return sum(amount_of(machine.capacity, resource) for machine in workload.machines)
@@ -166,11 +169,11 @@ class TestMixed:
         assert types == {"standard": 100, "compact": 40, "big": 40, "memory": 20}
 
     @pytest.mark.parametrize("spec", ["synthetic:mixed", "synthetic:batch,load=0.5"])
-    def test_asks_for_the_load_in_the_busiest_third_of_the_day(self, spec: str) -> None:
+    def test_requests_the_load_in_the_busiest_third_of_the_day(self, spec: str) -> None:
         expected = parse(spec).load
         assert offered(generate(spec), 3, DAY) == pytest.approx(expected, rel=0.02)
 
-    def test_asks_for_more_than_there_is_now_and_then_so_that_queues_form(self) -> None:
+    def test_requests_more_than_the_capacity_at_times(self) -> None:
         assert offered(self.workload, 24 * 4, DAY) > 1
 
     def test_has_few_priorities_services_first(self) -> None:
@@ -180,7 +183,7 @@ class TestMixed:
         }
         assert priorities == {"service": {100}, "gang": {0, 10}, "job": {0, 10}}
 
-    def test_says_nothing_about_how_long_services_live(self) -> None:
+    def test_services_have_no_estimate(self) -> None:
         services = [s for s in self.workload.submissions if kind(s) == "service"]
         assert {s.group.run_seconds for s in services} == {None}
         assert all(s.group.ready_seconds + (s.run_seconds or 0) <= DAY + 1 for s in services)
@@ -217,7 +220,7 @@ class TestOtherPresets:
             kinds = {kind(s) for s in generate(f"synthetic:{preset}").submissions}
             assert kinds == {expected}
 
-    def test_gpu_asks_for_shares_and_several_whole_devices_and_sometimes_for_a_model(self) -> None:
+    def test_gpu_requests_shares_or_whole_devices_and_sometimes_a_model(self) -> None:
         workload = generate("synthetic:gpu")
         shapes = shapes_of(workload)
         devices = {shape.devices for shape in shapes if shape.devices}
@@ -238,7 +241,7 @@ class TestSpecs:
         spec = "synthetic:mixed,machines=500,tasks=10000,seed=7,load=0.8"
         assert parse(spec) == Parameters(machines=500, tasks=10_000, seed=7, load=0.8)
 
-    def test_the_workload_is_called_by_its_spec_so_that_it_can_be_made_again(self) -> None:
+    def test_the_name_of_the_workload_is_its_spec(self) -> None:
         workload = generate("synthetic:batch,tasks=50", machines=7)
         assert workload.name == "synthetic:batch,tasks=50,machines=7"
         assert workload == generate(workload.name)
@@ -326,7 +329,7 @@ class TestDistributions:
         assert busiest > evenly
 
     @given(machines=st.integers(1, 5000), fleet=st.sampled_from([CPU_FLEET, GPU_FLEET]))
-    def test_machines_are_dealt_by_share_to_within_one(
+    def test_machine_types_have_their_shares_within_one_machine(
         self, machines: int, fleet: tuple[tuple[Machine, float], ...]
     ) -> None:
         dealt = {machine.name: count for machine, count in make_cluster(fleet, machines).types}

@@ -1,4 +1,4 @@
-"""What a user names on the command line becomes one workload, or one line that says why not."""
+"""Arguments of the command line become one workload, or one line with the error."""
 
 import io
 from pathlib import Path
@@ -92,17 +92,19 @@ class TestRefused:
             (["a\0b"], r"'a\x00b': embedded null byte; expected a file that can be read"),
         ],
     )
-    def test_sources_that_are_not_one_workload(self, sources: list[str], message: str) -> None:
+    def test_arguments_that_are_not_one_workload_are_refused(
+        self, sources: list[str], message: str
+    ) -> None:
         with pytest.raises(InputError) as error:
             load_workload(sources)
         assert str(error.value).startswith(message)
 
-    def test_two_logs(self, folder: Path) -> None:
+    def test_two_logs_are_refused(self, folder: Path) -> None:
         (folder / "other").write_text(LOG)
         with pytest.raises(InputError, match="more than one workload; expected one log, or one"):
             load_workload(["log", "other"])
 
-    def test_two_pod_lists(self, folder: Path) -> None:
+    def test_two_pod_lists_are_refused(self, folder: Path) -> None:
         (folder / "other").write_text(PODS)
         with pytest.raises(InputError, match="more than one workload; expected one log, or one"):
             load_workload(["nodes", "pods", "other"])
@@ -118,18 +120,20 @@ class TestRefused:
             (b"hello, world\n", "file: the first line is 'hello, world'; expected a log (SWF"),
         ],
     )
-    def test_files_that_are_no_workload(self, folder: Path, content: bytes, message: str) -> None:
+    def test_files_that_are_not_a_workload_are_refused(
+        self, folder: Path, content: bytes, message: str
+    ) -> None:
         (folder / "file").write_bytes(content)
         with pytest.raises(InputError) as error:
             load_workload(["file"])
         assert str(error.value).startswith(message)
 
     @pytest.mark.parametrize("sources", [["log"], ["nodes", "pods"], ["synthetic:mixed"]])
-    def test_a_cluster_of_no_machines(self, sources: list[str]) -> None:
+    def test_a_cluster_without_machines_is_refused(self, sources: list[str]) -> None:
         with pytest.raises(InputError, match=r"machines is '?0'?; expected "):
             load_workload(sources, machines=0)
 
-    def test_machines_given_twice(self) -> None:
+    def test_machines_given_twice_are_refused(self) -> None:
         with pytest.raises(InputError, match="machines is given twice; expected it once"):
             load_workload(["synthetic:mixed,machines=5"], machines=7)
 

@@ -1,4 +1,4 @@
-"""An inspection service with one group, and an API server that is somebody who knows two tokens."""
+"""An inspection service with one group, and a fake API server that knows two tokens."""
 
 import asyncio
 import json
@@ -74,7 +74,7 @@ DETAILS = GroupDetails(
 
 
 class Answers:
-    """An inspection that has one group, and knows what it was asked."""
+    """An inspection with one group; it records the queries."""
 
     def __init__(self) -> None:
         self.asked: list[object] = []
@@ -111,14 +111,14 @@ class Answers:
 
 
 class Reviewer:
-    """Alice may look at team-a, the administrators at everything."""
+    """Reviews: the group devs may see team-a, the group admins everything."""
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
         self.accesses: list[tuple[User, Access]] = []
         self.names = {"alices": "alice", "roots": "root"}
         self.problem: Exception | None = None
-        # Set when it says of the tokens of strangers that they are nobody's.
+        # Reviews of tokens `stranger-...` wait for this event; then the token is rejected.
         self.hold: asyncio.Event | None = None
         self.held = 0
 
@@ -149,7 +149,7 @@ class Reply:
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """The status and the reason of a refusal in the API's own form."""
+        """Status code and reason of a refusal, which must be a `Status` as from the API server."""
         assert self.body["kind"] == "Status"
         assert self.body["apiVersion"] == "v1"
         assert self.body["status"] == "Failure"
@@ -160,7 +160,7 @@ class Reply:
 
 @dataclass
 class Service:
-    """The pages under test, and those who ask them."""
+    """The pages under test, and requests to them."""
 
     pages: Pages
     answers: Answers

@@ -1,4 +1,4 @@
-"""What is remembered for a while: how long, how much of it, and what is asked again."""
+"""The cache of answers: how long entries live, how many there are, what is not cached."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ class Time:
 def test_recently_seen_holds_the_last_keys_within_the_ttl(steps: list[tuple[str, int]]) -> None:
     clock = Time()
     recent = RecentlySeen[int](SECONDS, MOST, clock)
-    seen: list[tuple[int, float]] = []  # as a list that is as long as it gets
+    seen: list[tuple[int, float]] = []  # a list of the maximum length
     for step, number in steps:
         if step == "wait":
             clock.now += number

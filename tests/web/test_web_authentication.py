@@ -1,6 +1,6 @@
-"""The inspection service: who is let in, and what becomes of the others.
+"""Authentication of the inspection service: tokens, client certificates, limits on reviews.
 
-Here the API server is somebody who knows two tokens; tests/live/test_inspection.py has a real one.
+The API server is a fake that knows two tokens; tests/live/test_inspection.py uses a real one.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from afflux.web.inspection_pages import MAX_IN_FLIGHT
 pytestmark = pytest.mark.slow
 
 
-# --- By their credentials
+# --- Credentials
 
 
-def test_tokens(tmp_path: Path) -> None:
+def test_a_token_gives_the_access_of_its_user(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             assert (await served.get(QUEUE)).refusal == (401, "Unauthorized")
@@ -39,7 +39,7 @@ def test_tokens(tmp_path: Path) -> None:
             assert basic.headers["WWW-Authenticate"] == 'Bearer realm="afflux"'
             assert served.answers.asked == []
             assert (await served.get(QUEUE, "alices")).status == 200
-            # A user of one namespace does not see the others, nor all of them at once.
+            # A user of one namespace may see neither another one nor all of them.
             elsewhere = await served.get(f"{ROOT}/namespaces/team-b/queue", "alices")
             assert elsewhere.refusal == (403, "Forbidden")
             assert "expected a RoleBinding there" in elsewhere.body["message"]
@@ -47,20 +47,20 @@ def test_tokens(tmp_path: Path) -> None:
             assert everywhere.refusal == (403, "Forbidden")
             assert "(-n)" in everywhere.body["message"]
             assert (await served.get(f"{ROOT}/queue", "roots")).status == 200
-            # Some tokens are long.
+            # Long tokens are reviewed too.
             assert (await served.get(QUEUE, "x" * 20_000)).refusal == (401, "Unauthorized")
-            # Case does not matter in the name of a scheme.
+            # The name of the scheme is not case-sensitive.
             assert (await served.get(QUEUE, Authorization="bearer alices")).status == 200
 
     run(test)
 
 
-def test_client_certificates(tmp_path: Path) -> None:
+def test_a_client_certificate_gives_the_access_of_its_user(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             clients, others = new_authority(), new_authority()
             alice = certificate(clients, "alice", "devs")
-            # Before anybody is trusted nobody is asked, and a certificate says nothing.
+            # Without a trusted authority, client certificates are ignored.
             assert (await served.get(QUEUE, client=alice)).refusal == (401, "Unauthorized")
             served.pages.trust_clients_of(clients.cert_pem.bytes())
             assert (await served.get(QUEUE, client=alice)).status == 200
@@ -69,13 +69,13 @@ def test_client_certificates(tmp_path: Path) -> None:
             assert served.reviewer.tokens == []
             bob = certificate(clients, "bob")
             assert (await served.get(QUEUE, client=bob)).refusal == (403, "Forbidden")
-            # A certificate of somebody else: there is not even a connection.
+            # A certificate of another authority ends the connection.
             with pytest.raises(aiohttp.ClientConnectionError):
                 await served.get(QUEUE, client=certificate(others, "alice", "devs"))
-            # Those without one are let in as before, and everybody to the open pages.
+            # Tokens are still accepted, and the open pages need no credentials.
             assert (await served.get(QUEUE, "alices")).status == 200
             assert (await served.get("/livez")).body == "ok"
-            # The authority is replaced: the old one counts no longer.
+            # The authority is replaced: certificates of the old one are rejected.
             served.pages.trust_clients_of(others.cert_pem.bytes())
             with pytest.raises(aiohttp.ClientConnectionError):
                 await served.get(QUEUE, client=alice)
@@ -85,7 +85,7 @@ def test_client_certificates(tmp_path: Path) -> None:
     run(test)
 
 
-def test_authorities_that_cannot_be_used_leave_the_old_ones(tmp_path: Path) -> None:
+def test_invalid_authorities_do_not_replace_valid_ones(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             clients = new_authority()
@@ -98,7 +98,7 @@ def test_authorities_that_cannot_be_used_leave_the_old_ones(tmp_path: Path) -> N
     run(test)
 
 
-def test_nothing_is_answered_in_the_clear(tmp_path: Path) -> None:
+def test_requests_without_tls_are_refused(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, tls=False) as served:
             reply = await served.get(QUEUE, "roots")
@@ -120,7 +120,7 @@ def test_impersonation_is_refused(tmp_path: Path) -> None:
     run(test)
 
 
-def test_reviews_hold_for_a_while(tmp_path: Path) -> None:
+def test_reviews_are_cached(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             for _ in range(3):
@@ -139,18 +139,18 @@ def test_without_reviews_no_request_is_authenticated(tmp_path: Path) -> None:
             reply = await served.get(QUEUE, "alices")
             assert reply.refusal == (503, "ServiceUnavailable")
             assert "cannot be asked who you are" in reply.body["message"]
-            # And that is not remembered.
+            # The failure is not cached.
             served.reviewer.problem = None
             assert (await served.get(QUEUE, "alices")).status == 200
 
     run(test)
 
 
-# --- Strangers
+# --- Unknown tokens
 
 
 def test_unknown_tokens_do_not_block_known_ones(tmp_path: Path) -> None:
-    """Tokens that are nobody's, which the API server is slow to say."""
+    """The API server is slow to reject unknown tokens."""
 
     async def test() -> None:
         async with service(tmp_path) as served:
@@ -167,20 +167,20 @@ def test_unknown_tokens_do_not_block_known_ones(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
             assert {task.result().refusal for task in done} == {(429, "TooManyRequests")}
             assert served.reviewer.held == MAX_UNKNOWN_PER_ADDRESS
-            # Whom the API server has just named is known, and others come from elsewhere.
+            # A known token, and an unknown one from another address, are accepted.
             assert (await served.get(QUEUE, "alices")).status == 200
             assert (await served.get(QUEUE, "roots", address="127.0.0.2")).status == 200
             served.reviewer.hold.set()
             late = await asyncio.gather(*strangers)
             assert [reply.status for reply in late].count(401) == MAX_UNKNOWN_PER_ADDRESS
-            # And there is room again.
+            # The limit is free again.
             assert (await served.get(QUEUE, "roots")).status == 200
 
     run(test)
 
 
 class Clock:
-    """Time that passes when the test says so."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -189,9 +189,8 @@ class Clock:
         return self.seconds
 
 
-async def strangers_in_all_places(served: Service) -> list[asyncio.Task[Reply]]:
-    """As many as are asked about at a time of this address, and nobody says whose tokens theirs
-    are."""
+async def unanswered_reviews(served: Service) -> list[asyncio.Task[Reply]]:
+    """As many unanswered reviews of unknown tokens as one address may have."""
     served.reviewer.hold = asyncio.Event()
     strangers = [
         asyncio.create_task(served.get(QUEUE, f"stranger-{number}"))
@@ -202,7 +201,7 @@ async def strangers_in_all_places(served: Service) -> list[asyncio.Task[Reply]]:
     return strangers
 
 
-async def go_on(served: Service, strangers: list[asyncio.Task[Reply]]) -> None:
+async def answer_reviews(served: Service, strangers: list[asyncio.Task[Reply]]) -> None:
     assert served.reviewer.hold is not None
     served.reviewer.hold.set()
     assert {reply.status for reply in await asyncio.gather(*strangers)} == {401}
@@ -214,12 +213,12 @@ def test_a_known_token_is_reviewed_again_without_the_limit(tmp_path: Path) -> No
         async with service(tmp_path, clock=clock) as served:
             assert (await served.get(QUEUE, "alices")).status == 200
             clock.seconds += CACHE_TTL_SECONDS + 1
-            strangers = await strangers_in_all_places(served)
+            strangers = await unanswered_reviews(served)
             assert (await served.get(QUEUE, "roots")).refusal == (429, "TooManyRequests")
             assert (await served.get(QUEUE, "alices")).status == 200
-            # All the same the API server was asked again whose token it is.
+            # The API server has reviewed the token again.
             assert served.reviewer.tokens.count("alices") == 2
-            await go_on(served, strangers)
+            await answer_reviews(served, strangers)
 
     run(test)
 
@@ -232,7 +231,7 @@ def test_invalid_tokens_do_not_evict_known_ones(tmp_path: Path) -> None:
                 assert (await served.get(QUEUE, f"nonsense-{number}")).status == 401
             assert (await served.get(QUEUE, "alices")).status == 200
             assert served.reviewer.tokens.count("alices") == 1
-            # Of nonsense only so much is remembered.
+            # Rejected tokens are cached in a bounded number.
             assert (await served.get(QUEUE, "nonsense-0")).status == 401
             assert served.reviewer.tokens.count("nonsense-0") == 2
 
@@ -247,7 +246,7 @@ def test_a_revoked_token_becomes_unknown(tmp_path: Path) -> None:
             del served.reviewer.names["alices"]
             clock.seconds += CACHE_TTL_SECONDS + 1
             assert (await served.get(QUEUE, "alices")).refusal == (401, "Unauthorized")
-            # Like theirs it is asked about once more, in their turn, and that is remembered.
+            # It is reviewed once more as an unknown token, and the rejection is cached.
             for _ in range(3):
                 assert (await served.get(QUEUE, "alices")).refusal == (401, "Unauthorized")
             assert served.reviewer.tokens.count("alices") == 3
@@ -261,9 +260,9 @@ def test_a_token_not_seen_for_an_hour_becomes_unknown(tmp_path: Path) -> None:
         async with service(tmp_path, clock=clock) as served:
             assert (await served.get(QUEUE, "alices")).status == 200
             clock.seconds += KNOWN_TTL_SECONDS + 1
-            strangers = await strangers_in_all_places(served)
+            strangers = await unanswered_reviews(served)
             assert (await served.get(QUEUE, "alices")).refusal == (429, "TooManyRequests")
-            await go_on(served, strangers)
+            await answer_reviews(served, strangers)
 
     run(test)
 
@@ -279,7 +278,7 @@ def test_reviews_of_unknown_tokens_are_bounded_in_total(tmp_path: Path) -> None:
             found = [reply.refusal for reply in await asyncio.gather(*strangers)]
             assert found.count((429, "TooManyRequests")) == 4
             assert found.count((503, "ServiceUnavailable")) == MAX_UNKNOWN
-            # Nor does anybody go on asking.
+            # No review is left.
             assert served.reviewer.held == 0
             assert (await served.get(QUEUE, "alices")).status == 200
 

@@ -1,4 +1,4 @@
-"""docs/inspection.md lists the written form: every field, and no other."""
+"""docs/inspection.md lists exactly the fields of the written form."""
 
 import re
 from pathlib import Path
@@ -38,12 +38,12 @@ DETAILS = FORM.partition("`GroupDetails`")[2]
 
 
 def fields(kind: type[msgspec.Struct]) -> set[str]:
-    """As they are written, without those that say of what kind an answer is."""
+    """The names of the fields as written, without `apiVersion` and `kind`."""
     return set(kind.__struct_encode_fields__) - {"apiVersion"}
 
 
 def listed(title: str) -> set[str]:
-    """The names in the first column of the table under these words."""
+    """The names in the first column of the table under this title."""
     table = FORM.partition(title)[2].split("\n\n")[1]
     rows = table.splitlines()[2:]
     return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -59,7 +59,9 @@ def listed(title: str) -> set[str]:
         ("`GroupDetails`, which is no list:", GroupDetails),
     ],
 )
-def test_every_field_is_on_the_page(title: str, kind: type[msgspec.Struct]) -> None:
+def test_the_page_lists_exactly_the_fields_of_each_kind(
+    title: str, kind: type[msgspec.Struct]
+) -> None:
     assert listed(title) == fields(kind)
 
 
@@ -67,12 +69,14 @@ def test_every_field_is_on_the_page(title: str, kind: type[msgspec.Struct]) -> N
     ("name", "kind"),
     [("metadata", GroupMeta), ("witness", Witness), ("members", Member), ("events", GroupEvent)],
 )
-def test_so_are_those_of_its_parts(name: str, kind: type[msgspec.Struct]) -> None:
+def test_the_page_lists_exactly_the_fields_of_each_part(
+    name: str, kind: type[msgspec.Struct]
+) -> None:
     (row,) = re.findall(rf"^\| `{name}` \| (.*?) \|", DETAILS, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", row)) == fields(kind)
 
 
-def test_the_limits_and_names_are_those_of_the_code() -> None:
+def test_limits_and_names_on_the_page_are_those_of_the_code() -> None:
     assert FORM.count(f"GET {ROOT}/") == 3
     for text in (
         f"`limit` (1 to {MAX_LINES}, else {DEFAULT_LINES})",

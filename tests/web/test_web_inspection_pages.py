@@ -1,4 +1,4 @@
-"""The inspection service: what those get who are let in, and what cannot be asked."""
+"""Pages of the inspection service: answers, refusals, and behaviour under load."""
 
 import asyncio
 from pathlib import Path
@@ -16,10 +16,10 @@ from movable_clock import advance
 pytestmark = pytest.mark.slow
 
 
-# --- What is answered
+# --- Answers
 
 
-def test_the_queue_is_a_list_as_the_api_has_them(tmp_path: Path) -> None:
+def test_the_queue_is_a_list_in_the_form_of_the_kubernetes_api(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             reply = await served.get(QUEUE, "alices")
@@ -60,7 +60,7 @@ def test_the_queue_is_a_list_as_the_api_has_them(tmp_path: Path) -> None:
     ("what", "kind"),
     [("queue", "QueueList"), ("reservations", "ReservationList"), ("history", "HistoryList")],
 )
-def test_every_list_is_of_one_namespace_or_of_all(tmp_path: Path, what: str, kind: str) -> None:
+def test_lists_are_of_one_namespace_or_of_all(tmp_path: Path, what: str, kind: str) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             for path, namespace in ((f"/namespaces/x/{what}", "x"), (f"/{what}", None)):
@@ -87,7 +87,7 @@ def test_the_queue_can_be_filtered_by_states(tmp_path: Path) -> None:
     run(test)
 
 
-def test_one_group(tmp_path: Path) -> None:
+def test_a_group_is_an_object_with_its_details(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             reply = await served.get(f"{ROOT}/namespaces/team-a/groups/train", "alices")
@@ -114,7 +114,7 @@ def test_forbidden_users_cannot_learn_whether_a_group_exists(tmp_path: Path) -> 
     run(test)
 
 
-# --- What cannot be asked
+# --- Refusals
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_forbidden_users_cannot_learn_whether_a_group_exists(tmp_path: Path) -> 
         (f"{ROOT}/namespaces/team-a/groups/a%2Fb", "name: 'a/b', expected a group's name"),
     ],
 )
-def test_wrong_questions_are_told_what_was_expected(
+def test_invalid_parameters_are_refused_with_what_was_expected(
     tmp_path: Path, path: str, complaint: str
 ) -> None:
     async def test() -> None:
@@ -147,7 +147,7 @@ def test_wrong_questions_are_told_what_was_expected(
 
 
 @pytest.mark.parametrize("path", ["/apis", "/apis/", ROOT, f"{ROOT}/pods", "/apis/apps/v1/x"])
-def test_other_pages_are_not_there(tmp_path: Path, path: str) -> None:
+def test_other_paths_are_not_found(tmp_path: Path, path: str) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             assert (await served.get(path)).refusal == (401, "Unauthorized")
@@ -158,7 +158,7 @@ def test_other_pages_are_not_there(tmp_path: Path, path: str) -> None:
     run(test)
 
 
-def test_nothing_can_be_changed(tmp_path: Path) -> None:
+def test_only_reading_methods_are_allowed(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -169,10 +169,10 @@ def test_nothing_can_be_changed(tmp_path: Path) -> None:
     run(test)
 
 
-# --- Load and trouble
+# --- Load and errors
 
 
-def test_a_hundred_equal_requests_cost_one_query(tmp_path: Path) -> None:
+def test_equal_requests_at_once_cost_one_query(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             served.answers.hold = asyncio.Event()
@@ -182,13 +182,13 @@ def test_a_hundred_equal_requests_cost_one_query(tmp_path: Path) -> None:
             served.answers.hold.set()
             assert [reply.status for reply in await asyncio.gather(*asking)] == [200] * 20
             assert len(served.answers.asked) == 1
-            # What is remembered is never shown to somebody else without asking whether they may.
+            # A cached answer is shown only to users who may see it.
             assert (await served.get(QUEUE, "nobodys")).status == 401
 
     run(test)
 
 
-def test_more_than_can_be_answered_are_sent_away(tmp_path: Path) -> None:
+def test_requests_beyond_the_limit_get_429(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path) as served:
             served.answers.hold = asyncio.Event()
@@ -210,7 +210,7 @@ def test_more_than_can_be_answered_are_sent_away(tmp_path: Path) -> None:
     run(test)
 
 
-def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+def test_a_query_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, timeout_seconds=60) as served:
             served.answers.hold = asyncio.Event()
@@ -220,7 +220,7 @@ def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
                 await advance(61)
                 assert (await asking).refusal == (504, "Timeout")
-                # Its query has been cancelled, too: queries without a client would pile up.
+                # The query is cancelled too: queries without a client would accumulate.
                 while served.answers.held > 0:
                     await asyncio.sleep(0.01)
             assert len(served.answers.asked) == 3

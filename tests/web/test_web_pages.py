@@ -1,4 +1,4 @@
-"""The pages of a running process, as kubelet, Prometheus and people ask for them."""
+"""The pages of a running process: health, metrics, configuration, HTTPS."""
 
 import asyncio
 import json
@@ -34,8 +34,8 @@ def pages(
     )
 
 
-class Asking:
-    """Somebody who asks a server."""
+class Client:
+    """A client of the pages."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session, self.url = session, url
@@ -46,11 +46,11 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(served: Pages) -> AsyncIterator[Asking]:
+async def asking(served: Pages) -> AsyncIterator[Client]:
     async with served:
         await served.start("127.0.0.1", 0)
         async with aiohttp.ClientSession() as session:
-            yield Asking(session, f"http://127.0.0.1:{served.port}")
+            yield Client(session, f"http://127.0.0.1:{served.port}")
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -65,7 +65,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("page", ["livez", "readyz", "healthz"])
-def test_all_is_well(page: str) -> None:
+def test_health_checks_that_pass_answer_ok(page: str) -> None:
     async def test() -> None:
         checks = {"cycle": lambda: None}
         async with asking(pages(checks, checks)) as ask:
@@ -80,7 +80,7 @@ def test_all_is_well(page: str) -> None:
     run(test)
 
 
-def test_a_failing_check_is_named_and_its_own_page_says_why() -> None:
+def test_a_failing_check_is_named_and_its_own_page_has_the_reason() -> None:
     async def test() -> None:
         ready: dict[str, Check] = {"watches": lambda: "3 of 9 not synced", "leader": lambda: None}
         async with asking(pages(ready=ready)) as ask:
@@ -93,13 +93,13 @@ def test_a_failing_check_is_named_and_its_own_page_says_why() -> None:
                 500,
                 "internal server error: 3 of 9 not synced\n",
             )
-            # To be alive is something else.
+            # Liveness does not depend on it.
             assert await ask.get("/livez") == (200, "ok")
 
     run(test)
 
 
-def test_a_check_can_be_left_out() -> None:
+def test_a_check_can_be_excluded() -> None:
     async def test() -> None:
         async with asking(pages(live={"cycle": lambda: "stuck"})) as ask:
             assert await ask.get("/livez?exclude=cycle") == (200, "ok")
@@ -113,7 +113,7 @@ def test_a_check_can_be_left_out() -> None:
     run(test)
 
 
-def test_checks_are_looked_at_anew_each_time() -> None:
+def test_checks_run_at_each_request() -> None:
     async def test() -> None:
         synced = False
         async with asking(pages(ready={"watches": lambda: None if synced else "no"})) as ask:
@@ -124,7 +124,7 @@ def test_checks_are_looked_at_anew_each_time() -> None:
     run(test)
 
 
-def test_a_check_that_breaks_is_a_check_that_fails() -> None:
+def test_a_check_that_raises_fails() -> None:
     def broken() -> str | None:
         raise ZeroDivisionError("by nought")
 
@@ -136,12 +136,12 @@ def test_a_check_that_breaks_is_a_check_that_fails() -> None:
     run(test)
 
 
-def test_a_loop_that_is_stuck_is_not_alive() -> None:
+def test_a_stuck_cycle_fails_the_liveness_check() -> None:
     async def test() -> None:
         now = 1000.0
         watchdog = Watchdog(stuck_after_seconds=60, clock=lambda: now)
         async with asking(pages(live={"cycle": watchdog.complaint})) as ask:
-            # Before the first cycle, and between two, there is nothing to wait for.
+            # Before the first cycle, and between two cycles, the loop is not stuck.
             now += 61
             assert (await ask.get("/livez"))[0] == 200
             watchdog.begin()
@@ -157,7 +157,7 @@ def test_a_loop_that_is_stuck_is_not_alive() -> None:
     run(test)
 
 
-def test_a_long_cycle_is_not_a_stuck_one() -> None:
+def test_a_cycle_within_its_time_is_not_stuck() -> None:
     watchdog = Watchdog(stuck_after_seconds=300)
     watchdog.begin()
     assert watchdog.complaint() is None
@@ -166,7 +166,7 @@ def test_a_long_cycle_is_not_a_stuck_one() -> None:
 # --- Metrics and configuration
 
 
-def test_prometheus_gets_the_format_that_it_asks_for() -> None:
+def test_metrics_come_in_the_format_that_is_asked_for() -> None:
     async def test() -> None:
         async with asking(pages()) as ask:
             url = f"{ask.url}/metrics"
@@ -186,7 +186,7 @@ def test_prometheus_gets_the_format_that_it_asks_for() -> None:
     run(test)
 
 
-def test_the_configuration_in_effect_is_shown() -> None:
+def test_configz_shows_the_effective_configuration() -> None:
     async def test() -> None:
         async with asking(pages()) as ask:
             status, text = await ask.get("/configz")
@@ -198,11 +198,11 @@ def test_the_configuration_in_effect_is_shown() -> None:
     run(test)
 
 
-# --- Those who ask for something else
+# --- Other requests
 
 
 @pytest.mark.parametrize("path", ["/", "/metric", "/livez/no", "/livez/ping/more", "/..%2f"])
-def test_what_is_not_there_is_not_found(path: str) -> None:
+def test_unknown_paths_are_not_found(path: str) -> None:
     async def test() -> None:
         async with asking(pages()) as ask:
             status, text = await ask.get(path)
@@ -213,7 +213,7 @@ def test_what_is_not_there_is_not_found(path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_everything_is_read_only(method: str) -> None:
+def test_only_reading_methods_are_allowed(method: str) -> None:
     async def test() -> None:
         async with asking(pages()) as ask:
             url = f"{ask.url}/configz"
@@ -227,7 +227,7 @@ def test_everything_is_read_only(method: str) -> None:
     run(test)
 
 
-def test_an_address_that_cannot_be_used_is_refused() -> None:
+def test_an_address_in_use_is_refused() -> None:
     async def test() -> None:
         async with asking(pages()) as ask:
             port = int(ask.url.rsplit(":", 1)[1])
@@ -264,7 +264,7 @@ async def answer(url: str, context: ssl.SSLContext) -> Any:
         return await response.text()
 
 
-def test_with_a_certificate_it_speaks_https_and_takes_a_new_one(
+def test_a_new_certificate_is_used_once_it_is_complete(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -277,7 +277,7 @@ def test_with_a_certificate_it_speaks_https_and_takes_a_new_one(
             assert await answer(url, trusting(old)) == "ok"
             with pytest.raises(aiohttp.ClientSSLError):
                 await answer(url, trusting(new))
-            # Half of a new pair: the old one stays.
+            # A new certificate without its key: the old pair stays in use.
             (tmp_path / "tls.crt").write_text("not yet")
             while "the old certificate stays" not in caplog.text:
                 await asyncio.sleep(0.05)
@@ -293,7 +293,7 @@ def test_with_a_certificate_it_speaks_https_and_takes_a_new_one(
 
 
 @pytest.mark.parametrize("content", [None, "nonsense"])
-def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_an_unusable_certificate_is_refused(tmp_path: Path, content: str | None) -> None:
     async def test() -> None:
         if content is not None:
             (tmp_path / "c").write_text(content)
@@ -303,7 +303,7 @@ def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, content: s
     run(test)
 
 
-# --- Those who ask without end
+# --- Rate-limited logging
 
 
 def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
@@ -324,7 +324,7 @@ def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) <= 3, [each.getMessage() for each in caplog.records]
 
 
-def test_what_was_not_logged_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_messages_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     log = RateLimitedLog(logging.getLogger("a test"), 10.0, lambda: now)
     with caplog.at_level(logging.INFO):

@@ -1,4 +1,4 @@
-"""The figures that a running scheduler shows, under the names that dashboards already know."""
+"""Metrics of a running scheduler, with kube-scheduler's names where it has the same metric."""
 
 import math
 import threading
@@ -41,7 +41,7 @@ KUBE_SCHEDULER: dict[str, tuple[str, set[str], list[float]]] = {
 
 
 def busy() -> Metrics:
-    """Everything happened once."""
+    """Metrics after every kind of event."""
     metrics = Metrics()
     metrics.decided(0.1, pods=3)
     metrics.scheduled("afflux", [Started(0.2, 1, 0.3), Started(0.2, 20, 60.0)])
@@ -75,7 +75,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 # --- Names, labels, buckets
 
 
-def test_what_kube_scheduler_has_too_has_its_names_labels_and_buckets() -> None:
+def test_metrics_of_kube_scheduler_have_its_names_labels_and_buckets() -> None:
     found = {family.name: family for family in text_string_to_metric_families(text(busy()))}
     for name, (kind, labels, bounds) in KUBE_SCHEDULER.items():
         family = found[name.removesuffix("_total")]
@@ -91,35 +91,35 @@ def test_what_kube_scheduler_has_too_has_its_names_labels_and_buckets() -> None:
         assert f"# TYPE {name} {kind}\n" in text(busy())
 
 
-def test_everything_else_is_ours_or_of_the_process() -> None:
+def test_other_metrics_have_the_prefix_of_afflux_or_of_the_process() -> None:
     names = {family.name for family in text_string_to_metric_families(text(busy()))}
     others = names - {name.removesuffix("_total") for name in KUBE_SCHEDULER}
     assert all(name.startswith(("afflux_", "process_", "python_")) for name in others), others
     assert {"process_cpu_seconds", "process_resident_memory_bytes"} <= others
 
 
-def test_nothing_stands_beside_a_metric_that_kube_scheduler_does_not_have() -> None:
+def test_there_are_no_created_timestamps() -> None:
     assert "_created" not in text(busy())
 
 
-def test_openmetrics_is_valid_too() -> None:
+def test_the_openmetrics_format_is_valid() -> None:
     written = generate_openmetrics(busy().registry).decode()
     names = {family.name for family in parse_openmetrics(written)}
     assert "scheduler_schedule_attempts" in names
     assert "afflux_cycle_duration_seconds" in names
 
 
-def test_what_has_no_labels_is_there_before_it_happens() -> None:
+def test_metrics_without_labels_begin_at_zero() -> None:
     metrics = Metrics()
     assert value(metrics, "scheduler_preemption_attempts_total") == 0
     assert value(metrics, "afflux_events_dropped_total") == 0
     assert value(metrics, "scheduler_pending_pods", queue="unschedulable") == 0
 
 
-# --- What they count
+# --- Values
 
 
-def test_bound_pods_count_as_attempts_and_by_how_many_they_needed() -> None:
+def test_bound_pods_count_by_result_and_by_number_of_attempts() -> None:
     metrics = busy()
     attempts = "scheduler_schedule_attempts_total"
     assert value(metrics, attempts, result="scheduled", profile="afflux") == 2
@@ -142,7 +142,7 @@ def test_binds_in_flight_are_those_without_an_answer() -> None:
     assert value(busy(), "afflux_binds_in_flight") == 1
 
 
-def test_a_gap_that_is_unknown_is_no_number() -> None:
+def test_an_unknown_gap_is_nan() -> None:
     metrics = busy()
     assert value(metrics, "afflux_plan_gap_ratio") == 0.25
     metrics.cycled(0.1, considered=1, placed=0, solves=0, gap=None)
@@ -155,7 +155,9 @@ def test_a_gap_that_is_unknown_is_no_number() -> None:
 @given(
     st.lists(st.floats(0, 1e6, allow_nan=False), max_size=100), st.sampled_from([0.001, 1.0, 7.3])
 )
-def test_many_at_once_are_the_same_as_one_by_one(values: list[float], start: float) -> None:
+def test_observing_many_values_equals_observing_them_one_by_one(
+    values: list[float], start: float
+) -> None:
     bounds = exponential(start, 2, 12)
     at_once, one_by_one = Distribution(bounds), Distribution(bounds)
     at_once.observe_all(values)
@@ -165,7 +167,7 @@ def test_many_at_once_are_the_same_as_one_by_one(values: list[float], start: flo
     assert at_once.total == pytest.approx(one_by_one.total)
 
 
-def test_a_value_on_a_bound_belongs_to_the_bucket_below() -> None:
+def test_a_value_on_a_bound_counts_in_the_lower_bucket() -> None:
     seen = Distribution((1.0, 2.0))
     seen.observe_all([1.0, 2.0, 2.5])
     assert seen.snapshot()[0] == [("1.0", 1), ("2.0", 2), ("+Inf", 3)]
@@ -184,7 +186,7 @@ def test_two_metrics_of_one_name_are_refused() -> None:
         histograms(registry, "a", "text", (1.0,))
 
 
-def test_threads_lose_nothing() -> None:
+def test_increments_from_several_threads_all_count() -> None:
     family = counters(CollectorRegistry(), "a_total", "text", ["x"])
 
     def count() -> None:

@@ -1,30 +1,30 @@
 //! Gates are decided as by exhaustive search, with valid bounds.
 
 mod columns;
-mod network_model;
 #[path = "../../proptest_cases.rs"]
 mod proptest_cases;
 mod reference;
+mod scheduler_network;
 
 use std::time::Duration;
 
 use afflux_flow::{
     ConvexTerms, Effort, FlowError, Gate, GatedAnswer, Limits, Network, NewConvexArc, Terms,
 };
-use network_model::{NetworkModel, terms};
 use proptest::prelude::*;
 use proptest_cases::cases;
+use scheduler_network::{SchedulerNetwork, terms};
 
 /// A network and its gates.
 #[derive(Debug, Clone)]
 struct Case {
-    model: NetworkModel,
+    model: SchedulerNetwork,
     gates: Vec<Gate>,
 }
 
 impl Case {
     /// The network with decided gates: the flow of their arcs is fixed.
-    fn decided(&self, open: &[bool]) -> NetworkModel {
+    fn decided(&self, open: &[bool]) -> SchedulerNetwork {
         let mut fixed = self.model.clone();
         for (gate, &open) in self.gates.iter().zip(open) {
             for &(arc, count) in &gate.members {
@@ -91,7 +91,7 @@ fn gangs(costs: i64) -> impl Strategy<Value = Case> {
     let gang = (classes, prop_oneof![1 => Just(0), 6 => 0..=20 * costs]);
     (slots, prop::collection::vec(gang, 0..6), 0_i64..3).prop_map(|(slots, gangs, others)| {
         let machines = slots.len();
-        let mut model = NetworkModel::with_machines(slots);
+        let mut model = SchedulerNetwork::with_machines(slots);
         // Single tasks may wait, at a cost per unit.
         let source = model.supply.len() as u32;
         model.supply.push(others);
@@ -150,7 +150,7 @@ fn any_network(costs: i64) -> impl Strategy<Value = Case> {
                 }
             });
             let gates = gates.collect();
-            let model = NetworkModel { supply, arcs };
+            let model = SchedulerNetwork { supply, arcs };
             Case { model, gates }
         })
     })
@@ -250,7 +250,7 @@ proptest! {
 #[test]
 fn an_expired_budget_is_an_error_only_without_a_feasible_flow() {
     let case = Case {
-        model: NetworkModel {
+        model: SchedulerNetwork {
             supply: vec![2, 0, -2],
             arcs: vec![
                 (0, 1, terms(0, 2, 0)),
@@ -297,7 +297,7 @@ fn an_expired_budget_is_an_error_only_without_a_feasible_flow() {
 #[test]
 fn gates_that_cannot_be_bypassed_are_open() {
     let case = Case {
-        model: NetworkModel {
+        model: SchedulerNetwork {
             supply: vec![2, 0, -2],
             arcs: vec![(0, 1, terms(0, 2, 0)), (1, 2, terms(0, 2, 100))],
         },

@@ -1,30 +1,30 @@
 //! Priority levels get the flows of separate solves, one after the other.
 
 mod columns;
-mod network_model;
 #[path = "../../proptest_cases.rs"]
 mod proptest_cases;
 mod reference;
+mod scheduler_network;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use afflux_flow::{ArcId, FlowError, LevelsAnswer, Limits, Network};
-use network_model::{NetworkModel, terms};
 use proptest::prelude::*;
 use proptest_cases::cases;
 use reference::cheapest_flow;
+use scheduler_network::{SchedulerNetwork, terms};
 
 /// A network and its levels.
 #[derive(Debug, Clone)]
 struct Case {
-    model: NetworkModel,
+    model: SchedulerNetwork,
     levels: Vec<Vec<ArcId>>,
 }
 
 impl Case {
     /// The network of one level: higher levels keep their guaranteed flow, lower levels are closed.
-    fn model_of_level(&self, level: usize, kept: &[Vec<i64>]) -> NetworkModel {
+    fn model_of_level(&self, level: usize, kept: &[Vec<i64>]) -> SchedulerNetwork {
         let mut model = self.model.clone();
         for (number, arcs) in self.levels.iter().enumerate() {
             for (position, &arc) in arcs.iter().enumerate() {
@@ -104,7 +104,7 @@ fn tasks(costs: i64) -> impl Strategy<Value = Case> {
     let levels = prop::collection::vec(prop::collection::vec(class, 0..3), 0..5);
     (slots, levels).prop_map(|(slots, drawn)| {
         let machines = slots.len();
-        let mut model = NetworkModel::with_machines(slots);
+        let mut model = SchedulerNetwork::with_machines(slots);
         let mut levels = Vec::new();
         for classes in drawn {
             let mut entries = Vec::new();
@@ -143,7 +143,7 @@ fn any_network(costs: i64) -> impl Strategy<Value = Case> {
             all.push((node, 0, terms(0, 30, 4 * costs)));
             all.push((0, node, terms(0, 30, 4 * costs)));
         }
-        let model = NetworkModel { supply, arcs: all };
+        let model = SchedulerNetwork { supply, arcs: all };
         Case { model, levels }
     })
 }

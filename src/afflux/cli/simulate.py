@@ -102,8 +102,8 @@ _METRIC_ROWS: list[_TableRow] = [
     ("makespan", "makespan_seconds", duration),
     ("tasks not placed", "unplaced", count),
     ("backfilled", "backfilled", percent),
-    ("promised a start", "promises.made", count),
-    ("promises broken", "promises.broken", count),
+    ("reservations", "promises.made", count),
+    ("reservations broken", "promises.broken", count),
 ]
 _CYCLE_ROWS: list[_TableRow] = [
     ("cycle, median", "cycle_seconds.p50", duration),

@@ -30,7 +30,7 @@ from collections import Counter
 
 import numpy as np
 
-from afflux.sim.backfilling import backfilled
+from afflux.sim.backfilled_groups import backfilled
 from afflux.sim.result import Result
 from afflux.sim.result_columns import Floats, ResultColumns, columns
 

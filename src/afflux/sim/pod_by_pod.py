@@ -22,10 +22,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux.cluster import task_room
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
-from afflux.model.devices import choose_devices, take_devices
+from afflux.cluster.task_room import choose_devices, room_of
+from afflux.model.devices import take_devices
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import NO_RESERVATIONS, StandingReservations
@@ -105,11 +105,10 @@ class PodByPod:
 
     def _choose(self, state: State, usage: "_AssumedUsage", shape: Shape) -> int | None:
         requests = state.requests(shape)
-        lacks = task_room.lacking(usage.free, requests).any(axis=1)
-        feasible = self._passes_filters(state, shape) & ~lacks
-        if shape.devices is not None:
-            feasible &= task_room.device_room(usage.free_devices, shape.devices) > 0
-        rows = np.flatnonzero(feasible)
+        asked = np.flatnonzero(requests)
+        free = usage.free[:, asked]
+        room = room_of(requests[asked], shape.devices, free, usage.free_devices)
+        rows = np.flatnonzero(self._passes_filters(state, shape) & (room > 0))
         if not len(rows):
             return None
         score = usage.score(shape, rows) + self._preference_score(state, shape, rows)

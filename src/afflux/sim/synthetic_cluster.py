@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from afflux.model.devices import WHOLE_MILLI, DeviceRequest, room_on_devices
+import numpy as np
+
+from afflux.cluster.task_room import room_of
+from afflux.model.devices import WHOLE_MILLI, DeviceRequest
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, MEMORY, PODS, amount_of, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
@@ -147,7 +150,7 @@ def _shape(
 def _room(shape: Shape, machine: Machine) -> int:
     if not shape.affinity.matches(machine.name, machine.labels):
         return 0
-    room = min(amount_of(machine.capacity, name) // amount for name, amount in shape.requests)
-    if shape.devices is None or room == 0:
-        return room
-    return min(room, room_on_devices(machine.free_devices(), shape.devices))
+    names, amounts = zip(*shape.requests, strict=True)
+    offered = np.array([[amount_of(machine.capacity, name) for name in names]])
+    room = room_of(np.array(amounts), shape.devices, offered, [machine.free_devices()])
+    return int(room[0])

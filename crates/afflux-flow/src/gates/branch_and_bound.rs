@@ -51,7 +51,7 @@ impl<'a> BranchAndBound<'a> {
         let all = Branch {
             bound: Reverse(i128::MIN),
             depth: 0,
-            decided: flows.layout.decided.clone(),
+            decided: flows.positions.decided.clone(),
         };
         Self {
             flows,
@@ -108,7 +108,7 @@ impl<'a> BranchAndBound<'a> {
         if self.flows.best.is_some() {
             return Ok(());
         }
-        let decided = self.flows.layout.decided.iter();
+        let decided = self.flows.positions.decided.iter();
         let closed: Vec<_> = decided.map(|decided| decided.or(Some(false))).collect();
         match self.flows.solve_regardless_of_effort(&closed) {
             Ok(_) | Err(NoFlow::LimitReached) => {}

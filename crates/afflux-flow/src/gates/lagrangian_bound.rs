@@ -1,7 +1,7 @@
 //! A lower bound on the cost of every choice of gates, from the prices of one flow.
 
-use crate::gates::convex_function::ConvexFunction;
-use crate::gates::layout::{ExitCosts, Layout};
+use crate::gates::cut_cost::CutCost;
+use crate::gates::gate_positions::{ExitCosts, GatePositions};
 use crate::gates::pools::Pools;
 use crate::problem::Problem;
 
@@ -14,14 +14,14 @@ pub(super) struct LagrangianBound {
     /// By member, its part of the cost of opening its gate.
     pub member_opening_cost: Vec<i128>,
     /// V, by pool.
-    pub pool_costs: Vec<ConvexFunction>,
+    pub pool_costs: Vec<CutCost>,
 }
 
 impl LagrangianBound {
     /// The bound from any prices and any pools; each choice of both is valid.
     pub fn new(
         problem: &Problem<'_>,
-        layout: &Layout,
+        positions: &GatePositions,
         pools: &Pools,
         waiting: &[i64],
         price: &[i64],
@@ -29,21 +29,21 @@ impl LagrangianBound {
         let mut lagrangian = Self {
             base: waiting.iter().map(|&cost| i128::from(cost)).sum(),
             opening_cost: waiting.iter().map(|&cost| -i128::from(cost)).collect(),
-            member_opening_cost: Vec::with_capacity(layout.members.len()),
-            pool_costs: pools
-                .supply
-                .iter()
-                .map(|_| ConvexFunction::default())
-                .collect(),
+            member_opening_cost: Vec::with_capacity(positions.members.len()),
+            pool_costs: pools.supply.iter().map(|_| CutCost::default()).collect(),
         };
-        let supplies = problem.supply().iter().zip(price).zip(&layout.is_private);
+        let supplies = problem
+            .supply()
+            .iter()
+            .zip(price)
+            .zip(&positions.is_private);
         for ((&units, &price), &is_private) in supplies {
             if units != 0 && !is_private {
                 lagrangian.base -= i128::from(units) * i128::from(price);
             }
         }
-        lagrangian.add_arcs(problem, layout, pools, price);
-        lagrangian.add_members(problem, layout, price);
+        lagrangian.add_arcs(problem, positions, pools, price);
+        lagrangian.add_members(problem, positions, price);
         for (pool_cost, &units) in lagrangian.pool_costs.iter_mut().zip(&pools.optional_inflow) {
             pool_cost.add_arc(0, 0, 0, units);
             pool_cost.finish();
@@ -52,8 +52,14 @@ impl LagrangianBound {
     }
 
     /// Adds arcs that no gate decides, each with the flow that is cheapest by itself.
-    fn add_arcs(&mut self, problem: &Problem<'_>, layout: &Layout, pools: &Pools, price: &[i64]) {
-        for (arc, is_local) in layout.all_arcs(problem) {
+    fn add_arcs(
+        &mut self,
+        problem: &Problem<'_>,
+        positions: &GatePositions,
+        pools: &Pools,
+        price: &[i64],
+    ) {
+        for (arc, is_local) in positions.all_arcs(problem) {
             if is_local {
                 continue;
             }
@@ -76,22 +82,24 @@ impl LagrangianBound {
     }
 
     /// Adds the flow through open gates and the flow past closed gates.
-    fn add_members(&mut self, problem: &Problem<'_>, layout: &Layout, price: &[i64]) {
+    fn add_members(&mut self, problem: &Problem<'_>, positions: &GatePositions, price: &[i64]) {
         let mut exits = ExitCosts {
             price,
             offers: Vec::new(),
         };
-        for member in &layout.members {
+        for member in &positions.members {
             let count = i128::from(member.count);
             let mut cost = i128::from(member.terms.cost) * count;
             // If there is not enough capacity, a flow will prove it; here it costs nothing.
             cost += match &member.onward {
-                Some(range) => exits.cost(layout.exits(range), member.count).unwrap_or(0),
+                Some(range) => exits
+                    .cost(positions.exits(range), member.count)
+                    .unwrap_or(0),
                 None => -i128::from(price[member.head]) * count,
             };
             cost += match &member.bypass {
                 Some(range) => {
-                    let arcs = layout.exits(range);
+                    let arcs = positions.exits(range);
                     let supply = problem.supply()[member.tail];
                     let closed = exits.cost(arcs, supply).unwrap_or(0);
                     self.base += closed;

@@ -80,12 +80,12 @@
 //! * S. Martello, P. Toth: Knapsack Problems. Wiley (1990).
 
 mod branch_and_bound;
-mod convex_function;
+mod cut_cost;
 mod flip_knapsack;
-mod gain_multipliers;
+mod gain_arcs;
+mod gate_positions;
 mod knapsack_bound;
 mod lagrangian_bound;
-mod layout;
 mod pools;
 mod relaxation;
 mod validation;
@@ -94,7 +94,7 @@ use crate::deadline::Limits;
 use crate::error::FlowError;
 use crate::network::{ArcId, Network};
 use branch_and_bound::BranchAndBound;
-pub use gain_multipliers::GainArc;
+pub use gain_arcs::GainArc;
 
 /// A binary decision for a group of arcs.
 ///

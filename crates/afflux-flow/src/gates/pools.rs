@@ -4,8 +4,8 @@
 //! where units may wait, the price jumps. Any set of nodes makes a valid pool; the set only affects
 //! the quality of the bound.
 
+use crate::gates::gate_positions::GatePositions;
 use crate::gates::lagrangian_bound::LagrangianBound;
-use crate::gates::layout::Layout;
 use crate::problem::Problem;
 
 /// The number of price jumps that are tried.
@@ -29,9 +29,14 @@ pub(super) struct Pools {
 
 impl Pools {
     /// The pools below the price jump for which gates matter most.
-    pub fn find(problem: &Problem<'_>, layout: &Layout, waiting: &[i64], price: &[i64]) -> Self {
-        let mut is_excluded = layout.is_private.clone();
-        for member in &layout.members {
+    pub fn find(
+        problem: &Problem<'_>,
+        positions: &GatePositions,
+        waiting: &[i64],
+        price: &[i64],
+    ) -> Self {
+        let mut is_excluded = positions.is_private.clone();
+        for member in &positions.members {
             is_excluded[member.tail] = true;
         }
         let prices = || {
@@ -49,8 +54,8 @@ impl Pools {
         let candidates = jumps.iter().take(MAX_PRICE_JUMPS).map(|&(_, level)| {
             let nodes = price.iter().zip(&is_excluded);
             let inside = nodes.map(|(&price, &is_excluded)| !is_excluded && price <= level);
-            let pools = Self::new(problem, layout, waiting.len(), inside.collect());
-            let lagrangian = LagrangianBound::new(problem, layout, &pools, waiting, price);
+            let pools = Self::new(problem, positions, waiting.len(), inside.collect());
+            let lagrangian = LagrangianBound::new(problem, positions, &pools, waiting, price);
             (pools.weight(&lagrangian, waiting), pools)
         });
         let best = candidates.max_by_key(|&(weight, _)| weight);
@@ -86,21 +91,26 @@ impl Pools {
             .sum()
     }
 
-    fn new(problem: &Problem<'_>, layout: &Layout, gates: usize, inside: Vec<bool>) -> Self {
+    fn new(
+        problem: &Problem<'_>,
+        positions: &GatePositions,
+        gates: usize,
+        inside: Vec<bool>,
+    ) -> Self {
         let mut sets = DisjointSets((0..problem.nodes() as u32).collect());
-        for (arc, is_local) in layout.all_arcs(problem) {
+        for (arc, is_local) in positions.all_arcs(problem) {
             if !is_local && arc.capacity > 0 && inside[arc.tail] && inside[arc.head] {
                 sets.join(arc.tail as u32, arc.head as u32);
             }
         }
         let ranges = || {
-            layout
+            positions
                 .members
                 .iter()
                 .flat_map(|m| [&m.bypass, &m.onward])
                 .flatten()
         };
-        let heads = |range| layout.exits(range).iter().map(|exit| exit.head);
+        let heads = |range| positions.exits(range).iter().map(|exit| exit.head);
         for range in ranges() {
             let mut heads = heads(range).filter(|&head| inside[head]);
             if let Some(first) = heads.next() {
@@ -118,7 +128,7 @@ impl Pools {
             pools.pool[node] = pools.pool[root];
             pools.supply[pools.pool[node] as usize] += i128::from(problem.supply()[node]);
         }
-        for member in &layout.members {
+        for member in &positions.members {
             let supply = problem.supply()[member.tail];
             // The pools of the two ends, and whether all flow of the member enters them.
             let tail = match &member.bypass {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::deadline::Limits;
 use crate::error::FlowError;
+use crate::gates::gate_positions::GatePositions;
 use crate::gates::lagrangian_bound::LagrangianBound;
-use crate::gates::layout::Layout;
 use crate::gates::pools::Pools;
 use crate::gates::{Effort, Gate};
 use crate::network::{ArcId, Network};
@@ -36,7 +36,7 @@ pub(super) enum NoFlow {
 /// The network while its gates are being decided.
 pub(super) struct Relaxation<'a> {
     pub network: &'a mut Network,
-    pub layout: Layout,
+    pub positions: GatePositions,
     pub waiting: Vec<i64>,
     limits: Limits<'a>,
     started: Instant,
@@ -57,10 +57,10 @@ impl<'a> Relaxation<'a> {
         effort: Effort,
         limits: &Limits<'a>,
     ) -> Self {
-        let layout = Layout::new(&network.problem(), gates);
+        let positions = GatePositions::new(&network.problem(), gates);
         let mut flows = Self {
-            share: vec![0; layout.members.len()],
-            layout,
+            share: vec![0; positions.members.len()],
+            positions,
             waiting: gates.iter().map(|gate| gate.waiting_cost).collect(),
             limits: *limits,
             started: Instant::now(),
@@ -76,7 +76,7 @@ impl<'a> Relaxation<'a> {
         let nowhere = Pools::none(&problem, gates.len());
         let prices = flows.network.prices();
         let lagrangian =
-            LagrangianBound::new(&problem, &flows.layout, &nowhere, &flows.waiting, prices);
+            LagrangianBound::new(&problem, &flows.positions, &nowhere, &flows.waiting, prices);
         flows.set_shares(&lagrangian);
         flows
     }
@@ -131,7 +131,7 @@ impl<'a> Relaxation<'a> {
 
     /// Restores the caller's terms of all arcs, and the flow of the best choice.
     pub fn restore(&mut self) -> Result<(), FlowError> {
-        for member in &self.layout.members {
+        for member in &self.positions.members {
             self.network
                 .restore_terms(member.arc as ArcId, member.terms)?;
         }
@@ -143,7 +143,7 @@ impl<'a> Relaxation<'a> {
 
     fn set_gates(&mut self, decided: &[Option<bool>]) -> Result<(), FlowError> {
         let limit = cost_limit(self.network.problem().nodes());
-        for (member, &share) in self.layout.members.iter().zip(&self.share) {
+        for (member, &share) in self.positions.members.iter().zip(&self.share) {
             let own = member.terms;
             let (lower, capacity, cost) = match decided[member.gate] {
                 Some(true) => (member.count, member.count, own.cost),
@@ -171,7 +171,12 @@ impl<'a> Relaxation<'a> {
         let price = self.network.prices().to_vec();
         if self.pools.is_none() {
             let problem = self.network.problem();
-            self.pools = Some(Pools::find(&problem, &self.layout, &self.waiting, &price));
+            self.pools = Some(Pools::find(
+                &problem,
+                &self.positions,
+                &self.waiting,
+                &price,
+            ));
         }
         let last = self.lagrangian(price);
         if let Some(last) = &last {
@@ -183,7 +188,8 @@ impl<'a> Relaxation<'a> {
     pub fn lagrangian(&self, price: Vec<i64>) -> Option<PricedBound> {
         let problem = self.network.problem();
         let pools = self.pools.as_ref()?;
-        let lagrangian = LagrangianBound::new(&problem, &self.layout, pools, &self.waiting, &price);
+        let lagrangian =
+            LagrangianBound::new(&problem, &self.positions, pools, &self.waiting, &price);
         Some(PricedBound { price, lagrangian })
     }
 
@@ -191,11 +197,11 @@ impl<'a> Relaxation<'a> {
     /// or lose the same per unit.
     fn set_shares(&mut self, lagrangian: &LagrangianBound) {
         let mut units = vec![0_i128; self.waiting.len()];
-        for member in &self.layout.members {
+        for member in &self.positions.members {
             units[member.gate] += i128::from(member.count);
         }
         let members = self
-            .layout
+            .positions
             .members
             .iter()
             .zip(&lagrangian.member_opening_cost);
@@ -217,7 +223,7 @@ impl<'a> Relaxation<'a> {
         let mut cost = cost;
         let mut open = decided.to_vec();
         let mut partly_open = Vec::new();
-        for member in &self.layout.members {
+        for member in &self.positions.members {
             let gate = member.gate;
             if decided[gate].is_some() {
                 continue;

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from afflux.sim.backfilling import backfilled
+from afflux.sim.backfilled_groups import backfilled
 from afflux.sim.metrics import measure
 from afflux.sim.result import ReservationRecord, Result
 from afflux.sim.result_columns import Bools, ResultColumns, columns

@@ -3,7 +3,7 @@
 import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import heading, panels, section
+from afflux.sim.report.page_sections import heading, panels, section
 from afflux.sim.report.scales import LogScale, decades, duration_ticks
 from afflux.sim.report.svg import (
     Area,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import legend, panels, section
+from afflux.sim.report.page_sections import legend, panels, section
 from afflux.sim.report.scales import (
     LinearScale,
     LogScale,

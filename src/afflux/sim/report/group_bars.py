@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import mark_legend
+from afflux.sim.report.page_sections import mark_legend
 from afflux.sim.result import ReservationRecord
 from afflux.sim.result_columns import Floats
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import heading, panels, section
+from afflux.sim.report.page_sections import heading, panels, section
 from afflux.sim.report.png import palette_png, ramp
 from afflux.sim.report.svg import Area, coordinate, empty_note, label, panel_width, picture, rule
 from afflux.sim.report.text_format import count, percent, plural

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from afflux.atomic_write import atomic_write
-from afflux.sim.report.backfilling import draw_backfilling
+from afflux.sim.report.backfilled_share import draw_backfilling
 from afflux.sim.report.comparison import Comparison, compare
 from afflux.sim.report.cycle_times import draw_cycles
 from afflux.sim.report.distributions import draw_distributions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from afflux.sim.metrics import dominant_resource
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import line_sample, section
+from afflux.sim.report.page_sections import line_sample, section
 from afflux.sim.report.text_format import (
     count,
     duration,

@@ -7,7 +7,7 @@ import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
 from afflux.sim.report.group_bars import Bar, bar_classes, bar_legend, group_bars
-from afflux.sim.report.page_layout import heading, panels, section
+from afflux.sim.report.page_sections import heading, panels, section
 from afflux.sim.report.scales import LinearScale
 from afflux.sim.report.svg import Area, empty_note, panel_width, picture
 from afflux.sim.report.text_format import count, percent, plural

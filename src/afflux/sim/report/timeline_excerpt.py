@@ -11,7 +11,7 @@ import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
 from afflux.sim.report.group_bars import Bar, bar_classes, bar_legend, group_bars
-from afflux.sim.report.page_layout import section
+from afflux.sim.report.page_sections import section
 from afflux.sim.report.scales import LinearScale
 from afflux.sim.report.svg import PAGE_WIDTH, Area, label, picture, rule
 from afflux.sim.report.text_format import count, duration, plural, shorten

@@ -1,7 +1,7 @@
 """Utilisation over time: one panel per resource, one line per scheduler."""
 
 from afflux.sim.report.comparison import Comparison
-from afflux.sim.report.page_layout import legend, panels, section
+from afflux.sim.report.page_sections import legend, panels, section
 from afflux.sim.report.scales import share_ticks
 from afflux.sim.report.svg import Area, panel_width
 from afflux.sim.report.text_format import amount, escape

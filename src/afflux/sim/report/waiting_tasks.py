@@ -3,7 +3,7 @@
 import numpy as np
 
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import legend, section
+from afflux.sim.report.page_sections import legend, section
 from afflux.sim.report.scales import count_ticks
 from afflux.sim.report.svg import PAGE_WIDTH, Area
 from afflux.sim.report.time_bins import mean_over_time

@@ -1,4 +1,4 @@
-"""Who was backfilled: started while one ahead in the queue still waited."""
+"""A group is backfilled if it starts while a group ahead of it in its queue still waits."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
-from afflux.sim.backfilling import backfilled
+from afflux.sim.backfilled_groups import backfilled
 from afflux.sim.metrics import measure
 from afflux.sim.result import Result, Run
 from afflux.sim.result_columns import Groups, columns
@@ -17,7 +17,7 @@ from afflux.sim.workload import Submission, Workload
 
 
 def groups(*lives: tuple[float, float | None], priority=(), queue=()) -> Groups:
-    """Each with its submission and its start, None if it never had one."""
+    """Groups with their submission and their start; None: never started."""
     number = len(lives)
     start = np.array([np.nan if start is None else start for _, start in lives], dtype=np.float64)
     return Groups(
@@ -52,7 +52,7 @@ def test_of_two_submitted_at_once_the_first_is_ahead():
 def test_a_higher_priority_is_ahead_regardless_of_submission():
     lives = (0, 6), (3, 9)
     assert backfilled(groups(*lives, priority=[0, 10])).tolist() == [True, False]
-    # It had not come yet when the other started.
+    # The other one had already started when this one came.
     assert not backfilled(groups((0, 2), (3, 9), priority=[0, 10])).any()
 
 
@@ -87,7 +87,9 @@ def test_without_groups_none_is_backfilled():
         max_size=12,
     )
 )
-def test_it_equals_a_comparison_of_every_pair(drawn: list[tuple[int, int | None, int, int]]):
+def test_backfilled_groups_are_those_of_a_comparison_of_all_pairs(
+    drawn: list[tuple[int, int | None, int, int]],
+):
     lives = [
         (submit, None if wait is None else submit + wait, priority, queue)
         for submit, wait, priority, queue in drawn
@@ -99,7 +101,7 @@ def test_it_equals_a_comparison_of_every_pair(drawn: list[tuple[int, int | None,
         return same_queue and (-one[2], one[0], a) < (-other[2], other[0], b)
 
     def passed(a: int, b: int) -> bool:
-        """Whether b started while a waited."""
+        """Whether b started while a still waited."""
         one, other = lives[a][1], lives[b][1]
         return one is not None and other is not None and lives[a][0] <= other < one
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from afflux.sim.metrics import dominant_resource
 from afflux.sim.report.comparison import ComparedScheduler, Comparison
-from afflux.sim.report.page_layout import mark_legend, section
+from afflux.sim.report.page_sections import mark_legend, section
 from afflux.sim.report.scales import LinearScale
 from afflux.sim.report.svg import (
     PAGE_WIDTH,

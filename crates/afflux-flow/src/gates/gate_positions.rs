@@ -26,7 +26,7 @@ pub(super) struct Member {
 /// The flow that an open or closed gate sends through a private node is known, so its cost is
 /// computed exactly from the prices of the nodes where it arrives. The solver's prices of private
 /// nodes are weaker, because they are arbitrary within a range when nothing flows.
-pub(super) struct Layout {
+pub(super) struct GatePositions {
     pub members: Vec<Member>,
     /// By arc, whether it is a member or leaves a private node.
     pub is_local: Vec<bool>,
@@ -46,9 +46,9 @@ pub(super) struct Exit {
     capacity: i64,
 }
 
-impl Layout {
+impl GatePositions {
     pub fn new(problem: &Problem<'_>, gates: &[Gate]) -> Self {
-        let mut layout = Self {
+        let mut positions = Self {
             members: Vec::new(),
             is_local: vec![false; problem.arcs().len()],
             is_private: vec![false; problem.nodes()],
@@ -58,8 +58,8 @@ impl Layout {
         for (number, gate) in gates.iter().enumerate() {
             for &(id, count) in &gate.members {
                 let arc = problem.arc(id as usize);
-                layout.is_local[id as usize] = true;
-                layout.members.push(Member {
+                positions.is_local[id as usize] = true;
+                positions.members.push(Member {
                     arc: id as usize,
                     gate: number,
                     count,
@@ -75,9 +75,9 @@ impl Layout {
                 });
             }
         }
-        layout.find_private_nodes(problem);
-        layout.decide_forced_gates(problem.supply());
-        layout
+        positions.find_private_nodes(problem);
+        positions.decide_forced_gates(problem.supply());
+        positions
     }
 
     fn find_private_nodes(&mut self, problem: &Problem<'_>) {

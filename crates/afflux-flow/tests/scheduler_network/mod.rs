@@ -1,4 +1,4 @@
-//! A simple model of a network, as a scheduler builds it.
+//! Small networks as a scheduler builds them: machines with slots, classes of tasks, gangs.
 
 use afflux_flow::{ArcId, Network, Problem, Terms};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use crate::columns::Columns;
 use crate::reference::least_cost;
 
 #[derive(Debug, Clone)]
-pub struct NetworkModel {
+pub struct SchedulerNetwork {
     pub supply: Vec<i64>,
     /// Tail, head, and terms.
     pub arcs: Vec<(u32, u32, Terms)>,
@@ -21,7 +21,7 @@ pub fn terms(lower: i64, capacity: i64, cost: i64) -> Terms {
     }
 }
 
-impl NetworkModel {
+impl SchedulerNetwork {
     /// A sink, node 0, and machines, the nodes from 1 on, with slots of these costs.
     pub fn with_machines(slots: Vec<Vec<i64>>) -> Self {
         let supply = vec![0; slots.len() + 1];
