@@ -7,6 +7,7 @@ import pytest
 from afflux.cluster.resource_table import CLEANUP_MIN_COLUMNS, ResourceTable
 from afflux.cluster.state import State
 from afflux.model.implied_resources import HostPort, port_requests
+from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 from afflux.policies.registry import constraints
 from oracles.builders import machine, shape, task
@@ -16,15 +17,20 @@ def on_port(port: int, **fields: object):
     return shape(**port_requests([HostPort("TCP", port)]), **fields)
 
 
+def room_on_machines(pricing: Pricing, of: Shape) -> list[int]:
+    prices = pricing.prices(of)
+    return prices.by_machine(prices.room).tolist()
+
+
 def test_machines_added_later_have_every_port():
     state = State([machine("a")])
     state.place(task("t", on_port(80)), "a")
     state.set_machine(machine("b"))
     pricing = Pricing(state, constraints(), [])
-    assert pricing.prices(on_port(80)).room.tolist() == [0, 1]
+    assert room_on_machines(pricing, on_port(80)) == [0, 1]
     state.remove_machine("a")
     state.set_machine(machine("c"))
-    assert pricing.prices(on_port(80)).room.tolist() == [1, 1]
+    assert room_on_machines(pricing, on_port(80)) == [1, 1]
 
 
 def test_columns_of_ports_not_used_or_requested_any_more_are_dropped():
@@ -36,8 +42,8 @@ def test_columns_of_ports_not_used_or_requested_any_more_are_dropped():
     state.remove("short")
     assert state.view().capacity("example.com/x").tolist() == [3]
     pricing = Pricing(state, constraints(), [])
-    assert pricing.prices(on_port(1)).room.tolist() == [0]
-    assert pricing.prices(on_port(2)).room.tolist() == [1]
+    assert room_on_machines(pricing, on_port(1)) == [0]
+    assert room_on_machines(pricing, on_port(2)) == [1]
 
 
 def test_columns_of_ports_that_waiting_tasks_request_are_kept():
@@ -85,7 +91,7 @@ def test_dropping_unused_columns_changes_no_value(seed: int):
                 state.remove_machine(gone)
         asked = on_port(step // 4 + rng.randrange(8), cpu=rng.randrange(3))
         fresh = Pricing(complete, constraints(), []).prices(asked)
-        assert prices.prices(asked).room.tolist() == fresh.room.tolist()
+        assert room_on_machines(prices, asked) == fresh.by_machine(fresh.room).tolist()
         for name in set(cleaned.resource_names) | {"cpu", "pods", "example.com/u"}:
             for column in ("used", "capacity"):
                 ours = getattr(cleaned.view(), column)(name).tolist()

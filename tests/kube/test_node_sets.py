@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from afflux.kube.node_affinity import sorted_terms
+from afflux.kube.node_constraints import sorted_terms
 from afflux.kube.volumes.node_sets import EVERYWHERE, NOWHERE, contains, intersection, only, union
 from afflux.model.selectors import Requirement, Term
 from oracles.random_clusters import LABELS, random_term

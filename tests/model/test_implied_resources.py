@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from afflux.model.implied_resources import (
     UNLIMITED_ATTACHMENTS,
     HostPort,
+    ResourceKind,
     attachment_resource,
     capacity_of,
     default_capacity,
     is_volume,
+    kind_of,
     port_requests,
     volume_resource,
 )
@@ -86,5 +88,7 @@ def test_a_stated_capacity_of_zero_replaces_the_default():
 def test_available_volumes_are_not_attachments():
     name = volume_resource("local")
     assert is_volume(name)
+    assert kind_of(attachment_resource("disk.example.com")) is ResourceKind.ATTACHMENT
     assert not is_volume(attachment_resource("disk.example.com"))
+    assert not is_volume(str(name)), "a manifest cannot name it"
     assert capacity_of(((name, 2),), name) == 2

@@ -37,7 +37,9 @@ from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term, co
         (Requirement("k", "Gt", ("5",)), "", False),
     ],
 )
-def test_a_requirement(requirement: Requirement, value: str | None, expected: bool):
+def test_requirements_match_as_in_kubernetes(
+    requirement: Requirement, value: str | None, expected: bool
+):
     assert requirement.accepts(value) is expected
 
 

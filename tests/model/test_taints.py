@@ -23,7 +23,7 @@ TAINT = Taint("dedicated", "NoSchedule", "batch")
         (Toleration(value="batch"), False),
     ],
 )
-def test_a_toleration(toleration: Toleration, expected: bool):
+def test_tolerations_match_as_in_kubernetes(toleration: Toleration, expected: bool):
     assert toleration.tolerates(TAINT) is expected
 
 

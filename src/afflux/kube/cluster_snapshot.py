@@ -15,6 +15,7 @@ from afflux.kube.pods import (
     deleted_seconds,
     is_bound,
     is_finished,
+    namespace,
     scheduler_of,
     started_seconds,
     task,
@@ -25,6 +26,7 @@ from afflux.kube.running_anti_affinity import (
     excluded_reason,
     restricted_shape,
 )
+from afflux.kube.tenant_limits import TenantLimits, demand_of
 from afflux.kube.volumes.claims import claim_references
 from afflux.kube.volumes.gang_volumes import VolumeShortfall
 from afflux.kube.volumes.storage import Storage, StorageObject, task_id
@@ -87,6 +89,7 @@ def load(
     on_unknown_nodes: list[str] = []
     deleting: list[str] = []
     priorities = _Priorities(contents)
+    limits = TenantLimits()
     context = PodContext(images=ImageCensus(machines.values()), storage=storage)
     for pod in alive:
         node = pod.value.spec.node_name or ""
@@ -95,7 +98,7 @@ def load(
             continue
         member = _member(pod, priorities, context)
         if not pod.value.metadata.deletion_timestamp:
-            members.append(member)
+            members.append(_apply_limits(member, limits))
         if node in machines:
             running.append((member.task, node))
             ours = scheduler_of(pod.value) in scheduler_names
@@ -260,6 +263,14 @@ def _member(pod: LoadedObject[objects.Pod], priorities: _Priorities, context: Po
         )
     except InputError as error:
         raise pod.error(error) from None
+
+
+def _apply_limits(member: Member, limits: TenantLimits) -> Member:
+    if member.running or member.task.blocked:
+        return member
+    demand = demand_of(member.task.shape)
+    why = limits.admit(member.task.name, namespace(member.pod), demand)
+    return member if why is None else replace(member, task=replace(member.task, blocked=why))
 
 
 def _apply_anti_affinity(

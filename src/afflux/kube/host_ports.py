@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from afflux.kube import objects
 from afflux.kube.input_errors import shown
-from afflux.kube.node_affinity import ConstraintError
+from afflux.kube.node_constraints import ConstraintError
 from afflux.kube.object_limits import MAX_HOST_PORTS, first, limit_exceeded
 from afflux.kube.pod_requests import is_sidecar
 from afflux.model.implied_resources import HostPort, port_requests

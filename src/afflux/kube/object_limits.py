@@ -1,10 +1,11 @@
 """Limits on what one object may name.
 
-Each host port, resource and kind of volume that a pod names becomes a column over all machines.
-Kubernetes does not limit their number, so that a single pod could use up the scheduler's memory.
-The limits are far above common use. A pending pod that exceeds one waits, with a message that names
-the field; of a running pod, only the allowed number is counted. There is no limit on the total of
-all pods.
+Each host port and kind of volume that a waiting pod names becomes a column over all machines; other
+names take memory and time for the pod alone. Kubernetes limits only the size of an object, to 1.5
+or 2 MB, so that a single pod could use up the scheduler's memory and time. The limits are far above
+common use. A pending pod that exceeds one waits, with a message that names the field; of a running
+pod, only the allowed number is counted. The limits on all waiting pods together are in
+tenant_limits.py.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,14 @@ from afflux.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resourc
 MAX_HOST_PORTS = 128
 MAX_RESOURCES = 64
 MAX_VOLUME_KINDS = 64
+# Of nodeSelector and node affinity together. Common pods have up to a dozen expressions on a few
+# keys, and name up to some hundreds of nodes. A pod at all limits takes about 0.7 MB.
+MAX_EXPRESSIONS = 512
+MAX_EXPRESSION_VALUES = 4_096
+MAX_LABEL_KEYS = 128
+MAX_AFFINITY_CHARACTERS = 262_144
+# Common pods have up to a dozen.
+MAX_TOLERATIONS = 256
 # Only administrators write nodes: exceeding this limit is an error in the input.
 MAX_NODE_RESOURCES = 1024
 

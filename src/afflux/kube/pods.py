@@ -10,9 +10,10 @@ from afflux.kube import objects
 from afflux.kube.host_ports import host_port_requests
 from afflux.kube.images import pod_images
 from afflux.kube.input_errors import shown
-from afflux.kube.node_affinity import ConstraintError, node_affinity, tolerations
+from afflux.kube.node_constraints import ConstraintError, node_affinity, tolerations
 from afflux.kube.object_limits import first_resources, first_volumes
 from afflux.kube.pod_requests import requests
+from afflux.kube.sized_cache import MAX_CACHED_SHAPES, shape_size, sized_cache
 from afflux.kube.unsupported_constraints import first_unsupported
 from afflux.kube.volumes.storage import Storage
 from afflux.kube.volumes.volume_needs import Blocked
@@ -144,13 +145,13 @@ def _seconds(written: str) -> float | None:
     return None
 
 
-@lru_cache(maxsize=65536)
+@sized_cache(shape_size, MAX_CACHED_SHAPES)
 def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration, ...]) -> Shape:
     """The shape, cached so that equal tasks share one object."""
     return Shape(requests=asked, affinity=affinity, tolerations=tolerated)
 
 
-@lru_cache(maxsize=65536)
+@sized_cache(shape_size, MAX_CACHED_SHAPES)
 def _extended_shape(
     plain: Shape, reachability: tuple[Reachability, ...], images: Images | None, profile: str
 ) -> Shape:

@@ -8,11 +8,11 @@ names of pods in other namespaces.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import msgspec
 
 from afflux.kube import objects
+from afflux.kube.sized_cache import MAX_CACHED_SHAPES, shape_size, sized_cache
 from afflux.model import reason
 from afflux.model.reachability import Reachability
 from afflux.model.selectors import Requirement, Term
@@ -42,7 +42,7 @@ def excluded_reason(reachability: Reachability, machines: Mapping[str, Labels]) 
     return f"{len(machines)} {reachability.reason}"
 
 
-@lru_cache(maxsize=4096)
+@sized_cache(shape_size, MAX_CACHED_SHAPES)
 def _restricted_shape(shape: Shape, reachability: Reachability) -> Shape:
     return replace(shape, reachability=(*shape.reachability, reachability))
 

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 
-from afflux.model.implied_resources import is_attachment, is_port, is_volume
+from afflux.model.implied_resources import ResourceKind, kind_of
 from afflux.model.resources import PODS
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 NAMES = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-PORTS = "node(s) didn't have free ports for the requested pod ports"
-ATTACHMENTS = "node(s) exceed max volume count"
 VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
-VOLUME_MISSING = "node(s) didn't find available persistent volumes to bind"
+VOLUME_MISSING = ResourceKind.VOLUME.value
 VOLUME_SPACE = "node(s) did not have enough free storage"
 VOLUME_ZONE = "node(s) had no available volume zone"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -24,11 +22,8 @@ def insufficient(resource: str) -> str:
     """The reason against a machine with too little of a resource left."""
     if resource == PODS:
         return "Too many pods"
-    if is_port(resource):
-        return PORTS
-    if is_volume(resource):
-        return VOLUME_MISSING
-    return ATTACHMENTS if is_attachment(resource) else f"Insufficient {resource}"
+    kind = kind_of(resource)
+    return kind.value if kind else f"Insufficient {resource}"
 
 
 def driver_missing(driver: str) -> str:

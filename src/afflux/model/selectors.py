@@ -51,6 +51,11 @@ class Term:
     labels: tuple[Requirement, ...] = ()
     names: tuple[Requirement, ...] = ()
 
+    @property
+    def parts(self) -> int:
+        """The number of expressions and values."""
+        return sum(1 + len(each.values) for each in (*self.labels, *self.names))
+
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether this machine satisfies every requirement; an empty term matches nothing."""
         if not self.labels and not self.names:
@@ -70,6 +75,12 @@ class NodeAffinity:
     selector: tuple[tuple[str, str], ...] = ()
     required: tuple[Term, ...] | None = None
     preferred: tuple[tuple[int, Term], ...] = ()
+
+    @property
+    def parts(self) -> int:
+        """The number of expressions and values."""
+        terms = [*(self.required or ()), *(term for _, term in self.preferred)]
+        return 2 * len(self.selector) + sum(term.parts for term in terms)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether the hard part accepts this machine."""

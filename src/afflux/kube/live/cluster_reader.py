@@ -29,11 +29,13 @@ from afflux.kube.pods import (
     created_seconds,
     deleted_seconds,
     is_finished,
+    namespace,
     scheduler_of,
     started_seconds,
     task,
 )
 from afflux.kube.run_time import deadline_ends_seconds
+from afflux.kube.tenant_limits import TenantLimits, demand_of
 from afflux.kube.volumes.claims import claim_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
@@ -98,6 +100,8 @@ class ClusterReader:
         self._refusal_reasons: dict[str, str] = {}
         self._refusal_counts: dict[str, int] = {}
         self._anti_affinity = AntiAffinityIndex()
+        # Of waiting pods by name.
+        self._limits = TenantLimits()
         self._events: list[Event] = []
 
     # --- Calls of the scheduler
@@ -210,6 +214,7 @@ class ClusterReader:
             names, waiting = waiting, dict[str, None]()
             for name in names:
                 waiting.update(dict.fromkeys(self._sync_pod(name)))
+            waiting.update(dict.fromkeys(self._limits.take_admissible()))
         if self._anti_affinity.is_stale:
             self._sync_pending_pods()
         for name in self.live_storage.take_changed_nodes():
@@ -303,6 +308,7 @@ class ClusterReader:
                 self._events.append(TaskRuns(found, node, now.until_seconds))
             self._track(name, now)
         self._anti_affinity.add_pod(name, pod)
+        self._limits.release(name)
         self._clear_refusals(name)
         self._update_group(pod, found, running=True)
         if self._deadlines is None:
@@ -341,9 +347,16 @@ class ClusterReader:
         try:
             found = task(pod, self._pod_context)
         except Exception as error:
+            self._limits.release(name)
             shape, why = Shape(requests=resources({})), _error_text(error, "pod", name)
             return Task(pod.metadata.uid or name, name, shape, blocked=why)
-        if not found.blocked and (why := self._refusal_reasons.get(name)):
+        if found.blocked:
+            self._limits.release(name)
+            return found
+        if why := self._limits.admit(name, namespace(pod), demand_of(found.shape)):
+            # Without a shape, so that what it names takes no memory while it waits.
+            return replace(found, shape=Shape(requests=resources({})), blocked=why)
+        if why := self._refusal_reasons.get(name):
             found = replace(found, blocked=why)
         return self._anti_affinity.restrict(found, pod)
 
@@ -360,6 +373,7 @@ class ClusterReader:
         self._track(name, None)
         self._clear_refusals(name)
         self._anti_affinity.remove_pod(name)
+        self._limits.release(name)
         self.live_groups.remove(known.task.id)
         if self._deadlines is not None:
             self._deadlines.remove(known.task.id, self._now_seconds)

@@ -8,7 +8,7 @@ each make a single term, and equal sets are equal values.
 from collections.abc import Iterable, Mapping
 
 from afflux.kube import objects
-from afflux.kube.node_affinity import (
+from afflux.kube.node_constraints import (
     ConstraintError,
     label_requirement,
     requirement_key,

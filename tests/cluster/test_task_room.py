@@ -1,21 +1,22 @@
-"""Devices one by one: what fits, what is taken, against trying everything."""
+"""Shares of devices, against exhaustive search."""
 
 from itertools import combinations
 
-from hypothesis import example, given, settings
+import numpy as np
+from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.model.devices import (
-    DeviceRequest,
-    choose_devices,
-    pack_devices,
-    room_on_devices,
-    take_devices,
-)
+from afflux.cluster.task_room import choose_devices, room_of
+from afflux.model.devices import DeviceRequest, take_devices
 
 MILLI = st.sampled_from((100, 150, 250, 340, 500, 600, 1000))
 FREE = st.lists(st.integers(-200, 1000) | st.sampled_from((0, 500, 1000)), max_size=4).map(tuple)
 REQUEST = st.builds(DeviceRequest, st.integers(1, 3), MILLI)
+
+
+def room_on_devices(free: tuple[int, ...], request: DeviceRequest) -> int:
+    none = np.zeros(0, np.int64)
+    return int(room_of(none, request, none.reshape(1, 0), [free])[0])
 
 
 def fits_by_trial(free: tuple[int, ...], requests: list[DeviceRequest]) -> bool:
@@ -37,17 +38,6 @@ def test_room_is_the_largest_number_of_requests_that_fit(free, request):
         assert not fits_by_trial(free, [request] * (room + 1))
 
 
-@given(FREE, REQUEST, st.data())
-def test_choosing_for_further_requests_keeps_room_for_all_of_them(free, request, data):
-    count = data.draw(st.integers(0, room_on_devices(free, request)))
-    for left in range(count - 1, -1, -1):
-        chosen = choose_devices(free, request, left)
-        assert chosen is not None
-        assert len(set(chosen)) == request.count
-        free = take_devices(free, chosen, request.milli)
-        assert all(free[index] >= 0 for index in chosen)
-
-
 @given(FREE, REQUEST)
 def test_a_single_request_takes_the_fullest_devices(free, request):
     chosen = choose_devices(free, request)
@@ -56,19 +46,6 @@ def test_a_single_request_takes_the_fullest_devices(free, request):
         assert chosen is None
     else:
         assert sorted(free[index] for index in chosen) == usable[: request.count]
-
-
-@settings(max_examples=500)
-@given(FREE, st.lists(REQUEST, max_size=4))
-@example((1000, 500, 500), [DeviceRequest(2, 500), DeviceRequest(2, 500)])
-@example((900, 500, 400), [DeviceRequest(1, 500), DeviceRequest(2, 400)])
-def test_several_requests_are_packed_exactly_if_they_fit(free, requests):
-    chosen = pack_devices(free, requests)
-    assert (chosen is not None) == fits_by_trial(free, requests)
-    for request, indices in zip(requests, chosen or (), strict=chosen is not None):
-        assert len(set(indices)) == request.count
-        free = take_devices(free, indices, request.milli)
-        assert all(free[index] >= 0 for index in indices)
 
 
 def test_halves_of_two_devices_are_not_a_whole():
@@ -80,10 +57,3 @@ def test_halves_of_two_devices_are_not_a_whole():
 def test_giving_back_undoes_taking():
     free = (1000, 700, 0)
     assert take_devices(take_devices(free, (0, 1), 300), (0, 1), -300) == free
-
-
-def test_hundreds_of_requests_at_once_end_without_an_exact_search():
-    requests = [DeviceRequest(1, 1)] * 1300 + [DeviceRequest(1, 500)]
-    chosen = pack_devices((1000, 1000), requests)
-    assert chosen is not None
-    assert len(chosen) == len(requests)

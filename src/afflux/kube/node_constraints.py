@@ -7,11 +7,20 @@ version does not support, is a reason to wait and never ignored.
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from itertools import chain
 from typing import Literal, cast, get_args
 
 from afflux.kube import objects
 from afflux.kube.input_errors import shown
+from afflux.kube.object_limits import (
+    MAX_AFFINITY_CHARACTERS,
+    MAX_EXPRESSION_VALUES,
+    MAX_EXPRESSIONS,
+    MAX_LABEL_KEYS,
+    MAX_TOLERATIONS,
+    limit_exceeded,
+)
+from afflux.kube.sized_cache import sized_cache
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Operator, Requirement, Term
 from afflux.model.taints import Effect, Toleration
 
@@ -22,6 +31,9 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
 _AFFINITY = "spec.affinity.nodeAffinity"
 _REQUIRED = f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = f"{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
+# Expressions, values and tolerations in each cache; with the objects that they were read from, each
+# takes about 250 bytes.
+_MAX_CACHED_PARTS = 250_000
 
 
 class ConstraintError(ValueError):
@@ -32,18 +44,22 @@ def node_affinity(spec: objects.PodSpec) -> NodeAffinity:
     """The required and preferred nodes of a pod, from nodeSelector and nodeAffinity."""
     selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
     stated = spec.affinity.node_affinity if spec.affinity is not None else None
-    if stated is None:
-        return _selector_only(selector)
+    if stated is None and not selector:
+        return ANYWHERE
     return _affinity(selector, stated)
 
 
-@lru_cache(maxsize=4096)
-def _selector_only(selector: tuple[tuple[str, str], ...]) -> NodeAffinity:
-    return NodeAffinity(selector=selector) if selector else ANYWHERE
+def _cached_parts(affinity: NodeAffinity) -> int:
+    return affinity.parts + 4
 
 
-@lru_cache(maxsize=4096)
-def _affinity(selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinity) -> NodeAffinity:
+@sized_cache(_cached_parts, _MAX_CACHED_PARTS)
+def _affinity(
+    selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinity | None
+) -> NodeAffinity:
+    _check_size(selector, stated)
+    if stated is None:
+        return NodeAffinity(selector=selector)
     required = None
     if stated.required is not None:
         path = f"{_REQUIRED}.nodeSelectorTerms"
@@ -57,6 +73,37 @@ def _affinity(selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinit
             preferred.append((wish.weight, term))
     preferred.sort(key=lambda pair: (pair[0], term_key(pair[1])))
     return NodeAffinity(selector=selector, required=required, preferred=tuple(preferred))
+
+
+def _check_size(selector: tuple[tuple[str, str], ...], stated: objects.NodeAffinity | None) -> None:
+    """A ConstraintError if a pod names too much, before any of it is read."""
+    terms: list[objects.NodeSelectorTerm] = []
+    if stated is not None:
+        required = stated.required.node_selector_terms if stated.required is not None else None
+        terms = [*(required or ()), *(wish.preference for wish in stated.preferred or ())]
+    expressions, values, characters = len(selector), len(selector), 0
+    keys: set[str] = set()
+    for key, value in selector:
+        keys.add(key)
+        characters += len(key) + len(value)
+    for term in terms:
+        labels, fields = term.match_expressions or (), term.match_fields or ()
+        # An empty term counts as well.
+        expressions += max(1, len(labels) + len(fields))
+        keys.update(each.key for each in labels)
+        for each in chain(labels, fields):
+            named = each.values or ()
+            values += len(named)
+            characters += len(each.key) + sum(map(len, named))
+    field = _AFFINITY if stated is not None else "spec.nodeSelector"
+    for found, most, what in (
+        (expressions, MAX_EXPRESSIONS, "expressions"),
+        (values, MAX_EXPRESSION_VALUES, "values"),
+        (len(keys), MAX_LABEL_KEYS, "different label keys"),
+        (characters, MAX_AFFINITY_CHARACTERS, "characters"),
+    ):
+        if found > most:
+            raise ConstraintError(limit_exceeded(field, found, most, what))
 
 
 def selector_term(stated: objects.NodeSelectorTerm, path: str) -> Term | None:
@@ -129,9 +176,16 @@ def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
 # --- Tolerations
 
 
-@lru_cache(maxsize=4096)
+def _cached_tolerations(found: tuple[Toleration, ...]) -> int:
+    return 2 * len(found) + 2
+
+
+@sized_cache(_cached_tolerations, _MAX_CACHED_PARTS)
 def tolerations(stated: tuple[objects.Toleration, ...]) -> tuple[Toleration, ...]:
     """The tolerations of a pod; tolerationSeconds does not matter for placement."""
+    if len(stated) > MAX_TOLERATIONS:
+        found, what = len(stated), "tolerations"
+        raise ConstraintError(limit_exceeded("spec.tolerations", found, MAX_TOLERATIONS, what))
     found = {_toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(stated)}
     return tuple(sorted(found, key=lambda t: (t.key, t.operator, t.value, t.effect)))
 

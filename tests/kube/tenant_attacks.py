@@ -1,0 +1,186 @@
+"""Attacks of one tenant: pods that name as much as the API server lets them name.
+
+Run as a program (`python tenant_attacks.py KIND`) it prints what an attack costs: how far the peak
+of memory grows, and in which cycle another tenant's pod is placed that came after the attack.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import msgspec
+
+from afflux.admit.strategies import flow
+from afflux.cluster.state import State
+from afflux.cycle.loop import Cycle
+from afflux.cycle.optimiser import Optimiser
+from afflux.kube import objects
+from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.policies.cpu_memory import CpuMemory
+from afflux.policies.policy import Weighted
+from afflux.policies.registry import constraints
+from afflux.queue.rules import QueueRules
+
+MACHINES = 1_000
+MAX_CYCLES = 20
+MAX_OBJECT_BYTES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`cycle` is the one in which the other tenant's pod was placed, None if it still waits."""
+
+    growth_mib: int
+    objects_mib: int
+    cycle: int | None
+    seconds: float
+    waiting: int
+    reason: str
+
+
+def node(number: int) -> objects.Node:
+    name = f"node-{number}"
+    labels = {"kubernetes.io/hostname": name, "zone": f"zone-{number % 3}"}
+    offered = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    return _decoded(
+        objects.Node,
+        {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": offered}},
+    )
+
+
+def pod(name: str, tenant: str, requests: dict[str, str] | None = None, **spec) -> dict:
+    ports = spec.pop("ports", [])
+    asked = {"cpu": "100m", "memory": "64Mi", **(requests or {})}
+    container = {"name": "c", "ports": ports, "resources": {"requests": asked, "limits": asked}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": tenant,
+            "uid": f"{tenant}/{name}",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"schedulerName": "afflux", "containers": [container], **spec},
+    }
+
+
+def required_affinity(expressions: list[dict]) -> dict:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def affinity_attack() -> Iterator[dict]:
+    """Four pods of 2 MB whose affinity names keys that no machine has."""
+    for number in range(4):
+        expressions, size = [], 0
+        while size < MAX_OBJECT_BYTES - 1_000:
+            key = f"k{number}-{len(expressions)}"
+            expressions.append({"key": key, "operator": "DoesNotExist"})
+            size += len(json.dumps(expressions[-1]))
+        yield pod(f"affinity-{number}", "attacker", affinity=required_affinity(expressions))
+
+
+def preference_attack() -> Iterator[dict]:
+    """Four pods of 2 MB that prefer machines by values that no machine has."""
+    for number in range(4):
+        terms, size = [], 0
+        while size < MAX_OBJECT_BYTES - 1_000:
+            expression = {"key": "zone", "operator": "In", "values": [f"v{number}-{len(terms)}"]}
+            terms.append({"weight": 1, "preference": {"matchExpressions": [expression]}})
+            size += len(json.dumps(terms[-1]))
+        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": terms}
+        yield pod(f"prefers-{number}", "attacker", affinity={"nodeAffinity": preferred})
+
+
+def value_attack() -> Iterator[dict]:
+    """1,000 pods, each with 4,000 values of its own that one label may not have."""
+    for number in range(1_000):
+        values = [f"v{number}-{each}" for each in range(4_000)]
+        expression = {"key": "zone", "operator": "NotIn", "values": values}
+        yield pod(f"values-{number}", "attacker", affinity=required_affinity([expression]))
+
+
+def resource_attack() -> Iterator[dict]:
+    """1,000 pods with 60 invented resources each."""
+    for number in range(1_000):
+        invented = {f"example.com/r{number}-{each}": "1" for each in range(60)}
+        yield pod(f"resources-{number}", "attacker", invented)
+
+
+def port_attack() -> Iterator[dict]:
+    """500 pods with 120 host ports each, all different."""
+    for number in range(500):
+        ports = [{"containerPort": 1, "hostPort": 1 + number * 120 + each} for each in range(120)]
+        yield pod(f"ports-{number}", "attacker", ports=ports)
+
+
+def key_attack() -> Iterator[dict]:
+    """1,000 pods with 100 label keys each that no machine has."""
+    for number in range(1_000):
+        keys = [f"key-{number}-{each}" for each in range(100)]
+        expressions = [{"key": key, "operator": "DoesNotExist"} for key in keys]
+        yield pod(f"keys-{number}", "attacker", affinity=required_affinity(expressions))
+
+
+def toleration_attack() -> Iterator[dict]:
+    """Four pods of 2 MB with tolerations of taints that no machine has."""
+    for number in range(4):
+        tolerated, size = [], 0
+        while size < MAX_OBJECT_BYTES - 1_000:
+            tolerated.append({"key": f"t{number}-{len(tolerated)}", "operator": "Exists"})
+            size += len(json.dumps(tolerated[-1]))
+        yield pod(f"tolerations-{number}", "attacker", tolerations=tolerated)
+
+
+ATTACKS = {
+    "affinity": affinity_attack,
+    "preferences": preference_attack,
+    "values": value_attack,
+    "resources": resource_attack,
+    "ports": port_attack,
+    "keys": key_attack,
+    "tolerations": toleration_attack,
+}
+
+
+def measure(kind: str) -> Cost:
+    reader = ClusterReader(["afflux"])
+    state = State()
+    policies = {"afflux": [Weighted(CpuMemory())]}
+    cycle = Cycle(state, Optimiser(state, [(QueueRules(), flow)], constraints(), policies))
+    for number in range(MACHINES):
+        reader.nodes.changed(node(number))
+    reader.pods.changed(_decoded(objects.Pod, pod("warm-up", "other")))
+    reader.assume(cycle.run(reader.take_events()).placements)
+
+    before = _peak_mib()
+    for manifest in ATTACKS[kind]():
+        reader.pods.changed(_decoded(objects.Pod, manifest))
+    reader.pods.changed(_decoded(objects.Pod, pod("late", "other")))
+    received = _peak_mib()
+    began, placed, waiting = time.monotonic(), None, 0
+    for number in range(1, MAX_CYCLES + 1):
+        placements = cycle.run(reader.take_events(), float(number)).placements
+        reader.assume(placements)
+        if any(each.task.name == "other/late" for each in placements):
+            placed = number
+            break
+    seconds = time.monotonic() - began
+    reasons = [why for _, why in reader.live_groups.held_back.values()] or [""]
+    waiting = len(reader.live_groups.held_back) + sum(len(g.tasks) for g in cycle.queue)
+    growth, own = _peak_mib() - received, received - before
+    return Cost(growth, own, placed, round(seconds, 2), waiting, reasons[-1][:300])
+
+
+def _decoded(kind, manifest: dict):
+    return msgspec.json.decode(json.dumps(manifest).encode(), type=kind)
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure(sys.argv[1]))))
