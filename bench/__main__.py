@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from afflux.cli.text_table import format_table
-from bench import cold_cycle, import_time, openb, quality
+from bench import cold_cycle, import_time, openb, quality, sparse_rounds
 from bench.random_instances import random_instance
 
 
@@ -73,6 +73,18 @@ def _cold(options: argparse.Namespace) -> object:
     return [asdict(r) for r in found]
 
 
+def _sparse(options: argparse.Namespace) -> object:
+    del options
+    found = sparse_rounds.measure()
+    print("one cycle in which few pairs of a class and a machine can matter")
+    rows = [
+        [r.name, f"{r.seconds:.2f}", f"{r.memory_mib:.0f}", f"{r.placed} of {r.tasks}"]
+        for r in found
+    ]
+    print(format_table(["cycle", "seconds", "MiB", "placed"], rows), end="\n\n")
+    return [asdict(r) for r in found]
+
+
 def _openb(options: argparse.Namespace) -> object:
     del options
     found = openb.measure()
@@ -125,10 +137,10 @@ def _quality(options: argparse.Namespace) -> object:
             here = [g for g in found if load is None or g.load == load]
             most, least = sum(g.most for g in here), sum(g.least for g in here)
             fewer = 1 - sum(g.placed for g in here) / most
-            dearer = sum(g.cost for g in here) / least - 1
+            higher_cost = sum(g.cost for g in here) / least - 1
             label = "all" if load is None else f"{load:g}"
-            rows.append([name, label, str(len(here)), f"{fewer:.2%}", f"{dearer:.2%}"])
-    print(format_table(["scheduler", "load", "instances", "fewer placed", "dearer"], rows))
+            rows.append([name, label, str(len(here)), f"{fewer:.2%}", f"{higher_cost:.2%}"])
+    print(format_table(["scheduler", "load", "instances", "fewer placed", "higher cost"], rows))
     if unfinished:
         print(f"left out: {unfinished} instances that HiGHS did not finish in time")
     print()
@@ -138,6 +150,7 @@ def _quality(options: argparse.Namespace) -> object:
 _PARTS: dict[str, Callable[[argparse.Namespace], object]] = {
     "import": _import,
     "cold-cycle": _cold,
+    "sparse-rounds": _sparse,
     "openb": _openb,
     "quality": _quality,
 }

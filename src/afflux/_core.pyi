@@ -2,8 +2,8 @@
 
 `Network` is a minimum-cost flow problem that persists from cycle to cycle: it is changed in bulk,
 and each solve starts from the last answer. `solve` solves a problem once. `Timeline` and
-`least_free` compute free capacity over time. `repack` searches for better packings of tasks on
-machines.
+`least_free` compute free capacity over time. `Packing` is the account of what fits in a round, and
+`room` answers for a single class.
 
 # The problem
 
@@ -426,34 +426,161 @@ def least_free(
     are available to tasks that begin at that time.
     """
 
-def repack(
-    *,
-    requests: NDArray[np.int64],
-    devices: Sequence[tuple[int, int] | None],
-    admitted: NDArray[np.bool_],
-    cost: NDArray[np.int64],
-    slope: NDArray[np.int64],
+def room(
     free: NDArray[np.int64],
-    free_devices: Sequence[Sequence[int]],
-    units: Sequence[PlacedUnit],
-    fixed: Sequence[int],
-    singles: Sequence[Sequence[int]],
-    gangs: Sequence[tuple[Sequence[tuple[int, int]], int, bool]],
-    first: tuple[Sequence[int], Sequence[bool]] | None,
-    rounds: int,
-    effort: int,
-    seed: int,
-) -> tuple[list[PlacedUnit], list[bool]]:
-    """Improve a packing: never worth less, and never more expensive at equal worth.
+    request: NDArray[np.int64],
+    free_devices: Sequence[tuple[int, ...]] | None = None,
+    devices: tuple[int, int] | None = None,
+) -> NDArray[np.int64]:
+    """How many tasks with this `request` and these `devices` (count, thousandths of each) fit into
+    each row of `free`, with the free thousandths of each device in `free_devices`."""
 
-    Tables have a row per class and a column per machine, `requests` a column per resource; `free`
-    has the amounts left with `units` in place. The k-th unit on a machine (k from 0) costs k *
-    slope more. `fixed` is the number of units of each class that must stay; `singles` has the worth
-    of each further unit of a class; a gang is (its units of each class, its worth, whether it is
-    placed), and stays whole. `first`, the number of singles of each class and a flag per gang, are
-    the items that a packing from scratch places first; None if everything has room. The search is
-    bounded by `rounds` and by `effort`, the number of comparisons of a task with a machine, and
-    repeatable by `seed`.
+def refusals(
+    free: NDArray[np.int64],
+    request: NDArray[np.int64],
+    free_devices: Sequence[tuple[int, ...]] | None = None,
+    devices: tuple[int, int] | None = None,
+) -> NDArray[np.bool_]:
+    """What refuses one more such task, a row per machine: a column for each resource of which too
+    little is free, and a last one for devices."""
 
-    Returns the units, and for each gang whether it is placed.
+def choose_devices(free: Sequence[int], count: int, milli: int, /) -> list[int] | None:
+    """The indices of the fullest devices with `milli` thousandths free; None if there are fewer
+    than `count`."""
+
+@final
+class Packing:
+    """The exact account of a round with the units placed in it, what they cost, and searches.
+
+    Classes and machines are numbers. The pairs of class c are those from first[c] to first[c + 1],
+    in columns: a machine, ascending within a class, and what a task costs there. Pairs without room
+    at the start are left out. The k-th unit on a machine (k from 0) costs k * slope more.
     """
+
+    def __init__(
+        self,
+        *,
+        requests: NDArray[np.int64],
+        devices: Sequence[tuple[int, int] | None],
+        first: NDArray[np.int64],
+        machine: NDArray[np.int32],
+        cost: NDArray[np.int64],
+        room: NDArray[np.int64] | None,
+        free: NDArray[np.int64],
+        free_devices: Sequence[tuple[int, ...]],
+        scale: Sequence[float],
+    ) -> None:
+        """`requests` has a row per class, `free` a row per machine. `room`, if it is known, says
+        by pair how many tasks fit at the start. `free_devices` has the free
+        thousandths of each device, or is empty if no class needs devices. `scale` divides amounts
+        when those of different resources are added."""
+
+    def set_slope(self, slope: Sequence[int]) -> None:
+        """By how much each further unit on each machine costs more; 0 at first."""
+
+    def slope(self) -> NDArray[np.int64]:
+        """By how much each further unit on each machine costs more."""
+
+    def pairs(self, class_index: int, /) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The machines and the costs of the pairs of a class."""
+
+    def rooms(self, class_index: int, /) -> NDArray[np.int64]:
+        """How many more tasks fit, by pair of the class."""
+
+    def room(self, class_index: int, machine: int, /) -> int:
+        """How many more tasks fit on one machine; 0 if it is not a pair of the class."""
+
+    def has_room(self, class_index: int, count: int, /) -> bool:
+        """Whether `count` more tasks of the class have room, if nothing else is placed."""
+
+    def had_room(self, class_index: int, count: int, /) -> bool:
+        """Whether `count` tasks of the class had room at the start, each machine counted alone."""
+
+    def usable_machines(self) -> NDArray[np.int64]:
+        """The machines that are in some pair."""
+
+    def usable_classes(self) -> NDArray[np.bool_]:
+        """By class, whether there is room for one more task."""
+
+    def open_pairs(
+        self, chosen: NDArray[np.bool_], /
+    ) -> tuple[
+        NDArray[np.int64],
+        NDArray[np.int32],
+        NDArray[np.int64],
+        NDArray[np.int64],
+        NDArray[np.int64],
+    ]:
+        """The pairs of the chosen classes that have room now: where those of each class begin,
+        their machines, room and costs; and by machine how many tasks of the smallest fit."""
+
+    def place(
+        self, class_index: int, machine: int, count: int = 1, devices: Sequence[int] | None = None
+    ) -> int:
+        """Place units of a class; returns how many had room. `devices` are those of a single unit;
+        without it each unit takes the fullest devices that fit."""
+
+    def place_flow(
+        self,
+        classes: NDArray[np.int64],
+        machines: NDArray[np.int64],
+        units: NDArray[np.int64],
+        /,
+    ) -> NDArray[np.int64]:
+        """Place units one entry after the other; returns how many of each had room."""
+
+    def place_tightest(self, class_index: int, count: int, /) -> int:
+        """Place units one after the other on the machine that has the least left, the cheapest of
+        equal ones; returns how many had room."""
+
+    def place_gang(self, need: Sequence[tuple[int, int]], /) -> bool:
+        """Place all units (class, count), or none: the search is exact up to its limits."""
+
+    def remove(self, class_index: int, machine: int, count: int, /) -> None:
+        """Take off the units of a class that were placed last on the machine."""
+
+    def units(self) -> list[tuple[int, int, int, list[int]]]:
+        """Every unit: its class, its machine, the cost of the pair, its devices; by machine."""
+
+    def counts(self) -> NDArray[np.int64]:
+        """The number of units on each machine."""
+
+    def placed(self) -> NDArray[np.int64]:
+        """The number of units of each class."""
+
+    def free(self) -> NDArray[np.int64]:
+        """What is left on every machine, a row per machine."""
+
+    def cost(self) -> int:
+        """What all units cost."""
+
+    def mark(self) -> int:
+        """A point to roll back to; valid until the next `repack`."""
+
+    def rollback(self, mark: int, /) -> None:
+        """Undo everything placed and removed since the mark, devices included."""
+
+    def taken_since(self, mark: int, /) -> list[tuple[int, int, list[int]]]:
+        """Every unit placed since the mark: its class, its machine, its devices. Nothing may have
+        been removed since."""
+
+    def repack(
+        self,
+        *,
+        fixed: Sequence[int],
+        singles: Sequence[Sequence[int]],
+        gangs: Sequence[tuple[Sequence[tuple[int, int]], int, bool]],
+        first: tuple[Sequence[int], Sequence[bool]] | None,
+        rounds: int,
+        effort: int,
+        seed: int,
+    ) -> list[bool]:
+        """Improve the packing: never worth less, and never more expensive at equal worth.
+
+        `fixed` is the number of units of each class that must stay; `singles` has the worth of each
+        further unit of a class; a gang is (its units of each class, its worth, whether it is
+        placed), and stays whole. `first`, the number of singles of each class and a flag per gang,
+        are the items that a packing from scratch places first; None if everything has room. The
+        search is bounded by `rounds` and by `effort`, the number of comparisons of a task with a
+        machine, and repeatable by `seed`. Returns for each gang whether it is placed.
+        """

@@ -18,7 +18,7 @@ from oracles.queued_cluster import Cluster, job, reserved_starts
 
 @pytest.fixture
 def two_classes_per_pass(monkeypatch):
-    monkeypatch.setattr(optimiser, "MAX_CELLS_PER_ROUND", 0)
+    monkeypatch.setattr(optimiser, "MAX_PAIRS_PER_ROUND", 0)
     monkeypatch.setattr(optimiser, "MIN_CLASSES_PER_ROUND", 2)
 
 

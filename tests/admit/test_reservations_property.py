@@ -110,7 +110,7 @@ def bounded_passes() -> Generator[None]:
     """Passes that cannot examine all groups."""
     with (
         patch.object(multi_class_pass, "MAX_EFFORT", 3 * multi_class_pass.EFFORT_PER_TRY),
-        patch.object(optimiser, "MAX_CELLS_PER_ROUND", 0),
+        patch.object(optimiser, "MAX_PAIRS_PER_ROUND", 0),
         patch.object(optimiser, "MIN_CLASSES_PER_ROUND", 2),
     ):
         yield

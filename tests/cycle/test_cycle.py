@@ -207,7 +207,7 @@ def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
     groups = [group(f"g{i:03}", shape(cpu=1, memory=i)) for i in range(60)]
     groups += [group("gang", *(shape(cpu=1, memory=i) for i in range(70, 90)))]
     at_once = cycle_of(*machines).run(ready(*groups))
-    monkeypatch.setattr(optimiser, "MAX_CELLS_PER_ROUND", 0)
+    monkeypatch.setattr(optimiser, "MAX_PAIRS_PER_ROUND", 0)
     monkeypatch.setattr(optimiser, "MIN_CLASSES_PER_ROUND", 7)
     cycle = cycle_of(*machines)
     in_parts = cycle.run(ready(*groups))
@@ -218,7 +218,7 @@ def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
 
 
 def test_rounds_in_parts_keep_the_order_of_the_queue(monkeypatch):
-    monkeypatch.setattr(optimiser, "MAX_CELLS_PER_ROUND", 0)
+    monkeypatch.setattr(optimiser, "MAX_PAIRS_PER_ROUND", 0)
     monkeypatch.setattr(optimiser, "MIN_CLASSES_PER_ROUND", 1)
     cycle = cycle_of(machine("m", cpu=3, memory=99))
     outcome = cycle.run(ready(*(group(f"g{i}", shape(cpu=1, memory=i)) for i in range(9))))

@@ -1,5 +1,6 @@
 """The network of a round, against the same problem drawn and solved by others."""
 
+from dataclasses import dataclass
 from random import Random
 
 import networkx as nx
@@ -7,7 +8,36 @@ import numpy as np
 import pytest
 from ortools.graph.python import min_cost_flow
 
-from afflux.network.routing import MachineArcs, TaskSource, route
+from afflux.network.pairs import Pairs, Slots, TaskSource
+from afflux.network.routing import RoutedFlow, route
+
+
+@dataclass
+class MachineArcs:
+    """A problem as tables: a row per class, a column per machine."""
+
+    room: np.ndarray
+    cost: np.ndarray
+    slot_cost: np.ndarray
+    slope: np.ndarray
+    slots: np.ndarray
+
+    @property
+    def pairs(self) -> Pairs:
+        numbers, machine = np.nonzero(self.room > 0)
+        first = np.searchsorted(numbers, np.arange(len(self.room) + 1))
+        room, cost = self.room[numbers, machine], self.cost[numbers, machine]
+        return Pairs(first, machine.astype(np.int32), room.astype(np.int64), cost.astype(np.int64))
+
+    def route(self, sources: list[TaskSource], **limits: int) -> tuple[RoutedFlow, np.ndarray]:
+        """The flow, and its units as a table."""
+        slots = Slots(*(c.astype(np.int64) for c in (self.slot_cost, self.slope, self.slots)))
+        pairs = self.pairs
+        routed = route(sources, pairs, slots, **limits)
+        units = np.zeros(self.room.shape, np.int64)
+        numbers = np.repeat(np.arange(pairs.classes), np.diff(pairs.first))
+        units[numbers, pairs.machine] = routed.units
+        return routed, units
 
 
 def random_problem(rng: Random) -> tuple[list[TaskSource], MachineArcs]:
@@ -112,19 +142,20 @@ def cost_of_units(sources: list[TaskSource], arcs: MachineArcs, units: np.ndarra
     return total
 
 
+@pytest.mark.parametrize("max_whole_pairs", [1000, 0], ids=["whole", "by passes"])
 @pytest.mark.parametrize("batch", range(10))
-def test_routing_is_optimal_and_respects_room_and_slots(batch: int):
+def test_routing_is_optimal_and_respects_room_and_slots(batch: int, max_whole_pairs: int):
     for number in range(60):
         sources, arcs = random_problem(Random(f"layout {batch} {number}"))
-        routed = route(sources, arcs)
+        routed, units = arcs.route(sources, max_whole_pairs=max_whole_pairs)
         demand = np.zeros(len(arcs.room), np.int64)
         for source in sources:
             demand[source.class_index] += len(source.waiting_costs)
-        assert (routed.units >= 0).all()
-        assert (routed.units <= arcs.room).all()
-        assert (routed.units.sum(axis=0) <= arcs.slots).all()
-        assert (routed.units.sum(axis=1) <= demand).all()
-        assert routed.cost == cost_of_units(sources, arcs, routed.units), (batch, number)
+        assert (units >= 0).all()
+        assert (units <= arcs.room).all()
+        assert (units.sum(axis=0) <= arcs.slots).all()
+        assert (units.sum(axis=1) <= demand).all()
+        assert routed.cost == routed.bound == cost_of_units(sources, arcs, units), (batch, number)
         assert routed.cost == cost_by_ortools(sources, arcs), (batch, number)
         if number % 6 == 0:
             assert routed.cost == cost_by_networkx(sources, arcs), (batch, number)
@@ -133,8 +164,8 @@ def test_routing_is_optimal_and_respects_room_and_slots(batch: int):
 def test_load_spreads_over_slots_within_one_round():
     ones = np.ones((1, 3), np.int64)
     arcs = MachineArcs(ones * 9, ones * 0, ones[0] * 0, ones[0] * 10, ones[0] * 9)
-    routed = route([TaskSource(0, np.full(6, 1000, np.int64))], arcs)
-    assert routed.units.tolist() == [[2, 2, 2]]
+    routed, units = arcs.route([TaskSource(0, np.full(6, 1000, np.int64))])
+    assert units.tolist() == [[2, 2, 2]]
     assert routed.cost == 30
 
 
@@ -146,28 +177,30 @@ def test_two_classes_share_the_slots_of_a_machine():
         slope=np.array([0]),
         slots=np.array([3]),
     )
-    routed = route([TaskSource(0, np.full(3, 50)), TaskSource(1, np.full(3, 60))], arcs)
-    assert routed.units.tolist() == [[0], [3]]
+    _, units = arcs.route([TaskSource(0, np.full(3, 50)), TaskSource(1, np.full(3, 60))])
+    assert units.tolist() == [[0], [3]]
 
 
 def test_a_task_waits_if_waiting_costs_less_than_placing():
     arcs = MachineArcs(
         np.array([[5]]), np.array([[100]]), np.zeros(1, int), np.zeros(1, int), np.array([5])
     )
-    routed = route([TaskSource(0, np.array([150, 99]))], arcs)
-    assert routed.units.tolist() == [[1]]
+    routed, units = arcs.route([TaskSource(0, np.array([150, 99]))])
+    assert units.tolist() == [[1]]
     assert routed.cost == 199
 
 
 def test_without_machines_everything_waits():
     empty = np.zeros((1, 0), np.int64)
     none = np.zeros(0, np.int64)
-    routed = route([TaskSource(0, np.array([7, 5]))], MachineArcs(empty, empty, none, none, none))
-    assert routed.units.shape == (1, 0)
+    arcs = MachineArcs(empty, empty, none, none, none)
+    routed, units = arcs.route([TaskSource(0, np.array([7, 5]))])
+    assert units.shape == (1, 0)
     assert routed.cost == 12
 
 
-def test_leaving_out_expensive_machines_does_not_change_the_cost():
+@pytest.mark.parametrize("max_whole_pairs", [1000, 0], ids=["whole", "by passes"])
+def test_leaving_out_expensive_machines_does_not_change_the_cost(max_whole_pairs: int):
     rng = np.random.default_rng(5)
     for _ in range(100):
         classes, machines = int(rng.integers(1, 4)), int(rng.integers(8, 30))
@@ -182,4 +215,5 @@ def test_leaving_out_expensive_machines_does_not_change_the_cost():
             TaskSource(number, np.full(int(rng.integers(1, 4)), int(rng.integers(3, 12))))
             for number in range(classes)
         ]
-        assert route(sources, arcs).cost == cost_by_ortools(sources, arcs)
+        routed, _ = arcs.route(sources, max_whole_pairs=max_whole_pairs)
+        assert routed.cost == routed.bound == cost_by_ortools(sources, arcs)

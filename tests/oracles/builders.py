@@ -7,6 +7,7 @@ from afflux.cluster.state import State
 from afflux.cycle.optimiser import Optimiser
 from afflux.model.devices import DeviceRequest
 from afflux.model.group import Group
+from afflux.model.implied_resources import ImpliedResource
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
@@ -21,17 +22,21 @@ MACHINE_FIELDS = {"labels", "taints", "unschedulable", "images"}
 SHAPE_FIELDS = {"affinity", "tolerations", "images", "reachability", "profile"}
 
 
+def _resource(name: str) -> str:
+    return name if isinstance(name, ImpliedResource) else name.replace("_", "-")
+
+
 def machine(name: str = "m", *, devices: int = 0, pods: int = 110, **fields: object) -> Machine:
     """Amounts by keyword, and the fields of a machine by theirs."""
     known = {key: fields.pop(key) for key in MACHINE_FIELDS & fields.keys()}
-    capacity = {name.replace("_", "-"): amount for name, amount in fields.items()}
+    capacity = {_resource(name): amount for name, amount in fields.items()}
     return Machine(name, resources(capacity | {"pods": pods}), devices, **known)
 
 
 def shape(*, count: int = 0, milli: int = 1000, **fields: object) -> Shape:
     """Amounts by keyword; `count` devices of which it takes `milli` each."""
     known = {key: fields.pop(key) for key in SHAPE_FIELDS & fields.keys()}
-    requests = {name.replace("_", "-"): amount for name, amount in fields.items()}
+    requests = {_resource(name): amount for name, amount in fields.items()}
     devices = DeviceRequest(count, milli) if count else None
     return Shape(resources({"pods": 1} | requests), devices, **known)
 

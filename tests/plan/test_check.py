@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.devices import choose_devices
+from afflux.cluster.task_room import choose_devices
 from afflux.model.implied_resources import HostPort, attachment_resource, port_requests
 from afflux.model.placement import Placement
 from afflux.model.reachability import Reachability
@@ -237,7 +237,8 @@ def test_the_checker_and_the_columns_agree_on_every_machine(seed: int):
     for number in range(12):
         one = group(f"g{number}", generator.shape())
         (member,) = one.tasks
-        room = pricing.prices(member.shape).room
+        prices = pricing.prices(member.shape)
+        room = prices.by_machine(prices.room)
         for name, row in state.rows.items():
             wanted = member.shape.devices
             free = state.free_devices[row]

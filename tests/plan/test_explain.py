@@ -7,7 +7,12 @@ import pytest
 from afflux.admit.strategies import fcfs
 from afflux.cluster.state import State
 from afflux.model import reason
-from afflux.model.implied_resources import HostPort, attachment_resource, port_requests
+from afflux.model.implied_resources import (
+    HostPort,
+    ResourceKind,
+    attachment_resource,
+    port_requests,
+)
 from afflux.model.reachability import Reachability
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
@@ -113,7 +118,7 @@ def test_volumes_come_last_those_of_binding_together_and_zones_after_them():
     )
     rows = {
         "none": (set(), 0, (reason.driver_missing("x"),)),
-        "full": ({"driver"}, 1, (reason.ATTACHMENTS,)),
+        "full": ({"driver"}, 1, (ResourceKind.ATTACHMENT.value,)),
         "far": ({"driver"}, 2, (reason.VOLUME_AFFINITY, reason.VOLUME_MISSING)),
         "tight": ({"driver", "near", "made"}, 2, (reason.VOLUME_SPACE,)),
         "zoned": ({"driver", "near", "made", "space"}, 2, (reason.VOLUME_ZONE,)),

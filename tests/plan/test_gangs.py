@@ -10,7 +10,6 @@ from afflux.model.group import Group
 from afflux.model.task import Task
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, make_placements
-from afflux.plan.gangs import place_gang
 from afflux.plan.waiting_demand import count_classes
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
@@ -71,16 +70,16 @@ def try_to_place(world: World, gang: Group) -> bool:
     numbers: dict = {}
     need = count_classes(gang, numbers)
     book = Book(state, list(numbers), [pricing.prices(shape) for shape in numbers])
-    before = (book.free.copy(), list(book.free_devices), book.room.copy())
-    found = place_gang(book, need)
+    before = (book.packing.free(), [book.packing.rooms(i) for i in range(len(numbers))])
+    found = book.place_gang(need)
     if found:
         assert not broken_rules(world, [gang], make_placements(book, state, [gang]))
-        assert book.units.sum(axis=1).tolist() == [need[number] for number in range(len(numbers))]
+        assert book.packing.placed().tolist() == [need[number] for number in range(len(numbers))]
     else:
-        assert not book.units.any()
-        assert np.array_equal(book.free, before[0])
-        assert book.free_devices == before[1]
-        assert np.array_equal(book.room, before[2])
+        assert book.packing.units() == []
+        assert np.array_equal(book.packing.free(), before[0])
+        for number, room in enumerate(before[1]):
+            assert np.array_equal(book.packing.rooms(number), room)
     return found
 
 

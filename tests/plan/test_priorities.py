@@ -1,10 +1,10 @@
 """Priorities are strict: a level is finished before a lower one is looked at.
 
-When a level is finished nobody of it has room; the finish of a lower level never takes a task of
-a higher one away, but may move it. So, level by level, almost as many are placed as an integer
-program finds from the highest priority down, and as if the lower ones were not there. And if what
-the round placed at lower priorities is taken away again, a waiting group of the higher one has room
-only where such a move happened to make it, about once in thousands of groups.
+When a level is finished no waiting group of it has room; the finish of a lower level never takes a
+task of a higher one away, but may move it. So, level by level, almost as many are placed as an
+integer program finds from the highest priority down, and as if the lower ones were not there. And
+if what the round placed at lower priorities is taken away again, a waiting group of the higher one
+has room only where such a move happened to make it, about once in thousands of groups.
 """
 
 from collections.abc import Sequence

@@ -86,10 +86,11 @@ class Instance:
         return self.waiting_costs[waiting.name]
 
     def cost(self, shape: Shape, name: str) -> int:
-        return int(self.book.cost[self.numbers[shape], self.state.rows[name]])
+        rows, costs = self.book.packing.pairs(self.numbers[shape])
+        return int(costs[rows == self.state.rows[name]].sum())
 
     def slope(self, name: str) -> int:
-        return int(self.book.slope[self.state.rows[name]])
+        return int(self.book.packing.slope()[self.state.rows[name]])
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 Rounds follow one another through the cycle while machines join, leave and change, tasks arrive and
 end. After each one, judged from the inputs by plain arithmetic: nothing over capacity, no group in
-part, only admitted machines, nobody blocked placed; and no group left waiting for which there is
+part, only admitted machines, no blocked task placed; and no group left waiting for which there is
 still room, where for gangs an integer program decides.
 """
 

@@ -6,8 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from afflux.cluster import task_room
+from afflux.cluster.resource_table import UNSTATED
 from afflux.cluster.state import State
+from afflux.cluster.task_room import refusals, room_of
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
@@ -210,29 +211,29 @@ def test_room_is_how_many_fit_one_after_the_other(seed: int):
     shapes = [generator.shape() for _ in range(4)]
     for of in shapes:
         state.requests(of)  # every resource has its column now
-    requests = np.array([state.requests(of) for of in shapes])
-    table = task_room.rooms(state.view().free, requests)
-    for number, of in enumerate(shapes):
-        column = task_room.room(state.view().free, requests[number])
-        assert column.tolist() == table[number].tolist()
-        if of.devices is not None:
-            np.minimum(
-                column, task_room.device_room(state.view().free_devices, of.devices), out=column
-            )
-        lacking = task_room.lacking(state.view().free, requests[number]).any(axis=1)
+    for of in shapes:
+        requests = state.requests(of)
+        asked = np.flatnonzero(requests)
+        machines = state.view()
+        free = machines.free_of(asked)
+        devices = machines.free_devices
+        column = room_of(requests[asked], of.devices, free, devices)
+        without_devices = room_of(requests[asked], None, free, devices)
+        refused = refusals(requests[asked], of.devices, free, devices)
         for name, row in state.rows.items():
             room = world.rooms()[name]
-            assert bool(lacking[row]) == any(room.left(r) < asked for r, asked in of.requests)
+            too_little = {r for r, asked in of.requests if room.left(r) < asked}
+            names = {state.resource_names[c] for c in asked[refused[row, : len(asked)]]}
+            assert names - {UNSTATED} == too_little - set(state.resource_table.unstated(of))
+            assert refused[row].any() == (column[row] == 0)
             assert (column[row] > 0) == room.fits(of)
-            counted = min(room.left(r) // asked for r, asked in of.requests)
-            assert table[number][row] == max(0, counted)
+            counted = min(max(0, room.left(r)) // asked for r, asked in of.requests)
+            assert without_devices[row] == counted
 
 
 def test_a_shape_without_requests_fits_everywhere():
-    state = State([machine("m", cpu=1)])
-    nothing = np.zeros(len(state.resource_names), np.int64)
-    assert task_room.room(state.view().free, nothing).tolist() == [task_room.UNLIMITED]
-    assert task_room.rooms(state.view().free, nothing[None, :]).tolist() == [[task_room.UNLIMITED]]
+    nothing = np.zeros(0, np.int64)
+    assert room_of(nothing, None, np.zeros((1, 0), np.int64), ()).tolist() == [1 << 31]
 
 
 def test_the_policies_that_can_be_named():

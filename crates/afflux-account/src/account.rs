@@ -1,6 +1,9 @@
 //! The account: all parts together, the units on every machine, and a log to roll back.
 
+use std::collections::HashMap;
+
 use crate::devices::{DeviceRequest, Devices};
+use crate::domains::{Domains, Rule};
 use crate::resources::{Request, Resources, UNLIMITED};
 
 /// What one task of a class asks for.
@@ -10,6 +13,10 @@ pub struct Class {
     pub request: Request,
     /// The devices, if any.
     pub devices: Option<DeviceRequest>,
+    /// What it requires of the tasks in the domains of the machine.
+    pub rules: Vec<Rule>,
+    /// The counters that count its units, each once.
+    pub counted_by: Vec<usize>,
 }
 
 /// The parts of the account, as reasons against a machine.
@@ -19,6 +26,8 @@ pub enum Part {
     Resource(u32),
     /// Too few devices have a large enough share free.
     Devices,
+    /// The domains of the machine do not meet the rule of the class with this index.
+    Rule(usize),
 }
 
 /// A task of a class on a machine, with its devices.
@@ -33,8 +42,16 @@ pub struct Unit {
 /// A change, so that it can be undone.
 #[derive(Clone, Debug)]
 enum Change {
-    Taken { class: usize, machine: usize },
-    Released { unit: Unit, machine: usize },
+    Taken {
+        class: usize,
+        machine: usize,
+    },
+    /// The unit was at this position among those of the machine.
+    Released {
+        unit: Unit,
+        machine: usize,
+        position: usize,
+    },
 }
 
 /// What is free on every machine, and the units that were taken there.
@@ -43,6 +60,7 @@ pub struct Account {
     classes: Vec<Class>,
     resources: Resources,
     devices: Devices,
+    domains: Domains,
     units: Vec<Vec<Unit>>,
     log: Vec<Change>,
 }
@@ -60,9 +78,21 @@ impl Account {
             classes,
             resources,
             devices,
+            domains: Domains::default(),
             units: vec![Vec::new(); machines],
             log: Vec::new(),
         }
+    }
+
+    /// The account with the topologies and counters that its classes name. Nothing may have been
+    /// taken yet.
+    #[must_use]
+    pub fn with_domains(mut self, mut domains: Domains) -> Self {
+        for class in &self.classes {
+            domains.prepare(&class.rules);
+        }
+        self.domains = domains;
+        self
     }
 
     /// The classes, by their number.
@@ -89,6 +119,12 @@ impl Account {
         &self.devices
     }
 
+    /// The part that counts tasks in domains.
+    #[must_use]
+    pub fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
     /// The units on a machine, in the order in which they were taken.
     #[must_use]
     pub fn units(&self, machine: usize) -> &[Unit] {
@@ -98,33 +134,50 @@ impl Account {
     /// Whether one more task of the class fits.
     #[must_use]
     pub fn fits(&self, class: usize, machine: usize) -> bool {
-        let Class { request, devices } = &self.classes[class];
-        self.resources.fits(request, machine)
-            && devices.is_none_or(|asked| self.devices.fits(asked, machine))
+        let class = &self.classes[class];
+        self.resources.fits(&class.request, machine)
+            && class
+                .devices
+                .is_none_or(|asked| self.devices.fits(asked, machine))
+            && (class.rules.is_empty() || self.domains.fits_all(&class.rules, machine))
     }
 
     /// How many more tasks of the class fit, if nothing else is placed.
     #[must_use]
     pub fn room(&self, class: usize, machine: usize) -> i64 {
-        let Class { request, devices } = &self.classes[class];
-        let room = self.resources.room(request, machine);
-        match devices {
-            Some(asked) if room > 0 => room.min(self.devices.room(*asked, machine)),
-            _ => room.min(UNLIMITED),
+        let Class {
+            request,
+            devices,
+            rules,
+            counted_by,
+        } = &self.classes[class];
+        let mut room = self.resources.room(request, machine).min(UNLIMITED);
+        if let Some(asked) = devices.filter(|_| room > 0) {
+            room = room.min(self.devices.room(asked, machine));
         }
+        if room > 0 && !rules.is_empty() {
+            room = room.min(self.domains.room(rules, counted_by, machine));
+        }
+        room
     }
 
     /// The parts that refuse one more task of the class; none if it fits.
     pub fn refusals(&self, class: usize, machine: usize) -> impl Iterator<Item = Part> {
-        let Class { request, devices } = &self.classes[class];
+        let class = &self.classes[class];
         let free = self.resources.of(machine);
-        let lacking = request
+        let lacking = class
+            .request
             .iter()
             .filter(|&&(column, asked)| free[column as usize] < asked);
-        let devices = devices.filter(|&asked| !self.devices.fits(asked, machine));
+        let devices = class
+            .devices
+            .filter(|&asked| !self.devices.fits(asked, machine));
+        let rules = (0..class.rules.len())
+            .filter(move |&rule| !self.domains.fits(&class.rules[rule], machine));
         lacking
             .map(|&(column, _)| Part::Resource(column))
             .chain(devices.map(|_| Part::Devices))
+            .chain(rules.map(Part::Rule))
     }
 
     /// Takes one unit, which must fit. Without `devices` it gets the fullest ones that leave room
@@ -145,7 +198,8 @@ impl Account {
                 None => return false,
             },
         };
-        self.put(Unit { class, devices }, machine);
+        let position = self.units[machine].len();
+        self.put(Unit { class, devices }, machine, position);
         self.log.push(Change::Taken { class, machine });
         true
     }
@@ -153,10 +207,14 @@ impl Account {
     /// Releases the unit of the class that was taken last on the machine; false if there is none.
     #[must_use]
     pub fn release(&mut self, class: usize, machine: usize) -> bool {
-        let Some(unit) = self.remove(class, machine) else {
+        let Some((unit, position)) = self.remove(class, machine) else {
             return false;
         };
-        self.log.push(Change::Released { unit, machine });
+        self.log.push(Change::Released {
+            unit,
+            machine,
+            position,
+        });
         true
     }
 
@@ -173,7 +231,11 @@ impl Account {
                 Some(Change::Taken { class, machine }) => {
                     self.remove(class, machine);
                 }
-                Some(Change::Released { unit, machine }) => self.put(unit, machine),
+                Some(Change::Released {
+                    unit,
+                    machine,
+                    position,
+                }) => self.put(unit, machine, position),
                 None => return,
             }
         }
@@ -184,15 +246,35 @@ impl Account {
         self.log.clear();
     }
 
-    /// The machines that have changed since the mark; some may be named more than once.
-    pub fn changed_since(&self, mark: usize) -> impl Iterator<Item = usize> {
-        self.log[mark..].iter().map(|change| match change {
-            Change::Taken { machine, .. } | Change::Released { machine, .. } => *machine,
-        })
+    /// The units taken since the mark: class, machine and devices. Nothing may have been released
+    /// since then.
+    #[must_use]
+    pub fn taken_since(&self, mark: usize) -> Vec<(usize, usize, Vec<u32>)> {
+        let mut seen: HashMap<(usize, usize), usize> = HashMap::new();
+        let mut found = Vec::new();
+        for change in self.log[mark..].iter().rev() {
+            if let Change::Taken { class, machine } = *change {
+                let later = seen.entry((class, machine)).or_default();
+                let mut own = self.units[machine]
+                    .iter()
+                    .rev()
+                    .filter(|unit| unit.class == class);
+                if let Some(unit) = own.nth(*later) {
+                    found.push((class, machine, unit.devices.clone()));
+                }
+                *later += 1;
+            }
+        }
+        found.reverse();
+        found
     }
 
     /// Devices for every unit if these units, by class and count, fit on the machine together;
     /// none if they do not.
+    ///
+    /// Rules are judged after all of the units are there: for each unit, with the others in place.
+    /// Units that require each other fit together although neither fits alone. The rules of units
+    /// that were placed before are not judged again; [`Self::violations`] judges all units.
     #[must_use]
     pub fn fits_together(&self, machine: usize, units: &[(usize, i64)]) -> Option<Vec<Unit>> {
         let mut asked = vec![0; self.resources.width()];
@@ -218,6 +300,9 @@ impl Account {
         {
             return None;
         }
+        if !self.rules_hold_together(machine, units) {
+            return None;
+        }
         let mut packed = self.devices.pack(&requests, machine)?.into_iter();
         for unit in &mut found {
             if self.classes[unit.class].devices.is_some() {
@@ -227,24 +312,75 @@ impl Account {
         Some(found)
     }
 
-    fn put(&mut self, unit: Unit, machine: usize) {
+    /// Whether every one of these units meets its rules with the others in place.
+    fn rules_hold_together(&self, machine: usize, units: &[(usize, i64)]) -> bool {
+        let growth = |class: usize, counter| {
+            let counted_by = &self.classes[class].counted_by;
+            self.domains.growth(counter, counted_by, machine)
+        };
+        let placed = units.iter().filter(|&&(_, count)| count > 0);
+        placed.into_iter().all(|&(class, _)| {
+            self.classes[class].rules.iter().all(|rule| {
+                self.domains.fits_with(rule, machine, |counter| {
+                    let each = units
+                        .iter()
+                        .map(|&(other, count)| count * growth(other, counter));
+                    each.sum::<i64>() - growth(class, counter)
+                })
+            })
+        })
+    }
+
+    /// The units that would be refused where they are, as class, machine and the part that refuses:
+    /// each unit is taken out, judged with everything else in place, and put back.
+    #[must_use]
+    pub fn violations(&mut self) -> Vec<(usize, usize, Part)> {
+        let mut found = Vec::new();
+        for machine in 0..self.units.len() {
+            for position in 0..self.units[machine].len() {
+                let unit = self.remove_at(machine, position);
+                let class = unit.class;
+                found.extend(
+                    self.refusals(class, machine)
+                        .map(|part| (class, machine, part)),
+                );
+                self.put(unit, machine, position);
+            }
+        }
+        found
+    }
+
+    #[inline]
+    fn put(&mut self, unit: Unit, machine: usize, position: usize) {
         let class = &self.classes[unit.class];
         self.resources.take(&class.request, machine, 1);
         if let Some(asked) = class.devices {
             self.devices.take(machine, &unit.devices, asked.milli);
         }
-        self.units[machine].push(unit);
+        if !class.counted_by.is_empty() {
+            self.domains.take(&class.counted_by, machine, 1);
+        }
+        self.units[machine].insert(position, unit);
     }
 
-    fn remove(&mut self, class: usize, machine: usize) -> Option<Unit> {
-        let there = &mut self.units[machine];
+    /// Removes the unit of the class that was taken last; returns it and its position.
+    fn remove(&mut self, class: usize, machine: usize) -> Option<(Unit, usize)> {
+        let there = &self.units[machine];
         let last = there.iter().rposition(|unit| unit.class == class)?;
-        let unit = there.remove(last);
-        let class = &self.classes[class];
+        Some((self.remove_at(machine, last), last))
+    }
+
+    #[inline]
+    fn remove_at(&mut self, machine: usize, position: usize) -> Unit {
+        let unit = self.units[machine].remove(position);
+        let class = &self.classes[unit.class];
         self.resources.take(&class.request, machine, -1);
         if let Some(asked) = class.devices {
             self.devices.take(machine, &unit.devices, -asked.milli);
         }
-        Some(unit)
+        if !class.counted_by.is_empty() {
+            self.domains.take(&class.counted_by, machine, -1);
+        }
+        unit
     }
 }

@@ -18,6 +18,9 @@ pub struct DeviceRequest {
 /// Several requests on one machine are searched for exactly up to this number; above it the search
 /// is greedy and may miss a solution.
 const MAX_EXACT_REQUESTS: usize = 300;
+/// The exact search ends after this many steps and may miss a solution, so that members with many
+/// different shares cannot hold up the scheduler.
+const MAX_SEARCH_STEPS: usize = 20_000;
 
 /// The free thousandths of every device of every machine.
 #[derive(Clone, Debug, Default)]
@@ -90,8 +93,13 @@ impl Devices {
             }
             return Some(chosen);
         }
-        let mut infeasible = HashSet::new();
-        search(requests, &order, &mut free, &mut chosen, &mut infeasible).then_some(chosen)
+        let mut search = Search {
+            requests,
+            chosen: &mut chosen,
+            infeasible: HashSet::new(),
+            steps_left: MAX_SEARCH_STEPS,
+        };
+        search.place(&order, &mut free).then_some(chosen)
     }
 }
 
@@ -143,38 +151,48 @@ fn choose(free: &[i64], request: DeviceRequest, further: i64) -> Option<Vec<u32>
 /// What is left to place, and what the devices have free, in ascending order.
 type SearchState = (usize, Vec<i64>);
 
-fn search(
-    requests: &[DeviceRequest],
-    order: &[usize],
-    free: &mut [i64],
-    chosen: &mut [Vec<u32>],
-    infeasible: &mut HashSet<SearchState>,
-) -> bool {
-    let Some((&next, rest)) = order.split_first() else {
-        return true;
-    };
-    let mut key = free.to_vec();
-    key.sort_unstable();
-    let state = (rest.len(), key);
-    if infeasible.contains(&state) {
-        return false;
-    }
-    let request = requests[next];
-    for devices in choices(free, request) {
-        devices
-            .iter()
-            .for_each(|&device| free[device as usize] -= request.milli);
-        let found = search(requests, rest, free, chosen, infeasible);
-        devices
-            .iter()
-            .for_each(|&device| free[device as usize] += request.milli);
-        if found {
-            chosen[next] = devices;
+/// The search for devices for several requests.
+struct Search<'a> {
+    requests: &'a [DeviceRequest],
+    /// By request, the devices found last.
+    chosen: &'a mut [Vec<u32>],
+    infeasible: HashSet<SearchState>,
+    steps_left: usize,
+}
+
+impl Search<'_> {
+    /// Whether the requests of `order` fit on what is free.
+    fn place(&mut self, order: &[usize], free: &mut [i64]) -> bool {
+        let Some((&next, rest)) = order.split_first() else {
             return true;
+        };
+        if self.steps_left == 0 {
+            return false;
         }
+        self.steps_left -= 1;
+        let mut key = free.to_vec();
+        key.sort_unstable();
+        let state = (rest.len(), key);
+        if self.infeasible.contains(&state) {
+            return false;
+        }
+        let request = self.requests[next];
+        for devices in choices(free, request) {
+            devices
+                .iter()
+                .for_each(|&device| free[device as usize] -= request.milli);
+            let found = self.place(rest, free);
+            devices
+                .iter()
+                .for_each(|&device| free[device as usize] += request.milli);
+            if found {
+                self.chosen[next] = devices;
+                return true;
+            }
+        }
+        self.infeasible.insert(state);
+        false
     }
-    infeasible.insert(state);
-    false
 }
 
 /// Choices of devices with enough left, one for each multiset of what they have left.
@@ -264,6 +282,17 @@ mod tests {
             Some(vec![2, 0])
         );
         assert_eq!(devices(&[499]).choose(HALF, 0, 0), None);
+    }
+
+    #[test]
+    fn a_search_over_many_different_shares_ends() {
+        let requests: Vec<DeviceRequest> = (0..17)
+            .map(|number| DeviceRequest {
+                count: 1,
+                milli: 340 + 9 * number,
+            })
+            .collect();
+        assert!(devices(&[1000; 8]).pack(&requests, 0).is_none());
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! Local search for a better packing of tasks on machines: more tasks, at a lower cost.
+//! Packings of tasks on machines: placing gangs whole, and local search for a better packing, with
+//! more tasks, at a lower cost.
 //!
 //! # Problem
-//! Machines have a free amount of each of R resources and may have devices of which a task uses
-//! shares. Tasks come in C classes; a task of class `c` asks for the vector `requests[c]` and, if
-//! it needs devices, for `count` different devices with `milli` thousandths free on each. A class
-//! may only use machines that admit it. A task of class `c` on machine `m` costs `cost[c][m]`, and
-//! the k-th task of a round on `m` costs `k * slope[m]` more (k from 0).
+//! Tasks come in C classes; the account (`afflux-account`) says how many tasks of a class fit on a
+//! machine. A class may only use the machines of its pairs. A task of class `c` on machine `m`
+//! costs `cost[c][m]`, and the k-th task of a round on `m` costs `k * slope[m]` more (k from 0).
 //!
 //! Fixed units must be placed, single tasks may be placed, gangs are placed as a whole or not at
 //! all; single tasks and gangs have a worth. Given a packing, find one that is worth at least as
@@ -29,14 +28,14 @@
 //! J. Comput. Phys. 159, 2000; Christiaens and Vanden Berghe, "Slack induction by string removals
 //! for vehicle routing problems", Transportation Science 54, 2020 (the blinks).
 
-mod classes;
+mod gang_search;
 mod items;
-mod machines;
 mod pack_from_scratch;
+mod packing;
 mod ruin_and_recreate;
 
-pub use classes::{Classes, DeviceRequest};
+pub use gang_search::place_gang;
 pub use items::{Gang, Items};
-pub use machines::{Machine, Unit};
 pub use pack_from_scratch::ScratchStart;
+pub use packing::{OpenPairs, Packing, PairColumns};
 pub use ruin_and_recreate::{SearchLimits, improve};

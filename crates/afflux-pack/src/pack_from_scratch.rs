@@ -1,8 +1,7 @@
 //! A packing from scratch, by best fit decreasing.
 
-use crate::classes::Classes;
 use crate::items::{Items, UnitCounts};
-use crate::machines::Machine;
+use crate::packing::Packing;
 
 /// The items that a packing from scratch places first.
 #[derive(Clone, Debug)]
@@ -18,23 +17,23 @@ pub struct ScratchStart {
 /// A machine is filled with the task whose request has the largest dot product with the free
 /// resources of the machine, until nothing fits (the dot-product rule of vector bin packing,
 /// Panigrahy et al., "Heuristics for vector bin packing", 2011), so that complementary classes end
-/// up together. All other items are tried last, smallest first. Returns false, with machines and
+/// up together. All other items are tried last, smallest first. Returns false, with packing and
 /// items in an unspecified state, if a fixed unit does not fit or the effort is used up.
 pub(crate) fn pack_from_scratch(
-    classes: &Classes,
-    machines: &mut [Machine],
+    packing: &mut Packing,
+    usable: &[usize],
     items: &mut Items,
     first: &ScratchStart,
     effort: u64,
 ) -> bool {
-    for machine in machines.iter_mut() {
-        machine.clear(classes);
+    for &machine in usable {
+        packing.clear(machine);
     }
     for gang in &mut items.gangs {
         gang.placed = false;
     }
-    let mut packer = BestFit::new(classes, machines, effort);
-    let mut by_size: Vec<usize> = (0..classes.len()).collect();
+    let mut packer = BestFit::new(packing, usable, effort);
+    let mut by_size: Vec<usize> = (0..first.singles.len()).collect();
     by_size.sort_by(|&a, &b| packer.size(b).total_cmp(&packer.size(a)));
     for &class in &by_size {
         for _ in 0..items.fixed[class] {
@@ -53,8 +52,8 @@ pub(crate) fn pack_from_scratch(
         items.gangs[gang].placed = packer.place_gang(&items.gangs[gang].need);
     }
     let mut left = first.singles.clone();
-    for index in 0..packer.machines.len() {
-        packer.fill(index, &mut left);
+    for &machine in usable {
+        packer.fill(machine, &mut left);
     }
     for &gang in gangs.iter().rev() {
         if !items.gangs[gang].placed {
@@ -73,25 +72,17 @@ pub(crate) fn pack_from_scratch(
 }
 
 /// The worth of the packing and its negated cost: larger is better.
-pub(crate) fn packing_value(classes: &Classes, machines: &[Machine], items: &Items) -> (i64, i64) {
-    let mut placed = vec![0; classes.len()];
-    for unit in machines.iter().flat_map(|machine| &machine.units) {
-        placed[unit.class] += 1;
-    }
+pub(crate) fn packing_value(packing: &Packing, items: &Items) -> (i64, i64) {
     let gangs = items.gangs.iter().filter(|gang| gang.placed);
-    let worth =
-        UnitCounts::new(items, placed).worth_of_singles() + gangs.map(|g| g.worth).sum::<i64>();
-    let cost: i64 = machines
-        .iter()
-        .enumerate()
-        .map(|(index, machine)| machine.cost(classes, index))
-        .sum();
-    (worth, -cost)
+    let singles = UnitCounts::new(items, packing.placed()).worth_of_singles();
+    (
+        singles + gangs.map(|g| g.worth).sum::<i64>(),
+        -packing.cost(),
+    )
 }
 
 struct BestFit<'a> {
-    classes: &'a Classes,
-    machines: &'a mut [Machine],
+    packing: &'a mut Packing,
     /// The free amount of each resource on all machines, to which requests are compared.
     total: Vec<f64>,
     /// The remaining number of comparisons of a task with a machine.
@@ -99,17 +90,17 @@ struct BestFit<'a> {
 }
 
 impl<'a> BestFit<'a> {
-    fn new(classes: &'a Classes, machines: &'a mut [Machine], effort: u64) -> Self {
-        let free = |r: usize| {
-            machines
-                .iter()
-                .map(|m| m.free[r].max(0) as f64)
-                .sum::<f64>()
-        };
-        let total = (0..classes.resources).map(|r| free(r).max(1.0)).collect();
+    fn new(packing: &'a mut Packing, usable: &[usize], effort: u64) -> Self {
+        let resources = packing.account().resources();
+        let mut total = vec![0.0; resources.width()];
+        for &machine in usable {
+            for (total, &free) in total.iter_mut().zip(resources.of(machine)) {
+                *total += free.max(0) as f64;
+            }
+        }
+        total.iter_mut().for_each(|total| *total = total.max(1.0));
         Self {
-            classes,
-            machines,
+            packing,
             total,
             effort,
         }
@@ -122,8 +113,10 @@ impl<'a> BestFit<'a> {
     }
 
     fn size(&self, class: usize) -> f64 {
-        let request = self.classes.request(class).iter().zip(&self.total);
-        request.map(|(&asked, total)| asked as f64 / total).sum()
+        let request = self.packing.account().classes()[class].request.iter();
+        request
+            .map(|&(column, asked)| asked as f64 / self.total[column as usize])
+            .sum()
     }
 
     fn gang_size(&self, items: &Items, gang: usize) -> f64 {
@@ -133,23 +126,24 @@ impl<'a> BestFit<'a> {
     }
 
     /// The dot product of a request and the free resources of a machine.
-    fn alignment(&self, class: usize, machine: &Machine) -> f64 {
-        let request = self.classes.request(class).iter();
-        let pairs = request.zip(&machine.free).zip(&self.total);
-        pairs
-            .map(|((&asked, &free), total)| (asked as f64 / total) * (free.max(0) as f64 / total))
-            .sum()
+    fn alignment(&self, class: usize, machine: usize) -> f64 {
+        let account = self.packing.account();
+        let free = account.resources().of(machine);
+        let shares = account.classes()[class]
+            .request
+            .iter()
+            .map(|&(column, asked)| {
+                let total = self.total[column as usize];
+                (asked as f64 / total) * (free[column as usize].max(0) as f64 / total)
+            });
+        shares.sum()
     }
 
     /// Fills one machine with the tasks left of each class.
-    fn fill(&mut self, index: usize, left: &mut [i64]) {
+    fn fill(&mut self, machine: usize, left: &mut [i64]) {
         while self.spend_effort(left.len()) {
-            let machine = &self.machines[index];
-            let fitting = (0..left.len()).filter(|&class| {
-                left[class] > 0
-                    && self.classes.admits(class, index)
-                    && machine.fits(self.classes.request(class), self.classes.devices[class])
-            });
+            let fitting = (0..left.len())
+                .filter(|&class| left[class] > 0 && self.packing.fits(class, machine));
             let best_aligned = fitting.max_by(|&a, &b| {
                 let (a, b) = (self.alignment(a, machine), self.alignment(b, machine));
                 a.total_cmp(&b)
@@ -157,52 +151,37 @@ impl<'a> BestFit<'a> {
             let Some(class) = best_aligned else {
                 return;
             };
-            self.put(class, index);
-            left[class] -= 1;
+            left[class] -= self.packing.place(class, machine, 1);
         }
     }
 
     /// Places one task on the tightest machine.
     fn place(&mut self, class: usize) -> bool {
-        self.place_at(class).is_some()
-    }
-
-    fn place_at(&mut self, class: usize) -> Option<usize> {
-        if !self.spend_effort(self.machines.len()) {
-            return None;
+        if !self.spend_effort(self.packing.machines_of(class).len()) {
+            return false;
         }
-        let (request, devices) = (self.classes.request(class), self.classes.devices[class]);
-        let fitting = (0..self.machines.len()).filter(|&index| {
-            self.classes.admits(class, index) && self.machines[index].fits(request, devices)
-        });
-        let left = |index: usize| -> f64 {
-            let free = self.machines[index].free.iter().zip(&self.total);
+        let resources = self.packing.account().resources();
+        let left = |machine: usize| -> f64 {
+            let free = resources.of(machine).iter().zip(&self.total);
             free.map(|(&free, total)| free.max(0) as f64 / total).sum()
         };
-        let index = fitting.min_by(|&a, &b| left(a).total_cmp(&left(b)))?;
-        self.put(class, index);
-        Some(index)
-    }
-
-    fn put(&mut self, class: usize, index: usize) {
-        let request = self.classes.request(class);
-        self.machines[index].place(class, request, self.classes.devices[class]);
+        let machines = self.packing.machines_of(class).iter();
+        let tightest = machines
+            .map(|&machine| machine as usize)
+            .filter(|&machine| self.packing.account().fits(class, machine))
+            .min_by(|&a, &b| left(a).total_cmp(&left(b)));
+        tightest.is_some_and(|machine| self.packing.place(class, machine, 1) == 1)
     }
 
     /// Places all units of a gang, or none.
     fn place_gang(&mut self, need: &[(usize, i64)]) -> bool {
-        let mut placed: Vec<usize> = Vec::new();
-        for &(class, count) in need {
-            for _ in 0..count {
-                let Some(index) = self.place_at(class) else {
-                    for &index in placed.iter().rev() {
-                        self.machines[index].remove_last(self.classes);
-                    }
-                    return false;
-                };
-                placed.push(index);
-            }
+        let mark = self.packing.account().mark();
+        let whole = need
+            .iter()
+            .all(|&(class, count)| (0..count).all(|_| self.place(class)));
+        if !whole {
+            self.packing.account_mut().rollback(mark);
         }
-        true
+        whole
     }
 }

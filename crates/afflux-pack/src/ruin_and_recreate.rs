@@ -1,9 +1,8 @@
 //! Ruin and recreate, with exact undo.
 
-use crate::classes::Classes;
 use crate::items::{Items, UnitCounts};
-use crate::machines::Machine;
 use crate::pack_from_scratch::{ScratchStart, pack_from_scratch, packing_value};
+use crate::packing::Packing;
 use fastrand::Rng;
 
 /// Limits of the search, and its seed.
@@ -36,18 +35,19 @@ const MAX_CANDIDATES: usize = 48;
 /// units, whatever its worth and cost, because room for one more unit is worth more; the second
 /// half then improves worth and cost.
 pub fn improve(
-    classes: &Classes,
-    machines: &mut [Machine],
+    packing: &mut Packing,
     items: &mut Items,
     first: Option<&ScratchStart>,
     limits: SearchLimits,
 ) {
+    packing.account_mut().commit();
+    let usable = packing.usable_machines();
     if let Some(first) = first {
-        start_from_scratch_if_better(classes, machines, items, first, limits.effort / 2);
+        start_from_scratch_if_better(packing, &usable, items, first, limits.effort / 2);
     }
-    let start = (machines.to_vec(), items.clone());
-    let before = packing_value(classes, machines, items);
-    let mut search = RuinAndRecreate::new(classes, machines, items, limits);
+    let start = (packing.clone(), items.clone());
+    let before = packing_value(packing, items);
+    let mut search = RuinAndRecreate::new(packing, usable, items, limits);
     let mut left = limits.rounds;
     if search.has_waiting() {
         search.is_exploring = true;
@@ -56,67 +56,77 @@ pub fn improve(
         left -= left / 2;
     }
     search.run(left, limits.effort);
-    if packing_value(classes, machines, items) < before {
-        machines.clone_from_slice(&start.0);
-        *items = start.1;
+    if packing_value(packing, items) < before {
+        (*packing, *items) = start;
     }
 }
 
 /// Takes the packing from scratch if it is better than the given one.
 fn start_from_scratch_if_better(
-    classes: &Classes,
-    machines: &mut [Machine],
+    packing: &mut Packing,
+    usable: &[usize],
     items: &mut Items,
     first: &ScratchStart,
     effort: u64,
 ) {
-    let mut other = (machines.to_vec(), items.clone());
-    if pack_from_scratch(classes, &mut other.0, &mut other.1, first, effort)
-        && packing_value(classes, &other.0, &other.1) > packing_value(classes, machines, items)
+    let mut other = (packing.clone(), items.clone());
+    if pack_from_scratch(&mut other.0, usable, &mut other.1, first, effort)
+        && packing_value(&other.0, &other.1) > packing_value(packing, items)
     {
-        machines.clone_from_slice(&other.0);
-        *items = other.1;
+        (*packing, *items) = other;
+        packing.account_mut().commit();
     }
 }
 
+/// A machine that a round has changed: its cost, and whether it had units, before the round.
+struct Touched {
+    machine: usize,
+    cost: i64,
+    was_occupied: bool,
+}
+
 struct RuinAndRecreate<'a> {
-    classes: &'a Classes,
-    machines: &'a mut [Machine],
+    packing: &'a mut Packing,
+    /// The machines that some class may use.
+    usable: Vec<usize>,
     items: &'a mut Items,
     counts: UnitCounts,
     rng: Rng,
     /// Machines with units, in the order of their index.
     occupied: Vec<usize>,
-    /// The divisor of each resource when sizes are compared.
+    /// The divisor of each resource when sizes are compared: its largest request.
     scale: Vec<f64>,
     /// The size of one task of each class.
     size: Vec<f64>,
     effort: u64,
     /// Whether a packing with as many units is accepted, whatever its worth and cost.
     is_exploring: bool,
-    /// The machines that this round has changed, as they were before.
-    undo: Vec<(usize, Machine)>,
-    is_saved: Vec<bool>,
+    touched: Vec<Touched>,
+    is_touched: Vec<bool>,
 }
 
 impl<'a> RuinAndRecreate<'a> {
     fn new(
-        classes: &'a Classes,
-        machines: &'a mut [Machine],
+        packing: &'a mut Packing,
+        usable: Vec<usize>,
         items: &'a mut Items,
         limits: SearchLimits,
     ) -> Self {
-        let mut placed = vec![0; classes.len()];
-        for unit in machines.iter().flat_map(|machine| &machine.units) {
-            placed[unit.class] += 1;
+        let counts = UnitCounts::new(items, packing.placed());
+        let classes = packing.account().classes();
+        let mut scale = vec![1.0_f64; packing.account().resources().width()];
+        for &(column, asked) in classes.iter().flat_map(|class| &class.request) {
+            scale[column as usize] = scale[column as usize].max(asked as f64);
         }
-        let scale = classes.scale();
-        let size = classes.sizes(&scale);
-        let is_saved = vec![false; machines.len()];
-        let counts = UnitCounts::new(items, placed);
+        let scaled = |&(column, asked): &(u32, i64)| asked as f64 / scale[column as usize];
+        let size = classes
+            .iter()
+            .map(|class| class.request.iter().map(scaled).sum())
+            .collect();
+        let is_touched = vec![false; packing.machines()];
         let mut search = Self {
-            classes,
-            machines,
+            packing,
+            usable,
             items,
             counts,
             rng: Rng::with_seed(limits.seed),
@@ -125,8 +135,8 @@ impl<'a> RuinAndRecreate<'a> {
             size,
             effort: 0,
             is_exploring: false,
-            undo: Vec::new(),
-            is_saved,
+            touched: Vec::new(),
+            is_touched,
         };
         search.find_occupied();
         search
@@ -145,11 +155,8 @@ impl<'a> RuinAndRecreate<'a> {
 
     fn find_occupied(&mut self) {
         self.occupied.clear();
-        for (index, machine) in self.machines.iter().enumerate() {
-            if !machine.units.is_empty() {
-                self.occupied.push(index);
-            }
-        }
+        let occupied = (0..self.packing.machines()).filter(|&m| self.packing.count(m) > 0);
+        self.occupied.extend(occupied);
     }
 
     /// Runs at most this many rounds; stops early without gain or effort left.
@@ -182,25 +189,26 @@ impl<'a> RuinAndRecreate<'a> {
         for &gang in &flipped {
             self.flip(gang);
         }
-        let mut removed = vec![0_i64; self.classes.len()];
-        for &index in &ruined {
-            self.save_for_undo(index);
-            for unit in self.machines[index].clear(self.classes) {
-                removed[unit.class] += 1;
-                self.counts.placed[unit.class] -= 1;
+        let mark = self.packing.account().mark();
+        let mut removed = vec![0_i64; self.packing.classes()];
+        for &machine in &ruined {
+            self.touch(machine);
+            for class in self.packing.clear(machine) {
+                removed[class] += 1;
+                self.counts.placed[class] -= 1;
             }
         }
         self.recreate(&removed, &ruined, by_cost);
         let gain = self.gain(before.0.iter().sum(), before.2);
         if gain.is_some_and(|gain| gain >= 0) {
-            self.commit();
+            self.keep();
         } else {
             for &gang in &flipped {
                 self.flip(gang);
             }
             self.counts.placed = before.0;
             self.counts.floor = before.1;
-            self.rollback();
+            self.undo(mark);
         }
         gain.is_some_and(|gain| gain > 0)
     }
@@ -231,7 +239,7 @@ impl<'a> RuinAndRecreate<'a> {
 
     /// Random machines, with all units of the gangs that are to be removed.
     fn choose_machines(&mut self, flipped: &[usize]) -> Option<Vec<usize>> {
-        let mut missing = vec![0_i64; self.classes.len()];
+        let mut missing = vec![0_i64; self.packing.classes()];
         for &gang in flipped
             .iter()
             .filter(|&&gang| self.items.gangs[gang].placed)
@@ -251,7 +259,7 @@ impl<'a> RuinAndRecreate<'a> {
                 return None;
             }
             let index = self.occupied[self.rng.usize(..self.occupied.len())];
-            let units = &self.machines[index].units;
+            let units = self.packing.account().units(index);
             let useful = covered || units.iter().any(|unit| missing[unit.class] > 0);
             if useful && !ruined.contains(&index) {
                 for unit in units {
@@ -300,10 +308,8 @@ impl<'a> RuinAndRecreate<'a> {
             };
             match self.best_machine(class, candidates, by_cost) {
                 Some(index) => {
-                    self.save_for_undo(index);
-                    let request = self.classes.request(class);
-                    self.machines[index].place(class, request, self.classes.devices[class]);
-                    self.counts.placed[class] += 1;
+                    self.touch(index);
+                    self.counts.placed[class] += self.packing.place(class, index, 1);
                 }
                 None => full[class] = true,
             }
@@ -312,13 +318,13 @@ impl<'a> RuinAndRecreate<'a> {
 
     /// The ruined machines and all others of a small cluster, or a random part of a large one.
     fn candidate_machines(&mut self, ruined: &[usize]) -> Vec<usize> {
-        let count = self.machines.len();
+        let count = self.usable.len();
         if count <= MAX_CANDIDATES {
-            return (0..count).collect();
+            return self.usable.clone();
         }
         let mut chosen = ruined.to_vec();
         while chosen.len() < MAX_CANDIDATES {
-            let index = self.rng.usize(..count);
+            let index = self.usable[self.rng.usize(..count)];
             if !chosen.contains(&index) {
                 chosen.push(index);
             }
@@ -328,25 +334,25 @@ impl<'a> RuinAndRecreate<'a> {
 
     /// The cheapest or tightest machine that takes a task; some are skipped at random.
     fn best_machine(&mut self, class: usize, candidates: &[usize], by_cost: bool) -> Option<usize> {
-        let request = self.classes.request(class);
-        let devices = self.classes.devices[class];
         let mut best: Option<(f64, usize)> = None;
         let mut skipped = None;
         for &index in candidates {
             self.effort += 1;
-            let machine = &self.machines[index];
-            if !self.classes.admits(class, index) || !machine.fits(request, devices) {
+            if !self.packing.account().fits(class, index) {
                 continue;
             }
+            let Some(cost) = self.packing.cost_on(class, index) else {
+                continue;
+            };
             if self.rng.u32(..BLINK_RATE) == 0 {
                 skipped = Some(index);
                 continue;
             }
             let key = if by_cost {
-                let slots = machine.slope * machine.units.len() as i64;
-                (self.classes.cost_on(class, index) + slots) as f64
+                self.packing.marginal_cost(index, cost) as f64
             } else {
-                let left = machine.free.iter().zip(&self.scale);
+                let free = self.packing.account().resources().of(index);
+                let left = free.iter().zip(&self.scale);
                 left.map(|(&free, &scale)| free.max(0) as f64 / scale).sum()
             };
             if best.is_none_or(|(least, _)| key < least) {
@@ -368,34 +374,39 @@ impl<'a> RuinAndRecreate<'a> {
         if more != 0 {
             return Some(more);
         }
-        let saved = self.undo.iter().map(|(index, old)| {
-            old.cost(self.classes, *index) - self.machines[*index].cost(self.classes, *index)
-        });
-        Some(saved.sum())
+        let saved =
+            |touched: &Touched| touched.cost - self.packing.cost_of_machine(touched.machine);
+        Some(self.touched.iter().map(saved).sum())
     }
 
-    fn save_for_undo(&mut self, index: usize) {
-        if !self.is_saved[index] {
-            self.is_saved[index] = true;
-            self.undo.push((index, self.machines[index].clone()));
+    /// Notes the machine as it is before this round changes it.
+    fn touch(&mut self, machine: usize) {
+        if !self.is_touched[machine] {
+            self.is_touched[machine] = true;
+            self.touched.push(Touched {
+                machine,
+                cost: self.packing.cost_of_machine(machine),
+                was_occupied: self.packing.count(machine) > 0,
+            });
         }
     }
 
-    fn commit(&mut self) {
+    fn keep(&mut self) {
         let mut changed = false;
-        for (index, old) in self.undo.drain(..) {
-            self.is_saved[index] = false;
-            changed |= old.units.is_empty() != self.machines[index].units.is_empty();
+        for touched in self.touched.drain(..) {
+            self.is_touched[touched.machine] = false;
+            changed |= touched.was_occupied != (self.packing.count(touched.machine) > 0);
         }
+        self.packing.account_mut().commit();
         if changed {
             self.find_occupied();
         }
     }
 
-    fn rollback(&mut self) {
-        for (index, old) in self.undo.drain(..) {
-            self.is_saved[index] = false;
-            self.machines[index] = old;
+    fn undo(&mut self, mark: usize) {
+        for touched in self.touched.drain(..) {
+            self.is_touched[touched.machine] = false;
         }
+        self.packing.account_mut().rollback(mark);
     }
 }

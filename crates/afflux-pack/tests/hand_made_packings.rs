@@ -1,36 +1,35 @@
 //! Results of the search on packings that are small enough to verify by hand.
 
+mod cluster;
 mod packing;
 
-use afflux_pack::{
-    Classes, DeviceRequest, Gang, Items, Machine, ScratchStart, SearchLimits, Unit, improve,
-};
+use afflux_account::DeviceRequest;
+use afflux_pack::{Gang, Items, ScratchStart, SearchLimits, improve, place_gang};
+use cluster::Cluster;
 use packing::{Problem, cost, placed, run};
 
 /// Machines with one resource that admit every class at no cost.
 fn plain(sizes: &[i64], offered: &[i64]) -> Problem {
-    let machines: Vec<Machine> = offered
-        .iter()
-        .map(|&free| Machine {
-            free: vec![free],
-            free_devices: Vec::new(),
-            slope: 0,
-            units: Vec::new(),
-        })
-        .collect();
+    start(Cluster {
+        requests: sizes.iter().map(|&size| vec![size]).collect(),
+        devices: vec![None; sizes.len()],
+        admitted: vec![vec![true; offered.len()]; sizes.len()],
+        cost: vec![vec![0; offered.len()]; sizes.len()],
+        free: offered.iter().map(|&free| vec![free]).collect(),
+        free_devices: vec![Vec::new(); offered.len()],
+        slope: vec![0; offered.len()],
+    })
+}
+
+/// Nothing is placed, and there are no items.
+fn start(cluster: Cluster) -> Problem {
+    let classes = cluster.requests.len();
     Problem {
-        classes: Classes {
-            resources: 1,
-            machines: offered.len(),
-            requests: sizes.to_vec(),
-            devices: vec![None; sizes.len()],
-            admitted: vec![true; sizes.len() * offered.len()],
-            cost: vec![0; sizes.len() * offered.len()],
-        },
-        machines,
+        packing: cluster.packing(1),
+        cluster,
         items: Items {
-            fixed: vec![0; sizes.len()],
-            singles: vec![Vec::new(); sizes.len()],
+            fixed: vec![0; classes],
+            singles: vec![Vec::new(); classes],
             gangs: Vec::new(),
         },
         first: None,
@@ -38,17 +37,15 @@ fn plain(sizes: &[i64], offered: &[i64]) -> Problem {
 }
 
 fn place(problem: &mut Problem, class: usize, machine: usize) {
-    let request = problem.classes.request(class).to_vec();
-    problem.machines[machine].place(class, &request, problem.classes.devices[class]);
+    assert_eq!(problem.packing.place(class, machine, 1), 1);
 }
 
 #[test]
 fn two_small_tasks_move_to_one_machine_so_that_a_large_task_fits() {
-    let mut problem = plain(&[3, 7], &[10, 10]);
+    let mut problem = plain(&[3, 7], &[9, 10]);
     problem.items.singles = vec![vec![5, 5], vec![5]];
     place(&mut problem, 0, 0);
     place(&mut problem, 0, 1);
-    problem.machines[0].free[0] -= 1; // used by another task
     assert_eq!(placed(&run(&problem, 0)), [2, 1]);
 }
 
@@ -62,14 +59,13 @@ fn a_task_of_higher_worth_replaces_one_of_lower_worth() {
 
 #[test]
 fn fixed_units_may_move_but_stay_placed() {
-    let mut problem = plain(&[4, 9], &[10, 4]);
-    problem.items.fixed = vec![1, 0];
-    problem.items.singles = vec![vec![], vec![1000]];
-    place(&mut problem, 0, 0);
-    let after = run(&problem, 0);
-    assert_eq!(placed(&after), [1, 1]);
-    problem.machines[1].free[0] = 3;
-    assert_eq!(placed(&run(&problem, 0)), [1, 0]);
+    for (offered, expected) in [([10, 4], [1, 1]), ([10, 3], [1, 0])] {
+        let mut problem = plain(&[4, 9], &offered);
+        problem.items.fixed = vec![1, 0];
+        problem.items.singles = vec![vec![], vec![1000]];
+        place(&mut problem, 0, 0);
+        assert_eq!(placed(&run(&problem, 0)), expected);
+    }
 }
 
 #[test]
@@ -92,41 +88,44 @@ fn a_gang_is_replaced_by_one_of_higher_worth() {
 
 #[test]
 fn a_task_moves_to_the_cheapest_machine() {
-    let mut problem = plain(&[1], &[10, 10, 10]);
+    let mut cluster = plain(&[1], &[10, 10, 10]).cluster;
+    cluster.cost = vec![vec![9, 5, 7]];
+    let mut problem = start(cluster);
     problem.items.singles = vec![vec![1]];
-    problem.classes.cost = vec![9, 5, 7];
     place(&mut problem, 0, 0);
     assert_eq!(cost(&run(&problem, 0)), 5);
 }
 
 #[test]
 fn a_positive_slope_spreads_the_load() {
-    let mut problem = plain(&[1], &[9, 9, 9]);
+    let mut cluster = plain(&[1], &[9, 9, 9]).cluster;
+    cluster.slope = vec![10; 3];
+    let mut problem = start(cluster);
     problem.items.singles = vec![vec![1; 6]];
     for _ in 0..6 {
         place(&mut problem, 0, 0);
     }
-    for machine in &mut problem.machines {
-        machine.slope = 10;
-    }
-    let after = run(&problem, 0);
-    let counts: Vec<usize> = after.machines.iter().map(|m| m.units.len()).collect();
-    assert_eq!(counts, [2, 2, 2]);
+    let account = run(&problem, 0).packing.account().clone();
+    assert_eq!(
+        [0, 1, 2].map(|machine| account.units(machine).len()),
+        [2; 3]
+    );
 }
 
 #[test]
 fn a_share_must_fit_on_a_single_device() {
-    let mut problem = plain(&[0], &[1]);
-    problem.classes.devices = vec![Some(DeviceRequest {
+    let mut cluster = plain(&[0], &[1]).cluster;
+    cluster.devices = vec![Some(DeviceRequest {
         count: 1,
         milli: 600,
     })];
+    cluster.free_devices = vec![vec![1000, 1000]];
+    let mut problem = start(cluster);
     problem.items.singles = vec![vec![1, 1, 1]];
-    problem.machines[0].free_devices = vec![1000, 1000];
     place(&mut problem, 0, 0);
     let after = run(&problem, 0);
     assert_eq!(placed(&after), [2]);
-    assert_eq!(after.machines[0].free_devices, [400, 400]);
+    assert_eq!(after.packing.account().devices().of(0), [400, 400]);
 }
 
 #[test]
@@ -136,18 +135,14 @@ fn an_overcommitted_machine_takes_only_tasks_with_request_zero_for_that_resource
     place(&mut problem, 0, 0);
     let after = run(&problem, 0);
     assert_eq!(placed(&after), [3, 1]);
-    assert!(after.machines[0].units.iter().all(|unit| unit.class == 0));
+    let units = after.packing.account().units(0);
+    assert!(units.iter().all(|unit| unit.class == 0));
 }
 
 #[test]
 fn an_empty_packing_without_waiting_tasks_does_not_change() {
-    let mut problem = plain(&[1], &[1, 1]);
-    assert_eq!(placed(&run(&problem, 0)), [0]);
-    problem.classes.machines = 0;
-    problem.classes.admitted.clear();
-    problem.classes.cost.clear();
-    problem.machines.clear();
-    assert_eq!(placed(&run(&problem, 0)), [0]);
+    assert_eq!(placed(&run(&plain(&[1], &[1, 1]), 0)), [0]);
+    assert_eq!(placed(&run(&plain(&[1], &[]), 0)), [0]);
 }
 
 #[test]
@@ -162,14 +157,9 @@ fn without_rounds_or_effort_nothing_changes() {
             effort,
             seed: 1,
         };
-        improve(
-            &after.classes,
-            &mut after.machines,
-            &mut after.items,
-            None,
-            limits,
-        );
-        assert_eq!(after.machines[0].units, problem.machines[0].units);
+        improve(&mut after.packing, &mut after.items, None, limits);
+        let units = after.packing.account().units(0);
+        assert_eq!(units, problem.packing.account().units(0));
         assert_eq!(placed(&after), [1]);
     }
 }
@@ -191,13 +181,53 @@ fn a_better_packing_from_scratch_is_taken() {
         seed: 0,
     };
     improve(
-        &problem.classes,
-        &mut problem.machines,
+        &mut problem.packing,
         &mut problem.items,
         problem.first.as_ref(),
         limits,
     );
     assert_eq!(placed(&problem), [2, 2, 0]);
-    let units: Vec<Vec<Unit>> = problem.machines.iter().map(|m| m.units.clone()).collect();
-    assert!(units.iter().all(|here| here.len() == 2));
+    let account = problem.packing.account();
+    assert!((0..2).all(|machine| account.units(machine).len() == 2));
+}
+
+#[test]
+fn clearing_a_machine_returns_everything_and_can_be_undone() {
+    let mut cluster = plain(&[3, 1], &[9]).cluster;
+    cluster.devices[0] = Some(DeviceRequest {
+        count: 1,
+        milli: 500,
+    });
+    cluster.free_devices = vec![vec![1000, 600, 200]];
+    cluster.cost = vec![vec![7], vec![5]];
+    cluster.slope = vec![10];
+    let mut problem = start(cluster);
+    place(&mut problem, 0, 0);
+    place(&mut problem, 1, 0);
+    assert_eq!(problem.packing.cost(), 7 + 5 + 10);
+    let before = problem.packing.clone();
+    let mark = problem.packing.account().mark();
+    assert_eq!(problem.packing.clear(0), [0, 1]);
+    let account = problem.packing.account();
+    assert_eq!(account.resources().of(0), [9]);
+    assert_eq!(account.devices().of(0), [1000, 600, 200]);
+    assert_eq!(problem.packing.cost(), 0);
+    problem.packing.account_mut().rollback(mark);
+    let account = problem.packing.account();
+    assert_eq!(account.units(0), before.account().units(0));
+    assert_eq!(account.devices().of(0), [1000, 100, 200]);
+    problem.cluster.assert_exact(&problem.packing);
+}
+
+#[test]
+fn a_gang_that_fills_the_machines_is_placed_whole_and_a_larger_one_not_at_all() {
+    let mut problem = plain(&[3, 2], &[7, 7]);
+    let empty = problem.clone();
+    assert!(place_gang(&mut problem.packing, &[(0, 2), (1, 4)]));
+    assert_eq!(placed(&problem), [2, 4]);
+    problem.cluster.assert_exact(&problem.packing);
+    let mut problem = empty;
+    assert!(!place_gang(&mut problem.packing, &[(0, 3), (1, 3)]));
+    assert_eq!(placed(&problem), [0, 0]);
+    problem.cluster.assert_exact(&problem.packing);
 }

@@ -1,10 +1,13 @@
 //! Invariants of the search on random packings, counted independently.
 
+mod cluster;
 mod packing;
 #[path = "../../proptest_cases.rs"]
 mod proptest_cases;
 
-use afflux_pack::{Classes, DeviceRequest, Gang, Items, Machine, ScratchStart};
+use afflux_account::{DeviceRequest, Unit};
+use afflux_pack::{Gang, Items, Packing, ScratchStart};
+use cluster::Cluster;
 use packing::{Problem, cost, placed, run};
 use proptest::prelude::*;
 use proptest_cases::cases;
@@ -16,8 +19,8 @@ const RESOURCES: usize = 2;
 struct Draft {
     requests: Vec<Vec<i64>>,
     devices: Vec<Option<DeviceRequest>>,
-    admitted: Vec<bool>,
-    cost: Vec<i64>,
+    admitted: Vec<Vec<bool>>,
+    cost: Vec<Vec<i64>>,
     offered: Vec<(Vec<i64>, usize, i64)>,
     fixed: Vec<i64>,
     singles: Vec<Vec<i64>>,
@@ -36,8 +39,9 @@ fn device_request() -> impl Strategy<Value = Option<DeviceRequest>> {
 
 fn draft() -> impl Strategy<Value = Draft> {
     (1_usize..=4, 1_usize..=6).prop_flat_map(|(classes, machines)| {
-        let table = classes * machines;
         let request = prop::collection::vec(0_i64..=6, RESOURCES);
+        let admitted = prop::collection::vec(prop::bool::weighted(0.8), machines);
+        let cost = prop::collection::vec(0_i64..=50, machines);
         let offer = (
             prop::collection::vec(-2_i64..=12, RESOURCES),
             0_usize..=3,
@@ -48,8 +52,8 @@ fn draft() -> impl Strategy<Value = Draft> {
             (
                 prop::collection::vec(request, classes),
                 prop::collection::vec(device_request(), classes),
-                prop::collection::vec(prop::bool::weighted(0.8), table),
-                prop::collection::vec(0_i64..=50, table),
+                prop::collection::vec(admitted, classes),
+                prop::collection::vec(cost, classes),
                 prop::collection::vec(offer, machines),
             ),
             (
@@ -83,21 +87,11 @@ fn draft() -> impl Strategy<Value = Draft> {
 }
 
 /// Places units of a class where they fit, trying machines in the drawn order.
-fn put(
-    classes: &Classes,
-    machines: &mut [Machine],
-    order: &[usize],
-    class: usize,
-    count: i64,
-) -> i64 {
+fn put(packing: &mut Packing, order: &[usize], class: usize, count: i64) -> i64 {
     let mut placed = 0;
-    for &index in order.iter().cycle().take(order.len() * 3) {
-        let allowed = classes.admitted[class * classes.machines + index];
-        let (request, devices) = (classes.request(class), classes.devices[class]);
-        if placed < count && allowed && machines[index].fits(request, devices) {
-            let request = request.to_vec();
-            machines[index].place(class, &request, devices);
-            placed += 1;
+    for &machine in order.iter().cycle().take(order.len() * 3) {
+        if placed < count {
+            placed += packing.place(class, machine, 1);
         }
     }
     placed
@@ -106,27 +100,24 @@ fn put(
 /// A valid packing of a part of the drawn items.
 fn start(draft: Draft) -> Problem {
     let count = draft.requests.len();
-    let classes = Classes {
-        resources: RESOURCES,
-        machines: draft.offered.len(),
-        requests: draft.requests.concat(),
+    let mut cluster = Cluster {
+        requests: draft.requests,
         devices: draft.devices,
         admitted: draft.admitted,
         cost: draft.cost,
+        free: Vec::new(),
+        free_devices: Vec::new(),
+        slope: Vec::new(),
     };
-    let mut machines: Vec<Machine> = draft
-        .offered
-        .into_iter()
-        .map(|(free, devices, slope)| Machine {
-            free,
-            free_devices: vec![1000; devices],
-            slope,
-            units: Vec::new(),
-        })
-        .collect();
+    for (free, devices, slope) in draft.offered {
+        cluster.free.push(free);
+        cluster.free_devices.push(vec![1000; devices]);
+        cluster.slope.push(slope);
+    }
+    let mut packing = cluster.packing(RESOURCES);
     let order = &draft.order;
     let fixed: Vec<i64> = (0..count)
-        .map(|class| put(&classes, &mut machines, order, class, draft.fixed[class]))
+        .map(|class| put(&mut packing, order, class, draft.fixed[class]))
         .collect();
     let mut gangs = Vec::new();
     for (need, worth) in draft.gangs {
@@ -138,12 +129,12 @@ fn start(draft: Draft) -> Problem {
         if need.is_empty() {
             continue;
         }
-        let before = machines.clone();
+        let before = packing.clone();
         let placed = need
             .iter()
-            .all(|&(class, count)| put(&classes, &mut machines, order, class, count) == count);
+            .all(|&(class, count)| put(&mut packing, order, class, count) == count);
         if !placed {
-            machines = before;
+            packing = before;
         }
         gangs.push(Gang {
             need,
@@ -155,15 +146,16 @@ fn start(draft: Draft) -> Problem {
     for (class, worths) in singles.iter_mut().enumerate() {
         worths.sort_by(|a, b| b.cmp(a));
         let wanted = worths.len() as i64 / 2;
-        put(&classes, &mut machines, order, class, wanted);
+        put(&mut packing, order, class, wanted);
     }
     let first = draft.first.map(|bits| ScratchStart {
         singles: singles.iter().map(|worths| worths.len() as i64).collect(),
         gangs: (0..gangs.len()).map(|gang| bits >> gang & 1 == 1).collect(),
     });
+    packing.account_mut().commit();
     Problem {
-        classes,
-        machines,
+        cluster,
+        packing,
         items: Items {
             fixed,
             singles,
@@ -197,38 +189,11 @@ fn worth(problem: &Problem) -> Option<i64> {
     Some(worth)
 }
 
-/// The capacity of a machine without its units.
-fn capacity(classes: &Classes, machine: &Machine) -> (Vec<i64>, Vec<i64>) {
-    let (mut free, mut devices) = (machine.free.clone(), machine.free_devices.clone());
-    for unit in &machine.units {
-        for (left, asked) in free.iter_mut().zip(classes.request(unit.class)) {
-            *left += asked;
-        }
-        for &index in &unit.devices {
-            devices[index] += classes.devices[unit.class].expect("it takes devices").milli;
-        }
-    }
-    (free, devices)
-}
-
-/// Asserts that no capacity is exceeded, that machines admit their units, and that devices differ.
-fn assert_fits(problem: &Problem) {
-    let classes = &problem.classes;
-    for (index, machine) in problem.machines.iter().enumerate() {
-        for unit in &machine.units {
-            assert!(classes.admitted[unit.class * classes.machines + index]);
-            for (left, &asked) in machine.free.iter().zip(classes.request(unit.class)) {
-                assert!(asked == 0 || *left >= 0, "machine {index} is over capacity");
-            }
-            let mut devices = unit.devices.clone();
-            devices.sort_unstable();
-            devices.dedup();
-            let wanted = classes.devices[unit.class].map_or(0, |wanted| wanted.count);
-            assert_eq!(devices.len(), wanted);
-            assert_eq!(unit.devices.len(), wanted);
-        }
-        assert!(machine.free_devices.iter().all(|&left| left >= 0));
-    }
+fn units(packing: &Packing) -> Vec<Vec<Unit>> {
+    let account = packing.account();
+    (0..account.machines())
+        .map(|machine| account.units(machine).to_vec())
+        .collect()
 }
 
 proptest! {
@@ -236,13 +201,11 @@ proptest! {
 
     #[test]
     fn worth_never_falls_cost_never_rises_at_equal_worth_and_everything_fits(before in problem(), seed in any::<u64>()) {
-        assert_fits(&before);
+        before.cluster.assert_exact(&before.packing);
         let worth_before = worth(&before).expect("the start is valid");
         let after = run(&before, seed);
-        assert_fits(&after);
-        for (old, new) in before.machines.iter().zip(&after.machines) {
-            prop_assert_eq!(capacity(&before.classes, old), capacity(&before.classes, new));
-        }
+        after.cluster.assert_exact(&after.packing);
+        prop_assert_eq!(cost(&after), after.packing.cost());
         // `worth` is none if a floor is violated or a gang is incomplete.
         let worth_after = worth(&after).expect("every class between its floor and its ceiling");
         prop_assert!(worth_after >= worth_before);
@@ -259,10 +222,9 @@ proptest! {
     #[test]
     fn the_same_seed_gives_the_same_answer(before in problem(), seed in any::<u64>()) {
         let (one, other) = (run(&before, seed), run(&before, seed));
-        for (left, right) in one.machines.iter().zip(&other.machines) {
-            prop_assert_eq!(&left.units, &right.units);
-            prop_assert_eq!(&left.free, &right.free);
-        }
+        prop_assert_eq!(units(&one.packing), units(&other.packing));
+        let free = |problem: &Problem| problem.packing.account().resources().all().to_vec();
+        prop_assert_eq!(free(&one), free(&other));
         let placed = |problem: &Problem| -> Vec<bool> {
             problem.items.gangs.iter().map(|gang| gang.placed).collect()
         };

@@ -9,7 +9,8 @@ mod cancellation;
 mod columns;
 mod errors;
 mod network;
-mod repack;
+mod packing;
+mod task_room;
 mod timeline;
 
 use afflux_flow::Problem;
@@ -91,7 +92,9 @@ mod _core {
     #[pymodule_export]
     use super::network::Network;
     #[pymodule_export]
-    use super::repack::repack;
+    use super::packing::Packing;
+    #[pymodule_export]
+    use super::task_room::{choose_devices, refusals, room};
     #[pymodule_export]
     use super::timeline::{Timeline, least_free};
     #[pymodule_export]

@@ -217,7 +217,8 @@ class Planner:
             return self._multi_class.reserved.values()
         if self._single_class is None or not self._single_class.reserved:
             return ()
-        room = self._inputs.pricing.prices(self._single_class.shape).room
+        prices = self._inputs.pricing.prices(self._single_class.shape)
+        room = prices.by_machine(prices.room)
         return self._single_class.with_machines(room, self._started_at(placements))
 
     def _with_unknown_starts(self, known: list[Reservation]) -> list[Reservation]:

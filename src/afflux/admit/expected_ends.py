@@ -74,7 +74,7 @@ class ExpectedEndsReader:
                 continue
             self._on_rows[row] = _OnRow(
                 np.array([each.until_seconds for each in tasks], np.float64),
-                np.array([state.requests(each.counted_shape) for each in tasks], np.int64),
+                np.array([state.use(each.counted_shape) for each in tasks], np.int64),
                 tasks,
             )
         self._as_of = state.version

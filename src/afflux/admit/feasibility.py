@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from afflux.cluster import task_room
 from afflux.cluster.state import State
+from afflux.cluster.task_room import room_of
 from afflux.model.group import Group
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book
-from afflux.plan.gangs import place_gang
+from afflux.plan.book import Book, FreeCapacity, counted_columns
 
 MAX_CACHED_ANSWERS = 100_000
+# What the shapes of cached answers name together (see `Shape.parts`), about 100 MB.
+MAX_CACHED_PARTS = 1_000_000
 # So many groups that no longer wait may stay in memory, besides as many as wait.
 MAX_GONE_GROUPS = 16
 # The effort for new answers in one report, about a tenth of a second. An answer costs the machines
@@ -36,6 +37,7 @@ class Feasibility:
         # The devices of every machine by its row, all of them free.
         self._devices: list[tuple[int, ...]] = []
         self._answers: dict[_Kind, str | None] = {}
+        self._answered_parts = 0
         # Answers from before machines changed, the oldest first.
         self._old_answers: dict[_Kind, str | None] = {}
         # The groups of earlier reports, and the reasons of those that are infeasible.
@@ -76,6 +78,7 @@ class Feasibility:
         kind = group.shapes
         if kind not in self._answers:
             self._answers[kind] = self._compute(group)
+            self._answered_parts += sum(shape.parts for shape, _ in kind)
             self._old_answers.pop(kind, None)
         return self._answers[kind]
 
@@ -93,11 +96,14 @@ class Feasibility:
             self._reasons = {name: why for name, why in self._reasons.items() if name in there}
 
     def _start_anew_if_changed(self) -> None:
-        if self._as_of == self._state.machines_version and len(self._answers) <= MAX_CACHED_ANSWERS:
+        too_many_parts = self._answered_parts > MAX_CACHED_PARTS
+        too_many = len(self._answers) > MAX_CACHED_ANSWERS or too_many_parts
+        if self._as_of == self._state.machines_version and not too_many:
             return
         self._old_answers.update(self._answers)
-        if len(self._old_answers) > MAX_CACHED_ANSWERS:
+        if len(self._old_answers) > MAX_CACHED_ANSWERS or too_many_parts:
             self._old_answers.clear()
+        self._answered_parts = sum(s.parts for kind in self._old_answers for s, _ in kind)
         for cache in (self._answers, self._reported, self._reasons):
             cache.clear()
         self._devices = [() for _ in range(len(self._state))]
@@ -119,10 +125,11 @@ class Feasibility:
         for shape, count in ((_permanent(shape), count) for shape, count in group.shapes):
             requests = state.requests(shape)
             asked = np.flatnonzero(requests)
-            room = task_room.room(state.view().capacities[:, asked], requests[asked])
-            if shape.devices is not None:
-                np.minimum(room, task_room.device_room(self._devices, shape.devices), out=room)
-            total = int(np.minimum(room[self._pricing.prices(shape).admitted], count).sum())
+            rows: list[int] = self._pricing.prices(shape).rows.tolist()
+            capacity = state.view(np.array(rows, np.intp)).capacity_of(asked)
+            devices = [self._devices[row] for row in rows]
+            room = room_of(requests[asked], shape.devices, capacity, devices)
+            total = int(np.minimum(room, count).sum())
             if total < count:
                 wanted = f"{count} of its members" if group.is_gang else "it"
                 found = f"for {total} of them" if total else "nowhere"
@@ -134,11 +141,10 @@ class Feasibility:
     def _fits_together(self, group: Group) -> bool:
         shapes = [_permanent(shape) for shape, _ in group.shapes]
         prices = [self._pricing.prices(shape) for shape in shapes]
-        book = Book(self._state, shapes, prices)
-        capacity = self._state.view().capacities[:, book.columns]
-        admitted = np.array([price.admitted for price in prices])
-        book.set_free_capacity(capacity.copy(), list(self._devices), admitted)
-        return place_gang(book, dict(enumerate(count for _, count in group.shapes)))
+        requests = np.array([self._state.requests(shape) for shape in shapes])
+        capacity = self._state.view().capacities[:, counted_columns(self._state, requests)]
+        book = Book(self._state, shapes, prices, FreeCapacity(capacity, self._devices))
+        return book.place_gang(dict(enumerate(count for _, count in group.shapes)))
 
 
 def _permanent(shape: Shape) -> Shape:

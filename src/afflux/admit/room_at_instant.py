@@ -13,13 +13,13 @@ import numpy as np
 from afflux._core import least_free
 from afflux.admit.expected_ends import ExpectedEnds
 from afflux.admit.planned_run import Assignment, Occupancy, PlannedRun, Start
+from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book
-from afflux.plan.gangs import place_gang
+from afflux.plan.book import Book, FreeCapacity, counted_columns
 
 # Reservations that may be moved to other machines so that one more finds room.
 MAX_REARRANGED = 16
@@ -43,13 +43,12 @@ class RoomAtInstant:
         self._numbers = {shape: number for number, shape in enumerate(shapes)}
         self._prices = [pricing.prices(shape) for shape in shapes]
         self._now = now_seconds
-        self._admitted = np.array([p.admitted for p in self._prices]).reshape(len(shapes), -1)
         # What is free at once; groups that start in this pass are entered into it.
         self._book_now = Book(state, self._shapes, self._prices)
         self._columns = self._book_now.columns
-        self._requests = np.ascontiguousarray(self._book_now.requests)
-        self._free_now = self._book_now.free.copy()
-        self._devices_now = list(self._book_now.free_devices)
+        self._requests = self._book_now.requests
+        self._free_now = self._book_now.packing.free()
+        self._devices_now = list(state.view().free_devices)
         self._expected_ends = expected_ends
         self._returned = np.ascontiguousarray(expected_ends.returned[:, self._columns])
 
@@ -71,15 +70,15 @@ class RoomAtInstant:
         book = self._book_now
         start = (self._now, True)
         if all(other.start[1] or other.start[0] >= end for other in others):
-            mark = book.mark()
-            if not place_gang(book, {self._numbers[shape]: n for shape, n in group.shapes}):
+            mark = book.packing.mark()
+            if not book.place_gang({self._numbers[shape]: n for shape, n in group.shapes}):
                 return None
-            return [*others, PlannedRun(group, start, end, _since(book, mark))]
+            return [*others, PlannedRun(group, start, end, tuple(book.units_since(mark)))]
         found = self.reserve(group, start, end, others)
         if found is not None:
             own = next(each for each in found if each.group is group)
             for shape, row, devices in own.assignments:
-                book.place(self._numbers[shape], row, 1, [devices] if devices else ())
+                book.packing.place(self._numbers[shape], row, 1, devices)
         return found
 
     def reserve(
@@ -120,24 +119,19 @@ class RoomAtInstant:
     ) -> tuple[Assignment, ...] | None:
         """The same machines for a reservation if they still have room; devices may differ."""
         book = self._book(reserved.group, reserved.start, reserved.end, others)
-        mark = book.mark()
+        mark = book.packing.mark()
         for shape, row, _ in reserved.assignments:
-            number = book.shapes.index(shape)
-            if book.room[number, row] < 1:
+            if not book.packing.place(book.shapes.index(shape), row):
                 return None
-            book.place(number, row)
-        return _since(book, mark)
+        return tuple(book.units_since(mark))
 
     def _find_assignments(
         self, group: Group, start: Start, end: float, others: Iterable[PlannedRun]
     ) -> tuple[Assignment, ...] | None:
         book = self._book(group, start, end, others)
-        if not start[1]:
-            numbers = [self._numbers[shape] for shape in book.shapes]
-            book.cost += _FREE_NOW_COST * (self._book_now.room[numbers] > 0)
         need = dict(enumerate(count for _, count in group.shapes))
-        mark = book.mark()
-        return _since(book, mark) if place_gang(book, need) else None
+        mark = book.packing.mark()
+        return tuple(book.units_since(mark)) if book.place_gang(need) else None
 
     def _book(self, group: Group, start: Start, end: float, others: Iterable[PlannedRun]) -> Book:
         """What stays free from the start to the end, for the classes of a group.
@@ -147,7 +141,7 @@ class RoomAtInstant:
         """
         numbers = [self._numbers[shape] for shape, _ in group.shapes]
         shapes = [self._shapes[number] for number in numbers]
-        book = Book(self._state, shapes, [self._prices[number] for number in numbers])
+        prices = [self._prices[number] for number in numbers]
         at = start[0]
         there = [other for other in others if other.start[0] < end and other.end > at]
         free = least_free(
@@ -163,9 +157,18 @@ class RoomAtInstant:
         devices = self._devices_now
         if any(shape.devices is not None for shape in shapes):
             devices = self._least_devices(start, there)
-        columns = np.searchsorted(self._columns, book.columns)
-        book.set_free_capacity(free[:, columns], list(devices), self._admitted[numbers])
-        return book
+        requests = np.array([self._state.requests(shape) for shape in shapes])
+        columns = np.searchsorted(self._columns, counted_columns(self._state, requests))
+        avoided = [] if start[1] else [self._cost_if_free_now(number) for number in numbers]
+        free_then = FreeCapacity(free[:, columns], devices)
+        return Book(self._state, shapes, prices, free_then, avoided)
+
+    def _cost_if_free_now(self, number: int) -> Column:
+        """A cost, by the machines of a class, where the class has room now."""
+        rows, _ = self._book_now.packing.pairs(number)
+        has_room = np.zeros(self.machines, np.bool_)
+        has_room[rows] = self._book_now.packing.rooms(number) > 0
+        return _FREE_NOW_COST * has_room[self._prices[number].rows]
 
     def _occupy(self, run: PlannedRun) -> list[Occupancy]:
         """The assignments of a run as the core takes them; cached, as every try needs them."""
@@ -200,12 +203,6 @@ class RoomAtInstant:
                     if shape.devices is not None:
                         devices[row] = take_devices(devices[row], taken, shape.devices.milli)
         return devices
-
-
-def _since(book: Book, mark: int) -> tuple[Assignment, ...]:
-    """What was placed since the mark, as assignments."""
-    units = book.placed_since(mark)
-    return tuple((book.shapes[number], row, indices) for number, row, indices in units)
 
 
 def _has_begun(run: PlannedRun, start: Start) -> bool:

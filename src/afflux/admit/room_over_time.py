@@ -10,7 +10,8 @@ import numpy as np
 
 from afflux._core import Timeline
 from afflux.cluster.state import State
-from afflux.model.devices import room_on_devices, take_devices
+from afflux.cluster.task_room import room_of
+from afflux.model.devices import take_devices
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 
@@ -55,38 +56,37 @@ class RoomOverTime:
 
     def _update(self, shape: Shape, known: RoomOfClass, rows: list[int]) -> None:
         prices = self._pricing.prices(shape)
-        requests = self._state.requests(shape)
-        asked = np.flatnonzero(requests).tolist()
-        amounts = requests[asked].tolist()
-        for row in rows:
-            room = int(prices.room[row])
-            growth: list[tuple[float, int]] = []
-            if prices.admitted[row]:
-                growth = self._growth(shape, row, room, asked, amounts)
+        places = np.searchsorted(prices.rows, rows)
+        for row, place in zip(rows, places.tolist(), strict=True):
+            room, growth = 0, list[tuple[float, int]]()
+            if place < len(prices.rows) and prices.rows[place] == row:
+                room = int(prices.room[place])
+                growth = self._growth(shape, row, room)
             known.timeline.set_row(row, room, growth)
             if growth:
                 known.growth[row] = growth
             else:
                 known.growth.pop(row, None)
 
-    def _growth(
-        self, shape: Shape, row: int, room: int, asked: list[int], amounts: list[int]
-    ) -> list[tuple[float, int]]:
+    def _growth(self, shape: Shape, row: int, room: int) -> list[tuple[float, int]]:
         """When there will be room for more tasks on a machine, and for how many more."""
         state = self._state
         ends = [(h.until_seconds, h) for h in state.placed_on(row) if h.until_seconds is not None]
+        if not ends:
+            return []
         ends.sort(key=lambda end: end[0])
-        free: list[int] = (state.capacity[row, asked] - state.used[row, asked]).tolist()
-        devices = state.free_devices[row]
+        requests = state.requests(shape)
+        asked = np.flatnonzero(requests)
+        returned = np.array([state.use(held.counted_shape)[asked] for _, held in ends])
+        free = state.capacity[row, asked] - state.used[row, asked] + np.cumsum(returned, axis=0)
+        devices = [state.free_devices[row]]
+        for _, held in ends:
+            of = held.task.shape.devices
+            left = devices[-1]
+            devices.append(left if of is None else take_devices(left, held.devices, -of.milli))
         growth: list[tuple[float, int]] = []
-        for until, held in ends:
-            given = state.requests(held.counted_shape)
-            free = [left + int(given[column]) for left, column in zip(free, asked, strict=True)]
-            more = min((left // a for left, a in zip(free, amounts, strict=True)), default=room)
-            if held.task.shape.devices is not None:
-                devices = take_devices(devices, held.devices, -held.task.shape.devices.milli)
-            if shape.devices is not None:
-                more = min(more, room_on_devices(devices, shape.devices))
+        rooms = room_of(requests[asked], shape.devices, free, devices[1:])
+        for (until, _), more in zip(ends, rooms.tolist(), strict=True):
             if more > room:
                 growth.append((until, more - room))
                 room = more

@@ -39,6 +39,9 @@ class Machines:
 
     def used(self, resource: str) -> Column:
         """What running and assumed tasks have asked for."""
+        table = self._state.resource_table
+        if table.index(resource) is None:
+            return table.used_without_column(resource, len(self._state))[self._rows]
         return self._column(self._state.used, resource)
 
     @property
@@ -68,11 +71,16 @@ class Machines:
 
     def free_of(self, columns: NDArray[np.intp]) -> NDArray[np.int64]:
         """The same for a few resources, by their index in the state's `resource_names`."""
-        capacity, used = self._state.capacity, self._state.used
+        used = self._state.used
         if isinstance(self._rows, slice):
-            return capacity[self._rows][:, columns] - used[self._rows][:, columns]
-        cells = (self._rows[:, None], columns)
-        return capacity[cells] - used[cells]
+            return self.capacity_of(columns) - used[self._rows][:, columns]
+        return self.capacity_of(columns) - used[self._rows[:, None], columns]
+
+    def capacity_of(self, columns: NDArray[np.intp]) -> NDArray[np.int64]:
+        """What tasks may use together of a few resources, by their index in `resource_names`."""
+        if isinstance(self._rows, slice):
+            return self._state.capacity[self._rows][:, columns]
+        return self._state.capacity[self._rows[:, None], columns]
 
     @property
     def free_devices(self) -> list[tuple[int, ...]]:

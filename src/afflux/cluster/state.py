@@ -14,7 +14,9 @@ from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.cluster.resource_table import ResourceTable
-from afflux.model.devices import choose_devices, take_devices
+from afflux.cluster.task_labels import SelectedTasks
+from afflux.cluster.task_room import choose_devices
+from afflux.model.devices import take_devices
 from afflux.model.machine import Machine
 from afflux.model.task import Shape, Task
 
@@ -33,10 +35,6 @@ class PlacedTask:
     devices: tuple[int, ...]
     counted_shape: Shape
     until_seconds: float | None = None
-
-
-# No sum of requests may exceed this: half of what 64 bits hold.
-_MAX_USED = 1 << 62
 
 
 class State:
@@ -58,6 +56,9 @@ class State:
         self._free_rows: list[int] = []
         self._placed: dict[str, PlacedTask] = {}
         self._on_row: list[dict[str, None]] = []
+        self.task_labels = SelectedTasks(
+            lambda: ((placed.task.labels, placed.row) for placed in self._placed.values())
+        )
         for machine in machines:
             self.set_machine(machine)
 
@@ -99,8 +100,16 @@ class State:
         return self.resource_table.used
 
     def requests(self, shape: Shape) -> NDArray[np.int64]:
-        """The requests of a shape, as a row in the order of `resource_names`."""
+        """The requests of a shape that waits, as a row in the order of `resource_names`."""
         return self.resource_table.requests(shape, self.present)
+
+    def use(self, shape: Shape) -> NDArray[np.int64]:
+        """What a running task of a shape uses, as a row in the order of `resource_names`."""
+        return self.resource_table.use(shape)
+
+    def used_of(self, row: int, resource: str) -> int:
+        """What running and assumed tasks use of one resource on a machine."""
+        return self.resource_table.used_of(row, resource)
 
     def set_machine(self, machine: Machine) -> int:
         """Add a machine or replace its description; its tasks stay."""
@@ -113,7 +122,7 @@ class State:
             self.free_devices[row] = machine.free_devices()
         else:
             self._resize_devices(row, machine)
-        self._drop_unused_columns()
+        self.drop_unused_columns()
         self.present[row] = True
         table = self.resource_table
         table.set_capacity(row, [(table.column(n, self.present), a) for n, a in machine.capacity])
@@ -130,7 +139,10 @@ class State:
         row = self.rows.pop(name)
         lost = [placed.task for placed in self.placed_on(row)]
         for task in lost:
-            del self._placed[task.id]
+            placed = self._placed.pop(task.id)
+            self.resource_table.remove_use(row, placed.counted_shape)
+            if self.task_labels:
+                self.task_labels.remove(task.labels, row)
         self._on_row[row].clear()
         self.resource_table.clear(row)
         self.running[row] = 0
@@ -167,11 +179,14 @@ class State:
         if placed is not None and same and devices in (None, placed.devices):
             # An assumed placement is confirmed: the machine has not changed.
             self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
-            if placed.until_seconds != until_seconds:
+            relabelled = bool(self.task_labels) and placed.task.labels != task.labels
+            if relabelled:
+                self.task_labels.remove(placed.task.labels, row)
+                self.task_labels.add(task.labels, row)
+            if relabelled or placed.until_seconds != until_seconds:
                 self._mark_changed(row)
             return
-        self._drop_unused_columns()
-        requests = self.requests(task.shape)  # may add a column to `used`
+        self.drop_unused_columns()
         if placed is not None:
             same = placed.row == row and placed.task.shape.devices == task.shape.devices
             if devices is None and same:
@@ -184,14 +199,15 @@ class State:
                 devices = choose_devices(self.free_devices[row], task.shape.devices) or ()
             free = self.free_devices[row]
             self.free_devices[row] = take_devices(free, devices, task.shape.devices.milli)
-        counted = task.shape
-        if bool((self.used[row] > _MAX_USED - requests).any()):
-            counted = self._countable(row, task.shape)
-            requests = self.requests(counted)
-        self.used[row] += requests
+        counted, table = task.shape, self.resource_table
+        if (countable := table.countable(row, counted.requests)) != counted.requests:
+            counted = replace(counted, requests=countable)
+        table.add_use(row, counted)
         self.running[row] += 1
         self._placed[task.id] = PlacedTask(task, row, devices, counted, until_seconds)
         self._on_row[row][task.id] = None
+        if self.task_labels:
+            self.task_labels.add(task.labels, row)
         self._mark_changed(row)
 
     def remove(self, task_id: str) -> PlacedTask | None:
@@ -207,16 +223,12 @@ class State:
             self.free_devices[placed.row] = take_devices(
                 self.free_devices[placed.row], placed.devices, -placed.task.shape.devices.milli
             )
-        self.used[placed.row] -= self.requests(placed.counted_shape)
+        self.resource_table.remove_use(placed.row, placed.counted_shape)
         self.running[placed.row] -= 1
+        if self.task_labels:
+            self.task_labels.remove(placed.task.labels, placed.row)
         self._mark_changed(placed.row)
         return placed
-
-    def _countable(self, row: int, shape: Shape) -> Shape:
-        """The shape, with requests cut so that their sum on this machine fits 64 bits."""
-        names, left = self.resource_names, _MAX_USED - self.used[row]
-        cut = ((name, min(amount, int(left[names.index(name)]))) for name, amount in shape.requests)
-        return replace(shape, requests=tuple(cut))
 
     def machine_of(self, task_id: str) -> str | None:
         """The name of the machine a task occupies."""
@@ -236,7 +248,9 @@ class State:
         self.version += 1
         self.changed[row] = self.version
 
-    def _drop_unused_columns(self) -> None:
+    def drop_unused_columns(self) -> None:
+        """Drop the columns of resources that are not needed any more, once there are many. The
+        indices of columns change: not to be called while a round is planned."""
         if self.resource_table.needs_cleanup:
             stated = {name for _, m in self.machines() for name, _ in m.capacity}
             self.resource_table.drop_unused_columns(stated)

@@ -1,53 +1,49 @@
-"""Resource fit: how many tasks of a class still fit on a machine, and which resources it lacks.
+"""The account of one class on many machines: how many tasks fit, what refuses one, which devices.
 
-Only requested resources count: a machine overcommitted in another resource still takes the task.
-A task that needs exactly what is free fits.
+The account in Rust (crates/afflux-account) answers. Only requested resources count: a machine that
+is overcommitted in another resource still takes the task. A task that needs exactly what is free
+fits.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux.cluster.machines import Column
-from afflux.model.devices import DeviceRequest, room_on_devices
+from afflux import _core
+from afflux.model.devices import DeviceRequest
 
-# More tasks than any machine holds: the room of a class without requests.
-UNLIMITED = 1 << 31
-
-
-def room(free: NDArray[np.int64], requests: NDArray[np.int64]) -> Column:
-    """How many tasks with these `requests` fit into each row of `free`."""
-    asked = np.flatnonzero(requests)
-    if not len(asked):
-        return np.full(len(free), UNLIMITED, np.int64)
-    fitting = free[:, asked[0]] // requests[asked[0]]
-    for resource in asked[1:]:
-        np.minimum(fitting, free[:, resource] // requests[resource], out=fitting)
-    return np.maximum(fitting, 0, out=fitting)
+Column = NDArray[np.int64]
+Table = NDArray[np.int64]
 
 
-def rooms(free: NDArray[np.int64], requests: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same for several classes at once: a row per class, a column per machine."""
-    fitting = np.full((len(requests), len(free)), UNLIMITED, np.int64)
-    for resource in range(requests.shape[1]):
-        asking = np.flatnonzero(requests[:, resource])
-        if len(asking):
-            counts = free[None, :, resource] // requests[asking, resource, None]
-            fitting[asking] = np.minimum(fitting[asking], counts)
-    return np.maximum(fitting, 0, out=fitting)
+def room_of(
+    requests: Column,
+    devices: DeviceRequest | None,
+    free: Table,
+    free_devices: Sequence[tuple[int, ...]],
+) -> Column:
+    """How many tasks with these requests fit into each row of `free`."""
+    requests, free = np.ascontiguousarray(requests), np.ascontiguousarray(free)
+    if devices is None:
+        return _core.room(free, requests)
+    return _core.room(free, requests, free_devices, (devices.count, devices.milli))
 
 
-def device_room(free: list[tuple[int, ...]], request: DeviceRequest) -> Column:
-    """How many times a device request fits on each machine."""
-    known: dict[tuple[int, ...], int] = {}
-    column = np.empty(len(free), np.int64)
-    for row, devices in enumerate(free):
-        count = known.get(devices)
-        if count is None:
-            count = known[devices] = room_on_devices(devices, request)
-        column[row] = count
-    return column
+def refusals(
+    requests: Column,
+    devices: DeviceRequest | None,
+    free: Table,
+    free_devices: Sequence[tuple[int, ...]],
+) -> NDArray[np.bool_]:
+    """What refuses one more task, by row of `free`: a column per resource, then one for devices."""
+    requests, free = np.ascontiguousarray(requests), np.ascontiguousarray(free)
+    if devices is None:
+        return _core.refusals(free, requests)
+    return _core.refusals(free, requests, free_devices, (devices.count, devices.milli))
 
 
-def lacking(free: NDArray[np.int64], requests: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Per machine and resource: whether less is free than one task requests."""
-    return (requests > 0) & (free < requests)
+def choose_devices(free: Sequence[int], request: DeviceRequest) -> tuple[int, ...] | None:
+    """Indices of the devices to take, the fullest that fit; None if there are not enough."""
+    chosen = _core.choose_devices(free, request.count, request.milli)
+    return None if chosen is None else tuple(chosen)

@@ -106,6 +106,7 @@ class Cycle:
     def run(self, events: Iterable[Event], now_seconds: float = 0.0) -> Outcome:
         """Steps 1 to 8."""
         # 1. Observe.
+        self.state.drop_unused_columns()
         resync_requests = self._observe(events, now_seconds)
         wake_up_seconds = min(self._due_seconds, self._rotation_seconds)
         if not self._intake.has_unblocking_events and now_seconds < wake_up_seconds:

@@ -1,13 +1,13 @@
 """The scheduler of this project: admit, price, connect, solve and plan for all groups at once.
 
 Strategies say which groups may start, queue by queue in the order of the configuration; the
-optimiser says where. Cost and memory grow with the number of classes times the number of machines.
+optimiser says where. Cost and memory grow with the pairs of a class and a machine that admits it.
 Where thousands of tasks are all different, groups are taken in queue order in several rounds, each
-with as many classes as fit into memory.
+with as many pairs as fit into memory.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from afflux.admit.capacity_planner import Planner, PlanningInputs
@@ -26,8 +26,9 @@ from afflux.plan.round import Round, plan_round
 from afflux.policies.policy import Policy
 from afflux.queue.rules import QueueRules
 
-# Classes times machines in one round, about 100 MB; and the classes that a round may always have.
-MAX_CELLS_PER_ROUND = 2_000_000
+# Pairs of a class and a machine in one round, about 100 MB; and the classes that a round may always
+# have.
+MAX_PAIRS_PER_ROUND = 2_000_000
 MIN_CLASSES_PER_ROUND = 64
 
 Queues = Sequence[tuple[QueueRules, Strategy]]
@@ -172,12 +173,33 @@ class Optimiser:
 
     def _plan(self, state: State, groups: Sequence[Group]) -> Round:
         rounds: list[Round] = []
-        earlier: list[Placement] = []
-        for part in _parts(groups, _max_classes(state)):
-            with _assumed(state, earlier):
-                rounds.append(plan_round(state, self._pricing, part))
-            earlier += rounds[-1].placements
+        with ExitStack() as assumed:
+            while True:
+                count = self._groups_of_round(groups)
+                rounds.append(plan_round(state, self._pricing, groups[:count]))
+                if count == len(groups):
+                    break
+                assumed.enter_context(_assumed(state, rounds[-1].placements))
+                groups = groups[count:]
         return rounds[0] if len(rounds) == 1 else _joined(rounds)
+
+    def _groups_of_round(self, groups: Sequence[Group]) -> int:
+        """How many groups one round takes; no group is divided."""
+        pairs = 0
+        classes: set[Shape] = set()
+        last: Shape | None = None
+        for number, group in enumerate(groups):
+            # Neighbours in the queue are often of one class.
+            if len(group.shapes) == 1 and group.shapes[0][0] is last:
+                continue
+            last = group.shapes[0][0]
+            more = {shape for shape, _ in group.shapes} - classes
+            pairs += sum(len(self._pricing.prices(shape).rows) for shape in more)
+            classes |= more
+            too_many = pairs > MAX_PAIRS_PER_ROUND and len(classes) > MIN_CLASSES_PER_ROUND
+            if too_many and number:
+                return number
+        return len(groups)
 
 
 def _unexamined_unknown(
@@ -193,7 +215,8 @@ def _unexamined_unknown(
 
 
 def _max_classes(state: State) -> int:
-    return max(MIN_CLASSES_PER_ROUND, MAX_CELLS_PER_ROUND // max(1, len(state)))
+    """The classes for which the planner keeps rooms over time, each on every machine."""
+    return max(MIN_CLASSES_PER_ROUND, MAX_PAIRS_PER_ROUND // max(1, len(state)))
 
 
 @contextmanager
@@ -208,25 +231,6 @@ def _assumed(state: State, placements: Sequence[Placement]) -> Generator[None]:
     finally:
         for task_id in placed:
             state.remove(task_id)
-
-
-def _parts(groups: Sequence[Group], max_classes: int) -> Iterator[Sequence[Group]]:
-    """The groups in order, in parts of at most `max_classes` classes; no group is divided."""
-    first = 0
-    classes: set[Shape] = set()
-    last: Shape | None = None
-    for number, group in enumerate(groups):
-        # Neighbours in the queue are often of one class.
-        if len(group.shapes) == 1 and group.shapes[0][0] is last:
-            continue
-        more = classes.union(shape for shape, _ in group.shapes)
-        if len(more) > max_classes and number > first:
-            yield groups[first:number]
-            first = number
-            more = {shape for shape, _ in group.shapes}
-        classes = more
-        last = group.shapes[0][0]
-    yield groups[first:]
 
 
 def _joined(rounds: Sequence[Round]) -> Round:

@@ -48,13 +48,19 @@ class TaskSelector:
 
     def matches(self, task: TaskLabels, namespace_labels: Labels) -> bool:
         """Whether a task is selected; `namespace_labels` are those of its namespace."""
-        if self.labels is None:
-            return False
-        in_namespace = task.namespace in self.namespaces or (
+        admitted = self.admits_namespace(task.namespace, namespace_labels)
+        return admitted and self.matches_labels(task)
+
+    def admits_namespace(self, namespace: str, labels: Labels) -> bool:
+        """Whether tasks of a namespace with these labels may be selected."""
+        return namespace in self.namespaces or (
             self.namespace_labels is not None
-            and all(each.accepts(namespace_labels.get(each.key)) for each in self.namespace_labels)
+            and all(each.accepts(labels.get(each.key)) for each in self.namespace_labels)
         )
-        if not in_namespace:
+
+    def matches_labels(self, task: TaskLabels) -> bool:
+        """Whether a task of an admitted namespace is selected."""
+        if self.labels is None:
             return False
         own = dict(task.labels)
         return all(each.accepts(own.get(each.key)) for each in self.labels)

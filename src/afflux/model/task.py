@@ -33,11 +33,17 @@ class Shape:
     relations: Relations = NO_RELATIONS
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
+    # How much the shape names, by which caches of shapes bound their memory: a part takes about
+    # 100 bytes.
+    parts: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = (self.requests, self.devices, self.affinity, self.tolerations)
         more = (self.reachability, self.images, self.profile, self.relations)
         object.__setattr__(self, "_hash", hash((*parts, *more)))
+        named = len(self.requests) + self.affinity.parts + len(self.tolerations)
+        reached = sum(term.parts for each in self.reachability for term in each.terms)
+        object.__setattr__(self, "parts", named + reached)
 
     def __hash__(self) -> int:
         return self._hash

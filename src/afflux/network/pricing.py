@@ -9,34 +9,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from afflux.cluster import task_room
-from afflux.cluster.machines import BoolColumn, Column, Machines
+from afflux.cluster.machines import Column
 from afflux.cluster.state import State
+from afflux.cluster.task_room import room_of
 from afflux.model.errors import InputError
 from afflux.model.task import Shape
 from afflux.policies.policy import Policy, Weighted, admitted_by
 
-# The cache holds this many cells (classes times machines), about 300 MB, but at least
-# MIN_CACHED_CLASSES classes.
-MAX_CACHED_CELLS = 12_000_000
+# The cache holds this many pairs of a class and a machine that admits it, about 340 MB, but at
+# least MIN_CACHED_CLASSES classes.
+MAX_CACHED_PAIRS = 12_000_000
 MIN_CACHED_CLASSES = 512
+# What the cached classes name together (see `Shape.parts`), about 150 MB.
+MAX_CACHED_PARTS = 1_500_000
 # The highest cost of a task on a machine: sums over whole clusters stay far within 64 bits.
 MAX_COST = 1 << 40
 
 
 @dataclass(slots=True)
 class Prices:
-    """One class, per machine: whether it is admitted, how many tasks fit, what the first one costs,
-    and by how much each further one costs more."""
+    """One class on the machines that admit it: their rows in ascending order, how many tasks fit
+    there now, what the first one costs, and by how much each further one costs more."""
 
-    admitted: BoolColumn
+    rows: NDArray[np.int32]
     room: Column
     cost: Column
     slope: Column
     as_of: int
+    machines: int
     # The policies' cache keys: what the answers depend on besides each machine's own row.
     cache_key: tuple[object, ...] = ()
+
+    def by_machine(self, column: Column) -> Column:
+        """One of the columns with an entry for every machine, 0 where the class is not admitted."""
+        spread = np.zeros(self.machines, np.int64)
+        spread[self.rows] = column
+        return spread
 
 
 # The policies of every profile; a plain sequence has those of the profile without a name.
@@ -52,40 +62,45 @@ class Pricing:
         constraints: Sequence[Policy],
         policies: Profiles,
         *,
-        max_cached_cells: int = MAX_CACHED_CELLS,
+        max_cached_pairs: int = MAX_CACHED_PAIRS,
         min_cached_classes: int = MIN_CACHED_CLASSES,
     ) -> None:
-        self._max_cached_cells = max_cached_cells
+        self._max_cached_pairs = max_cached_pairs
         self._min_cached_classes = min_cached_classes
         self._state = state
         profiles = policies if isinstance(policies, Mapping) else {"": policies}
         always = [Weighted(policy) for policy in constraints]
         self._profiles = {name: _Profile([*always, *chosen]) for name, chosen in profiles.items()}
         self._known: OrderedDict[Shape, Prices] = OrderedDict()
+        self._cached_pairs = 0
+        self._cached_parts = 0
 
     def prices(self, shape: Shape) -> Prices:
         """The columns of a class for the current state."""
-        known = self._known.get(shape)
+        state, known = self._state, self._known.get(shape)
         cache_key = self._cache_key(shape)
-        if known is None or len(known.room) != len(self._state) or known.cache_key != cache_key:
-            known = self._ask(shape, self._state.view())
+        before = 0 if known is None else len(known.rows)
+        if known is None or known.machines != len(state) or known.cache_key != cache_key:
+            known = self._ask(shape, np.arange(len(state), dtype=np.int32))
             known.cache_key = cache_key
+            self._cached_parts += 0 if shape in self._known else shape.parts
             self._known[shape] = known
-        elif known.as_of < self._state.version:
-            rows = np.flatnonzero(self._state.changed[: len(self._state)] > known.as_of)
-            fresh = self._ask(shape, self._state.view(rows))
-            known.admitted[rows] = fresh.admitted
-            known.room[rows] = fresh.room
-            known.cost[rows] = fresh.cost
-            known.slope[rows] = fresh.slope
-            known.as_of = self._state.version
+        elif known.as_of < state.version:
+            changed = np.flatnonzero(state.changed[: len(state)] > known.as_of)
+            _update(known, self._ask(shape, changed.astype(np.int32)), changed)
+        self._cached_pairs += len(known.rows) - before
         self._known.move_to_end(shape)
-        while len(self._known) > self._max_cached_classes():
-            self._known.popitem(last=False)
+        while self._cached_too_much():
+            oldest, prices = self._known.popitem(last=False)
+            self._cached_pairs -= len(prices.rows)
+            self._cached_parts -= oldest.parts
         return known
 
-    def _max_cached_classes(self) -> int:
-        return max(self._min_cached_classes, self._max_cached_cells // max(1, len(self._state)))
+    def _cached_too_much(self) -> bool:
+        if self._cached_parts > MAX_CACHED_PARTS:
+            return len(self._known) > 1
+        few = len(self._known) <= self._min_cached_classes
+        return self._cached_pairs > self._max_cached_pairs and not few
 
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         """The policies that may refuse a machine to a class, in the order in which they run."""
@@ -102,16 +117,18 @@ class Pricing:
         machines = self._state.view()
         return tuple(p.cache_key(shape, machines) for p in self._profile(shape).with_cache_key)
 
-    def _ask(self, shape: Shape, machines: Machines) -> Prices:
-        # Requests come first: a resource that is new to the state gets a column.
-        requests = self._state.requests(shape)
-        asked = np.flatnonzero(requests)
-        room = task_room.room(machines.free_of(asked), requests[asked])
-        if shape.devices is not None:
-            np.minimum(room, task_room.device_room(machines.free_devices, shape.devices), out=room)
+    def _ask(self, shape: Shape, rows: NDArray[np.int32]) -> Prices:
+        """The answers about these rows."""
+        state = self._state
         profile = self._profile(shape)
-        admitted = admitted_by(profile.refusing, shape, machines)
-        room[~admitted] = 0
+        # Requests come first: a resource that is new to the state gets a column.
+        requests = state.requests(shape)
+        asked = np.flatnonzero(requests)
+        admitted = admitted_by(profile.refusing, shape, state.view(_view_rows(rows, state)))
+        rows = rows[admitted]
+        machines = state.view(_view_rows(rows, state))
+        free = machines.free_of(asked)
+        room = room_of(requests[asked], shape.devices, free, machines.free_devices)
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
         for weighted in profile.with_cost:
@@ -122,7 +139,30 @@ class Pricing:
             slope += weighted.weight * _checked(
                 policy, "slope", policy.slope(shape, machines), cost
             )
-        return Prices(admitted, room, cost, slope, self._state.version)
+        return Prices(rows, room, cost, slope, state.version, len(state))
+
+
+def _view_rows(rows: NDArray[np.int32], state: State) -> NDArray[np.intp] | None:
+    """These rows for a view of the state; None, which is faster, if they are all there are."""
+    return None if len(rows) == len(state) else rows.astype(np.intp)
+
+
+def _update(known: Prices, fresh: Prices, changed: NDArray[np.intp]) -> None:
+    """Replace what is known about changed rows by fresh answers about them."""
+    is_changed = np.zeros(known.machines, np.bool_)
+    is_changed[changed] = True
+    stale = is_changed[known.rows]
+    known.as_of = fresh.as_of
+    if np.array_equal(known.rows[stale], fresh.rows):
+        known.room[stale], known.cost[stale] = fresh.room, fresh.cost
+        known.slope[stale] = fresh.slope
+        return
+    rows = np.concatenate([known.rows[~stale], fresh.rows])
+    order = np.argsort(rows, kind="stable")
+    known.rows = rows[order]
+    known.room = np.concatenate([known.room[~stale], fresh.room])[order]
+    known.cost = np.concatenate([known.cost[~stale], fresh.cost])[order]
+    known.slope = np.concatenate([known.slope[~stale], fresh.slope])[order]
 
 
 class _Profile:

@@ -1,9 +1,8 @@
 """Accepts the part of a flow that fits exactly, and assigns it to waiting tasks and gangs.
 
-A flow proposes units of classes on machines. A machine on which all proposed units fit together
-takes them all; on the others classes are placed in queue order as far as they fit. Then the
-accepted units are assigned: one to a single task, all it needs or nothing to a gang. Units that are
-left over are removed again.
+A flow proposes units of classes on machines; on each machine classes are placed in queue order as
+far as they fit. Then the accepted units are assigned: one to a single task, all it needs or nothing
+to a gang. Units that are left over are removed again.
 """
 
 import sys
@@ -12,36 +11,35 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.network.pairs import Pairs
 from afflux.plan.book import Book
 from afflux.plan.waiting_demand import Gang, Level
 
-Table = NDArray[np.int64]
+Column = NDArray[np.int64]
 
 
-def accept(book: Book, level: Level, gangs: list[Gang], units: Table) -> tuple[bool, Table]:
-    """Place what fits; whether a task or gang was placed, and the units of each class left over."""
-    accepted = _place_fitting(book, level, units)
-    progress, spare = _assign_units(level, gangs, accepted)
-    _remove_unassigned(book, spare, accepted)
+def accept(
+    book: Book, level: Level, gangs: list[Gang], pairs: Pairs, units: Column
+) -> tuple[bool, Column]:
+    """Place what fits of a flow, which has units for each pair.
+
+    Returns whether a task or gang was placed, and the units of each class left over.
+    """
+    used = np.flatnonzero(units)
+    numbers = np.searchsorted(pairs.first, used, side="right") - 1
+    rank = np.array(_first_in_queue(level, len(book.shapes)))
+    in_queue_order = np.lexsort((rank[numbers], pairs.machine[used]))
+    used, numbers = used[in_queue_order], numbers[in_queue_order]
+    rows = pairs.machine[used].astype(np.int64)
+    accepted = book.packing.place_flow(numbers, rows, units[used])
+    totals = np.zeros(len(book.shapes), np.int64)
+    np.add.at(totals, numbers, accepted)
+    progress, spare = _assign_units(level, gangs, totals)
+    for number in np.flatnonzero(spare).tolist():
+        own = np.flatnonzero((numbers == number) & (accepted > 0))
+        costly_first = own[np.argsort(-pairs.cost[used[own]], kind="stable")]
+        _remove(book, number, rows[costly_first], accepted[costly_first], int(spare[number]))
     return progress, spare
-
-
-def _place_fitting(book: Book, level: Level, units: Table) -> Table:
-    """Place in the book what fits of a flow; returns the placed units, a table like `units`."""
-    asked = units.T @ book.requests
-    clash = ((asked > 0) & (asked > book.free)).any(axis=1) | book.uses_devices(units)
-    accepted = np.where(clash, 0, units)
-    safe = np.flatnonzero(accepted.any(axis=0))
-    book.place_table(accepted, safe)
-    first = _first_in_queue(level, len(units))
-    for row in np.flatnonzero(clash & units.any(axis=0)):
-        proposed: list[int] = np.flatnonzero(units[:, row]).tolist()
-        for number in sorted(proposed, key=first.__getitem__):
-            count = min(int(units[number, row]), int(book.room[number, row]))
-            if count:
-                book.place(number, int(row), count)
-                accepted[number, row] = count
-    return accepted
 
 
 def _first_in_queue(level: Level, classes: int) -> list[int]:
@@ -56,12 +54,12 @@ def _first_in_queue(level: Level, classes: int) -> list[int]:
     return first
 
 
-def _assign_units(level: Level, gangs: list[Gang], accepted: Table) -> tuple[bool, Table]:
+def _assign_units(level: Level, gangs: list[Gang], accepted: Column) -> tuple[bool, Column]:
     """Assign accepted units in queue order; a gang takes all it needs or nothing.
 
     Returns whether a task or gang was placed, and the units of each class left over.
     """
-    spare = accepted.sum(axis=1)
+    spare = accepted.copy()
     progress = False
     for gang in gangs:
         for number in gang.need:
@@ -75,7 +73,7 @@ def _assign_units(level: Level, gangs: list[Gang], accepted: Table) -> tuple[boo
     return progress, spare
 
 
-def _assign_to_singles(level: Level, number: int, spare: Table, before: int | None) -> bool:
+def _assign_to_singles(level: Level, number: int, spare: Column, before: int | None) -> bool:
     singles = level.singles.get(number)
     if singles is None:
         return False
@@ -90,14 +88,11 @@ def _assign_to_singles(level: Level, number: int, spare: Table, before: int | No
     return True
 
 
-def _remove_unassigned(book: Book, spare: Table, accepted: Table) -> None:
-    """Remove unassigned units from the machines again, the most expensive first."""
-    for number in np.flatnonzero(spare):
-        left = int(spare[number])
-        for row in np.argsort(-book.cost[number], kind="stable"):
-            count = min(left, int(accepted[number, row]))
-            if count:
-                book.remove(int(number), int(row), count)
-                left -= count
-            if not left:
-                break
+def _remove(book: Book, number: int, rows: Column, accepted: Column, spare: int) -> None:
+    """Remove unassigned units from these machines, as many as were accepted there."""
+    for row, units in zip(rows.tolist(), accepted.tolist(), strict=True):
+        count = min(spare, units)
+        book.remove(number, row, count)
+        spare -= count
+        if not spare:
+            return

@@ -126,7 +126,5 @@ def _check_sums(state: State, name: str, sums: dict[str, int]) -> None:
     machine = state.machine(row)
     for resource, amount in sums.items():
         capacity = capacity_of(machine.capacity, resource) if machine else 0
-        column = state.resource_table.index(resource)
-        used = int(state.used[row, column]) if column is not None else 0
-        if used + amount > capacity:
+        if state.used_of(row, resource) + amount > capacity:
             raise PlanError(f"{name}: {reason.insufficient(resource)}")

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from afflux.cluster import task_room
 from afflux.cluster.machines import BoolColumn, Machines
+from afflux.cluster.resource_table import UNSTATED
 from afflux.cluster.state import State
+from afflux.cluster.task_room import refusals
 from afflux.model import reason
 from afflux.model.group import Group
-from afflux.model.implied_resources import is_attachment, is_port, is_volume
+from afflux.model.implied_resources import ResourceKind, kind_of
 from afflux.model.resources import PODS
 from afflux.model.selectors import Term
 from afflux.model.task import Shape
@@ -44,21 +45,21 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     # Requests come first: a resource that is new to the state gets a column.
     requests = state.requests(shape)
     asked = np.flatnonzero(requests)
-    lacking = task_room.lacking(machines.free_of(asked), requests[asked])
-    ports: Stage = []
-    resources: Stage = []
-    attachments: Stage = []
-    volumes: Stage = []
-    for index, column in enumerate(asked):
-        name = state.resource_names[column]
-        chosen = ports if is_port(name) else attachments if is_attachment(name) else resources
-        chosen = volumes if is_volume(name) else chosen
-        chosen.append((reason.insufficient(name), lacking[:, index]))
+    free = machines.free_of(asked)
+    lacks = refusals(requests[asked], shape.devices, free, machines.free_devices)
+    by_kind: dict[ResourceKind | None, Stage] = {kind: [] for kind in (None, *ResourceKind)}
+    everywhere = np.ones(len(machines), bool)
+    found = [(state.resource_names[column], lacks[:, i]) for i, column in enumerate(asked)]
+    found = [(name, column) for name, column in found if name != UNSTATED]
+    found += [(name, everywhere) for name in state.resource_table.unstated(shape)]
+    for name, column in found:
+        by_kind[kind_of(name)].append((reason.insufficient(name), column))
     # Pods first, then in the order of columns, as in kube-scheduler's messages.
+    resources = by_kind[None]
     resources.sort(key=lambda entry: entry[0] != reason.insufficient(PODS))
     if shape.devices is not None:
-        no_devices = task_room.device_room(machines.free_devices, shape.devices) == 0
-        resources.append((reason.DEVICES, no_devices))
+        resources.append((reason.DEVICES, lacks[:, -1]))
+    ports, attachments = by_kind[ResourceKind.PORT], by_kind[ResourceKind.ATTACHMENT]
     refused = [
         [(policy.reason, ~policy.admits(shape, machines))]
         for policy in policies_of(shape)
@@ -66,7 +67,7 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     ]
     drivers, binding, zones = _volume_stages(shape, machines)
     named = _named_stage(shape, machines)
-    volumes = binding + volumes
+    volumes = binding + by_kind[ResourceKind.VOLUME]
     temporary = [each for each in shape.reachability if each.temporary]
     anti_affinity = [(each.reason, ~reachable_machines(each, machines)) for each in temporary]
     return [named, *refused, ports, resources, drivers, attachments, volumes, zones, anti_affinity]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.plan.book import Book
-from afflux.plan.knapsack import choose
+from afflux.plan.single_class_knapsack import choose
 from afflux.plan.waiting_demand import Gang, Level, Singles
 
 # Passes over the resources, and bisection steps per price.
@@ -52,15 +52,15 @@ class _Candidate:
 def preselect(book: Book, level: Level) -> Preselection | None:
     """What goes first, or None if the cluster as a whole has room for everything."""
     if len(book.shapes) == 1 and book.shapes[0].devices is None:
-        room = int(book.room[0].sum())
+        room = int(book.packing.rooms(0).sum())
         if room >= level.waiting_tasks():
             return None
         exact = _preselect_one_class(level, room)
         if exact is not None:
             return exact
     candidates = _candidates(book, level)
-    usable = book.admitted.any(axis=0)
-    free = np.maximum(book.free[usable], 0).sum(axis=0).astype(np.float64)
+    usable = book.packing.usable_machines()
+    free = np.maximum(book.packing.free()[usable], 0).sum(axis=0).astype(np.float64)
     requests = np.array([each.request for each in candidates], np.float64).reshape(-1, len(free))
     counts = np.array([len(candidate.waiting_costs) for candidate in candidates], np.float64)
     if not np.any(counts @ requests > free):

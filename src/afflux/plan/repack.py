@@ -8,12 +8,7 @@ placements of this round, so that more tasks fit at a lower cost. Both count cap
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from afflux._core import repack
-from afflux.plan.book import Book
-from afflux.plan.gangs import place_gang, tightest
+from afflux.plan.book import Book, Table
 from afflux.plan.preselection import Preselection
 from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
 
@@ -35,7 +30,7 @@ def repack_level(
     Returns how many rounds of search are left for the levels below.
     """
     _place_where_it_fits(book, level)
-    useful = SEARCH_ROUNDS_PER_TASK * int(book.count.sum())
+    useful = SEARCH_ROUNDS_PER_TASK * int(book.packing.counts().sum())
     rounds = min(MAX_SEARCH_ROUNDS, useful, rounds_left // 2)
     if rounds < MIN_SEARCH_ROUNDS:
         return rounds_left
@@ -56,7 +51,7 @@ def place_remaining(book: Book, levels: Sequence[Level]) -> None:
 
 def _place_where_it_fits(book: Book, level: Level) -> bool:
     """Place waiting groups where they fit, in queue order; whether one was placed."""
-    usable = book.usable_classes()
+    usable = book.packing.usable_classes()
     waiting: list[tuple[int, Singles | Gang]] = [
         (singles.positions[singles.placed_count], singles)
         for singles in level.singles.values()
@@ -70,13 +65,12 @@ def _place_where_it_fits(book: Book, level: Level) -> bool:
     found = False
     for _, item in sorted(waiting, key=lambda entry: entry[0]):
         if isinstance(item, Gang):
-            item.placed = place_gang(book, item.need)
+            item.placed = book.place_gang(item.need)
             found |= item.placed
             continue
-        while item.waiting_count and (row := tightest(book, item.class_index)) is not None:
-            book.place(item.class_index, row)
-            item.placed_count += 1
-            found = True
+        placed = book.packing.place_tightest(item.class_index, item.waiting_count)
+        item.placed_count += placed
+        found |= placed > 0
     return found
 
 
@@ -85,7 +79,7 @@ def _repack(
 ) -> None:
     """Search for a better packing of this round."""
     # The search may drop and add groups of this level; groups of other levels stay placed.
-    fixed = book.units.sum(axis=1)
+    fixed = book.packing.placed()
     singles: list[list[int]] = [[] for _ in demand.shapes]
     for number, waiting in level.singles.items():
         fixed[number] -= waiting.placed_count
@@ -95,17 +89,7 @@ def _repack(
             for number, count in gang.need.items():
                 fixed[number] -= count
     candidates = [g for g in level.gangs if g.placed or _could_fit(book, g)]
-    rows = np.flatnonzero(book.admitted.any(axis=0))
-    columns = {int(row): column for column, row in enumerate(rows)}
-    units, open_gangs = repack(
-        requests=book.requests,
-        devices=[s.devices and (s.devices.count, s.devices.milli) for s in demand.shapes],
-        admitted=book.admitted[:, rows],
-        cost=book.cost[:, rows],
-        slope=book.slope[rows],
-        free=book.free[rows],
-        free_devices=[book.free_devices[row] for row in rows],
-        units=[(number, columns[row], devices) for number, row, devices in book.placed_units()],
+    open_gangs = book.packing.repack(
         fixed=fixed.tolist(),
         singles=singles,
         gangs=[(list(g.need.items()), g.waiting_cost, g.placed) for g in candidates],
@@ -118,7 +102,7 @@ def _repack(
         effort=MAX_FIT_CHECKS,
         seed=0,
     )
-    book.replace_units([(number, int(rows[column]), tuple(d)) for number, column, d in units])
+    book.forget_refusals()
     for gang, is_open in zip(candidates, open_gangs, strict=True):
         gang.placed = is_open
     _count_singles(book, level, fixed)
@@ -126,15 +110,12 @@ def _repack(
 
 def _could_fit(book: Book, gang: Gang) -> bool:
     """Whether each class of the gang would fit without the other placements of this round."""
-    return all(
-        np.minimum(book.max_room[number], count).sum() >= count
-        for number, count in gang.need.items()
-    )
+    return all(book.packing.had_room(number, count) for number, count in gang.need.items())
 
 
-def _count_singles(book: Book, level: Level, fixed: NDArray[np.int64]) -> None:
+def _count_singles(book: Book, level: Level, fixed: Table) -> None:
     """Units beyond the fixed ones and those of gangs belong to singles, longest waiting first."""
-    taken = book.units.sum(axis=1) - fixed
+    taken = book.packing.placed() - fixed
     for gang in level.gangs:
         if gang.placed:
             for number, count in gang.need.items():

@@ -17,8 +17,9 @@ from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
+from afflux.network.pairs import TaskSource
 from afflux.network.pricing import Pricing
-from afflux.network.routing import TaskSource, route
+from afflux.network.routing import route
 from afflux.plan.accept import accept
 from afflux.plan.book import Book, make_placements
 from afflux.plan.preselection import Preselection, preselect
@@ -74,8 +75,8 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     solves = bound = 0
     rounds_left = MAX_TOTAL_SEARCH_ROUNDS
     for level in demand.levels:
-        before = book.placement_cost()
-        below_others = bool(book.count.any())
+        before = book.packing.cost()
+        below_others = bool(book.packing.counts().any())
         preselected = preselect(book, level)
         used, level_bound = _fill(book, level, preselected)
         solves += used
@@ -85,12 +86,12 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
             # No plan starts more, and the network has found the cheapest machines.
             continue
         # The bound takes the placements of higher levels as fixed; the search may move them.
-        if book.placement_cost() - before + waiting > level_bound or (waiting and below_others):
+        if book.packing.cost() - before + waiting > level_bound or (waiting and below_others):
             rounds_left = repack_level(book, demand, level, preselected, rounds_left)
     place_remaining(book, demand.levels)
     placed = _placed(demand)
     placements = make_placements(book, state, placed)
-    cost = book.placement_cost() + demand.waiting_cost()
+    cost = book.packing.cost() + demand.waiting_cost()
     # A bound takes the levels above as given; moving them may have undercut it.
     return Round(placements, placed, solves, cost, min(bound, cost))
 
@@ -127,10 +128,13 @@ def _fill(book: Book, level: Level, preselected: Preselection | None) -> tuple[i
         sources = _sources(book, level, gangs, preselected)
         if not sources:
             return solves, bound
-        routed = route(sources, book.machine_arcs())
+        routed_classes = np.zeros(len(book.shapes), np.bool_)
+        routed_classes[[source.class_index for source in sources]] = True
+        pairs, slots = book.open_pairs(routed_classes)
+        routed = route(sources, pairs, slots)
         if solves == 0 and preselected is None:
-            bound += routed.cost - sum(int(source.waiting_costs.sum()) for source in sources)
-        progress, spare = accept(book, level, gangs, routed.units)
+            bound += routed.bound - sum(int(source.waiting_costs.sum()) for source in sources)
+        progress, spare = accept(book, level, gangs, pairs, routed.units)
         if not progress:
             starved = [g for g in gangs if any(spare[number] for number in g.need)]
             if not starved:
@@ -143,7 +147,7 @@ def _sources(
     book: Book, level: Level, gangs: list[Gang], preselected: Preselection | None
 ) -> list[TaskSource]:
     """Sources for what waits, has room on some machine, and is preselected."""
-    usable = book.usable_classes()
+    usable = book.packing.usable_classes()
     sources: list[TaskSource] = []
     for number, singles in level.singles.items():
         until = len(singles.groups) if preselected is None else preselected.singles.get(number, 0)

@@ -1,31 +1,35 @@
 //! A packing and helpers that count units and costs independently of the search.
 
-use afflux_pack::{Classes, Items, Machine, ScratchStart, SearchLimits, improve};
+use crate::cluster::Cluster;
+use afflux_pack::{Items, Packing, ScratchStart, SearchLimits, improve};
 
 /// The input of the search.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    pub classes: Classes,
-    pub machines: Vec<Machine>,
+    pub cluster: Cluster,
+    pub packing: Packing,
     pub items: Items,
     pub first: Option<ScratchStart>,
 }
 
 /// The number of placed units of each class.
 pub fn placed(problem: &Problem) -> Vec<i64> {
-    let mut placed = vec![0; problem.classes.len()];
-    for unit in problem.machines.iter().flat_map(|machine| &machine.units) {
-        placed[unit.class] += 1;
+    let mut placed = vec![0; problem.cluster.requests.len()];
+    for machine in 0..problem.cluster.free.len() {
+        for unit in problem.packing.account().units(machine) {
+            placed[unit.class] += 1;
+        }
     }
     placed
 }
 
 pub fn cost(problem: &Problem) -> i64 {
     let mut total = 0;
-    for (index, machine) in problem.machines.iter().enumerate() {
-        for (position, unit) in machine.units.iter().enumerate() {
-            total += problem.classes.cost[unit.class * problem.classes.machines + index];
-            total += position as i64 * machine.slope;
+    for machine in 0..problem.cluster.free.len() {
+        let units = problem.packing.account().units(machine);
+        for (position, unit) in units.iter().enumerate() {
+            total += problem.cluster.cost[unit.class][machine];
+            total += position as i64 * problem.cluster.slope[machine];
         }
     }
     total
@@ -40,8 +44,7 @@ pub fn run(problem: &Problem, seed: u64) -> Problem {
         seed,
     };
     improve(
-        &after.classes,
-        &mut after.machines,
+        &mut after.packing,
         &mut after.items,
         problem.first.as_ref(),
         limits,

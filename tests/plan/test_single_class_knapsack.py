@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from afflux.plan.knapsack import choose
+from afflux.plan.single_class_knapsack import choose
 
 
 @pytest.mark.parametrize("seed", range(200))
