@@ -304,8 +304,8 @@ def test_writes_without_room_are_dropped_and_counted() -> None:
                 recorder.failed(PodRef("prod", f"p{number}", f"u{number}"), WHY)
             dropped = metrics.registry.get_sample_value("afflux_events_dropped_total")
             assert dropped == 90
-            # Closing does not wait longer than its timeout.
-            await asyncio.wait_for(recorder.close(0.1), 25)
+            # Closing does not wait longer than its timeout, although no request is answered.
+            await recorder.close(0.1)
             assert metrics.registry.get_sample_value("afflux_events_dropped_total") == 100
             await api.close()
 
