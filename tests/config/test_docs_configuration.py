@@ -10,7 +10,7 @@ import pytest
 
 from afflux.config import read_configuration
 from afflux.config.durations import Duration
-from afflux.config.fields import ConfigurationFile, Fields
+from afflux.config.schema import ConfigurationFile, Fields
 from afflux.config.unknown_fields import field_types, mapping_in
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"

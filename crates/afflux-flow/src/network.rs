@@ -7,9 +7,9 @@
 mod bulk_changes;
 mod convex;
 mod export;
+mod restore;
 #[cfg(test)]
 mod tests;
-mod warm_start;
 
 pub use bulk_changes::NewArc;
 pub use convex::{ConvexTerms, NewConvexArc};

@@ -3,6 +3,8 @@
 //! When all arcs of a node change, most of the change is a change of the node's own price. Finding
 //! that price first leaves few arcs that violate optimality and few units to be moved elsewhere. It
 //! is one step of coordinate ascent on the dual problem, as in the relaxation method of Bertsekas.
+//!
+//! After a solve, `restore_prices` moves prices back to what they were where they may be.
 
 use crate::arc_columns::IntWidth;
 use crate::residual::Residual;

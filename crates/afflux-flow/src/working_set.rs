@@ -2,7 +2,8 @@
 //!
 //! Unless prices change a lot, an arc whose reduced cost is far above zero stays at its lower bound
 //! and one far below zero stays at its capacity. Such arcs are left out with their flow, and all
-//! others are solved. Then one scan over all arcs finds those that were left out by mistake.
+//! others are solved: `select_arcs` says which. `solve_passes` solves the set, and one scan over all
+//! arcs finds those that were left out by mistake.
 
 pub(crate) mod select_arcs;
 

@@ -8,8 +8,8 @@ they are asked for.
 from collections.abc import Sequence
 
 from afflux.admit.planned_run import PlannedRun, Start, expected_run_seconds
-from afflux.admit.reserved_machines import assign_rows
 from afflux.admit.room_over_time import RoomOfClass
+from afflux.admit.single_class_machines import assign_rows
 from afflux.cluster.machines import Column
 from afflux.model.group import Group
 from afflux.model.task import Shape

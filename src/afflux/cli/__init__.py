@@ -1,7 +1,7 @@
 """The command line: afflux run, simulate, place, solve; queue, group, reservations, history.
 
 The last four share the files `inspection_...` and are also a plugin of kubectl. `arguments` parses
-the command line, each other subcommand has a file, `terminal` and `paths` are shared. A subcommand
+the command line, each other subcommand has a file, `safe_output` and `file_arguments` are shared. A subcommand
 imports its modules when it runs, so that `afflux --help` and argument errors are fast. Not here:
 anything that another program could not do through `app`.
 
@@ -26,7 +26,7 @@ from afflux.cli.arguments import (
     parse,
 )
 from afflux.cli.inspection_arguments import InspectOptions
-from afflux.cli.terminal import print_error
+from afflux.cli.safe_output import print_error
 from afflux.model.errors import InputError
 
 EXIT_FAILURE = 1

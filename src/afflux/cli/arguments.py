@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 from afflux.cli.inspection_arguments import INSPECTIONS, InspectOptions, add_inspections
-from afflux.cli.terminal import printable
+from afflux.cli.safe_output import printable
 
 PROGRAM = "afflux"
 # The name for `kubectl afflux`, which has only the inspection commands.

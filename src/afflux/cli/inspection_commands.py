@@ -14,7 +14,7 @@ import msgspec
 from afflux import app
 from afflux.cli.inspection_arguments import InspectOptions
 from afflux.cli.inspection_tables import group_text, list_table
-from afflux.cli.terminal import print_error
+from afflux.cli.safe_output import print_error
 from afflux.cycle.inspection_types import (
     MAX_LINES,
     GroupDetails,

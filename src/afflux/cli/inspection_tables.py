@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from afflux.cli.terminal import printable
+from afflux.cli.safe_output import printable
 from afflux.cli.text_table import format_table
 from afflux.cli.time_format import ago, exact, expected, span
 from afflux.cycle.inspection_types import (

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from afflux import app
 from afflux.cli.arguments import PlaceOptions
-from afflux.cli.paths import read_source
-from afflux.cli.scheduler_settings import chosen_settings
-from afflux.cli.terminal import print_error, printable, to_json
+from afflux.cli.chosen_settings import chosen_settings
+from afflux.cli.file_arguments import read_source
+from afflux.cli.safe_output import print_error, printable, to_json
 from afflux.cli.text_table import format_table
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskRuns

@@ -9,7 +9,7 @@ import yaml
 
 from afflux import app
 from afflux.cli.arguments import RunOptions
-from afflux.cli.terminal import print_error
+from afflux.cli.safe_output import print_error
 from afflux.config import default_configuration, effective_configuration, read_configuration
 
 EXIT_LEADERSHIP_LOST = 1

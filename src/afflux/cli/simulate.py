@@ -10,9 +10,9 @@ from tqdm import tqdm
 
 from afflux import app
 from afflux.cli.arguments import SimulateOptions
-from afflux.cli.paths import check_writable
-from afflux.cli.scheduler_settings import chosen_settings
-from afflux.cli.terminal import printable, to_json
+from afflux.cli.chosen_settings import chosen_settings
+from afflux.cli.file_arguments import check_writable
+from afflux.cli.safe_output import printable, to_json
 from afflux.cli.text_table import format_table
 from afflux.model.errors import InputError
 from afflux.sim.metrics import measure

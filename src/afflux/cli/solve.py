@@ -4,8 +4,8 @@ import re
 
 from afflux._core import FlowError, InfeasibleError, solve
 from afflux.cli.arguments import SolveOptions
-from afflux.cli.paths import read_source
-from afflux.cli.terminal import print_error, to_json
+from afflux.cli.file_arguments import read_source
+from afflux.cli.safe_output import print_error, to_json
 from afflux.model.errors import InputError
 from afflux.network.dimacs import read_dimacs
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from afflux.cli.terminal import printable
+from afflux.cli.safe_output import printable
 
 
 def format_table(

@@ -14,7 +14,7 @@ from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.cluster.resource_table import ResourceTable
-from afflux.cluster.task_labels import SelectedTasks
+from afflux.cluster.selected_tasks import SelectedTasks
 from afflux.cluster.task_room import choose_devices
 from afflux.model.devices import take_devices
 from afflux.model.machine import Machine
@@ -56,7 +56,7 @@ class State:
         self._free_rows: list[int] = []
         self._placed: dict[str, PlacedTask] = {}
         self._on_row: list[dict[str, None]] = []
-        self.task_labels = SelectedTasks(
+        self.selected_tasks = SelectedTasks(
             lambda: ((placed.task.labels, placed.row) for placed in self._placed.values())
         )
         for machine in machines:
@@ -141,8 +141,8 @@ class State:
         for task in lost:
             placed = self._placed.pop(task.id)
             self.resource_table.remove_use(row, placed.counted_shape)
-            if self.task_labels:
-                self.task_labels.remove(task.labels, row)
+            if self.selected_tasks:
+                self.selected_tasks.remove(task.labels, row)
         self._on_row[row].clear()
         self.resource_table.clear(row)
         self.running[row] = 0
@@ -179,10 +179,10 @@ class State:
         if placed is not None and same and devices in (None, placed.devices):
             # An assumed placement is confirmed: the machine has not changed.
             self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
-            relabelled = bool(self.task_labels) and placed.task.labels != task.labels
+            relabelled = bool(self.selected_tasks) and placed.task.labels != task.labels
             if relabelled:
-                self.task_labels.remove(placed.task.labels, row)
-                self.task_labels.add(task.labels, row)
+                self.selected_tasks.remove(placed.task.labels, row)
+                self.selected_tasks.add(task.labels, row)
             if relabelled or placed.until_seconds != until_seconds:
                 self._mark_changed(row)
             return
@@ -206,8 +206,8 @@ class State:
         self.running[row] += 1
         self._placed[task.id] = PlacedTask(task, row, devices, counted, until_seconds)
         self._on_row[row][task.id] = None
-        if self.task_labels:
-            self.task_labels.add(task.labels, row)
+        if self.selected_tasks:
+            self.selected_tasks.add(task.labels, row)
         self._mark_changed(row)
 
     def remove(self, task_id: str) -> PlacedTask | None:
@@ -225,8 +225,8 @@ class State:
             )
         self.resource_table.remove_use(placed.row, placed.counted_shape)
         self.running[placed.row] -= 1
-        if self.task_labels:
-            self.task_labels.remove(placed.task.labels, placed.row)
+        if self.selected_tasks:
+            self.selected_tasks.remove(placed.task.labels, placed.row)
         self._mark_changed(placed.row)
         return placed
 

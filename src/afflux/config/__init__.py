@@ -21,7 +21,7 @@ The top-level `policies` apply to every profile without policies of its own, and
 `simulate`. On the command line a scheduler is named POLICY[+POLICY...][@STRATEGY]. The names of
 policies and strategies are checked when these are constructed, not here.
 
-`fields` and `durations` define the values, `validation` checks them, `configuration` reads them
+`schema` and `durations` define the values, `validation` checks them, `configuration` reads them
 from a file, `unknown_fields` explains misspelt fields. Not here: the parts that app.py constructs
 from these values.
 """
@@ -37,7 +37,7 @@ from afflux.config.configuration import (
     read_settings,
 )
 from afflux.config.durations import Duration
-from afflux.config.fields import (
+from afflux.config.schema import (
     API_VERSION,
     DEFAULT_POLICY,
     DEFAULT_STRATEGY,

@@ -7,7 +7,7 @@ import msgspec
 
 from afflux.bounded_read import read_file
 from afflux.config.durations import Duration, parse_duration, seconds
-from afflux.config.fields import (
+from afflux.config.schema import (
     API_VERSION,
     DEFAULT_POLICY,
     DEFAULT_SCHEDULER_NAME,

@@ -7,7 +7,7 @@ from typing import get_args, get_origin, get_type_hints
 
 import msgspec
 
-from afflux.config.fields import ConfigurationFile, Fields
+from afflux.config.schema import ConfigurationFile, Fields
 from afflux.kube.input_errors import shown
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from afflux.config.durations import Duration, seconds
-from afflux.config.fields import (
+from afflux.config.schema import (
     API_VERSION,
     KIND,
     Binding,

@@ -1,7 +1,7 @@
 //! A lower bound on the cost of every choice of gates, from the prices of one flow.
 
-use crate::gates::cut_cost::CutCost;
 use crate::gates::gate_positions::{ExitCosts, GatePositions};
+use crate::gates::pool_cost::PoolCost;
 use crate::gates::pools::Pools;
 use crate::problem::Problem;
 
@@ -14,7 +14,7 @@ pub(super) struct LagrangianBound {
     /// By member, its part of the cost of opening its gate.
     pub member_opening_cost: Vec<i128>,
     /// V, by pool.
-    pub pool_costs: Vec<CutCost>,
+    pub pool_costs: Vec<PoolCost>,
 }
 
 impl LagrangianBound {
@@ -30,7 +30,7 @@ impl LagrangianBound {
             base: waiting.iter().map(|&cost| i128::from(cost)).sum(),
             opening_cost: waiting.iter().map(|&cost| -i128::from(cost)).collect(),
             member_opening_cost: Vec::with_capacity(positions.members.len()),
-            pool_costs: pools.supply.iter().map(|_| CutCost::default()).collect(),
+            pool_costs: pools.supply.iter().map(|_| PoolCost::default()).collect(),
         };
         let supplies = problem
             .supply()

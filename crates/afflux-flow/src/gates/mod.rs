@@ -80,12 +80,12 @@
 //! * S. Martello, P. Toth: Knapsack Problems. Wiley (1990).
 
 mod branch_and_bound;
-mod cut_cost;
 mod flip_knapsack;
 mod gain_arcs;
 mod gate_positions;
 mod knapsack_bound;
 mod lagrangian_bound;
+mod pool_cost;
 mod pools;
 mod relaxation;
 mod validation;

@@ -1,4 +1,4 @@
-//! The cost of moving a given number of units across a cut: out of a set of nodes.
+//! The cost of moving a given number of units out of a pool, which is a set of nodes.
 
 /// A convex, piecewise linear function over integers whose minimum is zero.
 ///
@@ -6,7 +6,7 @@
 /// One more unit out of the set comes from the cheapest arc: more flow on an arc out of the set, or
 /// less flow on an arc into it; and likewise for one unit less.
 #[derive(Default)]
-pub(super) struct CutCost {
+pub(super) struct PoolCost {
     /// The number of leaving units at which the value is zero.
     minimum_at: i128,
     /// Breakpoints on both sides of the minimum: the distance from it, and the value there.
@@ -14,7 +14,7 @@ pub(super) struct CutCost {
     below: Vec<(i128, i128)>,
 }
 
-impl CutCost {
+impl PoolCost {
     /// Adds an arc out of the set that carries `units` when it is cheapest and may carry `more` or
     /// `less`, at the reduced cost `reduced` per unit. An arc into the set is added with a negative
     /// number of units.
@@ -68,11 +68,11 @@ impl CutCost {
 
 #[cfg(test)]
 mod tests {
-    use super::CutCost;
+    use super::PoolCost;
 
     #[test]
     fn cheapest_arcs_are_used_first() {
-        let mut function = CutCost::default();
+        let mut function = PoolCost::default();
         function.add_arc(2, -7, 0, 2); // out, full
         function.add_arc(0, 4, 3, 0); // out, empty
         function.add_arc(-1, 5, 1, 0); // in, full: less of it counts as more

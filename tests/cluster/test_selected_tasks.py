@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from afflux.cluster import task_labels
+from afflux.cluster import selected_tasks
 from afflux.cluster.state import State
 from afflux.model.relations import TaskLabels, TaskSelector
 from afflux.model.selectors import Requirement
@@ -68,7 +68,7 @@ class Recount:
         return selector.matches(task, self.namespaces.get(task.namespace, {}))
 
     def check(self, state: State, waiting: list[TaskLabels]) -> None:
-        selected = state.task_labels
+        selected = state.selected_tasks
         for number, selector in self.registered:
             assert selected.selector(number) == selector
             on_rows = Counter(
@@ -82,7 +82,7 @@ class Recount:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_counts_are_right_after_any_changes(seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(task_labels, "MAX_IDLE_SETS", seed % 4)
+    monkeypatch.setattr(selected_tasks, "MAX_IDLE_SETS", seed % 4)
     rng = Random(f"task labels {seed}")
     generator = Generator(rng)
     state, recount = State(), Recount()
@@ -115,16 +115,16 @@ def test_counts_are_right_after_any_changes(seed: int, monkeypatch: pytest.Monke
             known = [selector for _, selector in recount.registered]
             again = known and rng.random() < 0.3
             selector = rng.choice(known) if again else generator.selector()
-            recount.registered.append((state.task_labels.register(selector), selector))
+            recount.registered.append((state.selected_tasks.register(selector), selector))
         elif kind == "release" and recount.registered:
             # Often all of them, so that counting begins anew.
             most = rng.choice((1, 1, 1, len(recount.registered)))
             for _ in range(most):
                 number, _ = recount.registered.pop(rng.randrange(len(recount.registered)))
-                state.task_labels.release(number)
+                state.selected_tasks.release(number)
         elif kind == "namespace":
             name, own = rng.choice(NAMESPACES), rng.choice(TEAMS)
-            state.task_labels.set_namespace(name, own)
+            state.selected_tasks.set_namespace(name, own)
             recount.namespaces[name] = own
         recount.check(state, [generator.labels() for _ in range(3)])
 
@@ -132,71 +132,71 @@ def test_counts_are_right_after_any_changes(seed: int, monkeypatch: pytest.Monke
 def test_equal_selectors_share_an_id_until_the_last_one_is_released():
     state = State([machine("m")])
     web = selects("a", app="web")
-    first = state.task_labels.register(web)
-    assert state.task_labels.register(selects("a", app="web")) == first
-    state.task_labels.release(first)
-    assert state.task_labels.selectors_of(labels("a", app="web")) == (first,)
-    state.task_labels.release(first)
-    assert not state.task_labels
-    assert state.task_labels.selectors_of(labels("a", app="web")) == ()
-    assert state.task_labels.register(web) != first
+    first = state.selected_tasks.register(web)
+    assert state.selected_tasks.register(selects("a", app="web")) == first
+    state.selected_tasks.release(first)
+    assert state.selected_tasks.selectors_of(labels("a", app="web")) == (first,)
+    state.selected_tasks.release(first)
+    assert not state.selected_tasks
+    assert state.selected_tasks.selectors_of(labels("a", app="web")) == ()
+    assert state.selected_tasks.register(web) != first
 
 
 def test_tasks_that_ran_before_their_selector_was_registered_are_counted():
     state = State([machine("m"), machine("n")])
     state.place(labelled("t", labels("a", app="web")), "n")
-    number = state.task_labels.register(selects("a", app="web"))
-    assert state.task_labels.on_rows(number) == {1: 1}
+    number = state.selected_tasks.register(selects("a", app="web"))
+    assert state.selected_tasks.on_rows(number) == {1: 1}
 
 
 def test_a_reused_row_has_no_tasks_of_the_removed_machine():
     state = State([machine("m")])
-    number = state.task_labels.register(selects("a"))
+    number = state.selected_tasks.register(selects("a"))
     state.place(labelled("t", labels("a")), "m")
     state.remove_machine("m")
     assert state.set_machine(machine("n")) == 0
-    assert state.task_labels.on_rows(number) == {}
+    assert state.selected_tasks.on_rows(number) == {}
 
 
 def test_a_namespace_that_gets_a_label_is_selected_from_then_on():
     state = State([machine("m")])
     team = TaskSelector(namespace_labels=(Requirement("team", "In", ("x",)),))
-    number = state.task_labels.register(team)
-    anywhere = state.task_labels.register(TaskSelector(namespace_labels=EVERYWHERE))
+    number = state.selected_tasks.register(team)
+    anywhere = state.selected_tasks.register(TaskSelector(namespace_labels=EVERYWHERE))
     state.place(labelled("t", labels("a")), "m")
-    assert state.task_labels.on_rows(number) == {}
-    assert state.task_labels.on_rows(anywhere) == {0: 1}
-    state.task_labels.set_namespace("a", {"team": "x"})
-    assert state.task_labels.on_rows(number) == {0: 1}
-    assert state.task_labels.selectors_of(labels("a")) == (number, anywhere)
-    state.task_labels.set_namespace("a", {})
-    assert state.task_labels.on_rows(number) == {}
+    assert state.selected_tasks.on_rows(number) == {}
+    assert state.selected_tasks.on_rows(anywhere) == {0: 1}
+    state.selected_tasks.set_namespace("a", {"team": "x"})
+    assert state.selected_tasks.on_rows(number) == {0: 1}
+    assert state.selected_tasks.selectors_of(labels("a")) == (number, anywhere)
+    state.selected_tasks.set_namespace("a", {})
+    assert state.selected_tasks.on_rows(number) == {}
 
 
 def test_a_running_task_with_new_labels_changes_its_machine():
     state = State([machine("m")])
-    number = state.task_labels.register(selects("a", app="web"))
+    number = state.selected_tasks.register(selects("a", app="web"))
     state.place(labelled("t", labels("a", app="db")), "m")
     before = state.version
     state.place(labelled("t", labels("a", app="db")), "m")
     assert state.version == before
     state.place(labelled("t", labels("a", app="web")), "m")
     assert state.version > before
-    assert state.task_labels.on_rows(number) == {0: 1}
+    assert state.selected_tasks.on_rows(number) == {0: 1}
 
 
 def test_label_sets_without_tasks_do_not_accumulate(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(task_labels, "MAX_IDLE_SETS", 10)
+    monkeypatch.setattr(selected_tasks, "MAX_IDLE_SETS", 10)
     state = State([machine("m")])
-    number = state.task_labels.register(selects("a", app="web"))
+    number = state.selected_tasks.register(selects("a", app="web"))
     state.place(labelled("t", labels("a", app="web")), "m")
     for index in range(1_000):
-        state.task_labels.selectors_of(labels("a", index=str(index)))
-        state.task_labels.selectors_of(labels(f"n{index}"))
-    kept = state.task_labels._namespaces.values()
+        state.selected_tasks.selectors_of(labels("a", index=str(index)))
+        state.selected_tasks.selectors_of(labels(f"n{index}"))
+    kept = state.selected_tasks._namespaces.values()
     assert sum(len(namespace.label_sets) for namespace in kept) <= 13
     assert len(kept) <= 13
-    assert state.task_labels.on_rows(number) == {0: 1}
+    assert state.selected_tasks.on_rows(number) == {0: 1}
 
 
 def test_machines_with_the_same_label_are_in_one_domain():
