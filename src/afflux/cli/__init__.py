@@ -1,9 +1,9 @@
 """The command line: afflux run, simulate, place, solve; queue, group, reservations, history.
 
 The last four share the files `inspection_...` and are also a plugin of kubectl. `arguments` parses
-the command line, each other subcommand has a file, `safe_output` and `file_arguments` are shared. A subcommand
-imports its modules when it runs, so that `afflux --help` and argument errors are fast. Not here:
-anything that another program could not do through `app`.
+the command line, each other subcommand has a file, `safe_output` and `file_arguments` are shared.
+A subcommand imports its modules when it runs, so that `afflux --help` and argument errors are fast.
+Not here: anything that another program could not do through `app`.
 
 Exit codes: 0 done; 1 no answer, output not written, or leadership lost; 2 wrong input; 3 a problem
 without a solution, or no such group; 130 interrupted.
