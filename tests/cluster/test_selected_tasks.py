@@ -68,7 +68,7 @@ class Recount:
         return selector.matches(task, self.namespaces.get(task.namespace, {}))
 
     def check(self, state: State, waiting: list[TaskLabels]) -> None:
-        selected = state.selected_tasks
+        selected = state.relations.selected
         for number, selector in self.registered:
             assert selected.selector(number) == selector
             on_rows = Counter(
@@ -115,16 +115,16 @@ def test_counts_are_right_after_any_changes(seed: int, monkeypatch: pytest.Monke
             known = [selector for _, selector in recount.registered]
             again = known and rng.random() < 0.3
             selector = rng.choice(known) if again else generator.selector()
-            recount.registered.append((state.selected_tasks.register(selector), selector))
+            recount.registered.append((state.relations.selected.register(selector), selector))
         elif kind == "release" and recount.registered:
             # Often all of them, so that counting begins anew.
             most = rng.choice((1, 1, 1, len(recount.registered)))
             for _ in range(most):
                 number, _ = recount.registered.pop(rng.randrange(len(recount.registered)))
-                state.selected_tasks.release(number)
+                state.relations.selected.release(number)
         elif kind == "namespace":
             name, own = rng.choice(NAMESPACES), rng.choice(TEAMS)
-            state.selected_tasks.set_namespace(name, own)
+            state.relations.selected.set_namespace(name, own)
             recount.namespaces[name] = own
         recount.check(state, [generator.labels() for _ in range(3)])
 
@@ -132,71 +132,71 @@ def test_counts_are_right_after_any_changes(seed: int, monkeypatch: pytest.Monke
 def test_equal_selectors_share_an_id_until_the_last_one_is_released():
     state = State([machine("m")])
     web = selects("a", app="web")
-    first = state.selected_tasks.register(web)
-    assert state.selected_tasks.register(selects("a", app="web")) == first
-    state.selected_tasks.release(first)
-    assert state.selected_tasks.selectors_of(labels("a", app="web")) == (first,)
-    state.selected_tasks.release(first)
-    assert not state.selected_tasks
-    assert state.selected_tasks.selectors_of(labels("a", app="web")) == ()
-    assert state.selected_tasks.register(web) != first
+    first = state.relations.selected.register(web)
+    assert state.relations.selected.register(selects("a", app="web")) == first
+    state.relations.selected.release(first)
+    assert state.relations.selected.selectors_of(labels("a", app="web")) == (first,)
+    state.relations.selected.release(first)
+    assert not state.relations.selected
+    assert state.relations.selected.selectors_of(labels("a", app="web")) == ()
+    assert state.relations.selected.register(web) != first
 
 
 def test_tasks_that_ran_before_their_selector_was_registered_are_counted():
     state = State([machine("m"), machine("n")])
     state.place(labelled("t", labels("a", app="web")), "n")
-    number = state.selected_tasks.register(selects("a", app="web"))
-    assert state.selected_tasks.on_rows(number) == {1: 1}
+    number = state.relations.selected.register(selects("a", app="web"))
+    assert state.relations.selected.on_rows(number) == {1: 1}
 
 
 def test_a_reused_row_has_no_tasks_of_the_removed_machine():
     state = State([machine("m")])
-    number = state.selected_tasks.register(selects("a"))
+    number = state.relations.selected.register(selects("a"))
     state.place(labelled("t", labels("a")), "m")
     state.remove_machine("m")
     assert state.set_machine(machine("n")) == 0
-    assert state.selected_tasks.on_rows(number) == {}
+    assert state.relations.selected.on_rows(number) == {}
 
 
 def test_a_namespace_that_gets_a_label_is_selected_from_then_on():
     state = State([machine("m")])
     team = TaskSelector(namespace_labels=(Requirement("team", "In", ("x",)),))
-    number = state.selected_tasks.register(team)
-    anywhere = state.selected_tasks.register(TaskSelector(namespace_labels=EVERYWHERE))
+    number = state.relations.selected.register(team)
+    anywhere = state.relations.selected.register(TaskSelector(namespace_labels=EVERYWHERE))
     state.place(labelled("t", labels("a")), "m")
-    assert state.selected_tasks.on_rows(number) == {}
-    assert state.selected_tasks.on_rows(anywhere) == {0: 1}
-    state.selected_tasks.set_namespace("a", {"team": "x"})
-    assert state.selected_tasks.on_rows(number) == {0: 1}
-    assert state.selected_tasks.selectors_of(labels("a")) == (number, anywhere)
-    state.selected_tasks.set_namespace("a", {})
-    assert state.selected_tasks.on_rows(number) == {}
+    assert state.relations.selected.on_rows(number) == {}
+    assert state.relations.selected.on_rows(anywhere) == {0: 1}
+    state.relations.selected.set_namespace("a", {"team": "x"})
+    assert state.relations.selected.on_rows(number) == {0: 1}
+    assert state.relations.selected.selectors_of(labels("a")) == (number, anywhere)
+    state.relations.selected.set_namespace("a", {})
+    assert state.relations.selected.on_rows(number) == {}
 
 
 def test_a_running_task_with_new_labels_changes_its_machine():
     state = State([machine("m")])
-    number = state.selected_tasks.register(selects("a", app="web"))
+    number = state.relations.selected.register(selects("a", app="web"))
     state.place(labelled("t", labels("a", app="db")), "m")
     before = state.version
     state.place(labelled("t", labels("a", app="db")), "m")
     assert state.version == before
     state.place(labelled("t", labels("a", app="web")), "m")
     assert state.version > before
-    assert state.selected_tasks.on_rows(number) == {0: 1}
+    assert state.relations.selected.on_rows(number) == {0: 1}
 
 
 def test_label_sets_without_tasks_do_not_accumulate(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(selected_tasks, "MAX_IDLE_SETS", 10)
     state = State([machine("m")])
-    number = state.selected_tasks.register(selects("a", app="web"))
+    number = state.relations.selected.register(selects("a", app="web"))
     state.place(labelled("t", labels("a", app="web")), "m")
     for index in range(1_000):
-        state.selected_tasks.selectors_of(labels("a", index=str(index)))
-        state.selected_tasks.selectors_of(labels(f"n{index}"))
-    kept = state.selected_tasks._namespaces.values()
+        state.relations.selected.selectors_of(labels("a", index=str(index)))
+        state.relations.selected.selectors_of(labels(f"n{index}"))
+    kept = state.relations.selected._namespaces.values()
     assert sum(len(namespace.label_sets) for namespace in kept) <= 13
     assert len(kept) <= 13
-    assert state.selected_tasks.on_rows(number) == {0: 1}
+    assert state.relations.selected.on_rows(number) == {0: 1}
 
 
 def test_machines_with_the_same_label_are_in_one_domain():

@@ -9,7 +9,7 @@ selects nothing costs nothing per machine. While no selector is registered nothi
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from afflux.model.relations import Labels, TaskLabels, TaskSelector
+from afflux.model.relations import AnySelector, Labels, TaskLabels
 
 # Label sets without running tasks are kept up to this number, and as many as there are others.
 MAX_IDLE_SETS = 4_096
@@ -21,7 +21,7 @@ _NO_LABELS: Labels = {}
 class _Selected:
     """A registered selector, and the number of its tasks on every row that has any."""
 
-    selector: TaskSelector
+    selector: AnySelector
     references: int = 0
     rows: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -38,7 +38,7 @@ class _LabelSet:
 class _Namespace:
     """The selectors that admit the tasks of a namespace, and the label sets of these tasks."""
 
-    selectors: dict[int, TaskSelector]
+    selectors: dict[int, AnySelector]
     label_sets: dict[TaskLabels, _LabelSet] = field(default_factory=dict[TaskLabels, _LabelSet])
 
 
@@ -49,7 +49,7 @@ class SelectedTasks:
 
     def __init__(self, running: Callable[[], Iterable[tuple[TaskLabels, int]]]) -> None:
         self._running = running
-        self._ids: dict[TaskSelector, int] = {}
+        self._ids: dict[AnySelector, int] = {}
         self._selected: dict[int, _Selected] = {}
         self._next_id = 0
         self._namespaces: dict[str, _Namespace] = {}
@@ -61,7 +61,7 @@ class SelectedTasks:
         """Whether any selector is registered; if not, changes need not be reported."""
         return bool(self._ids)
 
-    def register(self, selector: TaskSelector) -> int:
+    def register(self, selector: AnySelector) -> int:
         """The id of a selector. It has to be released as often as it was registered."""
         number = self._ids.get(selector)
         if number is None:
@@ -81,18 +81,19 @@ class SelectedTasks:
         self._selected[number].references += 1
         return number
 
-    def release(self, number: int) -> None:
-        """Give up one registration; with the last one, the selector is forgotten."""
+    def release(self, number: int) -> bool:
+        """Give up one registration; with the last one, the selector is forgotten. Returns whether
+        it is still known."""
         selected = self._selected[number]
         selected.references -= 1
         if selected.references:
-            return
+            return True
         del self._ids[selected.selector]
         if not self._ids:
             self._selected.clear()
             self._namespaces.clear()
             self._label_sets = 0
-            return
+            return False
         for namespace in self._namespaces.values():
             if namespace.selectors.pop(number, None) is None:
                 continue
@@ -101,8 +102,9 @@ class SelectedTasks:
                     kept = tuple(each for each in label_set.selected_by if each != number)
                     label_set.selected_by = kept
         del self._selected[number]
+        return False
 
-    def selector(self, number: int) -> TaskSelector:
+    def selector(self, number: int) -> AnySelector:
         """The selector with this id."""
         return self._selected[number].selector
 
@@ -145,7 +147,7 @@ class SelectedTasks:
     def _labels_of(self, namespace: str) -> Labels:
         return self._namespace_labels.get(namespace, _NO_LABELS)
 
-    def _admitting(self, name: str) -> dict[int, TaskSelector]:
+    def _admitting(self, name: str) -> dict[int, AnySelector]:
         """The selectors that admit the tasks of a namespace, by ascending id."""
         labels = self._labels_of(name)
         return {

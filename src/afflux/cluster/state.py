@@ -14,7 +14,7 @@ from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.cluster.resource_table import ResourceTable
-from afflux.cluster.selected_tasks import SelectedTasks
+from afflux.cluster.relation_index import RelationIndex
 from afflux.cluster.task_room import choose_devices
 from afflux.model.devices import take_devices
 from afflux.model.machine import Machine
@@ -56,7 +56,7 @@ class State:
         self._free_rows: list[int] = []
         self._placed: dict[str, PlacedTask] = {}
         self._on_row: list[dict[str, None]] = []
-        self.selected_tasks = SelectedTasks(
+        self.relations = RelationIndex(
             lambda: ((placed.task.labels, placed.row) for placed in self._placed.values())
         )
         for machine in machines:
@@ -141,8 +141,7 @@ class State:
         for task in lost:
             placed = self._placed.pop(task.id)
             self.resource_table.remove_use(row, placed.counted_shape)
-            if self.selected_tasks:
-                self.selected_tasks.remove(task.labels, row)
+            self.relations.remove(task, row)
         self._on_row[row].clear()
         self.resource_table.clear(row)
         self.running[row] = 0
@@ -179,11 +178,10 @@ class State:
         if placed is not None and same and devices in (None, placed.devices):
             # An assumed placement is confirmed: the machine has not changed.
             self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
-            relabelled = bool(self.selected_tasks) and placed.task.labels != task.labels
-            if relabelled:
-                self.selected_tasks.remove(placed.task.labels, row)
-                self.selected_tasks.add(task.labels, row)
-            if relabelled or placed.until_seconds != until_seconds:
+            if related := self._are_related_otherwise(placed.task, task):
+                self.relations.remove(placed.task, row)
+                self.relations.place(task, row)
+            if related or placed.until_seconds != until_seconds:
                 self._mark_changed(row)
             return
         self.drop_unused_columns()
@@ -206,8 +204,7 @@ class State:
         self.running[row] += 1
         self._placed[task.id] = PlacedTask(task, row, devices, counted, until_seconds)
         self._on_row[row][task.id] = None
-        if self.selected_tasks:
-            self.selected_tasks.add(task.labels, row)
+        self.relations.place(task, row)
         self._mark_changed(row)
 
     def remove(self, task_id: str) -> PlacedTask | None:
@@ -225,8 +222,7 @@ class State:
             )
         self.resource_table.remove_use(placed.row, placed.counted_shape)
         self.running[placed.row] -= 1
-        if self.selected_tasks:
-            self.selected_tasks.remove(placed.task.labels, placed.row)
+        self.relations.remove(placed.task, placed.row)
         self._mark_changed(placed.row)
         return placed
 
@@ -243,6 +239,12 @@ class State:
     def placed_on(self, row: int) -> Iterator[PlacedTask]:
         """The tasks on a machine."""
         return (self._placed[task_id] for task_id in self._on_row[row])
+
+    def _are_related_otherwise(self, before: Task, now: Task) -> bool:
+        """Whether constraints between tasks see these two descriptions of a task differently."""
+        if before.shape.relations != now.shape.relations:
+            return True
+        return bool(self.relations) and before.labels != now.labels
 
     def _mark_changed(self, row: int) -> None:
         self.version += 1

@@ -16,6 +16,7 @@ from afflux.cycle.events import (
     GroupWithdrawn,
     MachineGone,
     MachineSet,
+    NamespaceSet,
     TaskEnded,
     TaskRuns,
 )
@@ -98,6 +99,9 @@ class EventIntake:
                 self.has_unblocking_events |= name in self._queue
                 self._queue.discard(name)
                 self._reservations.discard(name)
+            case NamespaceSet(name, labels):
+                self._state.relations.selected.set_namespace(name, labels)
+                self.has_unblocking_events |= bool(self._state.relations)
             case MachineGone() | TaskRuns():
                 # Reports may overtake each other: an unknown machine needs no action.
                 pass
@@ -148,7 +152,7 @@ class EventIntake:
                 return name
             case TaskEnded(task_id):
                 return self._state.machine_of(task_id)
-            case GroupReady() | GroupWithdrawn():
+            case GroupReady() | GroupWithdrawn() | NamespaceSet():
                 return None
 
     def _drop_unknown(

@@ -1,5 +1,6 @@
 """The events of a cluster, as adapters report them to the cycle."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from afflux.model.group import Group
@@ -54,4 +55,12 @@ class GroupWithdrawn:
     name: str
 
 
-Event = MachineSet | MachineGone | TaskRuns | TaskEnded | GroupReady | GroupWithdrawn
+@dataclass(frozen=True, slots=True)
+class NamespaceSet:
+    """The labels of a namespace, at which the selectors of tasks look; a deleted one has none."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+Event = NamespaceSet | MachineSet | MachineGone | TaskRuns | TaskEnded | GroupReady | GroupWithdrawn

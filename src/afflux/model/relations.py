@@ -16,15 +16,17 @@ Labels = Mapping[str, str]
 class TaskLabels:
     """The namespace and the labels of a task: everything that selectors look at.
 
-    Equal ones should be one object: they are compared and hashed for every task.
+    A task that is being deleted is `ending`. Equal ones should be one object: they are compared
+    and hashed for every task.
     """
 
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    ending: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.namespace, self.labels)))
+        object.__setattr__(self, "_hash", hash((self.namespace, self.labels, self.ending)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -39,12 +41,14 @@ class TaskSelector:
 
     A task is selected if its namespace is one of `namespaces`, or the labels of its namespace
     satisfy all of `namespace_labels` (None selects no namespace, an empty tuple every one), and its
-    own labels satisfy all of `labels` (None selects no task, an empty tuple every one).
+    own labels satisfy all of `labels` (None selects no task, an empty tuple every one). Tasks that
+    are being deleted are selected only if the selector `includes_ending` ones.
     """
 
     namespaces: tuple[str, ...] = ()
     namespace_labels: tuple[Requirement, ...] | None = None
     labels: tuple[Requirement, ...] | None = ()
+    includes_ending: bool = True
 
     def matches(self, task: TaskLabels, namespace_labels: Labels) -> bool:
         """Whether a task is selected; `namespace_labels` are those of its namespace."""
@@ -60,10 +64,28 @@ class TaskSelector:
 
     def matches_labels(self, task: TaskLabels) -> bool:
         """Whether a task of an admitted namespace is selected."""
-        if self.labels is None:
+        if self.labels is None or (task.ending and not self.includes_ending):
             return False
         own = dict(task.labels)
         return all(each.accepts(own.get(each.key)) for each in self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class AllSelectors:
+    """Selects the tasks that every one of these selectors selects."""
+
+    selectors: tuple[TaskSelector, ...]
+
+    def admits_namespace(self, namespace: str, labels: Labels) -> bool:
+        """Whether tasks of a namespace with these labels may be selected."""
+        return all(each.admits_namespace(namespace, labels) for each in self.selectors)
+
+    def matches_labels(self, task: TaskLabels) -> bool:
+        """Whether a task of an admitted namespace is selected."""
+        return all(each.matches_labels(task) for each in self.selectors)
+
+
+AnySelector = TaskSelector | AllSelectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +105,7 @@ class SpreadConstraint:
     than `min_domains` domains exist, the emptiest one counts as having no task. Machines count that
     have all topology keys of the task's constraints of this strength, that match its node affinity
     (unless `honors_affinity` is False) and whose taints it tolerates (if `honors_taints`).
-    Tasks that are being deleted do not count.
+    The selector should not include ending tasks.
     """
 
     selector: TaskSelector
@@ -93,6 +115,22 @@ class SpreadConstraint:
     min_domains: int = 1
     honors_affinity: bool = True
     honors_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedTerm:
+    """A term of a running task that concerns the tasks that join its domain.
+
+    A required anti-affinity term, whose `weight` is None, repels the tasks that it selects. Other
+    terms attract them with a positive weight or, with a negative one, make the domain cost more.
+    """
+
+    term: AffinityTerm
+    weight: int | None
+
+
+# The weight with which the required affinity of a running task attracts the tasks that it selects.
+REQUIRED_AFFINITY_WEIGHT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +144,40 @@ class Relations:
     anti_affinity: tuple[AffinityTerm, ...] = ()
     preferred: tuple[tuple[int, AffinityTerm], ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    carried: tuple[CarriedTerm, ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = (self.affinity, self.anti_affinity, self.preferred, self.spread)
         object.__setattr__(self, "_hash", hash(parts))
+        repels = [CarriedTerm(term, None) for term in self.anti_affinity]
+        attracts = [CarriedTerm(term, REQUIRED_AFFINITY_WEIGHT) for term in self.affinity]
+        prefers = [CarriedTerm(term, weight) for weight, term in self.preferred]
+        object.__setattr__(self, "carried", (*repels, *attracts, *prefers))
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def attracting(self) -> AnySelector | None:
+        """Selects the tasks that satisfy the required affinity: those that all terms select. None
+        without required affinity."""
+        selectors = tuple(dict.fromkeys(each.selector for each in self.affinity))
+        if not selectors:
+            return None
+        return selectors[0] if len(selectors) == 1 else AllSelectors(selectors)
+
+    @property
+    def selectors(self) -> tuple[AnySelector, ...]:
+        """Every selector that the relations name, some of them more than once."""
+        terms = (*self.affinity, *self.anti_affinity, *(term for _, term in self.preferred))
+        named = (*(each.selector for each in terms), *(each.selector for each in self.spread))
+        return named if self.attracting is None else (*named, self.attracting)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether any part is a requirement, not only a preference."""
+        return bool(self.affinity or self.anti_affinity) or any(s.required for s in self.spread)
 
 
 NO_RELATIONS = Relations()
