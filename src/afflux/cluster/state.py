@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
-from afflux.cluster.resource_table import ResourceTable
 from afflux.cluster.relation_index import RelationIndex
+from afflux.cluster.resource_table import ResourceTable
 from afflux.cluster.task_room import choose_devices
 from afflux.model.devices import take_devices
 from afflux.model.machine import Machine
