@@ -41,13 +41,15 @@ def prices_of(instance: Instance) -> Prices:
     """The costs of a round over this instance, as the planner sees them."""
     state = State(instance.machines)
     pricing = Pricing(state, constraints(), [Weighted(CpuMemory())])
-    demand = gather_demand(instance.groups)
-    prices = [pricing.prices(shape) for shape in demand.shapes]
-    book = Book(state, demand.shapes, prices)
+    demand = gather_demand(instance.groups, state.relations.class_of)
+    prices = [pricing.prices(each.shape) for each in demand.classes]
+    book = Book(state, demand.classes, prices)
     book.set_slope(prices, count_tasks(demand))
     cost = np.array([price.by_machine(price.cost) for price in prices])
     capacity = state.view().capacities[:, book.columns]
-    return Prices(demand.shapes, book.requests, cost, book.packing.slope(), capacity)
+    return Prices(
+        [each.shape for each in demand.classes], book.requests, cost, book.packing.slope(), capacity
+    )
 
 
 def cost_of(prices: Prices, machines: Sequence[str], placements: Sequence[Placement]) -> float:

@@ -469,11 +469,20 @@ class Packing:
         free: NDArray[np.int64],
         free_devices: Sequence[tuple[int, ...]],
         scale: Sequence[float],
+        domains: tuple[Sequence[object], Sequence[object], Sequence[object]] | None = None,
     ) -> None:
         """`requests` has a row per class, `free` a row per machine. `room`, if it is known, says
         by pair how many tasks fit at the start. `free_devices` has the free
         thousandths of each device, or is empty if no class needs devices. `scale` divides amounts
-        when those of different resources are added."""
+        when those of different resources are added.
+
+        `domains` has the constraints between tasks. Topologies: by machine the number of its
+        domain, -1 for none (int32), and whether tasks count there (booleans, None for everywhere).
+        Counters: a topology, different domains of it (int32) and the tasks in each (int64). By
+        class: its rules, and the counters that its units are counted by. A rule is (kind, counters,
+        maximum skew, minimum of domains, flag); `near` needs a task in the domains of all counters,
+        or with the flag no task anywhere, `apart` none in the domain of one, `spread` bounds the
+        skew, and its flag says that the unit counts itself."""
 
     def set_slope(self, slope: Sequence[int]) -> None:
         """By how much each further unit on each machine costs more; 0 at first."""
@@ -538,6 +547,20 @@ class Packing:
 
     def remove(self, class_index: int, machine: int, count: int, /) -> None:
         """Take off the units of a class that were placed last on the machine."""
+
+    def domain_counts(self, counter: int, /) -> NDArray[np.int64]:
+        """By machine, the counted tasks in its domain; -1 for a machine without the key."""
+
+    def rule_refusals(self, class_index: int, /) -> NDArray[np.bool_]:
+        """By machine and rule of the class, whether the rule refuses one more unit."""
+
+    def meets_rules(self, class_index: int, machine: int, /) -> bool:
+        """Whether the unit of the class that was placed last on the machine meets its rules with
+        everything else in place; True if there is none."""
+
+    def violations(self) -> list[tuple[int, int]]:
+        """The units, by class and machine, that their rules would refuse with everything else in
+        place."""
 
     def units(self) -> list[tuple[int, int, int, list[int]]]:
         """Every unit: its class, its machine, the cost of the pair, its devices; by machine."""

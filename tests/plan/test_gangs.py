@@ -68,8 +68,8 @@ def try_to_place(world: World, gang: Group) -> bool:
         state.place(task, name, devices)
     pricing = Pricing(state, constraints(), [Weighted(CpuMemory())])
     numbers: dict = {}
-    need = count_classes(gang, numbers)
-    book = Book(state, list(numbers), [pricing.prices(shape) for shape in numbers])
+    need = count_classes(gang, numbers, state.relations.class_of)
+    book = Book(state, list(numbers), [pricing.prices(each.shape) for each in numbers])
     before = (book.packing.free(), [book.packing.rooms(i) for i in range(len(numbers))])
     found = book.place_gang(need)
     if found:

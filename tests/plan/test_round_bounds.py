@@ -53,11 +53,11 @@ def books(world: World, groups: list[Group]) -> tuple[Book | None, Demand, State
         for waiting in groups
         if all(pricing.prices(shape).room.sum() >= count for shape, count in waiting.shapes)
     ]
-    demand = gather_demand(hopeful)
+    demand = gather_demand(hopeful, state.relations.class_of)
     if not hopeful:
         return None, demand, state
-    prices = [pricing.prices(shape) for shape in demand.shapes]
-    book = Book(state, demand.shapes, prices)
+    prices = [pricing.prices(each.shape) for each in demand.classes]
+    book = Book(state, demand.classes, prices)
     book.set_slope(prices, count_tasks(demand))
     return book, demand, state
 

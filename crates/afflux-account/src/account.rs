@@ -19,6 +19,14 @@ pub struct Class {
     pub counted_by: Vec<usize>,
 }
 
+impl Class {
+    /// Whether constraints between tasks concern it: its own, or those of others that count it.
+    #[must_use]
+    pub fn is_related(&self) -> bool {
+        !(self.rules.is_empty() && self.counted_by.is_empty())
+    }
+}
+
 /// The parts of the account, as reasons against a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -140,6 +148,36 @@ impl Account {
                 .devices
                 .is_none_or(|asked| self.devices.fits(asked, machine))
             && (class.rules.is_empty() || self.domains.fits_all(&class.rules, machine))
+    }
+
+    /// Whether one more task of the class fits, if the tasks that it requires come to its domains.
+    #[must_use]
+    pub fn fits_with_company(&self, class: usize, machine: usize) -> bool {
+        let class = &self.classes[class];
+        let mut others = class
+            .rules
+            .iter()
+            .filter(|rule| !matches!(rule, Rule::Near { .. }));
+        self.resources.fits(&class.request, machine)
+            && class
+                .devices
+                .is_none_or(|asked| self.devices.fits(asked, machine))
+            && others.all(|rule| self.domains.fits(rule, machine))
+    }
+
+    /// Whether the unit of the class that was taken last on the machine meets its rules with
+    /// everything else in place; also true if there is none.
+    #[must_use]
+    pub fn meets_rules(&mut self, class: usize, machine: usize) -> bool {
+        if self.classes[class].rules.is_empty() {
+            return true;
+        }
+        let Some((unit, position)) = self.remove(class, machine) else {
+            return true;
+        };
+        let meets = self.domains.fits_all(&self.classes[class].rules, machine);
+        self.put(unit, machine, position);
+        meets
     }
 
     /// How many more tasks of the class fit, if nothing else is placed.
@@ -331,13 +369,19 @@ impl Account {
         })
     }
 
-    /// The units that would be refused where they are, as class, machine and the part that refuses:
-    /// each unit is taken out, judged with everything else in place, and put back.
+    /// The units that their rules would refuse where they are, as class, machine and the part that
+    /// refuses: each unit is taken out, judged with everything else in place, and put back.
     #[must_use]
     pub fn violations(&mut self) -> Vec<(usize, usize, Part)> {
         let mut found = Vec::new();
         for machine in 0..self.units.len() {
             for position in 0..self.units[machine].len() {
+                if self.classes[self.units[machine][position].class]
+                    .rules
+                    .is_empty()
+                {
+                    continue;
+                }
                 let unit = self.remove_at(machine, position);
                 let class = unit.class;
                 found.extend(

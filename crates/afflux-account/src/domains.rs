@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::account::Class;
 use crate::resources::UNLIMITED;
 
 /// A rule of a class about the domain of the machine on which a unit is placed. The unit itself
@@ -49,6 +50,17 @@ pub enum Rule {
         /// Whether the unit is itself one of the selected tasks.
         counts_itself: bool,
     },
+}
+
+impl Rule {
+    /// The counters that it looks at.
+    #[must_use]
+    pub fn counters(&self) -> &[usize] {
+        match self {
+            Self::Near { counters, .. } => counters,
+            Self::Apart { counter } | Self::Spread { counter, .. } => std::slice::from_ref(counter),
+        }
+    }
 }
 
 /// A topology key: the domain of every machine, and the machines on which tasks count.
@@ -168,10 +180,27 @@ impl Domains {
         self.counters.len() - 1
     }
 
+    /// The number of counters.
+    #[must_use]
+    pub fn counters(&self) -> usize {
+        self.counters.len()
+    }
+
     /// The domain of a machine for a counter; none if the machine does not have the key.
     #[must_use]
     pub fn domain(&self, counter: usize, machine: usize) -> Option<u32> {
         self.topologies[self.counters[counter].topology].domain_of[machine]
+    }
+
+    /// The domains of a machine that matter to a class: those of the counters that its rules name
+    /// and of those that count it.
+    #[must_use]
+    pub fn of_class(&self, class: &Class, machine: usize) -> Vec<Option<u32>> {
+        let named = class.rules.iter().flat_map(Rule::counters);
+        let counters = named.chain(&class.counted_by);
+        counters
+            .map(|&counter| self.domain(counter, machine))
+            .collect()
     }
 
     /// The number of counted tasks in a domain.

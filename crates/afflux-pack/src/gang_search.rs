@@ -9,6 +9,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::packing::Packing;
+use crate::related_units::place_related;
 
 /// Limits of one search: states, combinations on one machine, and moves times states. A gang that
 /// exceeds them waits for another round.
@@ -26,6 +27,13 @@ type Signature = (Vec<i64>, Vec<i64>, Vec<bool>);
 /// Places all members, given by class and count, or leaves the packing as it was.
 #[must_use]
 pub fn place_gang(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
+    let classes = packing.account().classes();
+    if need
+        .iter()
+        .any(|&(class, _)| !classes[class].rules.is_empty())
+    {
+        return place_related(packing, need);
+    }
     if need
         .iter()
         .any(|&(class, count)| !packing.has_room(class, count))

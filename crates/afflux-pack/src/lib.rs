@@ -32,10 +32,12 @@ mod gang_search;
 mod items;
 mod pack_from_scratch;
 mod packing;
+mod related_units;
 mod ruin_and_recreate;
 
 pub use gang_search::place_gang;
 pub use items::{Gang, Items};
 pub use pack_from_scratch::ScratchStart;
 pub use packing::{OpenPairs, Packing, PairColumns};
+pub use related_units::place_related;
 pub use ruin_and_recreate::{SearchLimits, improve};

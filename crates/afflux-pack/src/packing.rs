@@ -229,7 +229,10 @@ impl Packing {
     /// How many more tasks of the class the machine of one of its pairs takes.
     fn room_of_pair(&self, class: usize, pair: usize) -> i64 {
         let machine = self.machine[pair] as usize;
-        match self.account.units(machine).is_empty() {
+        // Rules depend on units elsewhere, too.
+        let as_at_start = self.account.units(machine).is_empty()
+            && self.account.classes()[class].rules.is_empty();
+        match as_at_start {
             true => i64::from(self.room_at_start[pair]),
             false => self.account.room(class, machine),
         }
@@ -325,6 +328,19 @@ impl Packing {
 
     /// Puts units on the machines that are cheapest now; returns how many had room.
     pub fn place_cheapest(&mut self, class: usize, count: i64) -> i64 {
+        let mut missing = count;
+        loop {
+            let placed = self.place_on_cheapest(class, missing);
+            missing -= placed;
+            // A rule about domains may leave room elsewhere once units are there.
+            if placed == 0 || missing == 0 || self.account.classes()[class].rules.is_empty() {
+                return count - missing;
+            }
+        }
+    }
+
+    /// The same, with the machines in one order from the start.
+    fn place_on_cheapest(&mut self, class: usize, count: i64) -> i64 {
         let costs = self.costs_of(class).iter();
         let mut order: Vec<(i64, usize)> = self
             .machines_of(class)
@@ -344,10 +360,14 @@ impl Packing {
         count - missing
     }
 
-    /// Removes all units from a machine; returns their classes.
+    /// Removes the units from a machine that no constraint between tasks concerns; returns their
+    /// classes. Others would have to be judged again with every unit that is moved.
     pub fn clear(&mut self, machine: usize) -> Vec<usize> {
         let units = self.account.units(machine).iter();
-        let classes: Vec<usize> = units.map(|unit| unit.class).collect();
+        let classes: Vec<usize> = units
+            .map(|unit| unit.class)
+            .filter(|&class| !self.account.classes()[class].is_related())
+            .collect();
         for &class in classes.iter().rev() {
             let _ = self.account.release(class, machine);
         }

@@ -7,6 +7,7 @@
 mod answers;
 mod cancellation;
 mod columns;
+mod domain_rules;
 mod errors;
 mod network;
 mod packing;

@@ -1,6 +1,8 @@
 //! `Packing`: the account of a round and the searches on it, for Python.
 
 use afflux_account::{Account, Class, DeviceRequest, Devices, Resources, Unit};
+
+use crate::domain_rules::{DomainColumns, domains_of};
 use afflux_pack::{Gang, Items, PairColumns, ScratchStart, SearchLimits, improve, place_gang};
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
@@ -62,7 +64,7 @@ impl Packing {
         clippy::too_many_arguments,
         reason = "columns of a few tables, named by the caller"
     )]
-    #[pyo3(signature = (*, requests, devices, first, machine, cost, room, free, free_devices, scale))]
+    #[pyo3(signature = (*, requests, devices, first, machine, cost, room, free, free_devices, scale, domains=None))]
     fn new(
         requests: PyReadonlyArray2<'_, i64>,
         devices: Vec<DeviceArgument>,
@@ -73,6 +75,7 @@ impl Packing {
         free: PyReadonlyArray2<'_, i64>,
         free_devices: Vec<Vec<i64>>,
         scale: Vec<f64>,
+        domains: Option<DomainColumns<'_>>,
     ) -> PyResult<Self> {
         let (requests, free) = (requests.as_array(), free.as_array());
         let (first, machine, cost) = (first.as_slice()?, machine.as_slice()?, cost.as_slice()?);
@@ -100,11 +103,17 @@ impl Packing {
             return Err(inconsistent());
         }
         let rows = requests.outer_iter().zip(devices);
-        let classes = rows
+        let mut classes: Vec<Class> = rows
             .map(|(row, devices)| class_of(&row.to_vec(), devices))
             .collect();
+        let domains = domains
+            .map(|columns| domains_of(columns, &mut classes, machines))
+            .transpose()?;
         let resources = Resources::new(width, free.iter().copied().collect());
-        let account = Account::new(classes, resources, Devices::new(free_devices), machines);
+        let mut account = Account::new(classes, resources, Devices::new(free_devices), machines);
+        if let Some(domains) = domains {
+            account = account.with_domains(domains);
+        }
         let pairs = PairColumns {
             first,
             machine,
@@ -250,6 +259,54 @@ impl Packing {
         need.iter()
             .try_for_each(|&(class, _)| self.check_class(class))?;
         Ok(py.detach(|| place_gang(&mut self.inner, &need)))
+    }
+
+    fn domain_counts<'py>(
+        &self,
+        py: Python<'py>,
+        counter: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let domains = self.inner.account().domains();
+        if counter >= domains.counters() {
+            return Err(PyIndexError::new_err(format!(
+                "there is no counter {counter}"
+            )));
+        }
+        let count = |machine| match domains.domain(counter, machine) {
+            Some(domain) => domains.count(counter, domain),
+            None => -1,
+        };
+        let counts: Vec<i64> = (0..self.inner.machines()).map(count).collect();
+        Ok(counts.into_pyarray(py))
+    }
+
+    fn rule_refusals<'py>(
+        &self,
+        py: Python<'py>,
+        class: usize,
+    ) -> PyResult<Bound<'py, PyArray2<bool>>> {
+        self.check_class(class)?;
+        let account = self.inner.account();
+        let rules = &account.classes()[class].rules;
+        let shape = (self.inner.machines(), rules.len());
+        let refused =
+            |(machine, rule): (usize, usize)| !account.domains().fits(&rules[rule], machine);
+        Ok(Array2::from_shape_fn(shape, refused).into_pyarray(py))
+    }
+
+    fn meets_rules(&mut self, class: usize, machine: usize) -> PyResult<bool> {
+        self.check(class, machine)?;
+        Ok(self.inner.account_mut().meets_rules(class, machine))
+    }
+
+    fn violations(&mut self, py: Python<'_>) -> Vec<(usize, usize)> {
+        let found = py.detach(|| self.inner.account_mut().violations());
+        let mut units: Vec<(usize, usize)> = found
+            .into_iter()
+            .map(|(class, machine, _)| (class, machine))
+            .collect();
+        units.dedup();
+        units
     }
 
     fn units(&self) -> Vec<(usize, usize, i64, Vec<u32>)> {

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.cluster.task_room import room_of
 from afflux.model.group import Group
+from afflux.model.relations import NO_RELATIONS
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, FreeCapacity, counted_columns
@@ -143,7 +145,9 @@ class Feasibility:
         prices = [self._pricing.prices(shape) for shape in shapes]
         requests = np.array([self._state.requests(shape) for shape in shapes])
         capacity = self._state.view().capacities[:, counted_columns(self._state, requests)]
-        book = Book(self._state, shapes, prices, FreeCapacity(capacity, self._devices))
+        # Other tasks may come and go: their constraints never make a group infeasible.
+        classes = [TaskClass(replace(shape, relations=NO_RELATIONS)) for shape in shapes]
+        book = Book(self._state, classes, prices, FreeCapacity(capacity, self._devices))
         return book.place_gang(dict(enumerate(count for _, count in group.shapes)))
 
 

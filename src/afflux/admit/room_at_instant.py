@@ -15,6 +15,7 @@ from afflux.admit.expected_ends import ExpectedEnds
 from afflux.admit.planned_run import Assignment, Occupancy, PlannedRun, Start
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
 from afflux.model.task import Shape
@@ -44,7 +45,7 @@ class RoomAtInstant:
         self._prices = [pricing.prices(shape) for shape in shapes]
         self._now = now_seconds
         # What is free at once; groups that start in this pass are entered into it.
-        self._book_now = Book(state, self._shapes, self._prices)
+        self._book_now = Book(state, list(map(TaskClass, self._shapes)), self._prices)
         self._columns = self._book_now.columns
         self._requests = self._book_now.requests
         self._free_now = self._book_now.packing.free()
@@ -121,7 +122,7 @@ class RoomAtInstant:
         book = self._book(reserved.group, reserved.start, reserved.end, others)
         mark = book.packing.mark()
         for shape, row, _ in reserved.assignments:
-            if not book.packing.place(book.shapes.index(shape), row):
+            if not book.packing.place(book.classes.index(TaskClass(shape)), row):
                 return None
         return tuple(book.units_since(mark))
 
@@ -161,7 +162,7 @@ class RoomAtInstant:
         columns = np.searchsorted(self._columns, counted_columns(self._state, requests))
         avoided = [] if start[1] else [self._cost_if_free_now(number) for number in numbers]
         free_then = FreeCapacity(free[:, columns], devices)
-        return Book(self._state, shapes, prices, free_then, avoided)
+        return Book(self._state, list(map(TaskClass, shapes)), prices, free_then, avoided)
 
     def _cost_if_free_now(self, number: int) -> Column:
         """A cost, by the machines of a class, where the class has room now."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from afflux.cluster.selected_tasks import SelectedTasks
+from afflux.cluster.task_class import TaskClass
 from afflux.model.relations import (
     NO_RELATIONS,
     AnySelector,
@@ -100,6 +101,10 @@ class RelationIndex:
                 self._register(relations)
                 self._idle[relations] = None
         self._drop_idle(MAX_IDLE_RELATIONS + len(used))
+
+    def class_of(self, task: Task) -> TaskClass:
+        """The class of a waiting task."""
+        return TaskClass(task.shape, self.selected.selectors_of(task.labels))
 
     def selector_id(self, selector: AnySelector) -> int:
         """The id of a selector of relations that are in use."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from afflux.network.pairs import Pairs
 from afflux.plan.book import Book
+from afflux.plan.domain_caps import order_of_units
 from afflux.plan.waiting_demand import Gang, Level
 
 Column = NDArray[np.int64]
@@ -27,12 +28,12 @@ def accept(
     """
     used = np.flatnonzero(units)
     numbers = np.searchsorted(pairs.first, used, side="right") - 1
-    rank = np.array(_first_in_queue(level, len(book.shapes)))
+    rank = np.array(_first_in_queue(level, len(book.classes)))
     in_queue_order = np.lexsort((rank[numbers], pairs.machine[used]))
     used, numbers = used[in_queue_order], numbers[in_queue_order]
     rows = pairs.machine[used].astype(np.int64)
-    accepted = book.packing.place_flow(numbers, rows, units[used])
-    totals = np.zeros(len(book.shapes), np.int64)
+    accepted = _place(book, numbers, rows, units[used], rank)
+    totals = np.zeros(len(book.classes), np.int64)
     np.add.at(totals, numbers, accepted)
     progress, spare = _assign_units(level, gangs, totals)
     for number in np.flatnonzero(spare).tolist():
@@ -40,6 +41,29 @@ def accept(
         costly_first = own[np.argsort(-pairs.cost[used[own]], kind="stable")]
         _remove(book, number, rows[costly_first], accepted[costly_first], int(spare[number]))
     return progress, spare
+
+
+def _place(book: Book, numbers: Column, rows: Column, units: Column, rank: Column) -> Column:
+    """Place these units of classes on machines; returns how many of each had room.
+
+    Classes with rules about other tasks come last, and of each the units in an order in which they
+    can follow one another.
+    """
+    has_rules = np.array([book.has_rules([number]) for number in range(len(book.classes))])
+    ruled = has_rules[numbers]
+    accepted = np.zeros(len(units), np.int64)
+    accepted[~ruled] = book.packing.place_flow(numbers[~ruled], rows[~ruled], units[~ruled])
+    for number in sorted(np.unique(numbers[ruled]).tolist(), key=lambda number: rank[number]):
+        own = np.flatnonzero(numbers == number)
+        each = np.repeat(own, units[own])
+        each = each[order_of_units(book, number, rows[each])]
+        # A unit that is refused may have room once the others are there.
+        for _ in range(2):
+            ones = np.ones(len(each), np.int64)
+            placed = book.packing.place_flow(numbers[each], rows[each], ones)
+            np.add.at(accepted, each, placed)
+            each = each[placed == 0]
+    return accepted
 
 
 def _first_in_queue(level: Level, classes: int) -> list[int]:

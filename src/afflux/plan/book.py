@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from afflux._core import Packing
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Shape, Task
 from afflux.network.pairs import Pairs, Slots
 from afflux.network.pricing import Prices
+from afflux.plan.domain_rules import DomainRules
 
 Table = NDArray[np.int64]
 
@@ -39,12 +41,13 @@ class Book:
     def __init__(
         self,
         state: State,
-        shapes: Sequence[Shape],
+        classes: Sequence[TaskClass],
         prices: Sequence[Prices],
         free: FreeCapacity | None = None,
         extra_cost: Sequence[Table] = (),
     ) -> None:
-        self.shapes = list(shapes)
+        self.classes = list(classes)
+        shapes = [each.shape for each in classes]
         requests = np.array([state.requests(shape) for shape in shapes])
         self.columns = counted_columns(state, requests)
         self.requests: Table = np.ascontiguousarray(requests[:, self.columns])
@@ -57,6 +60,7 @@ class Book:
         costs = [price.cost for price in prices]
         if extra_cost:
             costs = [cost + extra for cost, extra in zip(costs, extra_cost, strict=True)]
+        self.rules = DomainRules(state, classes if state.relations else ())
         largest = view.capacities[:, self.columns].max(axis=0, initial=1)
         self.packing = Packing(
             requests=self.requests,
@@ -69,6 +73,7 @@ class Book:
             free_devices=list(free.devices) if uses_devices else [],
             # Divides amounts of a resource when sizes of different resources are added.
             scale=np.maximum(largest, 1).tolist(),
+            domains=self.rules.columns() if self.rules else None,
         )
         self._refused: set[tuple[tuple[int, int], ...]] = set()
 
@@ -91,7 +96,7 @@ class Book:
 
     def max_cost(self) -> int:
         """An upper bound on the cost of a single placement of this round, its slot included."""
-        pairs, slots = self.open_pairs(np.ones(len(self.shapes), np.bool_))
+        pairs, slots = self.open_pairs(np.ones(len(self.classes), np.bool_))
         room = np.zeros(len(slots.count), np.int64)
         np.add.at(room, pairs.machine, pairs.room)
         last = slots.slope * np.minimum(slots.count, room)
@@ -101,20 +106,35 @@ class Book:
         """Place the whole gang if it fits; otherwise leave the book unchanged.
 
         A gang that does not fit is not tried again until a unit is removed; a rollback keeps that
-        valid.
+        valid. A gang with constraints between tasks may fit once another unit has been placed.
         """
         counts = tuple(sorted(need.items()))
         if counts in self._refused:
             return False
         if self.packing.place_gang(counts):
             return True
-        self._refused.add(counts)
+        if not self.has_rules(need):
+            self._refused.add(counts)
         return False
+
+    def has_rules(self, need: Iterable[int]) -> bool:
+        """Whether any of these classes has a rule about other tasks."""
+        return bool(self.rules) and any(self.rules.classes[number].rules for number in need)
+
+    def is_related(self, need: Iterable[int]) -> bool:
+        """Whether any of these classes has a rule, or is counted by the rules of others."""
+        return bool(self.rules) and any(self.rules.is_related(number) for number in need)
 
     def remove(self, number: int, row: int, count: int) -> None:
         """Take units of this round off a machine."""
         self._refused.clear()
         self.packing.remove(number, row, count)
+
+    def remove_anywhere(self, number: int, count: int) -> None:
+        """Take units of a class off the machines where they cost most."""
+        own = [(cost, row) for of, row, cost, _ in self.packing.units() if of == number]
+        for _, row in sorted(own, reverse=True)[:count]:
+            self.remove(number, row, 1)
 
     def forget_refusals(self) -> None:
         """Units have been moved: a gang that did not fit may fit now."""
@@ -123,7 +143,7 @@ class Book:
     def units_since(self, mark: int) -> Iterator[tuple[Shape, int, tuple[int, ...]]]:
         """Every unit placed since the mark: its shape, its machine, its devices."""
         for number, row, devices in self.packing.taken_since(mark):
-            yield self.shapes[number], row, tuple(devices)
+            yield self.classes[number].shape, row, tuple(devices)
 
 
 def counted_columns(state: State, requests: Table) -> NDArray[np.intp]:
@@ -133,7 +153,8 @@ def counted_columns(state: State, requests: Table) -> NDArray[np.intp]:
 
 def make_placements(book: Book, state: State, groups: Iterable[Group]) -> tuple[Placement, ...]:
     """Assign the units of each class to its tasks: in queue order, the cheapest machine first."""
-    numbers = {shape: number for number, shape in enumerate(book.shapes)}
+    numbers = {each: number for number, each in enumerate(book.classes)}
+    class_of = state.relations.class_of
     units: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}
     for number, row, cost, devices in book.packing.units():
         units.setdefault(number, []).append((cost, row, tuple(devices)))
@@ -142,7 +163,7 @@ def make_placements(book: Book, state: State, groups: Iterable[Group]) -> tuple[
     tasks: dict[int, list[Task]] = {}
     for group in groups:
         for task in group.tasks:
-            tasks.setdefault(numbers[task.shape], []).append(task)
+            tasks.setdefault(numbers[class_of(task)], []).append(task)
     placements: list[Placement] = []
     for number, members in tasks.items():
         for task, (_, row, devices) in zip(members, units[number], strict=True):

@@ -60,7 +60,7 @@ def _place_where_it_fits(book: Book, level: Level) -> bool:
     waiting += [
         (gang.position, gang)
         for gang in level.waiting_gangs()
-        if all(usable[number] for number in gang.need)
+        if book.has_rules(gang.need) or all(usable[number] for number in gang.need)
     ]
     found = False
     for _, item in sorted(waiting, key=lambda entry: entry[0]):
@@ -80,24 +80,28 @@ def _repack(
     """Search for a better packing of this round."""
     # The search may drop and add groups of this level; groups of other levels stay placed.
     fixed = book.packing.placed()
-    singles: list[list[int]] = [[] for _ in demand.shapes]
+    singles: list[list[int]] = [[] for _ in demand.classes]
     for number, waiting in level.singles.items():
         fixed[number] -= waiting.placed_count
         singles[number] = waiting.waiting_costs.tolist()
-    for gang in level.gangs:
+    # Units that constraints between tasks concern stay where they are.
+    gangs = [gang for gang in level.gangs if not book.is_related(gang.need)]
+    for gang in gangs:
         if gang.placed:
             for number, count in gang.need.items():
                 fixed[number] -= count
-    candidates = [g for g in level.gangs if g.placed or _could_fit(book, g)]
+    candidates = [g for g in gangs if g.placed or _could_fit(book, g)]
+    preselected_counts = None
+    if preselected is not None and not book.rules:
+        preselected_counts = (
+            [preselected.singles.get(number, 0) for number in range(len(demand.classes))],
+            [gang.position in preselected.gangs for gang in candidates],
+        )
     open_gangs = book.packing.repack(
         fixed=fixed.tolist(),
         singles=singles,
         gangs=[(list(g.need.items()), g.waiting_cost, g.placed) for g in candidates],
-        first=preselected
-        and (
-            [preselected.singles.get(number, 0) for number in range(len(demand.shapes))],
-            [gang.position in preselected.gangs for gang in candidates],
-        ),
+        first=preselected_counts,
         rounds=rounds,
         effort=MAX_FIT_CHECKS,
         seed=0,
@@ -117,7 +121,7 @@ def _count_singles(book: Book, level: Level, fixed: Table) -> None:
     """Units beyond the fixed ones and those of gangs belong to singles, longest waiting first."""
     taken = book.packing.placed() - fixed
     for gang in level.gangs:
-        if gang.placed:
+        if gang.placed and not book.is_related(gang.need):
             for number, count in gang.need.items():
                 taken[number] -= count
     for number, singles in level.singles.items():

@@ -7,14 +7,16 @@ few passes a bounded search repacks. Priorities are strict: a level is planned c
 the next one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.relations import NO_RELATIONS, Relations
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
 from afflux.network.pairs import TaskSource
@@ -22,7 +24,9 @@ from afflux.network.pricing import Pricing
 from afflux.network.routing import route
 from afflux.plan.accept import accept
 from afflux.plan.book import Book, make_placements
+from afflux.plan.domain_caps import with_caps
 from afflux.plan.preselection import Preselection, preselect
+from afflux.plan.related_tasks import place_related_gangs, place_sets, remove_refused
 from afflux.plan.repack import MAX_TOTAL_SEARCH_ROUNDS, place_remaining, repack_level
 from afflux.plan.waiting_demand import Demand, Gang, Level, count_tasks, gather_demand
 
@@ -40,7 +44,8 @@ class Round:
     reserved for waiting groups. `unsatisfiable` has the groups that can never start, with the
     reason; `not_examined` those that this round had no time or memory for. `queue_order` names the
     queues in the order in which they were served. With `rotation_pending` another round should
-    follow soon: groups behind the depth of their queue have not been examined yet.
+    follow soon: groups behind the depth of their queue have not been examined yet. `refused_tasks`
+    were placed and taken back, because tasks placed after them made their domain unfit.
     """
 
     placements: tuple[Placement, ...]
@@ -53,6 +58,7 @@ class Round:
     not_examined: frozenset[str] = frozenset()
     queue_order: tuple[str, ...] = ()
     rotation_pending: bool = False
+    refused_tasks: int = 0
 
     @property
     def gap(self) -> float | None:
@@ -67,20 +73,24 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     candidates = _with_room(pricing, groups)
     if not candidates:
         return Round((), (), cost=0, bound=0)
-    demand = gather_demand(candidates)
-    prices = [pricing.prices(shape) for shape in demand.shapes]
-    book = Book(state, demand.shapes, prices)
+    state.relations.use(_relations(candidates))
+    demand = gather_demand(candidates, state.relations.class_of)
+    prices = [pricing.prices(each.shape) for each in demand.classes]
+    book = Book(state, demand.classes, prices)
     book.set_slope(prices, count_tasks(demand))
     demand.raise_waiting_costs(book.max_cost())
     solves = bound = 0
     rounds_left = MAX_TOTAL_SEARCH_ROUNDS
-    for level in demand.levels:
+    for number, level in enumerate(demand.levels):
         before = book.packing.cost()
         below_others = bool(book.packing.counts().any())
         preselected = preselect(book, level)
+        place_related_gangs(book, level)
         used, level_bound = _fill(book, level, preselected)
         solves += used
         bound += level_bound
+        while place_sets(book, demand.levels[: number + 1]):
+            solves += _fill(book, level, preselected)[0]
         waiting = level.waiting_cost()
         if preselected is not None and preselected.exact and waiting == preselected.waiting_bound:
             # No plan starts more, and the network has found the cheapest machines.
@@ -89,11 +99,25 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         if book.packing.cost() - before + waiting > level_bound or (waiting and below_others):
             rounds_left = repack_level(book, demand, level, preselected, rounds_left)
     place_remaining(book, demand.levels)
+    refused = remove_refused(book, demand)
     placed = _placed(demand)
     placements = make_placements(book, state, placed)
     cost = book.packing.cost() + demand.waiting_cost()
+    if book.rules:
+        # The caps of domains leave out plans that may be as good.
+        return Round(placements, placed, solves, cost, refused_tasks=refused)
     # A bound takes the levels above as given; moving them may have undercut it.
     return Round(placements, placed, solves, cost, min(bound, cost))
+
+
+def _relations(groups: Iterable[Group]) -> set[Relations]:
+    """What the tasks of these groups require and prefer of others."""
+    return {
+        shape.relations
+        for group in groups
+        for shape, _ in group.shapes
+        if shape.relations is not NO_RELATIONS
+    }
 
 
 def _with_room(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
@@ -122,16 +146,21 @@ def _fill(book: Book, level: Level, preselected: Preselection | None) -> tuple[i
     bound = preselected.waiting_bound if preselected else level.waiting_cost()
     closed: set[int] = set()
     for solves in range(MAX_ROUTING_PASSES):
-        gangs = [gang for gang in level.waiting_gangs() if gang.position not in closed]
+        gangs = [
+            gang
+            for gang in level.waiting_gangs()
+            if gang.position not in closed and not book.has_rules(gang.need)
+        ]
         if preselected is not None:
             gangs = [gang for gang in gangs if gang.position in preselected.gangs]
         sources = _sources(book, level, gangs, preselected)
         if not sources:
             return solves, bound
-        routed_classes = np.zeros(len(book.shapes), np.bool_)
+        routed_classes = np.zeros(len(book.classes), np.bool_)
         routed_classes[[source.class_index for source in sources]] = True
         pairs, slots = book.open_pairs(routed_classes)
-        routed = route(sources, pairs, slots)
+        pairs, caps = with_caps(book, pairs, _units(sources, len(book.classes)))
+        routed = route(sources, pairs, slots, caps)
         if solves == 0 and preselected is None:
             bound += routed.bound - sum(int(source.waiting_costs.sum()) for source in sources)
         progress, spare = accept(book, level, gangs, pairs, routed.units)
@@ -160,6 +189,14 @@ def _sources(
                 for number, count in gang.need.items()
             ]
     return sources
+
+
+def _units(sources: Sequence[TaskSource], classes: int) -> NDArray[np.int64]:
+    """The waiting units of each class."""
+    units = np.zeros(classes, np.int64)
+    for source in sources:
+        units[source.class_index] += len(source.waiting_costs)
+    return units
 
 
 def _placed(demand: Demand) -> tuple[Group, ...]:

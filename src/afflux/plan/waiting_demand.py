@@ -1,13 +1,15 @@
 """The waiting demand of a round: groups in queue order, as counts of classes by priority."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster.task_class import TaskClass
 from afflux.model.group import Group
-from afflux.model.task import Shape
+from afflux.model.task import Task
 
 # The cost of leaving a task waiting. If placements cost as much, it is raised above twice the most
 # expensive one, so that a task with room is never left waiting. It doubles for a task that has
@@ -74,7 +76,7 @@ class Level:
 class Demand:
     """Levels in descending priority over a list of classes."""
 
-    shapes: list[Shape]
+    classes: list[TaskClass]
     levels: list[Level]
 
     def waiting_cost(self) -> int:
@@ -93,9 +95,12 @@ class Demand:
                 gang.waiting_cost_per_task *= factor
 
 
-def gather_demand(groups: Sequence[Group]) -> Demand:
+ClassOf = Callable[[Task], TaskClass]
+
+
+def gather_demand(groups: Sequence[Group], class_of: ClassOf) -> Demand:
     """Sort groups, which come in queue order, into levels and classes."""
-    index: dict[Shape, int] = {}
+    index: dict[TaskClass, int] = {}
     levels: dict[int, Level] = {}
     newest = max((group.ready_seconds for group in groups), default=0.0)
     for position, group in enumerate(groups):
@@ -103,10 +108,10 @@ def gather_demand(groups: Sequence[Group]) -> Demand:
         age = newest - group.ready_seconds
         extra = int(WAITING_COST * min(1.0, age / WAITING_COST_DOUBLES_AFTER_SECONDS))
         if group.is_gang:
-            need = count_classes(group, index)
+            need = count_classes(group, index, class_of)
             level.gangs.append(Gang(group, need, WAITING_COST + extra, position))
             continue
-        number = index.setdefault(group.tasks[0].shape, len(index))
+        number = index.setdefault(class_of(group.tasks[0]), len(index))
         singles = level.singles.get(number)
         if singles is None:
             singles = level.singles[number] = Singles(number, [], [], np.zeros(0, np.int64))
@@ -120,14 +125,15 @@ def gather_demand(groups: Sequence[Group]) -> Demand:
     return Demand(list(index), sorted(levels.values(), key=lambda level: -level.priority))
 
 
-def count_classes(group: Group, index: dict[Shape, int]) -> dict[int, int]:
+def count_classes(group: Group, index: dict[TaskClass, int], class_of: ClassOf) -> dict[int, int]:
     """How many tasks of each class a group has; classes not in the index yet are added to it."""
-    return {index.setdefault(shape, len(index)): count for shape, count in group.shapes}
+    counts = Counter(map(class_of, group.tasks))
+    return {index.setdefault(each, len(index)): count for each, count in counts.items()}
 
 
 def count_tasks(demand: Demand) -> NDArray[np.int64]:
     """How many tasks of each class wait."""
-    counts = np.zeros(len(demand.shapes), np.int64)
+    counts = np.zeros(len(demand.classes), np.int64)
     for level in demand.levels:
         for singles in level.singles.values():
             counts[singles.class_index] += len(singles.groups)

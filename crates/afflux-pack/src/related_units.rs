@@ -1,0 +1,154 @@
+//! Places units with constraints between tasks together: all of them, or none.
+//!
+//! Units are judged after all are there, each with the others in place, so that units that require
+//! each other can start together. The search places one unit after the other. It prefers units
+//! that fit where the ones before them are; where none fits, a unit goes first that will fit once
+//! the units that it requires have followed. What was placed is judged at the end, and the search
+//! goes back to the last choice if a unit would be refused.
+//!
+//! Machines in the same domains differ only in room and cost, so few of them are tried. The search
+//! is exact for small clusters, and bounded for large ones.
+
+use crate::packing::Packing;
+
+/// Limits of one search: units that it places one by one, and machines it tries.
+const MAX_UNITS: i64 = 512;
+const MAX_TRIES: usize = 4_000;
+/// On a cluster with more machines for a class, so many machines of the same domains are tried.
+const MAX_EXACT_MACHINES: usize = 16;
+const TRIED_PER_DOMAINS: usize = 2;
+const MAX_TRIED_MACHINES: usize = 64;
+
+/// Places all units, given by class and count, or leaves the packing as it was.
+#[must_use]
+pub fn place_related(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
+    if need.iter().map(|&(_, count)| count).sum::<i64>() > MAX_UNITS {
+        return place_in_order(packing, need);
+    }
+    let mark = packing.account().mark();
+    let mut search = Search {
+        packing,
+        missing: need.to_vec(),
+        mark,
+        tries_left: MAX_TRIES,
+    };
+    search.place_rest()
+}
+
+/// Class by class, without going back; for groups that are too large for the search.
+fn place_in_order(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
+    let mark = packing.account().mark();
+    let whole = need
+        .iter()
+        .all(|&(class, count)| packing.place_cheapest(class, count) == count);
+    let whole = whole && meet_rules(packing, mark);
+    if !whole {
+        packing.account_mut().rollback(mark);
+    }
+    whole
+}
+
+/// Whether every unit placed since the mark meets its rules with the others in place.
+fn meet_rules(packing: &mut Packing, mark: usize) -> bool {
+    let mut placed: Vec<(usize, usize)> = packing
+        .account()
+        .taken_since(mark)
+        .into_iter()
+        .map(|(class, machine, _)| (class, machine))
+        .collect();
+    placed.sort_unstable();
+    placed.dedup();
+    let account = packing.account_mut();
+    placed
+        .into_iter()
+        .all(|(class, machine)| account.meets_rules(class, machine))
+}
+
+struct Search<'a> {
+    packing: &'a mut Packing,
+    /// The units that are not placed yet, by class.
+    missing: Vec<(usize, i64)>,
+    /// Where the search began in the log of the account.
+    mark: usize,
+    tries_left: usize,
+}
+
+impl Search<'_> {
+    /// Places the missing units; false, with everything as before, if that is impossible.
+    fn place_rest(&mut self) -> bool {
+        let Some((index, machines)) = self.next_choice() else {
+            let is_whole = self.missing.iter().all(|&(_, count)| count == 0);
+            return is_whole && meet_rules(self.packing, self.mark);
+        };
+        let class = self.missing[index].0;
+        for machine in machines {
+            if self.tries_left == 0 {
+                return false;
+            }
+            self.tries_left -= 1;
+            let before = self.packing.account().mark();
+            if !self.packing.account_mut().take(class, machine, None, 0) {
+                continue;
+            }
+            self.missing[index].1 -= 1;
+            if self.place_rest() {
+                return true;
+            }
+            self.missing[index].1 += 1;
+            self.packing.account_mut().rollback(before);
+        }
+        false
+    }
+
+    /// The class that is placed next, as an index, and the machines to try, the best first. None
+    /// if nothing is missing, or if no missing unit can be placed.
+    fn next_choice(&self) -> Option<(usize, Vec<usize>)> {
+        let waiting = || (0..self.missing.len()).filter(|&index| self.missing[index].1 > 0);
+        let account = self.packing.account();
+        let fitting = waiting().filter_map(|index| {
+            let class = self.missing[index].0;
+            let machines = self.candidates(class, |machine| account.fits(class, machine));
+            (!machines.is_empty()).then_some((index, machines))
+        });
+        // The unit with the fewest choices first.
+        let scarcest = fitting.min_by_key(|(_, machines)| machines.len());
+        scarcest.or_else(|| {
+            let mut alone = waiting().filter_map(|index| {
+                let class = self.missing[index].0;
+                let in_company = |machine| account.fits_with_company(class, machine);
+                let machines = self.candidates(class, in_company);
+                (!machines.is_empty()).then_some((index, machines))
+            });
+            alone.next()
+        })
+    }
+
+    /// The machines that admit one more unit, the cheapest first, and few of those that are in the
+    /// same domains.
+    fn candidates(&self, class: usize, admits: impl Fn(usize) -> bool) -> Vec<usize> {
+        let costs = self.packing.costs_of(class).iter();
+        let pairs = self.packing.machines_of(class).iter().zip(costs);
+        let mut found: Vec<(i64, usize)> = pairs
+            .map(|(&machine, &cost)| (machine as usize, cost))
+            .filter(|&(machine, _)| admits(machine))
+            .map(|(machine, cost)| (self.packing.marginal_cost(machine, cost), machine))
+            .collect();
+        found.sort_unstable();
+        if found.len() <= MAX_EXACT_MACHINES {
+            return found.into_iter().map(|(_, machine)| machine).collect();
+        }
+        let account = self.packing.account();
+        let mut tried = std::collections::HashMap::new();
+        let few = found.into_iter().filter(|&(_, machine)| {
+            let domains = account
+                .domains()
+                .of_class(&account.classes()[class], machine);
+            let tries: &mut usize = tried.entry(domains).or_default();
+            *tries += 1;
+            *tries <= TRIED_PER_DOMAINS
+        });
+        few.map(|(_, machine)| machine)
+            .take(MAX_TRIED_MACHINES)
+            .collect()
+    }
+}

@@ -1,0 +1,244 @@
+"""The constraints between tasks of a round's classes, as the account takes them.
+
+A counter counts tasks in the domains of a topology key: those that a selector selects, or those
+that carry a required anti-affinity term. A class has rules about counters, and is counted by some.
+Only counters that a rule names are kept: a class that no rule concerns costs nothing.
+
+The rules follow kube-scheduler: spread constraints are judged first, then the affinity of the task,
+its anti-affinity, and the anti-affinity of other tasks against it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.cluster.machines import BoolColumn
+from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
+from afflux.model import reason
+from afflux.model.relations import NO_RELATIONS, AnySelector, CarriedTerm, SpreadConstraint
+from afflux.model.selectors import NodeAffinity
+from afflux.model.taints import Toleration
+from afflux.model.task import Shape
+from afflux.policies.taints import Taints
+
+Domains = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of a class about the machine on which a unit is placed, and why it refuses one.
+
+    `near`: the domain of every counter has a task, or `flag` is set and no domain has one.
+    `apart`: the domain of the counter has no task. `spread`: with the unit, the domain has at most
+    `max_skew` tasks more than the emptiest one, where fewer than `min_domains` domains count as
+    an empty one more; `flag` says that the unit is counted itself.
+    """
+
+    kind: Literal["near", "apart", "spread"]
+    counters: tuple[int, ...]
+    reason: str
+    max_skew: int = 0
+    min_domains: int = 1
+    flag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """By machine, the domain (-1 for none); and on which machines tasks count (None for all)."""
+
+    domain: Domains
+    counted: BoolColumn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A topology, and the tasks that run in each of its domains: those with any."""
+
+    topology: int
+    domains: Domains
+    counts: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class ClassRules:
+    """The rules of one class, and the counters that grow with each of its units."""
+
+    rules: list[Rule] = field(default_factory=list[Rule])
+    counted_by: list[int] = field(default_factory=list[int])
+
+
+# What decides on which machines tasks count for a spread constraint.
+_Eligibility = tuple[NodeAffinity | None, tuple[Toleration, ...] | None, tuple[str, ...]]
+
+
+class DomainRules:
+    """Topologies, counters and rules for the classes of one round."""
+
+    def __init__(self, state: State, classes: Sequence[TaskClass]) -> None:
+        self._state = state
+        self._index = state.relations
+        self.topologies: list[Topology] = []
+        self.counters: list[Counter] = []
+        self._topology_numbers: dict[tuple[str, _Eligibility | None], int] = {}
+        self._eligible: dict[_Eligibility, BoolColumn] = {}
+        # By what is counted and by topology.
+        self._counter_numbers: dict[tuple[int | CarriedTerm, int], int] = {}
+        self._counters_of: dict[int | CarriedTerm, list[int]] = {}
+        self.classes = [ClassRules(self._rules(each)) for each in classes]
+        if self.counters:
+            for each, rules in zip(classes, self.classes, strict=True):
+                rules.counted_by = self._counted_by(each)
+
+    def __bool__(self) -> bool:
+        """Whether any class has a rule."""
+        return bool(self.counters)
+
+    def is_related(self, class_index: int) -> bool:
+        """Whether the class has rules, or rules of others concern it."""
+        rules = self.classes[class_index]
+        return bool(rules.rules or rules.counted_by)
+
+    def domains_of(self, counter: int) -> Domains:
+        """By machine, its domain for a counter; -1 for none."""
+        return self.topologies[self.counters[counter].topology].domain
+
+    def columns(self) -> tuple[list[object], list[object], list[object]]:
+        """Everything in the form that the core takes."""
+        return (
+            [(each.domain, each.counted) for each in self.topologies],
+            [(each.topology, each.domains, each.counts) for each in self.counters],
+            [
+                (
+                    [
+                        (r.kind, list(r.counters), r.max_skew, r.min_domains, r.flag)
+                        for r in each.rules
+                    ],
+                    each.counted_by,
+                )
+                for each in self.classes
+            ],
+        )
+
+    def _rules(self, of: TaskClass) -> list[Rule]:
+        relations = of.shape.relations
+        rules: list[Rule] = []
+        if relations != NO_RELATIONS:
+            keys = tuple(dict.fromkeys(s.topology_key for s in relations.spread if s.required))
+            required = (each for each in relations.spread if each.required)
+            rules += [self._spread_rule(of, each, keys) for each in required]
+            if (attracting := relations.attracting) is not None:
+                counters = dict.fromkeys(
+                    self._selected(attracting, term.topology_key) for term in relations.affinity
+                )
+                first = self._index.selector_id(attracting) in of.selected_by
+                rules.append(Rule("near", tuple(counters), reason.POD_AFFINITY, flag=first))
+            for term in relations.anti_affinity:
+                counter = self._selected(term.selector, term.topology_key)
+                rules.append(Rule("apart", (counter,), reason.POD_ANTI_AFFINITY))
+        for carried in self._index.terms_selecting(of.selected_by):
+            if carried.weight is None:
+                counter = self._carried(carried)
+                rules.append(Rule("apart", (counter,), reason.EXISTING_ANTI_AFFINITY))
+        return rules
+
+    def _spread_rule(
+        self, of: TaskClass, constraint: SpreadConstraint, keys: tuple[str, ...]
+    ) -> Rule:
+        eligibility = eligibility_of(of.shape, constraint, keys)
+        counter = self._selected(constraint.selector, constraint.topology_key, eligibility)
+        return Rule(
+            "spread",
+            (counter,),
+            reason.SPREAD,
+            constraint.max_skew,
+            constraint.min_domains,
+            self._index.selector_id(constraint.selector) in of.selected_by,
+        )
+
+    def _counted_by(self, of: TaskClass) -> list[int]:
+        counted: Iterable[int | CarriedTerm] = (*of.selected_by, *of.shape.relations.carried)
+        found = (self._counters_of.get(each, ()) for each in counted)
+        return sorted({number for numbers in found for number in numbers})
+
+    def _selected(
+        self, selector: AnySelector, key: str, eligibility: _Eligibility | None = None
+    ) -> int:
+        number = self._index.selector_id(selector)
+        rows = self._index.selected.on_rows(number)
+        return self._counter(number, rows, self._topology(key, eligibility))
+
+    def _carried(self, carried: CarriedTerm) -> int:
+        rows = self._index.carriers_on_rows(carried)
+        return self._counter(carried, rows, self._topology(carried.term.topology_key, None))
+
+    def _counter(
+        self, counted: int | CarriedTerm, on_rows: Mapping[int, int], topology: int
+    ) -> int:
+        found = self._counter_numbers.get((counted, topology))
+        if found is not None:
+            return found
+        number = self._counter_numbers[counted, topology] = len(self.counters)
+        self._counters_of.setdefault(counted, []).append(number)
+        domains, counts = count_by_domain(self.topologies[topology], on_rows)
+        self.counters.append(Counter(topology, domains, counts))
+        return number
+
+    def _topology(self, key: str, eligibility: _Eligibility | None) -> int:
+        found = self._topology_numbers.get((key, eligibility))
+        if found is not None:
+            return found
+        number = self._topology_numbers[key, eligibility] = len(self.topologies)
+        counted = None if eligibility is None else self._eligible_machines(eligibility)
+        self.topologies.append(Topology(self._state.labels.domains(key), counted))
+        return number
+
+    def _eligible_machines(self, eligibility: _Eligibility) -> BoolColumn:
+        found = self._eligible.get(eligibility)
+        if found is None:
+            found = self._eligible[eligibility] = eligible_machines(self._state, eligibility)
+        return found
+
+
+def eligibility_of(
+    shape: Shape, constraint: SpreadConstraint, keys: tuple[str, ...]
+) -> _Eligibility:
+    """What decides on which machines tasks count for a spread constraint of this shape, whose
+    constraints of the same strength have these topology keys."""
+    affinity = None
+    if constraint.honors_affinity and (shape.affinity.selector or shape.affinity.required):
+        affinity = NodeAffinity(shape.affinity.selector, shape.affinity.required)
+    return affinity, shape.tolerations if constraint.honors_taints else None, keys
+
+
+def eligible_machines(state: State, eligibility: _Eligibility) -> BoolColumn:
+    """The machines with all of the keys that match the affinity and whose taints are tolerated."""
+    affinity, tolerations, keys = eligibility
+    machines = state.view()
+    chosen = machines.present.copy()
+    for key in keys:
+        chosen &= state.labels.domains(key) >= 0
+    if affinity is not None:
+        chosen &= machines.admitted(affinity)
+    if tolerations is not None:
+        chosen &= Taints().admits(Shape((), tolerations=tolerations), machines)
+    return chosen
+
+
+def count_by_domain(
+    topology: Topology, on_rows: Mapping[int, int]
+) -> tuple[Domains, NDArray[np.int64]]:
+    """The domains with tasks, and how many each has, from the tasks on each row."""
+    rows = np.fromiter(on_rows.keys(), np.intp, len(on_rows))
+    tasks = np.fromiter(on_rows.values(), np.int64, len(on_rows))
+    domains = topology.domain[rows]
+    counts = domains >= 0
+    if topology.counted is not None:
+        counts &= topology.counted[rows]
+    found, position = np.unique(domains[counts], return_inverse=True)
+    total = np.zeros(len(found), np.int64)
+    np.add.at(total, position, tasks[counts])
+    return found, total

@@ -1,0 +1,168 @@
+"""Tasks with constraints between them: gangs, tasks that require each other, and what must wait.
+
+A flow places single tasks whose requirements are met. What it cannot express is placed by a search
+(`_core.Packing.place_gang`): gangs with constraints, all members or none, and one task of each
+class of a set that require each other. Once these are there, others of their classes have room
+like any task.
+
+At the end of a round every unit is judged with everything else in place. A unit that would be
+refused where it is waits for another round: a later unit of another class may have made its domain
+too full, or taken the place of the first task of a group.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from afflux.plan.book import Book
+from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
+
+# Sets of tasks that require each other: how many are tried in a round, how many tasks a set has.
+MAX_SETS = 2_000
+MAX_ITEMS_OF_SET = 16
+
+Item = Singles | Gang
+
+
+def place_related_gangs(book: Book, level: Level) -> None:
+    """Place the gangs of a level that have constraints between tasks, in queue order."""
+    for gang in level.waiting_gangs():
+        if book.has_rules(gang.need):
+            gang.placed = book.place_gang(gang.need)
+
+
+def place_sets(book: Book, levels: Sequence[Level]) -> bool:
+    """Place one task of each class, or the whole gang, of the sets that require each other.
+
+    A set is decided at the lowest priority among its members: `levels` are those down to it.
+    Returns whether a set was placed.
+    """
+    if not book.rules:
+        return False
+    found = False
+    waiting = _waiting_items(book, levels)
+    for item in waiting[:MAX_SETS]:
+        if _is_placed(item) or not _lacks_company(book, item):
+            continue
+        together = _complete(book, item, waiting)
+        if together is not None and book.place_gang(_need_of(together)):
+            for each in together:
+                _mark_placed(each)
+            found = True
+    return found
+
+
+def remove_refused(book: Book, demand: Demand) -> int:
+    """Remove the units that would be refused where they are; their groups wait on.
+
+    Returns how many tasks that concerns.
+    """
+    if not book.rules:
+        return 0
+    removed = 0
+    while refused := book.packing.violations():
+        for number, row in refused:
+            # Removing one unit may have been enough for the next one.
+            if not book.packing.meets_rules(number, row):
+                book.remove(number, row, 1)
+                removed += 1 + _note_removed(book, demand, number)
+    return removed
+
+
+def _waiting_items(book: Book, levels: Sequence[Level]) -> list[Item]:
+    """What waits and has a requirement about other tasks, in queue order by priority."""
+    found: list[Item] = []
+    for level in levels:
+        singles = [
+            each
+            for each in level.singles.values()
+            if each.waiting_count and book.has_rules([each.class_index])
+        ]
+        gangs = [gang for gang in level.waiting_gangs() if book.has_rules(gang.need)]
+        found += sorted((*singles, *gangs), key=_position)
+    return found
+
+
+def _position(item: Item) -> int:
+    return item.position if isinstance(item, Gang) else item.positions[item.placed_count]
+
+
+def _is_placed(item: Item) -> bool:
+    return item.placed if isinstance(item, Gang) else not item.waiting_count
+
+
+def _mark_placed(item: Item) -> None:
+    if isinstance(item, Gang):
+        item.placed = True
+    else:
+        item.placed_count += 1
+
+
+def _classes(item: Item) -> Iterable[int]:
+    return item.need if isinstance(item, Gang) else (item.class_index,)
+
+
+def _need_of(items: Iterable[Item]) -> dict[int, int]:
+    """The units of each class that the items need together."""
+    need: dict[int, int] = {}
+    for item in items:
+        own = item.need if isinstance(item, Gang) else {item.class_index: 1}
+        for number, count in own.items():
+            need[number] = need.get(number, 0) + count
+    return need
+
+
+def _lacks_company(book: Book, item: Item) -> bool:
+    return any(True for _ in _unmet(book, [item]))
+
+
+def _unmet(book: Book, items: Sequence[Item]) -> Iterable[tuple[int, ...]]:
+    """The counters of required affinity that count no task anywhere, of these items and of what
+    is placed."""
+    there = {c for item in items for n in _classes(item) for c in book.rules.classes[n].counted_by}
+    for item in items:
+        for number in _classes(item):
+            for rule in book.rules.classes[number].rules:
+                lacks = (
+                    rule.kind == "near" and not rule.flag and not there.issuperset(rule.counters)
+                )
+                if lacks and not any(book.packing.domain_counts(c).any() for c in rule.counters):
+                    yield rule.counters
+
+
+def _complete(book: Book, item: Item, waiting: Sequence[Item]) -> list[Item] | None:
+    """The item and the others that it requires, directly or not; None if one does not wait."""
+    together = [item]
+    while (counters := next(iter(_unmet(book, together)), None)) is not None:
+        wanted = set(counters)
+        partner = next(
+            (
+                each
+                for each in waiting
+                if not _is_placed(each)
+                and not any(each is known for known in together)
+                and any(wanted.issubset(book.rules.classes[n].counted_by) for n in _classes(each))
+            ),
+            None,
+        )
+        if partner is None or len(together) == MAX_ITEMS_OF_SET:
+            return None
+        together.append(partner)
+    return together if len(together) > 1 else None
+
+
+def _note_removed(book: Book, demand: Demand, number: int) -> int:
+    """A unit of this class has been removed: a single task of the lowest priority waits again, or
+    a gang. Returns how many other units of the gang were removed with it."""
+    for level in reversed(demand.levels):
+        singles = level.singles.get(number)
+        if singles is not None and singles.placed_count:
+            singles.placed_count -= 1
+            return 0
+    for level in reversed(demand.levels):
+        for gang in reversed(level.gangs):
+            if gang.placed and number in gang.need:
+                gang.placed = False
+                rest = gang.need | {number: gang.need[number] - 1}
+                for own, count in rest.items():
+                    book.remove_anywhere(own, count)
+                return sum(rest.values())
+    raise AssertionError(f"no task of class {number} was placed")
