@@ -103,8 +103,9 @@ class SpreadConstraint:
     The skew of a domain is its number of selected tasks less that of the emptiest domain. A machine
     where it would exceed `max_skew` is refused, or with `required` False costs more. Where fewer
     than `min_domains` domains exist, the emptiest one counts as having no task. Machines count that
-    have all topology keys of the task's constraints of this strength, that match its node affinity
-    (unless `honors_affinity` is False) and whose taints it tolerates (if `honors_taints`).
+    have all topology keys of the task's constraints of this strength (with `needs_all_keys` False,
+    as for the system's default constraints, only this key), that match its node affinity (unless
+    `honors_affinity` is False) and whose taints it tolerates (if `honors_taints`).
     The selector should not include ending tasks.
     """
 
@@ -115,6 +116,7 @@ class SpreadConstraint:
     min_domains: int = 1
     honors_affinity: bool = True
     honors_taints: bool = False
+    needs_all_keys: bool = True
 
 
 @dataclass(frozen=True, slots=True)
