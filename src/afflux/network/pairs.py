@@ -58,7 +58,7 @@ class DomainCaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class WaitingUnits:
     """The waiting units by class, and in runs of units of one class with equal waiting costs."""
 
     units: Column
@@ -67,11 +67,11 @@ class Demand:
     run_cost: Column
 
 
-def demand_of(sources: Sequence[TaskSource], classes: int) -> Demand:
-    """The demand of all sources; the sources of one class count as one."""
+def waiting_units(sources: Sequence[TaskSource], classes: int) -> WaitingUnits:
+    """The waiting units of all sources; the sources of one class count as one."""
     if not sources:
         none = np.zeros(0, np.int64)
-        return Demand(np.zeros(classes, np.int64), none, none, none)
+        return WaitingUnits(np.zeros(classes, np.int64), none, none, none)
     lengths = [len(source.waiting_costs) for source in sources]
     numbers = np.repeat([source.class_index for source in sources], lengths)
     costs = np.concatenate([source.waiting_costs for source in sources])
@@ -82,4 +82,4 @@ def demand_of(sources: Sequence[TaskSource], classes: int) -> Demand:
     begin = np.flatnonzero(begins)
     counts = np.diff(begin, append=len(costs))
     units = np.bincount(numbers, minlength=classes).astype(np.int64)
-    return Demand(units, numbers[begin].astype(np.int64), counts, costs[begin])
+    return WaitingUnits(units, numbers[begin].astype(np.int64), counts, costs[begin])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from afflux._core import Network
 from afflux.network.cheapest_pairs import ranges
-from afflux.network.pairs import Demand, Pairs, Slots
+from afflux.network.pairs import Pairs, Slots, WaitingUnits
 
 Column = NDArray[np.int64]
 _INFINITE = np.iinfo(np.int64).max // 4
@@ -26,7 +26,7 @@ class Domains:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class DualPrices:
     """What an optimal flow of the restricted network proves: a price for each node; sink: 0."""
 
     of_class: Column
@@ -37,7 +37,7 @@ class Prices:
 class RestrictedNetwork:
     """The pairs in `active` and the first `slots_in` slots of each machine."""
 
-    def __init__(self, pairs: Pairs, slots: Slots, demand: Demand, domains: Domains) -> None:
+    def __init__(self, pairs: Pairs, slots: Slots, demand: WaitingUnits, domains: Domains) -> None:
         self._pairs, self._slots, self._demand, self._domains = pairs, slots, demand, domains
         classes, machines = pairs.classes, len(slots.cost)
         self._first_domain = classes
@@ -88,7 +88,7 @@ class RestrictedNetwork:
         """The flow of each active pair."""
         return self._network.flow(self._arcs)
 
-    def prices(self) -> Prices:
+    def prices(self) -> DualPrices:
         """Prices that prove the flow optimal, chosen such that few other pairs look cheaper.
 
         Optimal prices are not unique. A machine gets the lowest that the flow allows, as its next
@@ -119,7 +119,7 @@ class RestrictedNetwork:
         np.minimum.at(of_class, self._demand.run_class[waits], -self._demand.run_cost[waits])
         full = (through > 0) & (through == self._domains.cap)
         of_domain = np.where(full, limit, of_class[self._domains.of_class])
-        return Prices(of_class, of_domain, of_machine)
+        return DualPrices(of_class, of_domain, of_machine)
 
     def _add(
         self, tail: Column, head: "Column | int", capacity: Column, cost: "Column | int"

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.network.cheapest_pairs import blocks, cheapest, rank, sums_before
-from afflux.network.pairs import Demand, DomainCaps, Pairs, Slots, TaskSource, demand_of
-from afflux.network.restricted_network import Domains, Prices, RestrictedNetwork
+from afflux.network.pairs import DomainCaps, Pairs, Slots, TaskSource, WaitingUnits, waiting_units
+from afflux.network.restricted_network import Domains, DualPrices, RestrictedNetwork
 
 __all__ = ["DomainCaps", "Pairs", "RoutedFlow", "Slots", "TaskSource", "route"]
 
@@ -62,7 +62,7 @@ def route(
     max_passes: int = MAX_PASSES,
 ) -> RoutedFlow:
     """The minimum-cost flow that places every unit of every source or leaves it waiting."""
-    routing = _Routing(pairs, slots, demand_of(sources, pairs.classes), _domains(pairs, caps))
+    routing = _Routing(pairs, slots, waiting_units(sources, pairs.classes), _domains(pairs, caps))
     return routing.route(max_whole_pairs, max_passes)
 
 
@@ -89,7 +89,7 @@ def _domains(pairs: Pairs, caps: Sequence[DomainCaps]) -> Domains:
 
 
 class _Routing:
-    def __init__(self, pairs: Pairs, slots: Slots, demand: Demand, domains: Domains) -> None:
+    def __init__(self, pairs: Pairs, slots: Slots, demand: WaitingUnits, domains: Domains) -> None:
         self._pairs, self._slots, self._demand, self._domains = pairs, slots, demand, domains
         self._total = int(demand.units.sum())
         self._network = RestrictedNetwork(pairs, slots, demand, domains)
@@ -195,7 +195,7 @@ class _Routing:
         self._add_pairs(np.concatenate(chosen))
         return load
 
-    def _price_out(self, prices: Prices) -> tuple[int, Column]:
+    def _price_out(self, prices: DualPrices) -> tuple[int, Column]:
         """A bound on what pairs outside the network can save, and the pairs to add."""
         pairs, units = self._pairs, self._demand.units
         below = 0
@@ -224,7 +224,7 @@ class _Routing:
             chosen.append(low + position[cheapest(reduced, first, ADDED_PAIRS)])
         return below, np.concatenate(chosen)
 
-    def _price_out_slots(self, prices: Prices) -> tuple[int, Column]:
+    def _price_out_slots(self, prices: DualPrices) -> tuple[int, Column]:
         """A bound on what slots outside the network can save, and how many to have."""
         slots, present = self._slots, self._network.slots_in
         reduced = slots.cost + present * slots.slope + prices.of_machine
