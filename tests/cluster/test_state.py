@@ -1,5 +1,6 @@
 """The cluster state, against a plain list of machines and tasks."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -183,3 +184,24 @@ def test_absurd_requests_fill_a_machine_and_nothing_else():
         state.remove(f"t{number}")
     state.remove("small")
     assert state.view().free[0, 0] == 10
+
+
+def test_the_tasks_whose_requirements_hold_while_they_run_are_known():
+    state = State([machine("a"), machine("b"), machine("c")])
+    plain = task("t")
+    required = replace(plain, required_during_execution=True)
+    state.place(task("other"), "a")
+    for name in ("a", "b"):
+        state.place(required, name)
+        assert list(state.required_during_execution) == ["t"]
+    before = state.version
+    state.place(plain, "b")
+    assert not state.required_during_execution
+    assert state.version > before
+    state.place(required, "b")
+    assert list(state.required_during_execution) == ["t"]
+    state.remove("t")
+    assert not state.required_during_execution
+    state.place(required, "c")
+    state.remove_machine("c")
+    assert not state.required_during_execution

@@ -369,3 +369,23 @@ def test_an_unknown_domain_blocks_and_the_message_hides_other_namespaces(
     assert set(waiting.values()) == {
         f"spec.affinity.podAntiAffinity of {said}, of whose node the labels are not known"
     }
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        (None, False),
+        ({}, False),
+        ({"afflux.dev/required-during-execution": "true"}, True),
+        ({"afflux.dev/required-during-execution": "false"}, False),
+        ({"afflux.dev/required-during-execution": "True"}, False),
+    ],
+)
+def test_an_annotation_makes_requirements_hold_during_execution(
+    annotations: dict[str, str] | None, expected: bool
+) -> None:
+    metadata = {"name": "web", "namespace": "default", "annotations": annotations}
+    task = only_task(node(), pod(metadata=metadata))
+    assert task.required_during_execution is expected
+    plain = only_task(node(), pod())
+    assert task.shape is plain.shape

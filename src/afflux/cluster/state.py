@@ -56,6 +56,8 @@ class State:
         self._free_rows: list[int] = []
         self._placed: dict[str, PlacedTask] = {}
         self._on_row: list[dict[str, None]] = []
+        # The placed tasks whose requirements hold while they run.
+        self.required_during_execution: dict[str, None] = {}
         self.relations = RelationIndex(
             lambda: ((placed.task.labels, placed.row) for placed in self._placed.values())
         )
@@ -140,6 +142,7 @@ class State:
         lost = [placed.task for placed in self.placed_on(row)]
         for task in lost:
             placed = self._placed.pop(task.id)
+            self.required_during_execution.pop(task.id, None)
             self.resource_table.remove_use(row, placed.counted_shape)
             self.relations.remove(task, row)
         self._on_row[row].clear()
@@ -178,10 +181,11 @@ class State:
         if placed is not None and same and devices in (None, placed.devices):
             # An assumed placement is confirmed: the machine has not changed.
             self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
+            toggled = self._note_required(task)
             if related := self._are_related_otherwise(placed.task, task):
                 self.relations.remove(placed.task, row)
                 self.relations.place(task, row)
-            if related or placed.until_seconds != until_seconds:
+            if toggled or related or placed.until_seconds != until_seconds:
                 self._mark_changed(row)
             return
         self.drop_unused_columns()
@@ -204,6 +208,7 @@ class State:
         self.running[row] += 1
         self._placed[task.id] = PlacedTask(task, row, devices, counted, until_seconds)
         self._on_row[row][task.id] = None
+        self._note_required(task)
         self.relations.place(task, row)
         self._mark_changed(row)
 
@@ -216,6 +221,7 @@ class State:
         if placed is None:
             return None
         del self._on_row[placed.row][task_id]
+        self.required_during_execution.pop(task_id, None)
         if placed.task.shape.devices is not None:
             self.free_devices[placed.row] = take_devices(
                 self.free_devices[placed.row], placed.devices, -placed.task.shape.devices.milli
@@ -239,6 +245,16 @@ class State:
     def placed_on(self, row: int) -> Iterator[PlacedTask]:
         """The tasks on a machine."""
         return (self._placed[task_id] for task_id in self._on_row[row])
+
+    def _note_required(self, task: Task) -> bool:
+        """Returns whether the requirements of this task did not hold while it ran, or do not any
+        more."""
+        before = task.id in self.required_during_execution
+        if task.required_during_execution:
+            self.required_during_execution[task.id] = None
+        else:
+            self.required_during_execution.pop(task.id, None)
+        return before != task.required_during_execution
 
     def _are_related_otherwise(self, before: Task, now: Task) -> bool:
         """Whether constraints between tasks see these two descriptions of a task differently."""

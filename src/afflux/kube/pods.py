@@ -25,6 +25,10 @@ from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Toleration
 from afflux.model.task import Shape, Task
 
+# With the value "true": the pod's requirements hold as long as it runs, and not only when it is
+# placed.
+REQUIRED_DURING_EXECUTION = "afflux.dev/required-during-execution"
+
 # The scheduler of a pod that names none.
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -88,7 +92,18 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     shape = _shape(asked, affinity, tolerated)
     if reachability or images or profile:
         shape = _extended_shape(shape, reachability, images, profile)
-    return Task(id=pod.metadata.uid or name, name=name, shape=shape, blocked=blocked)
+    return Task(
+        id=pod.metadata.uid or name,
+        name=name,
+        shape=shape,
+        blocked=blocked,
+        required_during_execution=_is_required_during_execution(pod),
+    )
+
+
+def _is_required_during_execution(pod: objects.Pod) -> bool:
+    annotations = pod.metadata.annotations
+    return annotations is not None and annotations.get(REQUIRED_DURING_EXECUTION) == "true"
 
 
 def namespace(pod: objects.Pod) -> str:

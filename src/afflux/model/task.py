@@ -58,7 +58,8 @@ class Task:
     """One pod. `id` is its UID, `name` is its namespace and name.
 
     A task with `blocked` set is not placed; the text names the field that is the cause. `labels`
-    are what the selectors of other tasks look at.
+    are what the selectors of other tasks look at. With `required_during_execution` it is reported
+    while its machine does not meet its requirements any more.
     """
 
     id: str
@@ -66,3 +67,4 @@ class Task:
     shape: Shape
     blocked: str | None = None
     labels: TaskLabels = NO_LABELS
+    required_during_execution: bool = False
