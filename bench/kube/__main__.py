@@ -22,7 +22,7 @@ from bench.kube.measurement import measure
 from bench.kube.plans import Plan
 from bench.kube.plot import draw
 from bench.kube.results import MODES, STREAM, Run, as_dict, from_dict, medians
-from bench.kube.run_order import DEFAULT_PODS, Selection, planned_runs
+from bench.kube.run_order import ALL_WORKLOADS, DEFAULT_PODS, Selection, planned_runs
 from bench.kube.schedulers import SCHEDULERS
 from bench.kube.workloads import WORKLOADS
 
@@ -78,9 +78,9 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.kube", description=__doc__)
     parser.add_argument("--nodes", nargs="+", type=int, default=list(NODES))
-    about = "; ".join(f"{each.name}: {each.about}" for each in WORKLOADS.values())
+    about = "; ".join(f"{each.name}: {each.about}" for each in ALL_WORKLOADS.values())
     parser.add_argument(
-        "--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help=about
+        "--workloads", nargs="+", choices=ALL_WORKLOADS, default=list(WORKLOADS), help=about
     )
     parser.add_argument("--schedulers", nargs="+", choices=SCHEDULERS, default=list(SCHEDULERS))
     parser.add_argument("--modes", nargs="+", choices=MODES, help="default: those of each workload")
@@ -119,7 +119,7 @@ def _chosen(options: argparse.Namespace) -> Selection:
 def _plans(all_planned: Sequence[Run], seed: int) -> dict[tuple[int, str], Plan]:
     """The plans of all sizes and workloads, made before the first run: some are impossible."""
     return {
-        (nodes, workload): WORKLOADS[workload].plan(nodes, pods, Random(seed))
+        (nodes, workload): ALL_WORKLOADS[workload].plan(nodes, pods, Random(seed))
         for nodes, workload, pods in {(run.nodes, run.workload, run.pods) for run in all_planned}
     }
 

@@ -37,6 +37,22 @@ class PodClass:
     memory_mib: int
     spec: Mapping[str, object] = field(default_factory=dict[str, object])
     may_run: Callable[[Machine], bool] = lambda _: True
+    labels: Mapping[str, str] = field(default_factory=lambda: {"app": "bench"})
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRule:
+    """A rule about all pods of a class: machines with equal values of the label `key` are a domain.
+
+    The pods are in at most `most_domains` domains, each has at most `most_pods` of them, and the
+    fullest has at most `max_skew` more than the emptiest. None is no limit.
+    """
+
+    class_name: str
+    key: str
+    most_domains: int | None = None
+    most_pods: int | None = None
+    max_skew: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,7 @@ class Plan:
     pods: Sequence[Pod]
     fill: Sequence[Pod] = ()
     rate: float = 0.0
+    rules: Sequence[DomainRule] = ()
 
     def placed(self, where: Mapping[str, str]) -> list[tuple[Pod, str]]:
         """Every bound pod with its machine."""
@@ -115,7 +132,29 @@ def complaints(plan: Plan, where: Mapping[str, str]) -> list[str]:
             for kind, amount in room.items()
             if used[each.name, kind] > amount
         ]
-    return found
+    return found + [broken for rule in plan.rules if (broken := _broken(rule, plan, where))]
+
+
+def _broken(rule: DomainRule, plan: Plan, where: Mapping[str, str]) -> str | None:
+    """The violation of a rule about domains, None if it holds."""
+    pods = {each.labels[rule.key]: 0 for each in plan.machines}
+    domains = {each.name: each.labels[rule.key] for each in plan.machines}
+    for pod, name in plan.placed(where):
+        pods[domains[name]] += pod.class_name == rule.class_name
+    used, most, fewest = sum(map(bool, pods.values())), max(pods.values()), min(pods.values())
+    for what, found, limit in (
+        ("domains", used, rule.most_domains),
+        ("pods in one domain", most, rule.most_pods),
+        ("pods more in one domain than in another", most - fewest, rule.max_skew),
+    ):
+        if limit is not None and found > limit:
+            return f"class {rule.class_name}, {rule.key}: {found} {what}, expected at most {limit}"
+    return None
+
+
+def machine_name(index: int) -> str:
+    """The name of the machine with this number."""
+    return f"node-{index:04d}"
 
 
 def as_json(plan: Plan, warm: int, workers: int) -> str:
@@ -166,6 +205,6 @@ def _pod_manifest(one: PodClass) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"namespace": "default", "labels": {"app": "bench"}},
+        "metadata": {"namespace": "default", "labels": dict(one.labels)},
         "spec": {"containers": [container], **one.spec},
     }

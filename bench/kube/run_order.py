@@ -7,10 +7,13 @@ of them; the first scheduler changes from one workload to the next.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.kube.constraint_workloads import CONSTRAINT_WORKLOADS
 from bench.kube.results import STREAM, Run
 from bench.kube.schedulers import NULL_EVENTS
 from bench.kube.workloads import WORKLOADS
 
+# The default workloads, and those of `make bench-constraints`.
+ALL_WORKLOADS = WORKLOADS | CONSTRAINT_WORKLOADS
 DEFAULT_PODS = WORKLOADS["plain"].pods
 MIN_PODS = 10
 
@@ -32,7 +35,7 @@ class Selection:
 
 def pods_of(workload: str, pods: int) -> int:
     """The number of pods of a workload if the plain workload has `pods`."""
-    return max(MIN_PODS, WORKLOADS[workload].pods * pods // DEFAULT_PODS)
+    return max(MIN_PODS, ALL_WORKLOADS[workload].pods * pods // DEFAULT_PODS)
 
 
 def planned_runs(chosen: Selection) -> list[Run]:
@@ -43,7 +46,7 @@ def planned_runs(chosen: Selection) -> list[Run]:
         for _ in range(chosen.repeats)
         for nodes in chosen.nodes
         for workload in chosen.workloads
-        for mode in chosen.modes or WORKLOADS[workload].modes
+        for mode in chosen.modes or ALL_WORKLOADS[workload].modes
     ]
     for number, (nodes, workload, mode) in enumerate(cases):
         there = [name for name in chosen.schedulers if _takes_part(name, workload, mode)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bench.kube.plans import Machine, Plan, Pod, PodClass, assign_pods
+from bench.kube.plans import Machine, Plan, Pod, PodClass, assign_pods, machine_name
 from bench.kube.results import MODES, STREAM
 
 ZONE = "topology.kubernetes.io/zone"
@@ -44,7 +44,7 @@ class Workload:
 
 def plain(machines: int, pods: int, rng: Random) -> Plan:
     """Small equal pods."""
-    there = [Machine(_name(index)) for index in range(machines)]
+    there = [Machine(machine_name(index)) for index in range(machines)]
     classes = {"plain": PodClass(100, 256)}
     return Plan(there, classes, assign_pods(there, classes, ["plain"] * pods, rng))
 
@@ -57,7 +57,7 @@ def trickle(machines: int, pods: int, rng: Random) -> Plan:
 
 def mixed(machines: int, pods: int, rng: Random) -> Plan:
     """25 sizes; CPU and memory vary independently from a sixty-fourth to a quarter of a machine."""
-    there = [Machine(_name(index)) for index in range(machines)]
+    there = [Machine(machine_name(index)) for index in range(machines)]
     sizes = (1, 2, 4, 8, 16)
     weights = (2, 2, 3, 4, 3)
     classes = {
@@ -109,7 +109,7 @@ def burst(machines: int, pods: int, rng: Random) -> Plan:
     The pods are drawn first and assigned to machines. The rest of each machine is filled, except
     for a twentieth of its hole. So all pods can be placed, with little slack.
     """
-    there = [Machine(_name(index)) for index in range(machines)]
+    there = [Machine(machine_name(index)) for index in range(machines)]
     cpu, memory = there[0].cpu_milli, there[0].memory_mib
     units = sum(u * w for u, w in zip(BURST_UNITS, BURST_WEIGHTS, strict=True)) / sum(BURST_WEIGHTS)
     share = FREE * machines / (pods * units * (1 + SLACK))
@@ -175,7 +175,7 @@ def _labelled(index: int) -> Machine:
         taints.append({"key": DEDICATED, "value": "batch", "effect": "NoSchedule"})
     if index % 10 == 3:
         taints.append({"key": OLD, "value": "true", "effect": "PreferNoSchedule"})
-    return Machine(_name(index), labels=labels, taints=taints)
+    return Machine(machine_name(index), labels=labels, taints=taints)
 
 
 def _constrained_class(
@@ -214,10 +214,6 @@ def _constrained_class(
 
 def _in(key: str, *values: str) -> dict[str, object]:
     return {"key": key, "operator": "In", "values": list(values)}
-
-
-def _name(index: int) -> str:
-    return f"node-{index:04d}"
 
 
 def _by_name(machine: Machine) -> str:
