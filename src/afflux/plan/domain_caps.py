@@ -122,7 +122,8 @@ def _spread_cap(book: Book, rule: Rule, waits: _Waiting, room: Column) -> _Cap:
     index = np.where(np.isin(domain, known), index, -1).astype(np.int32)
     free = np.zeros(len(known), np.int64)
     np.add.at(free, index[index >= 0], np.minimum(room, waits.units)[index >= 0])
-    emptiest = 0 if len(known) < rule.min_domains else int((counts + free).min(initial=0))
+    no_minimum = len(known) < max(1, rule.min_domains)
+    emptiest = 0 if no_minimum else int((counts + free).min())
     level = min(_level(counts, free, waits.units), emptiest + rule.max_skew)
     return _Cap(index, np.maximum(np.minimum(counts + free, level) - counts, 0))
 
