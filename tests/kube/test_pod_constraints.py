@@ -141,16 +141,16 @@ def unsupported(field: str) -> str:
             unsupported("spec.affinity.podAffinity"),
         ),
         (
-            {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1}]}}},
+            {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}},
             unsupported("spec.affinity.podAffinity"),
         ),
         ({"affinity": anti_affinity({})}, unsupported("spec.affinity.podAntiAffinity")),
         (
-            {"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}},
+            {"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}},
             unsupported("spec.affinity.podAntiAffinity"),
         ),
         (
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+            {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
             unsupported("spec.topologySpreadConstraints"),
         ),
         ({"resourceClaims": [{"name": "gpu"}]}, unsupported("spec.resourceClaims")),

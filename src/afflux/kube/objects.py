@@ -154,19 +154,37 @@ class PodAffinityTerm(Fields, frozen=True, gc=False):
     topology_key: str | None = None
     namespaces: tuple[str, ...] | None = None
     namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] | None = None
+    mismatch_label_keys: tuple[str, ...] | None = None
+
+
+class PreferredPodAffinityTerm(Fields, frozen=True, gc=False):
+    weight: Annotated[int, msgspec.Meta(ge=1, le=100)]
+    pod_affinity_term: PodAffinityTerm
 
 
 class PodAffinity(Fields, frozen=True, gc=False):
     """Pod affinity or anti-affinity."""
 
     required: tuple[PodAffinityTerm, ...] | None = _REQUIRED
-    preferred: tuple[Present, ...] | None = _PREFERRED
+    preferred: tuple[PreferredPodAffinityTerm, ...] | None = _PREFERRED
 
 
 class Affinity(Fields, frozen=True, gc=False):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Fields, frozen=True, gc=False):
+    max_skew: Int32
+    topology_key: str | None = None
+    when_unsatisfiable: str | None = None
+    label_selector: LabelSelector | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
 
 
 class Toleration(Fields, frozen=True, gc=False):
@@ -248,7 +266,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     resources: ContainerResources | None = None
     # The keys name the type of the volume; the few contents that matter are decoded elsewhere.
     volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
-    topology_spread_constraints: tuple[Present, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     resource_claims: tuple[Present, ...] | None = None
     active_deadline_seconds: Int64 | None = None
     termination_grace_period_seconds: Int64 | None = None
@@ -319,6 +337,35 @@ class Namespace(Object, frozen=True, gc=False):
 
 class PodDisruptionBudget(Object, frozen=True, gc=False):
     """Only its identity: afflux evicts nothing yet."""
+
+
+# --- Services and controllers: what selects pods together
+
+
+class MapSelectorSpec(Fields, frozen=True, gc=False):
+    """A selector that is a mapping of labels."""
+
+    selector: Labels | None = None
+
+
+class LabelSelectorSpec(Fields, frozen=True, gc=False):
+    selector: LabelSelector | None = None
+
+
+class Service(Object, frozen=True, gc=False):
+    spec: MapSelectorSpec | None = None
+
+
+class ReplicationController(Object, frozen=True, gc=False):
+    spec: MapSelectorSpec | None = None
+
+
+class ReplicaSet(Object, frozen=True, gc=False):
+    spec: LabelSelectorSpec | None = None
+
+
+class StatefulSet(Object, frozen=True, gc=False):
+    spec: LabelSelectorSpec | None = None
 
 
 # --- Storage

@@ -84,6 +84,12 @@ class ClusterReader:
         self.namespaces = ObjectStore[objects.Namespace]("namespace", self.changes)
         self.member_groups = ObjectStore[objects.CoschedulingPodGroup]("member group", self.changes)
         self.native_groups = ObjectStore[objects.NativePodGroup]("native group", self.changes)
+        self.services = ObjectStore[objects.Service]("service", self.changes)
+        self.replication_controllers = ObjectStore[objects.ReplicationController](
+            "replication controller", self.changes
+        )
+        self.replica_sets = ObjectStore[objects.ReplicaSet]("replica set", self.changes)
+        self.stateful_sets = ObjectStore[objects.StatefulSet]("stateful set", self.changes)
         self.live_storage = LiveStorage(self.changes)
         storage = self.live_storage.storage
         self.live_groups = LiveGroups(rules, storage.volume_shortfall, half_bound)
