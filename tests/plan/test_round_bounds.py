@@ -80,7 +80,7 @@ class Instance:
         self.book, self.demand, self.state = books(self.world, self.groups)
         self.waiting_costs = waiting_costs_of(self.demand)
         self.waiting = [g for g in self.groups if g.name in self.waiting_costs]
-        self.numbers = {shape: i for i, shape in enumerate(self.demand.shapes)}
+        self.numbers = {each.shape: i for i, each in enumerate(self.demand.classes)}
 
     def waiting_cost(self, waiting: Group) -> int:
         return self.waiting_costs[waiting.name]
