@@ -70,7 +70,7 @@ class SelectedTasks:
             self._next_id += 1
             self._selected[number] = _Selected(selector)
             for name, namespace in self._namespaces.items():
-                if selector.admits_namespace(name, self._labels_of(name)):
+                if selector.admits_namespace(name, self.namespace_labels(name)):
                     namespace.selectors[number] = selector
                     for labels, label_set in namespace.label_sets.items():
                         if selector.matches_labels(labels):
@@ -116,9 +116,13 @@ class SelectedTasks:
         """The number of selected tasks by row, without zeros. Callers must not keep it."""
         return self._selected[number].rows
 
+    def namespace_labels(self, name: str) -> Labels:
+        """The labels of a namespace; none if it is not known."""
+        return self._namespace_labels.get(name, _NO_LABELS)
+
     def set_namespace(self, name: str, labels: Labels) -> None:
         """The labels of a namespace are these from now on; a deleted one has none."""
-        if self._labels_of(name) == labels:
+        if self.namespace_labels(name) == labels:
             return
         if labels:
             self._namespace_labels[name] = dict(labels)
@@ -144,12 +148,9 @@ class SelectedTasks:
         for number in label_set.selected_by:
             _add(self._selected[number].rows, row, -1)
 
-    def _labels_of(self, namespace: str) -> Labels:
-        return self._namespace_labels.get(namespace, _NO_LABELS)
-
     def _admitting(self, name: str) -> dict[int, AnySelector]:
         """The selectors that admit the tasks of a namespace, by ascending id."""
-        labels = self._labels_of(name)
+        labels = self.namespace_labels(name)
         return {
             number: selector
             for selector, number in self._ids.items()

@@ -17,6 +17,7 @@ from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
 from afflux.model.task import Shape
+from afflux.plan.check_relations import find_refused
 from afflux.policies.policy import PoliciesOf, no_policies
 
 
@@ -52,6 +53,9 @@ def check_plan(
     for name, sums in asked.items():
         _check_sums(state, name, sums)
     _check_policies(state, list(admitted), policies_of)
+    if (refused := find_refused(state, placements)) is not None:
+        placement, why = refused
+        raise PlanError(f"{placement.task.name} on {placement.machine}: {why}")
 
 
 def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> None:

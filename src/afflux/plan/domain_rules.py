@@ -148,6 +148,8 @@ class DomainRules:
     def _spread_rule(
         self, of: TaskClass, constraint: SpreadConstraint, keys: tuple[str, ...]
     ) -> Rule:
+        if not constraint.needs_all_keys:
+            keys = (constraint.topology_key,)
         eligibility = eligibility_of(of.shape, constraint, keys)
         counter = self._selected(constraint.selector, constraint.topology_key, eligibility)
         return Rule(
