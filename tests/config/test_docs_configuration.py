@@ -37,6 +37,9 @@ IN_WORDS = {
     "profiles": "`[{schedulerName: afflux}]`",
     "profiles[].schedulerName": "`afflux`",
     "profiles[].policies": "the top-level `policies`",
+    "profiles[].topologySpread": "the top-level `topologySpread`",
+    "topologySpread.defaultConstraints": "`[]`",
+    "topologySpread.defaultConstraints[].minDomains": "none",
 }
 
 
@@ -49,6 +52,8 @@ def type_word(annotation: object) -> str:
     if members:
         return type_word(members[0])
     assert isinstance(annotation, type)
+    if issubclass(annotation, Fields):
+        return "mapping"
     return WORDS[annotation]
 
 
@@ -64,7 +69,8 @@ def fields(mapping: type[Fields], prefix: str = "") -> Iterator[tuple[str, str, 
         field = details[name]
         default = "" if field.required else shown(default_of(field))
         yield path, type_word(annotation), IN_WORDS.get(path, default)
-        if inner is not None:
+        # The fields of a mapping that may be missing are those of the top-level one.
+        if inner is not None and "list" in type_word(annotation):
             yield from fields(inner, f"{path}[].")
 
 

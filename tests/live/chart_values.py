@@ -27,8 +27,26 @@ ALL_VALUES: dict[str, Any] = {
         "policies": [{"name": "cpu-memory", "weight": 2, "args": {"omega": 1000}}],
         "profiles": [
             {"schedulerName": "batch"},
-            {"schedulerName": "web", "policies": [{"name": "load-spreading"}]},
+            {
+                "schedulerName": "web",
+                "policies": [{"name": "load-spreading"}],
+                "topologySpread": {"defaultingType": "List", "defaultConstraints": []},
+            },
         ],
+        "topologySpread": {
+            "defaultingType": "List",
+            "defaultConstraints": [
+                {
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "maxSkew": 1,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "minDomains": 3,
+                    "nodeAffinityPolicy": "Ignore",
+                    "nodeTaintsPolicy": "Honor",
+                }
+            ],
+        },
+        "podAffinity": {"hardPodAffinityWeight": 100},
         "leaderElection": {
             "leaseDuration": "1m30s",
             "resourceName": "batch",

@@ -19,6 +19,12 @@ from afflux.ledger.directory_lock import DEFAULT_LOCK_TIMEOUTS
 from afflux.ledger.embedded_postgres import DEFAULT_START_TIMING
 from afflux.ledger.retention import MAX_HISTORY_DAYS
 
+OFF = {"topologySpread": {"defaultingType": "List", "defaultConstraints": []}}
+ONE_CONSTRAINT = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+DEFAULT_CONSTRAINTS = {
+    "topologySpread": {"defaultingType": "List", "defaultConstraints": [ONE_CONSTRAINT]}
+}
+
 # --- Rendered objects
 
 
@@ -320,11 +326,49 @@ def test_afflux_reads_the_rendered_configuration(values: dict[str, Any], tmp_pat
     assert _contains(read, _without_nulls(values["config"] or {}))
 
 
-def test_the_schema_has_exactly_the_fields_of_a_configuration() -> None:
+def test_the_schema_has_exactly_the_fields_of_a_configuration(tmp_path: Path) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert _fields(effective_configuration(default_configuration())) == set(
+    # Entries of lists that are empty by default have fields as well.
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render(config=DEFAULT_CONSTRAINTS)))
+    assert _fields(effective_configuration(read_configuration(str(file)))) == set(
         _named(schema["properties"]["config"], schema["definitions"])
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "granted"),
+    [
+        (None, True),
+        ({"topologySpread": {"defaultConstraints": []}}, True),
+        (OFF, False),
+        ({"topologySpread": None, "profiles": [OFF]}, False),
+        ({**OFF, "profiles": [{"schedulerName": "a", "topologySpread": None}]}, False),
+        (
+            {
+                **OFF,
+                "profiles": [
+                    {"schedulerName": "a"},
+                    {"schedulerName": "b", "topologySpread": {}},
+                ],
+            },
+            True,
+        ),
+        (DEFAULT_CONSTRAINTS, True),
+        ({**DEFAULT_CONSTRAINTS, "profiles": [OFF]}, False),
+    ],
+)
+def test_services_and_owners_may_be_read_only_for_default_constraints(
+    config: dict[str, Any] | None, granted: bool, tmp_path: Path
+) -> None:
+    manifests = render(config=config)
+    rules = of_kind(manifests, "ClusterRole")["rules"]
+    readable = {resource for rule in rules for resource in rule["resources"]}
+    kinds = {"services", "replicationcontrollers", "replicasets", "statefulsets"}
+    assert kinds & readable == (kinds if granted else set())
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(manifests))
+    assert bool(read_configuration(str(file)).default_constraints()) == granted
 
 
 def _contains(whole: Any, part: Any) -> bool:

@@ -66,6 +66,16 @@ counts as missing, as in afflux. Values that an earlier chart did not have are m
 {{- printf "%s-cleanup" (include "afflux.fullname" . | trunc 55 | trimSuffix "-") -}}
 {{- end -}}
 
+{{/* Empty unless pods of a profile have default constraints, which depend on Services and owners. */}}
+{{- define "afflux.defaultConstraints" -}}
+{{- $configuration := .Values.config | default dict -}}
+{{- $usual := $configuration.topologySpread | default dict -}}
+{{- range $configuration.profiles | default (list dict) -}}
+{{- $spread := ternary .topologySpread $usual (kindIs "map" .topologySpread) -}}
+{{- if or (ne ($spread.defaultingType | default "System") "List") $spread.defaultConstraints -}}enabled{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Empty without leader election. */}}
 {{- define "afflux.leaseName" -}}
 {{- $election := (.Values.config | default dict).leaderElection | default dict -}}

@@ -9,9 +9,11 @@ from afflux.bounded_read import read_file
 from afflux.config.durations import Duration, parse_duration, seconds
 from afflux.config.schema import (
     API_VERSION,
+    DEFAULT_POD_AFFINITY,
     DEFAULT_POLICY,
     DEFAULT_SCHEDULER_NAME,
     DEFAULT_STRATEGY,
+    DEFAULT_TOPOLOGY_SPREAD,
     KIND,
     Binding,
     Cleanup,
@@ -19,15 +21,22 @@ from afflux.config.schema import (
     ConfigurationFile,
     LeaderElection,
     Ledger,
+    PodAffinity,
     PolicySettings,
     ProfileFields,
     QueueFields,
     QueueLimits,
     Serving,
+    TopologySpread,
     Volumes,
 )
 from afflux.config.unknown_fields import unknown_field
 from afflux.config.validation import check, check_unique
+from afflux.kube.default_constraints import (
+    SYSTEM_DEFAULTS,
+    DefaultConstraint,
+    DefaultConstraints,
+)
 from afflux.kube.input_errors import field_error, shown
 from afflux.kube.yaml_reader import Value, documents
 from afflux.model.errors import InputError
@@ -50,9 +59,28 @@ class SchedulerSettings:
     queues: tuple[QueueRules, ...] = ()
     # The schedulerNames of the pods in these queues.
     scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER_NAME,)
+    topology_spread: TopologySpread = DEFAULT_TOPOLOGY_SPREAD
+    pod_affinity: PodAffinity = DEFAULT_POD_AFFINITY
 
     def queue_rules(self) -> tuple[QueueRules, ...]:
         return self.queues or (QueueRules(strategy=self.strategy),)
+
+    def default_constraints(self) -> tuple[DefaultConstraint, ...]:
+        """The spread constraints of pods that state none."""
+        spread = self.topology_spread
+        if spread.defaulting_type == "System":
+            return SYSTEM_DEFAULTS
+        return tuple(
+            DefaultConstraint(
+                each.topology_key,
+                each.max_skew,
+                required=each.when_unsatisfiable == "DoNotSchedule",
+                min_domains=each.min_domains or 1,
+                honors_affinity=each.node_affinity_policy == "Honor",
+                honors_taints=each.node_taints_policy == "Honor",
+            )
+            for each in spread.default_constraints
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +104,13 @@ class Configuration:
     volumes: Volumes
     cleanup: Cleanup
     ledger: Ledger
+
+    def default_constraints(self) -> DefaultConstraints:
+        """The spread constraints of pods that state none, by profile."""
+        of_profile = {
+            each.scheduler_name: each.settings.default_constraints() for each in self.profiles
+        }
+        return DefaultConstraints((), of_profile)
 
 
 def parse_scheduler_spec(text: str) -> SchedulerSettings:
@@ -121,9 +156,13 @@ def effective_configuration(configuration: Configuration) -> dict[str, object]:
         queues=tuple(map(_queue_fields, configuration.settings.queue_rules())),
         policies=configuration.settings.policies,
         profiles=tuple(
-            ProfileFields(profile.scheduler_name, profile.settings.policies)
+            ProfileFields(
+                profile.scheduler_name, profile.settings.policies, profile.settings.topology_spread
+            )
             for profile in configuration.profiles
         ),
+        topology_spread=configuration.settings.topology_spread,
+        pod_affinity=configuration.settings.pod_affinity,
         leader_election=configuration.leader_election,
         client_connection=configuration.client_connection,
         serving=configuration.serving,
@@ -143,18 +182,32 @@ def _without_password(ledger: Ledger) -> Ledger:
 
 
 def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
-    """The configuration of a file; profiles get their names and policies filled in."""
+    """The configuration of a file; profiles get what they do not state."""
     queues = tuple(_queue_rules(queue, file.strategy) for queue in file.queues)
     profiles: list[Profile] = []
     for number, profile in enumerate(file.profiles):
-        settings = SchedulerSettings(origin, file.policies, file.strategy)
+        where, policies = origin, file.policies
         if profile.policies is not None:
-            where = f"{origin}: profiles[{number}]"
-            settings = SchedulerSettings(where, profile.policies, file.strategy)
+            where, policies = f"{origin}: profiles[{number}]", profile.policies
+        settings = SchedulerSettings(
+            where,
+            policies,
+            file.strategy,
+            topology_spread=profile.topology_spread or file.topology_spread,
+            pod_affinity=file.pod_affinity,
+        )
         profiles.append(Profile(profile.scheduler_name or DEFAULT_SCHEDULER_NAME, settings))
     names = tuple(profile.scheduler_name for profile in profiles)
     return Configuration(
-        settings=SchedulerSettings(origin, file.policies, file.strategy, queues, names),
+        settings=SchedulerSettings(
+            origin,
+            file.policies,
+            file.strategy,
+            queues,
+            names,
+            file.topology_spread,
+            file.pod_affinity,
+        ),
         profiles=tuple(profiles),
         leader_election=file.leader_election,
         client_connection=file.client_connection,

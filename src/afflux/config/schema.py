@@ -5,6 +5,7 @@ import msgspec
 from afflux.config.durations import Duration, seconds
 from afflux.ledger.retention import DEFAULT_HISTORY_DAYS
 from afflux.model.group import DEFAULT_QUEUE
+from afflux.model.relations import DEFAULT_REQUIRED_AFFINITY_WEIGHT
 from afflux.queue.rules import DEFAULT_MAX_GROUP_SIZE
 
 API_VERSION = "afflux.dev/v1alpha1"
@@ -27,11 +28,41 @@ class PolicySettings(Fields, frozen=True):
     args: dict[str, object] = {}
 
 
+class DefaultConstraintFields(Fields, frozen=True):
+    """A spread constraint for pods that state none; the fields are those of a pod's."""
+
+    topology_key: str
+    max_skew: int
+    when_unsatisfiable: str
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+
+class TopologySpread(Fields, frozen=True):
+    """Which spread constraints pods have that state none: kube-scheduler's own (`System`), or those
+    of the list (`List`), which may be empty."""
+
+    defaulting_type: str = "System"
+    default_constraints: tuple[DefaultConstraintFields, ...] = ()
+
+
+class PodAffinity(Fields, frozen=True):
+    """How much the required affinity of a running pod attracts the pods that it selects."""
+
+    hard_pod_affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
+
+
+DEFAULT_TOPOLOGY_SPREAD = TopologySpread()
+DEFAULT_POD_AFFINITY = PodAffinity()
+
+
 class ProfileFields(Fields, frozen=True):
     """Pods with this schedulerName are placed by these policies."""
 
     scheduler_name: str | None = None
     policies: tuple[PolicySettings, ...] | None = None
+    topology_spread: TopologySpread | None = None
 
 
 class QueueLimits(Fields, frozen=True):
@@ -123,6 +154,8 @@ class ConfigurationFile(Fields, frozen=True):
     queues: tuple[QueueFields, ...] = (QueueFields(DEFAULT_QUEUE),)
     policies: tuple[PolicySettings, ...] = (PolicySettings(DEFAULT_POLICY),)
     profiles: tuple[ProfileFields, ...] = (ProfileFields(DEFAULT_SCHEDULER_NAME),)
+    topology_spread: TopologySpread = DEFAULT_TOPOLOGY_SPREAD
+    pod_affinity: PodAffinity = DEFAULT_POD_AFFINITY
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     serving: Serving = Serving()

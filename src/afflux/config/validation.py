@@ -14,10 +14,12 @@ from afflux.config.schema import (
     ConfigurationFile,
     LeaderElection,
     Ledger,
+    PodAffinity,
     PolicySettings,
     ProfileFields,
     QueueFields,
     Serving,
+    TopologySpread,
 )
 from afflux.kube.input_errors import shown
 from afflux.ledger.retention import MAX_HISTORY_DAYS
@@ -31,9 +33,14 @@ JITTER = 1.2
 
 MAX_PARALLEL_BINDS = 1_000
 
+MAX_INT32 = 2**31 - 1
+
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"(?:(?P<prefix>[^/]+)/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_EXPECTED_QUALIFIED = (
+    "at most 63 letters, digits, '-', '_' or '.', a letter or digit first and last"
+)
 
 
 def check(file: ConfigurationFile) -> None:
@@ -42,6 +49,8 @@ def check(file: ConfigurationFile) -> None:
     _require(file.kind == KIND, "kind", file.kind, KIND)
     check_policies(file.policies, "policies")
     _check_profiles(file.profiles)
+    _check_topology_spread(file.topology_spread, "topologySpread")
+    _check_pod_affinity(file.pod_affinity)
     _check_queues(file.queues)
     if file.leader_election.leader_elect:
         _check_leader_election(file.leader_election)
@@ -76,6 +85,47 @@ def check_unique(policies: Sequence[PolicySettings], where: str) -> None:
 def is_subdomain(name: str) -> bool:
     """Whether the name is a DNS subdomain, as most objects of Kubernetes require."""
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def _is_qualified(name: str) -> bool:
+    parts = _QUALIFIED.fullmatch(name)
+    return parts is not None and (not parts["prefix"] or is_subdomain(parts["prefix"]))
+
+
+def _check_topology_spread(fields: TopologySpread, where: str) -> None:
+    kind, constraints = fields.defaulting_type, fields.default_constraints
+    _require(kind in {"System", "List"}, f"{where}.defaultingType", kind, "System or List")
+    if constraints and kind == "System":
+        raise InputError(
+            f"{where}.defaultConstraints: given, expected none since defaultingType is System"
+        )
+    first: dict[tuple[str, str], int] = {}
+    for number, each in enumerate(constraints):
+        place = f"{where}.defaultConstraints[{number}]"
+        key, what = each.topology_key, each.when_unsatisfiable
+        expected = f"a label of nodes: {_EXPECTED_QUALIFIED}"
+        _require(_is_qualified(key), f"{place}.topologyKey", key, expected)
+        expected = "DoNotSchedule or ScheduleAnyway"
+        known = what in {"DoNotSchedule", "ScheduleAnyway"}
+        _require(known, f"{place}.whenUnsatisfiable", what, expected)
+        earlier = first.setdefault((key, what), number)
+        expected = f"a key that defaultConstraints[{earlier}] with {what} has not"
+        _require(earlier == number, f"{place}.topologyKey", key, expected)
+        for name, count in (("maxSkew", each.max_skew), ("minDomains", each.min_domains)):
+            holds = count is None or 1 <= count <= MAX_INT32
+            _require(holds, f"{place}.{name}", count, f"a whole number from 1 to {MAX_INT32}")
+        if each.min_domains is not None and what != "DoNotSchedule":
+            raise _error(f"{place}.minDomains", each.min_domains, "none except for DoNotSchedule")
+        for name, policy in (
+            ("nodeAffinityPolicy", each.node_affinity_policy),
+            ("nodeTaintsPolicy", each.node_taints_policy),
+        ):
+            _require(policy in {"Honor", "Ignore"}, f"{place}.{name}", policy, "Honor or Ignore")
+
+
+def _check_pod_affinity(fields: PodAffinity) -> None:
+    weight, expected = fields.hard_pod_affinity_weight, "a whole number from 0 to 100"
+    _require(0 <= weight <= 100, "podAffinity.hardPodAffinityWeight", weight, expected)
 
 
 def _check_queues(queues: Sequence[QueueFields]) -> None:
@@ -113,6 +163,8 @@ def _check_profiles(profiles: Sequence[ProfileFields]) -> None:
         name = profile.scheduler_name
         if profile.policies is not None:
             check_policies(profile.policies, f"{where}.policies")
+        if profile.topology_spread is not None:
+            _check_topology_spread(profile.topology_spread, f"{where}.topologySpread")
         if name is None:
             if len(profiles) > 1:
                 raise InputError(
@@ -120,10 +172,7 @@ def _check_profiles(profiles: Sequence[ProfileFields]) -> None:
                 )
             continue
         # Events carry it as their reporting controller, which must be a qualified name.
-        parts = _QUALIFIED.fullmatch(name)
-        holds = parts is not None and (not parts["prefix"] or is_subdomain(parts["prefix"]))
-        expected = "at most 63 letters, digits, '-', '_' or '.', a letter or digit first and last"
-        _require(holds, f"{where}.schedulerName", name, expected)
+        _require(_is_qualified(name), f"{where}.schedulerName", name, _EXPECTED_QUALIFIED)
         earlier = first.setdefault(name, number)
         expected = f"a name that profiles[{earlier}] has not"
         _require(earlier == number, f"{where}.schedulerName", name, expected)

@@ -131,29 +131,33 @@ class CarriedTerm:
     weight: int | None
 
 
-# The weight with which the required affinity of a running task attracts the tasks that it selects.
-REQUIRED_AFFINITY_WEIGHT = 1
+# With this weight, unless the configuration has another one, the required affinity of a running
+# task attracts the tasks that it selects.
+DEFAULT_REQUIRED_AFFINITY_WEIGHT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Relations:
     """What a task requires of the tasks around it, and what it prefers.
 
-    `preferred` has weights: positive ones attract, negative ones repel.
+    `preferred` has weights: positive ones attract, negative ones repel. With the weight
+    `affinity_weight` the required affinity of the running task attracts the tasks that it selects.
     """
 
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     preferred: tuple[tuple[int, AffinityTerm], ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
     carried: tuple[CarriedTerm, ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        weight = self.affinity_weight
         parts = (self.affinity, self.anti_affinity, self.preferred, self.spread)
-        object.__setattr__(self, "_hash", hash(parts))
+        object.__setattr__(self, "_hash", hash((*parts, weight)))
         repels = [CarriedTerm(term, None) for term in self.anti_affinity]
-        attracts = [CarriedTerm(term, REQUIRED_AFFINITY_WEIGHT) for term in self.affinity]
+        attracts = [CarriedTerm(term, weight) for term in self.affinity if weight]
         prefers = [CarriedTerm(term, weight) for weight, term in self.preferred]
         object.__setattr__(self, "carried", (*repels, *attracts, *prefers))
 
