@@ -6,7 +6,7 @@ imports afflux, the package under test.
 """
 
 from testbed.api import Api, ApiError, Manifest
-from testbed.building import BuildError, build, build_helm, build_load
+from testbed.building import BuildError, build, build_e2e, build_helm, build_load
 from testbed.control_plane import ControlPlane
 from testbed.processes import StartError
 
@@ -18,6 +18,7 @@ __all__ = [
     "Manifest",
     "StartError",
     "build",
+    "build_e2e",
     "build_helm",
     "build_load",
 ]

@@ -29,30 +29,34 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The folder of the built programs."""
+    """The programs of a testbed by name: the folder of the control plane, and the fake machines."""
 
-    directory: Path
+    control_plane: Path
+    machines: Path
 
     def __getitem__(self, name: str) -> str:
-        return str(self.directory / name)
+        return str(self.machines if name == self.machines.name else self.control_plane / name)
 
 
 def build() -> Binaries:
     """The control plane's programs, kubectl and the fake machines."""
-    sources = sorted((HERE / "machines").glob("*.go"))
     # Go names a program after the last element of its path, which is `server` for etcd.
-    return _build(HERE, sources, ["tool", "./machines"], {"server": "etcd"})
+    return Binaries(_build(HERE, [], ["tool"], {"server": "etcd"}), _build_own("machines"))
 
 
 def build_helm() -> Path:
     """helm, from a separate module: its dependencies must not change those of Kubernetes."""
-    return _build(HERE / "helm", [], ["tool"], {}).directory / "helm"
+    return _build(HERE / "helm", [], ["tool"], {}) / "helm"
 
 
 def build_load() -> Path:
-    """The load generator, built separately: a change to it does not link the others again."""
-    sources = sorted((HERE / "load").glob("*.go"))
-    return _build(HERE, sources, ["./load"], {}).directory / "load"
+    """The load generator."""
+    return _build_own("load")
+
+
+def build_e2e() -> Path:
+    """The scheduling specs of Kubernetes' end-to-end tests."""
+    return _build_own("e2e")
 
 
 def cache_directory() -> Path:
@@ -61,9 +65,14 @@ def cache_directory() -> Path:
     return Path(home) / "afflux" / "testbed"
 
 
+def _build_own(name: str) -> Path:
+    """A program of the testbed, built separately: a change to it does not link the others again."""
+    return _build(HERE, sorted((HERE / name).glob("*.go")), [f"./{name}"], {}) / name
+
+
 def _build(
     module: Path, sources: Sequence[Path], packages: Sequence[str], names: dict[str, str]
-) -> Binaries:
+) -> Path:
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     with _lock(cache / "lock"):
@@ -71,14 +80,16 @@ def _build(
         target = cache / _digest([module / "go.mod", module / "go.sum", *sources], go)
         if not target.exists():
             _compile(module, packages, names, go, target)
-    return Binaries(target)
+    return target
 
 
 def _compile(
     module: Path, packages: Sequence[str], names: dict[str, str], go: Go, target: Path
 ) -> None:
-    what = module.relative_to(HERE.parent)
-    print(f"building {what} (once, several minutes) with Go {go.version} ...", file=sys.stderr)
+    what = (module / packages[0]).relative_to(HERE.parent)
+    print(
+        f"building {what} (once, up to several minutes) with Go {go.version} ...", file=sys.stderr
+    )
     began = time.monotonic()
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

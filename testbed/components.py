@@ -130,6 +130,8 @@ class Components:
             "requestheader-group-headers": "X-Remote-Group",
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "authorization-mode": "Node,RBAC",
+            # As installers of Kubernetes set it; pod security admission decides by namespace.
+            "allow-privileged": "true",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(server.key),
             "service-account-signing-key-file": str(server.key),

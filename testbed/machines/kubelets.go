@@ -22,7 +22,9 @@ import (
 const (
 	// runSeconds is the annotation with the run time of a pod, after which it succeeds.
 	runSeconds = "testbed.afflux.dev/run-seconds"
-	byNode     = "node"
+	// stopSeconds is the annotation with the time that a running pod takes to stop.
+	stopSeconds = "testbed.afflux.dev/stop-seconds"
+	byNode      = "node"
 	// The interval at which a missing volume is looked up again.
 	volumeInterval = 200 * time.Millisecond
 )
@@ -33,7 +35,8 @@ type kubelets struct {
 	pods   cache.SharedIndexInformer
 	nodes  corelisters.NodeLister
 	claims corelisters.PersistentVolumeClaimLister
-	queue  workqueue.TypedRateLimitingInterface[string]
+	// "namespace/name" of a pod, or the name of a node.
+	queue workqueue.TypedRateLimitingInterface[string]
 	// When a pod began to run, by uid. Its status has this time only in whole seconds.
 	began sync.Map
 }
@@ -74,7 +77,9 @@ func newKubelets(
 			for _, pod := range waiting {
 				machines.enqueue(pod)
 			}
+			machines.enqueue(object)
 		},
+		UpdateFunc: func(_, object any) { machines.enqueue(object) },
 	})
 	return machines, err
 }
@@ -92,13 +97,13 @@ func (k *kubelets) work(ctx context.Context) {
 		if closing {
 			return
 		}
-		again, err := k.move(ctx, key)
+		again, err := k.update(ctx, key)
 		switch {
 		case err == nil || apierrors.IsNotFound(err):
 			k.queue.Forget(key)
 		default:
 			if !apierrors.IsConflict(err) {
-				log.Printf("pod %s: %v", key, err)
+				log.Printf("%s: %v", key, err)
 			}
 			k.queue.AddRateLimited(key)
 		}
@@ -107,6 +112,15 @@ func (k *kubelets) work(ctx context.Context) {
 		}
 		k.queue.Done(key)
 	}
+}
+
+// update returns after what time it is to be called again for this pod or node (0: never).
+func (k *kubelets) update(ctx context.Context, key string) (time.Duration, error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err == nil && namespace == "" {
+		return 0, k.allocate(ctx, name)
+	}
+	return k.move(ctx, key)
 }
 
 // move updates a pod by one step, and returns after what time it is to be called again (0: never).
@@ -122,7 +136,7 @@ func (k *kubelets) move(ctx context.Context, key string) (time.Duration, error) 
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return 0, k.remove(ctx, pod)
+		return k.remove(ctx, pod)
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		return 0, nil
 	case pod.Status.Phase == v1.PodRunning:
@@ -134,13 +148,16 @@ func (k *kubelets) move(ctx context.Context, key string) (time.Duration, error) 
 	}
 }
 
-// remove completes a deletion, like a kubelet whose containers end at once.
-func (k *kubelets) remove(ctx context.Context, pod *v1.Pod) error {
-	if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
-		return nil // already done; only finalizers are left
+// remove completes a deletion, after the time that the containers take to stop.
+func (k *kubelets) remove(ctx context.Context, pod *v1.Pod) (time.Duration, error) {
+	if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0 {
+		return 0, nil // already done; only finalizers are left
+	}
+	if left := time.Until(stopped(pod)); left > 0 {
+		return left, nil
 	}
 	now := int64(0)
-	return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+	return 0, k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now,
 		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
 	})
@@ -201,14 +218,8 @@ func (k *kubelets) endWhenDue(ctx context.Context, pod *v1.Pod) (time.Duration, 
 
 // due returns when a pod ends, and whether its deadline ends it.
 func (k *kubelets) due(pod *v1.Pod, began time.Time) (due time.Time, late, limited bool) {
-	if text, ok := pod.Annotations[runSeconds]; ok {
-		seconds, err := strconv.ParseFloat(text, 64)
-		if err == nil && seconds >= 0 {
-			due, limited = began.Add(time.Duration(seconds*float64(time.Second))), true
-		} else {
-			log.Printf("pod %s/%s: annotation %s is %q, want seconds, a number of at least 0",
-				pod.Namespace, pod.Name, runSeconds, text)
-		}
+	if run, ok := annotated(pod, runSeconds); ok {
+		due, limited = began.Add(run), true
 	}
 	if pod.Spec.ActiveDeadlineSeconds != nil {
 		deadline := began.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
@@ -217,6 +228,45 @@ func (k *kubelets) due(pod *v1.Pod, began time.Time) (due time.Time, late, limit
 		}
 	}
 	return due, late, limited
+}
+
+// stopped returns when the containers of a deleted pod have stopped. They stop at once, unless a
+// container has a preStop hook that sleeps or the annotation stopSeconds says otherwise, and at the
+// end of the grace period in any case.
+func stopped(pod *v1.Pod) time.Time {
+	end := pod.DeletionTimestamp.Time // of the grace period
+	asked := end.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	if pod.Status.Phase != v1.PodRunning {
+		return asked
+	}
+	takes, ok := annotated(pod, stopSeconds)
+	if !ok {
+		for i := range pod.Spec.Containers {
+			hooks := pod.Spec.Containers[i].Lifecycle
+			if hooks != nil && hooks.PreStop != nil && hooks.PreStop.Sleep != nil {
+				takes = max(takes, time.Duration(hooks.PreStop.Sleep.Seconds)*time.Second)
+			}
+		}
+	}
+	if due := asked.Add(takes); due.Before(end) {
+		return due
+	}
+	return end
+}
+
+// annotated returns the time that an annotation of a pod states in seconds, and whether it does.
+func annotated(pod *v1.Pod, name string) (time.Duration, bool) {
+	text, ok := pod.Annotations[name]
+	if !ok {
+		return 0, false
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || seconds < 0 {
+		log.Printf("pod %s/%s: annotation %s is %q, want seconds, a number of at least 0",
+			pod.Namespace, pod.Name, name, text)
+		return 0, false
+	}
+	return time.Duration(seconds * float64(time.Second)), true
 }
 
 func (k *kubelets) patch(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {

@@ -23,6 +23,11 @@ func running(pod *v1.Pod, node *v1.Node, now metav1.Time) v1.PodStatus {
 			condition(v1.ContainersReady, v1.ConditionTrue, "", now),
 		},
 	}
+	if !scheduled(pod) {
+		// A pod that was created with its node has no binding, which would have stated this.
+		status.Conditions = append(
+			status.Conditions, condition(v1.PodScheduled, v1.ConditionTrue, "", now))
+	}
 	for _, address := range node.Status.Addresses {
 		if address.Type == v1.NodeInternalIP {
 			status.HostIP = address.Address
@@ -81,6 +86,15 @@ func ended(pod *v1.Pod, now metav1.Time, late bool) v1.PodStatus {
 			status.ContainerStatuses, containerStatus(pod, &pod.Spec.Containers[i], state))
 	}
 	return status
+}
+
+func scheduled(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == v1.PodScheduled {
+			return pod.Status.Conditions[i].Status == v1.ConditionTrue
+		}
+	}
+	return false
 }
 
 func sidecar(container *v1.Container) bool {

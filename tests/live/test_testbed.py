@@ -101,6 +101,53 @@ def test_a_deleted_pod_vanishes_from_its_machine(cluster: ControlPlane) -> None:
     cluster.wait_until(lambda: gone(cluster, "doomed"), "the pod's end", seconds=25)
 
 
+@pytest.mark.parametrize("stated", ["preStop hook", "annotation"])
+def test_a_deleted_pod_takes_its_time_to_stop(cluster: ControlPlane, stated: str) -> None:
+    (machine,) = cluster.create_nodes(1)
+    slow = pod("slow", terminationGracePeriodSeconds=900)
+    if stated == "annotation":
+        slow["metadata"]["annotations"] = {"testbed.afflux.dev/stop-seconds": "600"}
+    else:
+        slow["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 600}}}
+    brief = pod("brief", terminationGracePeriodSeconds=1)
+    brief["metadata"]["annotations"] = {"testbed.afflux.dev/stop-seconds": "600"}
+    cluster.create_pods([slow, brief, pod("quick")])
+    names = ("slow", "brief", "quick")
+    for name in names:
+        cluster.bind(name, machine)
+    cluster.wait_until(lambda: {phase(cluster, name) for name in names} == {"Running"}, "the start")
+    for name in names:
+        cluster.api.delete(f"/api/v1/namespaces/default/pods/{name}")
+    cluster.wait_until(lambda: gone(cluster, "quick"), "the end of a pod that stops at once")
+    cluster.wait_until(lambda: gone(cluster, "brief"), "the end of the grace period")
+    assert cluster.pod("slow")["metadata"]["deletionTimestamp"]
+
+
+def test_a_pod_that_was_created_with_its_machine_runs_and_counts_as_scheduled(
+    cluster: ControlPlane,
+) -> None:
+    (machine,) = cluster.create_nodes(1)
+    cluster.create_pods([pod("static", nodeName=machine)])
+    cluster.wait_until(lambda: phase(cluster, "static") == "Running", "the pod's start")
+    conditions = {item["type"]: item for item in cluster.pod("static")["status"]["conditions"]}
+    assert conditions["PodScheduled"]["status"] == "True"
+
+
+def test_an_extended_resource_that_is_added_to_a_machine_becomes_allocatable(
+    cluster: ControlPlane,
+) -> None:
+    (machine,) = cluster.create_nodes(1)
+    added = {"status": {"capacity": {"example.com/disk": "7"}}}
+    cluster.api.patch(f"/api/v1/nodes/{machine}/status", added, STRATEGIC)
+
+    def allocatable() -> dict[str, str]:
+        return cluster.nodes()[0]["status"]["allocatable"]
+
+    cluster.wait_until(lambda: "example.com/disk" in allocatable(), "the allocatable resource")
+    assert allocatable()["example.com/disk"] == "7"
+    assert allocatable()["cpu"] == "32"
+
+
 def test_a_pod_on_a_machine_that_is_not_there_does_not_run(cluster: ControlPlane) -> None:
     cluster.create_nodes(1)
     cluster.create_pods([pod("early"), pod("present")])
