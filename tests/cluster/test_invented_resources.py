@@ -7,6 +7,7 @@ import pytest
 from afflux.admit.expected_ends import ExpectedEndsReader
 from afflux.cluster.resource_table import ALWAYS, UNSTATED, ResourceTable
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.model.implied_resources import (
     HostPort,
     attachment_resource,
@@ -84,11 +85,11 @@ def test_every_resource_that_no_machine_has_is_named_as_a_reason():
     state = State([machine("a", cpu=1)])
     kind = volume_resource("class/fast")
     wanted = shape(cpu=2_000, **{X: 1, "example.com/y": 1, kind: 1})
-    assert verdicts(state, lambda _: (), wanted) == {
+    assert verdicts(state, lambda _: (), TaskClass(wanted)) == {
         "a": ("Insufficient cpu", f"Insufficient {X}", "Insufficient example.com/y")
     }
     only_volume = shape(**{kind: 1})
-    assert verdicts(state, lambda _: (), only_volume) == {
+    assert verdicts(state, lambda _: (), TaskClass(only_volume)) == {
         "a": ("node(s) didn't find available persistent volumes to bind",)
     }
 

@@ -14,29 +14,10 @@ from afflux.plan.check_relations import TasksInPlace, find_refused
 from oracles import kubernetes_filters as filters
 from oracles.builders import machine, shape, task
 from oracles.kubernetes_filters import Cluster, Manifest, bound, name_of, node_of
+from oracles.pod_constraints import affinity, pod, spread
 from oracles.related_pods import HOST, ZONE, RelatedPods, task_of
 
 CLUSTERS = 400
-
-
-def pod(name: str, app: str, node: str = "", **spec: object) -> Manifest:
-    requests = {"resources": {"requests": {"cpu": "0"}}}
-    found = {
-        "metadata": {"name": name, "namespace": "red", "labels": {"app": app}},
-        "spec": {"containers": [requests], **spec},
-    }
-    return bound(found, node) if node else found
-
-
-def affinity(kind: str, app: str, key: str) -> dict[str, object]:
-    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
-    return {"affinity": {kind: {filters.REQUIRED: [term]}}}
-
-
-def spread(app: str, key: str, **more: object) -> dict[str, object]:
-    selector = {"matchLabels": {"app": app}}
-    constraint = {"labelSelector": selector, "topologyKey": key, "maxSkew": 1, **more}
-    return {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", **constraint}]}
 
 
 @pytest.fixture
@@ -102,7 +83,7 @@ def test_a_plan_that_a_rule_refuses_is_an_error_that_names_task_machine_and_rule
     lone = pod("lone", "db", "a0", **affinity("podAntiAffinity", "db", HOST))
     state.place(task_of(lone), "a0")
     late = task_of(pod("late", "db"))
-    with pytest.raises(PlanError, match="late on a0: .* existing pods anti-affinity"):
+    with pytest.raises(PlanError, match=r"late on a0: .* existing pods anti-affinity"):
         check_plan(state, [Group("late", (late,))], [Placement(late, "a0")])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from afflux.admit.strategies import fcfs
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.model import reason
 from afflux.model.implied_resources import (
     HostPort,
@@ -28,7 +29,7 @@ EVERYTHING = shape(cpu=2, memory=2, ephemeral_storage=2, count=1, affinity=IN_ZO
 
 
 def against(state: State, of) -> dict[str, tuple[str, ...]]:
-    return verdicts(state, lambda _: constraints(), of)
+    return verdicts(state, lambda _: constraints(), TaskClass(of))
 
 
 def sentence(state: State, waiting) -> str:

@@ -11,6 +11,7 @@ from afflux.cli.file_arguments import read_source
 from afflux.cli.safe_output import print_error, printable, to_json
 from afflux.cli.text_table import format_table
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.cycle.events import Event, GroupReady, TaskRuns
 from afflux.cycle.inspection_types import to_datetime
 from afflux.cycle.loop import Cycle
@@ -18,7 +19,7 @@ from afflux.kube.cluster_snapshot import ClusterSnapshot, load
 from afflux.model.errors import InputError
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
-from afflux.model.task import Shape, Task
+from afflux.model.task import Task
 from afflux.plan.explain import Verdicts, verdicts
 
 VERSION = 1
@@ -107,15 +108,16 @@ def _verdicts_by_pod(cycle: Cycle, snapshot: ClusterSnapshot) -> dict[str, Verdi
     """
     pending: list[Task] = [task for group in snapshot.groups for task in group.tasks]
     pending += [task for task, _ in snapshot.waiting]
-    known: dict[Shape | str, Verdicts] = {}
+    cycle.state.relations.use(task.shape.relations for task in pending)
+    known: dict[TaskClass | str, Verdicts] = {}
     answers: dict[str, Verdicts] = {}
     for task in pending:
-        key = task.blocked or task.shape
+        key = task.blocked or cycle.state.relations.class_of(task)
         if key not in known:
             known[key] = (
-                {machine.name: (task.blocked,) for _, machine in cycle.state.machines()}
-                if task.blocked
-                else verdicts(cycle.state, cycle.policies_of, task.shape)
+                {machine.name: (key,) for _, machine in cycle.state.machines()}
+                if isinstance(key, str)
+                else verdicts(cycle.state, cycle.policies_of, key)
             )
         answers[task.name] = known[key]
     return answers

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from afflux.cluster.selected_tasks import SelectedTasks
 from afflux.cluster.task_class import TaskClass
+from afflux.model.group import Group
 from afflux.model.relations import (
     NO_RELATIONS,
     AnySelector,
@@ -151,3 +152,13 @@ class RelationIndex:
         while len(self._idle) > limit:
             oldest, _ = self._idle.popitem(last=False)
             self._release(oldest)
+
+
+def relations_of(groups: Iterable[Group]) -> set[Relations]:
+    """What the tasks of these groups require and prefer of others."""
+    return {
+        shape.relations
+        for group in groups
+        for shape, _ in group.shapes
+        if shape.relations is not NO_RELATIONS
+    }

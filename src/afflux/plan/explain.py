@@ -2,16 +2,19 @@
 
 Each machine is judged alone, for the current state, in kube-scheduler's order: node names of the
 affinity, if it has some; constraints, of which the first that refuses gives its reason; host ports;
-each resource of which too little is free; volumes; the anti-affinity of running tasks.
+each resource of which too little is free; volumes; the constraints between tasks.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
 
 from afflux.cluster.machines import BoolColumn, Machines
+from afflux.cluster.relation_index import relations_of
 from afflux.cluster.resource_table import UNSTATED
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.cluster.task_room import refusals
 from afflux.model import reason
 from afflux.model.group import Group
@@ -19,6 +22,8 @@ from afflux.model.implied_resources import ResourceKind, kind_of
 from afflux.model.resources import PODS
 from afflux.model.selectors import Term
 from afflux.model.task import Shape
+from afflux.plan.explain_relations import missing_company, refusals_by_relations
+from afflux.plan.waiting_demand import ClassOf
 from afflux.policies.policy import PoliciesOf
 from afflux.policies.volume_reachability import VolumeReachability, reachable_machines
 
@@ -30,9 +35,12 @@ Verdicts = dict[str, tuple[str, ...]]
 Stage = list[tuple[str, BoolColumn]]
 
 
-def verdicts(state: State, policies_of: PoliciesOf, shape: Shape) -> Verdicts:
-    """The reasons against each machine, by name; none where the task would fit."""
-    stages = _stages(state, policies_of, shape)
+def verdicts(state: State, policies_of: PoliciesOf, of: TaskClass) -> Verdicts:
+    """The reasons against each machine, by name; none where a task of the class would fit.
+
+    What the class requires of other tasks has to be in use (`state.relations.use`).
+    """
+    stages = _stages(state, policies_of, of)
     answers: Verdicts = {}
     for row, machine in state.machines():
         found = (dict.fromkeys(why for why, no in stage if no[row]) for stage in stages)
@@ -40,7 +48,8 @@ def verdicts(state: State, policies_of: PoliciesOf, shape: Shape) -> Verdicts:
     return answers
 
 
-def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
+def _stages(state: State, policies_of: PoliciesOf, of: TaskClass) -> list[Stage]:
+    shape = of.shape
     machines = state.view()
     # Requests come first: a resource that is new to the state gets a column.
     requests = state.requests(shape)
@@ -70,7 +79,8 @@ def _stages(state: State, policies_of: PoliciesOf, shape: Shape) -> list[Stage]:
     volumes = binding + by_kind[ResourceKind.VOLUME]
     temporary = [each for each in shape.reachability if each.temporary]
     anti_affinity = [(each.reason, ~reachable_machines(each, machines)) for each in temporary]
-    return [named, *refused, ports, resources, drivers, attachments, volumes, zones, anti_affinity]
+    room = [ports, resources, drivers, attachments, volumes, zones]
+    return [named, *refused, *room, anti_affinity, refusals_by_relations(state, of)]
 
 
 def _named_stage(shape: Shape, machines: Machines) -> Stage:
@@ -103,12 +113,12 @@ def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stag
     return drivers, binding, zones
 
 
-def _summary(state: State, policies_of: PoliciesOf, shape: Shape) -> tuple[int, str]:
+def _summary(state: State, policies_of: PoliciesOf, of: TaskClass) -> tuple[int, str]:
     """How many machines fit the task, and the reasons against the others."""
     left = state.view().present
     total = int(left.sum())
     counts: dict[str, int] = {}
-    for stage in _stages(state, policies_of, shape):
+    for stage in _stages(state, policies_of, of):
         refused: dict[str, BoolColumn] = {}
         for why, column in stage:
             refused[why] = refused[why] | column if why in refused else column
@@ -122,7 +132,11 @@ def _summary(state: State, policies_of: PoliciesOf, shape: Shape) -> tuple[int, 
 
 def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) -> dict[str, str]:
     """For each task of groups that were not placed, by id, the reason as things stand now."""
-    known: dict[Shape, tuple[int, str]] = {}
+    groups = list(groups)
+    state.relations.use(relations_of(groups))
+    class_of = state.relations.class_of
+    waiting = _waiting_by_selector(groups, class_of) if state.relations else {}
+    known: dict[TaskClass, tuple[int, str]] = {}
     total = int(state.view().present.sum())
     answers: dict[str, str] = {}
     for group in groups:
@@ -131,9 +145,11 @@ def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) 
             if blocked is not None:
                 answers[task.id] = blocked
                 continue
-            if task.shape not in known:
-                known[task.shape] = _summary(state, policies_of, task.shape)
-            open_to, sentence = known[task.shape]
+            own = class_of(task)
+            if own not in known:
+                open_to, sentence = _summary(state, policies_of, own)
+                known[own] = open_to, sentence + missing_company(state, own, waiting)
+            open_to, sentence = known[own]
             if open_to and group.is_gang:
                 sentence = (
                     f"0/{total} nodes are available: group {group.name} needs room for all "
@@ -143,3 +159,13 @@ def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) 
                 sentence = f"behind others in the queue; {open_to}/{total} nodes have room for it."
             answers[task.id] = sentence
     return answers
+
+
+def _waiting_by_selector(groups: Iterable[Group], class_of: ClassOf) -> dict[int, int]:
+    """How many of the tasks each selector selects."""
+    counts = Counter(class_of(task) for group in groups for task in group.tasks)
+    waiting: dict[int, int] = {}
+    for each, count in counts.items():
+        for selector in each.selected_by:
+            waiting[selector] = waiting.get(selector, 0) + count
+    return waiting

@@ -7,16 +7,16 @@ few passes a bounded search repacks. Priorities are strict: a level is planned c
 the next one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster.relation_index import relations_of
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.relations import NO_RELATIONS, Relations
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
 from afflux.network.pairs import TaskSource
@@ -73,7 +73,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     candidates = _with_room(pricing, groups)
     if not candidates:
         return Round((), (), cost=0, bound=0)
-    state.relations.use(_relations(candidates))
+    state.relations.use(relations_of(candidates))
     demand = gather_demand(candidates, state.relations.class_of)
     prices = [pricing.prices(each.shape) for each in demand.classes]
     book = Book(state, demand.classes, prices)
@@ -108,16 +108,6 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         return Round(placements, placed, solves, cost, refused_tasks=refused)
     # A bound takes the levels above as given; moving them may have undercut it.
     return Round(placements, placed, solves, cost, min(bound, cost))
-
-
-def _relations(groups: Iterable[Group]) -> set[Relations]:
-    """What the tasks of these groups require and prefer of others."""
-    return {
-        shape.relations
-        for group in groups
-        for shape, _ in group.shapes
-        if shape.relations is not NO_RELATIONS
-    }
 
 
 def _with_room(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
