@@ -15,7 +15,7 @@ placements go. Steps 3 to 7 are in the scheduler (`optimiser`).
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.cluster.state import State
@@ -28,6 +28,7 @@ from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
+from afflux.plan.binding_order import binding_order
 from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import why_waiting
 from afflux.plan.round import Round
@@ -45,6 +46,8 @@ NOT_EXAMINED = " Not looked at in the last cycle: more is ahead than one cycle c
 class Outcome:
     """What a cycle decided; `round` is None if there was nothing to decide.
 
+    `placements` come in an order in which they can be bound; `rests_on` has those that have to be
+    bound before, and `circles` those that are bound together (plan/binding_order.py).
     `reservations` are all that stand after the cycle, `broken` those whose groups started late in
     it. `unsatisfiable` has the groups that can never start, with the reason. `resync_requests` name
     what the adapter has to report again. `quarantined` has the groups that were left out because
@@ -61,6 +64,8 @@ class Outcome:
     resync_requests: tuple[ResyncRequest, ...] = ()
     quarantined: Mapping[str, Exception] = field(default_factory=dict[str, Exception])
     wake_up_seconds: float | None = None
+    rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    circles: tuple[frozenset[str], ...] = ()
 
 
 class Cycle:
@@ -103,8 +108,13 @@ class Cycle:
         """Reservations that were made before a restart stand on."""
         self._reservations.restore(reservations)
 
-    def run(self, events: Iterable[Event], now_seconds: float = 0.0) -> Outcome:
-        """Steps 1 to 8."""
+    def run(
+        self,
+        events: Iterable[Event],
+        now_seconds: float = 0.0,
+        unconfirmed: Collection[str] = (),
+    ) -> Outcome:
+        """Steps 1 to 8. The placements of the `unconfirmed` tasks may still fail."""
         # 1. Observe.
         self.state.drop_unused_columns()
         resync_requests = self._observe(events, now_seconds)
@@ -117,7 +127,8 @@ class Cycle:
             )
         # 2. Gather, 3. admit, 4. price, 5. connect, 6. solve, 7. plan.
         decided, quarantined = self._decide(now_seconds)
-        # 8. Commit: the placements,
+        # 8. Commit: the placements, and the order in which they can be bound,
+        order = binding_order(self.state, decided.placements, unconfirmed)
         self._assume(decided, now_seconds)
         self._intake.has_unblocking_events = False
         # the groups that wait,
@@ -129,7 +140,7 @@ class Cycle:
         pause = 0.0 if decided.placed else ROTATION_INTERVAL_SECONDS
         self._rotation_seconds = now_seconds + pause if decided.rotation_pending else math.inf
         return Outcome(
-            decided.placements,
+            order.placements,
             decided,
             decided.reservations,
             tuple(broken),
@@ -137,6 +148,8 @@ class Cycle:
             resync_requests,
             quarantined,
             self._wake_up_seconds(),
+            order.rests_on,
+            order.circles,
         )
 
     def explain(self) -> dict[str, str]:
