@@ -179,6 +179,7 @@ def _options(configuration: Configuration) -> "Options":
         bind_timeout_seconds=configuration.binding.timeout.seconds,
         volume_timeout_seconds=float(configuration.volumes.bind_timeout_seconds),
         rules={rules.name: rules for rules in configuration.settings.queue_rules()},
+        default_constraints=configuration.default_constraints(),
         cleanup=configuration.cleanup.enabled,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),

@@ -13,6 +13,11 @@ STATIC_POD = CHART.parents[1] / "deploy" / "static-pod"
 USER = f"system:serviceaccount:{NAMESPACE}:afflux"
 
 READ = ("get", "list", "watch")
+# Only for default spread constraints: which pods belong together.
+DEFAULT_CONSTRAINTS = (
+    ("", ("services", "replicationcontrollers"), READ),
+    ("apps", ("replicasets", "statefulsets"), READ),
+)
 # Everything that the service account may do in any namespace: group, resources, verbs.
 EVERYWHERE = (
     ("", ("nodes", "pods", "namespaces"), READ),
@@ -20,6 +25,7 @@ EVERYWHERE = (
     ("", ("pods/status",), ("patch",)),
     ("", ("persistentvolumeclaims", "persistentvolumes"), (*READ, "patch")),
     ("storage.k8s.io", ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"), READ),
+    *DEFAULT_CONSTRAINTS,
     ("scheduling.k8s.io", ("podgroups",), READ),
     ("scheduling.x-k8s.io", ("podgroups",), READ),
     ("events.k8s.io", ("events",), ("create", "patch")),
@@ -38,6 +44,9 @@ REFUSED = (
     ("", "nodes/status", ("patch",)),
     ("", "nodes/proxy", ("get",)),
     ("", "namespaces", ("create", "patch", "delete")),
+    ("", "services", ("create", "patch", "delete")),
+    ("", "services/status", ("get", "patch")),
+    ("", "endpoints", READ),
     ("", "events", ("create", "list")),
     ("", "persistentvolumes", ("create", "update", "delete")),
     ("", "persistentvolumeclaims", ("create", "update", "delete")),
@@ -46,6 +55,9 @@ REFUSED = (
     ("storage.k8s.io", "csinodes", ("patch",)),
     ("scheduling.k8s.io", "podgroups", ("create", "patch", "delete")),
     ("apps", "deployments", (*READ, "patch")),
+    ("apps", "daemonsets", READ),
+    ("apps", "replicasets", ("create", "patch", "delete")),
+    ("apps", "statefulsets", ("create", "patch", "delete")),
     ("rbac.authorization.k8s.io", "clusterroles", ("get", "escalate", "bind")),
 )
 
@@ -131,7 +143,8 @@ def test_rights_to_delete_are_granted_only_when_configured(cluster: ControlPlane
     more = {
         ("", ("pods",), ("delete",)),
         ("batch", ("jobs",), ("get", "delete")),
-        ("apps", ("daemonsets", "deployments", "replicasets", "statefulsets"), ("get",)),
+        # ReplicaSets and StatefulSets are read for the default constraints already.
+        ("apps", ("daemonsets", "deployments"), ("get",)),
         ("jobset.x-k8s.io", ("jobsets",), ("get",)),
         ("example.org", ("trainings",), ("get", "delete")),
     }
@@ -150,6 +163,24 @@ def test_rights_to_delete_are_granted_only_when_configured(cluster: ControlPlane
     cluster.wait_until(
         lambda: not is_allowed(cluster, USER, verb="delete", group="", resource="pods"), "no right"
     )
+
+
+def test_services_and_owners_may_be_read_only_for_default_constraints(
+    cluster: ControlPlane,
+) -> None:
+    install(cluster)
+    cluster.wait_for_account(NAMESPACE)
+    before = rights(cluster, NAMESPACE, "afflux", "default")
+    off = {"topologySpread": {"defaultingType": "List", "defaultConstraints": []}}
+    install(cluster, config=off)
+    services = attributes("", "services", "list")
+    cluster.wait_until(lambda: not is_allowed(cluster, USER, **services), "no right")
+    assert before - rights(cluster, NAMESPACE, "afflux", "default") == {
+        (group, resource, "", verb)
+        for group, resources, verbs in DEFAULT_CONSTRAINTS
+        for resource, verb in product(resources, verbs)
+    }
+    assert not kinds_without_right(cluster, default_constraints=False)
 
 
 def test_only_its_own_lease_may_be_changed(cluster: ControlPlane) -> None:
@@ -177,15 +208,26 @@ def kind_of(path: str) -> tuple[str, str]:
     return ("" if root == "api" else parts[0], parts[-1])
 
 
-def test_all_watched_kinds_may_be_listed_and_watched(cluster: ControlPlane) -> None:
-    install(cluster)
+def kinds_without_right(
+    cluster: ControlPlane, *, default_constraints: bool
+) -> list[tuple[str, str]]:
+    """The watched kinds that the service account may not list or watch, with the verb."""
     reader = ClusterReader(["afflux"])
-    kinds = [kind_of(each.collection.path) for each in required_kinds(reader)]
+    required = required_kinds(reader, default_constraints=default_constraints)
+    kinds = [kind_of(each.collection.path) for each in required]
     kinds += [(each.group, "podgroups") for each in optional_kinds(reader)]
     assert ("", "pods") in kinds
-    for (group, resource), verb in product(kinds, ("list", "watch")):
-        right = attributes(group, resource, verb, namespace="")
-        assert is_allowed(cluster, USER, **right), (resource, verb)
+    assert (("apps", "replicasets") in kinds) == default_constraints
+    return [
+        (resource, verb)
+        for (group, resource), verb in product(kinds, ("list", "watch"))
+        if not is_allowed(cluster, USER, **attributes(group, resource, verb, namespace=""))
+    ]
+
+
+def test_all_watched_kinds_may_be_listed_and_watched(cluster: ControlPlane) -> None:
+    install(cluster)
+    assert not kinds_without_right(cluster, default_constraints=True)
 
 
 def test_the_rights_of_kube_scheduler_are_enough_for_the_static_pod(cluster: ControlPlane) -> None:

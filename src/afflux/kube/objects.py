@@ -342,6 +342,24 @@ class PodDisruptionBudget(Object, frozen=True, gc=False):
 # --- Services and controllers: what selects pods together
 
 
+class Identity(Metadata, frozen=True, gc=False):
+    """Metadata without what is large: a cluster may have tens of thousands of ReplicaSets, and
+    annotations may repeat whole objects. Fields with a name that no object has are skipped."""
+
+    labels: Labels | None = msgspec.field(name="-labels", default=None)
+    annotations: Labels | None = msgspec.field(name="-annotations", default=None)
+    owner_references: tuple[OwnerReference, ...] | None = msgspec.field(
+        name="-ownerReferences", default=None
+    )
+    creation_timestamp: str | None = msgspec.field(name="-creationTimestamp", default=None)
+
+
+class SelectingObject(Object, frozen=True, gc=False):
+    """A Service or a controller of pods."""
+
+    metadata: Identity = Identity()
+
+
 class MapSelectorSpec(Fields, frozen=True, gc=False):
     """A selector that is a mapping of labels."""
 
@@ -352,19 +370,19 @@ class LabelSelectorSpec(Fields, frozen=True, gc=False):
     selector: LabelSelector | None = None
 
 
-class Service(Object, frozen=True, gc=False):
+class Service(SelectingObject, frozen=True, gc=False):
     spec: MapSelectorSpec | None = None
 
 
-class ReplicationController(Object, frozen=True, gc=False):
+class ReplicationController(SelectingObject, frozen=True, gc=False):
     spec: MapSelectorSpec | None = None
 
 
-class ReplicaSet(Object, frozen=True, gc=False):
+class ReplicaSet(SelectingObject, frozen=True, gc=False):
     spec: LabelSelectorSpec | None = None
 
 
-class StatefulSet(Object, frozen=True, gc=False):
+class StatefulSet(SelectingObject, frozen=True, gc=False):
     spec: LabelSelectorSpec | None = None
 
 

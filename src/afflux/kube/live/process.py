@@ -16,6 +16,7 @@ from afflux.cycle.interfaces import DeposedError, Ledger
 from afflux.cycle.loop import Cycle
 from afflux.kube.api.client import Api
 from afflux.kube.api.client_config import ClientConfig
+from afflux.kube.default_constraints import DefaultConstraints
 from afflux.kube.live.access_review import AccessReviews, follow_authorities
 from afflux.kube.live.announcements import Announcements
 from afflux.kube.live.binder import Binder
@@ -85,6 +86,7 @@ class Options:
     bind_timeout_seconds: float = 30.0
     volume_timeout_seconds: float = 600.0
     rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
+    default_constraints: DefaultConstraints = field(default_factory=DefaultConstraints)
     cleanup: bool = False
     half_bound_seconds: float | None = None
     when_ledger_away: WhenAway = "wait"
@@ -179,8 +181,11 @@ class _Process:
             retry_period_seconds=election.retry_period_seconds,
             announce=self._announce,
         )
-        self._stores = [each.store for each in required_kinds(self._reader)]
-        self._stores += [each.store for each in optional_kinds(self._reader)]
+        self._required_kinds = required_kinds(
+            self._reader, default_constraints=bool(options.default_constraints)
+        )
+        self._optional_kinds = optional_kinds(self._reader)
+        self._stores = [each.store for each in (*self._required_kinds, *self._optional_kinds)]
         # Per kind, how many watch events and lists the metrics have; the first list is no relist.
         self._counted: dict[str, tuple[int, int]] = {}
 
@@ -199,7 +204,8 @@ class _Process:
             await pages.start(serving.address, serving.port, serving.cert_file, serving.key_file)
             try:
                 async with asyncio.TaskGroup() as background:
-                    tasks = [background.create_task(watch_all_kinds(self._api, self._reader))]
+                    watches = watch_all_kinds(self._api, self._required_kinds, self._optional_kinds)
+                    tasks = [background.create_task(watches)]
                     if inspection and serving.cert_file:
                         follow = follow_authorities(inspection[1], pages.trust_clients_of)
                         tasks.append(background.create_task(follow))

@@ -7,7 +7,7 @@ until they are found.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from afflux.kube.api.reflector import Collection, UnreadableError, run_reflector
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.object_store import ObjectStore
 
+_APPS = "/apis/apps/v1"
 _STORAGE = "/apis/storage.k8s.io/v1"
 _PLURAL = "podgroups"
 # Pods that have ended use no resources; the server leaves them out.
@@ -49,8 +50,9 @@ class OptionalKind:
     store: ObjectStore[Any]
 
 
-def required_kinds(reader: ClusterReader) -> list[WatchedKind]:
-    """The kinds that must be listed before the first decision."""
+def required_kinds(reader: ClusterReader, *, default_constraints: bool) -> list[WatchedKind]:
+    """The kinds that must be listed before the first decision. Only `default_constraints` need to
+    know which pods belong together."""
     live = reader.live_storage
     kinds: list[tuple[str, type[objects.Object], ObjectStore[Any]]] = [
         ("/api/v1/nodes", objects.Node, reader.nodes),
@@ -63,6 +65,17 @@ def required_kinds(reader: ClusterReader) -> list[WatchedKind]:
         (f"{_STORAGE}/csidrivers", objects.CSIDriver, live.csi_drivers),
         (f"{_STORAGE}/csistoragecapacities", objects.CSIStorageCapacity, live.capacities),
     ]
+    if default_constraints:
+        kinds += [
+            ("/api/v1/services", objects.Service, reader.services),
+            (
+                "/api/v1/replicationcontrollers",
+                objects.ReplicationController,
+                reader.replication_controllers,
+            ),
+            (f"{_APPS}/replicasets", objects.ReplicaSet, reader.replica_sets),
+            (f"{_APPS}/statefulsets", objects.StatefulSet, reader.stateful_sets),
+        ]
     selectors = {"/api/v1/pods": _NOT_ENDED}
     return [
         WatchedKind(Collection(path, item, field_selector=selectors.get(path, "")), store)
@@ -80,13 +93,15 @@ def optional_kinds(reader: ClusterReader) -> list[OptionalKind]:
     ]
 
 
-async def watch_all_kinds(api: Api, reader: ClusterReader) -> None:
-    """Watch all kinds until cancelled."""
+async def watch_all_kinds(
+    api: Api, required: Sequence[WatchedKind], optional: Sequence[OptionalKind]
+) -> None:
+    """Watch these kinds until cancelled."""
     async with asyncio.TaskGroup() as watches:
-        for each in required_kinds(reader):
+        for each in required:
             log_error = _log_error(each.store.kind)
             watches.create_task(run_reflector(api, each.collection, each.store, on_error=log_error))
-        for kind in optional_kinds(reader):
+        for kind in optional:
             watches.create_task(_follow_when_found(api, kind))
 
 
