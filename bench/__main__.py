@@ -10,7 +10,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from afflux.cli.text_table import format_table
-from bench import cold_cycle, import_time, openb, quality, sparse_rounds
+from afflux.plan.refused_proposals import CONSTRAINT_KINDS
+from bench import cold_cycle, import_time, openb, quality, refused_proposals, sparse_rounds
 from bench.random_instances import random_instance
 
 
@@ -85,6 +86,23 @@ def _sparse(options: argparse.Namespace) -> object:
     return [asdict(r) for r in found]
 
 
+def _refusals(options: argparse.Namespace) -> object:
+    del options
+    found = refused_proposals.measure()
+    print("proposals of the flow network that the account refused, 1,000 machines, one cycle each")
+    rows = [
+        [
+            r.workload,
+            f"{r.seconds:.2f}",
+            f"{r.placed} of {r.tasks}",
+            *(str(r.refused.get(kind, 0)) for kind in CONSTRAINT_KINDS),
+        ]
+        for r in found
+    ]
+    print(format_table(["workload", "seconds", "placed", *CONSTRAINT_KINDS], rows), end="\n\n")
+    return [asdict(r) for r in found]
+
+
 def _openb(options: argparse.Namespace) -> object:
     del options
     found = openb.measure()
@@ -151,6 +169,7 @@ _PARTS: dict[str, Callable[[argparse.Namespace], object]] = {
     "import": _import,
     "cold-cycle": _cold,
     "sparse-rounds": _sparse,
+    "refusals": _refusals,
     "openb": _openb,
     "quality": _quality,
 }

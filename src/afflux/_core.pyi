@@ -545,6 +545,19 @@ class Packing:
     def place_gang(self, need: Sequence[tuple[int, int]], /) -> bool:
         """Place all units (class, count), or none: the search is exact up to its limits."""
 
+    def place_together(self, units: Sequence[tuple[int, int]], /) -> bool:
+        """Place these units (class, machine), or none: each is judged with all of them in place."""
+
+    def refusing_parts(
+        self, classes: NDArray[np.int64], machines: NDArray[np.int64], /
+    ) -> NDArray[np.int64]:
+        """By entry, the first part of the account that refuses one more unit of the class on the
+        machine: -2 for resources, -1 for devices, the index of a rule of the class, -3 if nothing
+        refuses it."""
+
+    def cut_searches(self) -> int:
+        """How many searches for units with constraints between tasks gave up at a limit."""
+
     def remove(self, class_index: int, machine: int, count: int, /) -> None:
         """Take off the units of a class that were placed last on the machine."""
 

@@ -50,6 +50,7 @@ def busy() -> Metrics:
     metrics.queued("active", "UnscheduledPodAdd", 4)
     metrics.preempted(3)
     metrics.cycled(0.5, considered=4, placed=3, solves=2, gap=0.25)
+    metrics.refused({"spread": 2, "resources": 1}, cut_searches=3)
     metrics.phase("decide", 0.01)
     metrics.bind_sent(2)
     metrics.bind_answered("bound", 0.02)
@@ -140,6 +141,14 @@ def test_a_queue_that_is_not_named_is_empty() -> None:
 
 def test_binds_in_flight_are_those_without_an_answer() -> None:
     assert value(busy(), "afflux_binds_in_flight") == 1
+
+
+def test_refused_proposals_are_counted_by_constraint() -> None:
+    metrics = busy()
+    metrics.refused({"spread": 5}, cut_searches=0)
+    assert value(metrics, "afflux_refused_proposals_total", constraint="spread") == 7
+    assert value(metrics, "afflux_refused_proposals_total", constraint="resources") == 1
+    assert value(metrics, "afflux_cut_searches_total") == 3
 
 
 def test_an_unknown_gap_is_nan() -> None:

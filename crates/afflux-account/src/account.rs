@@ -142,27 +142,28 @@ impl Account {
     /// Whether one more task of the class fits.
     #[must_use]
     pub fn fits(&self, class: usize, machine: usize) -> bool {
+        let rules = &self.classes[class].rules;
+        self.has_capacity(class, machine)
+            && (rules.is_empty() || self.domains.fits_all(rules, machine))
+    }
+
+    /// Whether one more task of the class fits, whatever its rules say.
+    #[must_use]
+    #[inline]
+    pub fn has_capacity(&self, class: usize, machine: usize) -> bool {
         let class = &self.classes[class];
         self.resources.fits(&class.request, machine)
             && class
                 .devices
                 .is_none_or(|asked| self.devices.fits(asked, machine))
-            && (class.rules.is_empty() || self.domains.fits_all(&class.rules, machine))
     }
 
     /// Whether one more task of the class fits, if the tasks that it requires come to its domains.
     #[must_use]
     pub fn fits_with_company(&self, class: usize, machine: usize) -> bool {
-        let class = &self.classes[class];
-        let mut others = class
-            .rules
-            .iter()
-            .filter(|rule| !matches!(rule, Rule::Near { .. }));
-        self.resources.fits(&class.request, machine)
-            && class
-                .devices
-                .is_none_or(|asked| self.devices.fits(asked, machine))
-            && others.all(|rule| self.domains.fits(rule, machine))
+        let rules = self.classes[class].rules.iter();
+        let mut others = rules.filter(|rule| !matches!(rule, Rule::Near { .. }));
+        self.has_capacity(class, machine) && others.all(|rule| self.domains.fits(rule, machine))
     }
 
     /// Whether the unit of the class that was taken last on the machine meets its rules with

@@ -39,5 +39,5 @@ pub use gang_search::place_gang;
 pub use items::{Gang, Items};
 pub use pack_from_scratch::ScratchStart;
 pub use packing::{OpenPairs, Packing, PairColumns};
-pub use related_units::place_related;
+pub use related_units::{place_related, place_together};
 pub use ruin_and_recreate::{SearchLimits, improve};

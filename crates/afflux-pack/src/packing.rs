@@ -22,6 +22,8 @@ pub struct Packing {
     slope: Vec<i64>,
     /// The divisor of each resource when amounts of different resources are added.
     scale: Vec<f64>,
+    /// How many searches gave up at a limit.
+    cut_searches: u64,
 }
 
 /// The pairs of every class as the caller knows them, before those without room are left out.
@@ -85,7 +87,19 @@ impl Packing {
             room_at_start,
             slope,
             scale,
+            cut_searches: 0,
         }
+    }
+
+    /// A search for units with constraints between tasks gave up at a limit: there may be places.
+    pub(crate) fn note_cut_search(&mut self) {
+        self.cut_searches += 1;
+    }
+
+    /// How many searches for units with constraints between tasks gave up at a limit.
+    #[must_use]
+    pub fn cut_searches(&self) -> u64 {
+        self.cut_searches
     }
 
     /// The account.

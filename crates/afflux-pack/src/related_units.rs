@@ -32,7 +32,27 @@ pub fn place_related(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
         mark,
         tries_left: MAX_TRIES,
     };
-    search.place_rest()
+    let placed = search.place_rest();
+    if !placed && search.tries_left == 0 {
+        packing.note_cut_search();
+    }
+    placed
+}
+
+/// Places these units, as class and machine, or leaves the packing as it was: each has to have
+/// capacity, and to meet its rules with all of them in place.
+#[must_use]
+pub fn place_together(packing: &mut Packing, units: &[(usize, usize)]) -> bool {
+    let mark = packing.account().mark();
+    let account = packing.account_mut();
+    let have_capacity = units.iter().all(|&(class, machine)| {
+        account.has_capacity(class, machine) && account.take(class, machine, None, 0)
+    });
+    let placed = have_capacity && meet_rules(packing, mark);
+    if !placed {
+        packing.account_mut().rollback(mark);
+    }
+    placed
 }
 
 /// Class by class, without going back; for groups that are too large for the search.
@@ -44,6 +64,7 @@ fn place_in_order(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
     let whole = whole && meet_rules(packing, mark);
     if !whole {
         packing.account_mut().rollback(mark);
+        packing.note_cut_search();
     }
     whole
 }

@@ -1,9 +1,11 @@
 //! `Packing`: the account of a round and the searches on it, for Python.
 
-use afflux_account::{Account, Class, DeviceRequest, Devices, Resources, Unit};
+use afflux_account::{Account, Class, DeviceRequest, Devices, Part, Resources, Unit};
 
 use crate::domain_rules::{DomainColumns, domains_of};
-use afflux_pack::{Gang, Items, PairColumns, ScratchStart, SearchLimits, improve, place_gang};
+use afflux_pack::{
+    Gang, Items, PairColumns, ScratchStart, SearchLimits, improve, place_gang, place_together,
+};
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -259,6 +261,42 @@ impl Packing {
         need.iter()
             .try_for_each(|&(class, _)| self.check_class(class))?;
         Ok(py.detach(|| place_gang(&mut self.inner, &need)))
+    }
+
+    fn place_together(&mut self, py: Python<'_>, units: Vec<(usize, usize)>) -> PyResult<bool> {
+        units
+            .iter()
+            .try_for_each(|&(class, machine)| self.check(class, machine))?;
+        Ok(py.detach(|| place_together(&mut self.inner, &units)))
+    }
+
+    fn refusing_parts<'py>(
+        &self,
+        py: Python<'py>,
+        classes: PyReadonlyArray1<'py, i64>,
+        machines: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let (classes, machines) = (classes.as_slice()?, machines.as_slice()?);
+        if classes.len() != machines.len() {
+            return Err(inconsistent());
+        }
+        let account = self.inner.account();
+        let mut parts = Vec::with_capacity(classes.len());
+        for (&class, &machine) in classes.iter().zip(machines) {
+            let (class, machine) = (class as usize, machine as usize);
+            self.check(class, machine)?;
+            parts.push(match account.refusals(class, machine).next() {
+                None => -3,
+                Some(Part::Resource(_)) => -2,
+                Some(Part::Devices) => -1,
+                Some(Part::Rule(rule)) => rule as i64,
+            });
+        }
+        Ok(parts.into_pyarray(py))
+    }
+
+    fn cut_searches(&self) -> u64 {
+        self.inner.cut_searches()
     }
 
     fn domain_counts<'py>(

@@ -6,6 +6,7 @@ Where thousands of tasks are all different, groups are taken in queue order in s
 with as many pairs as fit into memory.
 """
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from afflux.model.placement import Placement
 from afflux.model.reservation import NO_RESERVATIONS, Reservation, StandingReservations
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
+from afflux.plan.refused_proposals import RefusedProposals
 from afflux.plan.round import Round, plan_round
 from afflux.policies.policy import Policy
 from afflux.queue.rules import QueueRules
@@ -76,7 +78,11 @@ class Optimiser:
         """The best plan found for the groups that the strategies admit."""
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
             decided = self._plan(state, queue)
-            return replace(decided, unsatisfiable=self._unsatisfiable(queue, decided))
+            return replace(
+                decided,
+                unsatisfiable=self._unsatisfiable(queue, decided),
+                rotation_pending=decided.helps_others,
+            )
         queues = list(self._by_queue(queue))
         examined = [
             (self._rotation.select(groups, rules, earlier), rules, strategy)
@@ -105,12 +111,13 @@ class Optimiser:
             unsatisfiable=never,
             not_examined=frozenset(planner.not_examined - never.keys()),
             queue_order=tuple(rules.name for rules, _ in self._queues),
+            rotation_pending=decided.helps_others,
         )
         if all(rules.depth is None for rules, _ in self._queues):
             return decided
         self._rotation.record_examined(asked, queue, earlier)
         pending = any(self._has_pending(decided, *walk) for walk in queues)
-        return replace(decided, rotation_pending=pending)
+        return replace(decided, rotation_pending=pending or decided.rotation_pending)
 
     def _has_pending(
         self, decided: Round, groups: Sequence[Group], rules: QueueRules, _: Strategy
@@ -241,6 +248,9 @@ def _joined(rounds: Sequence[Round]) -> Round:
         solves=sum(each.solves for each in rounds),
         cost=_sum([each.cost for each in rounds]),
         bound=_sum([each.bound for each in rounds]),
+        refused_tasks=sum(each.refused_tasks for each in rounds),
+        refused_proposals=sum((Counter(r.refused_proposals) for r in rounds), RefusedProposals()),
+        cut_searches=sum(each.cut_searches for each in rounds),
     )
 
 

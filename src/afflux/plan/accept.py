@@ -7,6 +7,7 @@ to a gang. Units that are left over are removed again.
 
 import sys
 from bisect import bisect_left
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +15,23 @@ from numpy.typing import NDArray
 from afflux.network.pairs import Pairs
 from afflux.plan.book import Book
 from afflux.plan.domain_caps import order_of_units
+from afflux.plan.refused_proposals import RefusedProposals, count_refused
 from afflux.plan.waiting_demand import Gang, Level
 
 Column = NDArray[np.int64]
 
 
-def accept(
-    book: Book, level: Level, gangs: list[Gang], pairs: Pairs, units: Column
-) -> tuple[bool, Column]:
-    """Place what fits of a flow, which has units for each pair.
+class Accepted(NamedTuple):
+    """Whether a task or gang was placed, the units of each class left over, and how many units
+    had no room."""
 
-    Returns whether a task or gang was placed, and the units of each class left over.
-    """
+    progress: bool
+    spare: Column
+    refused: RefusedProposals
+
+
+def accept(book: Book, level: Level, gangs: list[Gang], pairs: Pairs, units: Column) -> Accepted:
+    """Place what fits of a flow, which has units for each pair."""
     used = np.flatnonzero(units)
     numbers = np.searchsorted(pairs.first, used, side="right") - 1
     rank = np.array(_first_in_queue(level, len(book.classes)))
@@ -33,6 +39,7 @@ def accept(
     used, numbers = used[in_queue_order], numbers[in_queue_order]
     rows = pairs.machine[used].astype(np.int64)
     accepted = _place(book, numbers, rows, units[used], rank)
+    refused = count_refused(book, numbers, rows, units[used] - accepted)
     totals = np.zeros(len(book.classes), np.int64)
     np.add.at(totals, numbers, accepted)
     progress, spare = _assign_units(level, gangs, totals)
@@ -40,7 +47,7 @@ def accept(
         own = np.flatnonzero((numbers == number) & (accepted > 0))
         costly_first = own[np.argsort(-pairs.cost[used[own]], kind="stable")]
         _remove(book, number, rows[costly_first], accepted[costly_first], int(spare[number]))
-    return progress, spare
+    return Accepted(progress, spare, refused)
 
 
 def _place(book: Book, numbers: Column, rows: Column, units: Column, rank: Column) -> Column:

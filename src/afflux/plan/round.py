@@ -26,6 +26,7 @@ from afflux.plan.accept import accept
 from afflux.plan.book import Book, make_placements
 from afflux.plan.domain_caps import with_caps
 from afflux.plan.preselection import Preselection, preselect
+from afflux.plan.refused_proposals import RefusedProposals
 from afflux.plan.related_tasks import place_related_gangs, place_sets, remove_refused
 from afflux.plan.repack import MAX_TOTAL_SEARCH_ROUNDS, place_remaining, repack_level
 from afflux.plan.waiting_demand import Demand, Gang, Level, count_tasks, gather_demand
@@ -44,8 +45,12 @@ class Round:
     reserved for waiting groups. `unsatisfiable` has the groups that can never start, with the
     reason; `not_examined` those that this round had no time or memory for. `queue_order` names the
     queues in the order in which they were served. With `rotation_pending` another round should
-    follow soon: groups behind the depth of their queue have not been examined yet. `refused_tasks`
+    follow soon: groups behind the depth of their queue have not been examined yet, or what was
+    placed gives others a chance (see `helps_others`). `refused_tasks`
     were placed and taken back, because tasks placed after them made their domain unfit.
+    `refused_proposals` counts, by kind of constraint, what the network proposed and the account
+    refused. `cut_searches` counts the searches for tasks with constraints between them that gave up
+    at a limit: what they left waiting may have places, and another round follows.
     """
 
     placements: tuple[Placement, ...]
@@ -59,6 +64,14 @@ class Round:
     queue_order: tuple[str, ...] = ()
     rotation_pending: bool = False
     refused_tasks: int = 0
+    refused_proposals: Mapping[str, int] = field(default_factory=RefusedProposals)
+    cut_searches: int = 0
+
+    @property
+    def helps_others(self) -> bool:
+        """Whether the next round may place tasks that this one left waiting, without any event:
+        it placed tasks, and gave up a search or took tasks back."""
+        return bool(self.placed) and bool(self.cut_searches or self.refused_tasks)
 
     @property
     def gap(self) -> float | None:
@@ -80,17 +93,18 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     book.set_slope(prices, count_tasks(demand))
     demand.raise_waiting_costs(book.max_cost())
     solves = bound = 0
+    proposals = RefusedProposals()
     rounds_left = MAX_TOTAL_SEARCH_ROUNDS
     for number, level in enumerate(demand.levels):
         before = book.packing.cost()
         below_others = bool(book.packing.counts().any())
         preselected = preselect(book, level)
         place_related_gangs(book, level)
-        used, level_bound = _fill(book, level, preselected)
+        used, level_bound = _fill(book, level, preselected, proposals)
         solves += used
         bound += level_bound
         while place_sets(book, demand.levels[: number + 1]):
-            solves += _fill(book, level, preselected)[0]
+            solves += _fill(book, level, preselected, proposals)[0]
         waiting = level.waiting_cost()
         if preselected is not None and preselected.exact and waiting == preselected.waiting_bound:
             # No plan starts more, and the network has found the cheapest machines.
@@ -103,11 +117,18 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     placed = _placed(demand)
     placements = make_placements(book, state, placed)
     cost = book.packing.cost() + demand.waiting_cost()
-    if book.rules:
-        # The caps of domains leave out plans that may be as good.
-        return Round(placements, placed, solves, cost, refused_tasks=refused)
-    # A bound takes the levels above as given; moving them may have undercut it.
-    return Round(placements, placed, solves, cost, min(bound, cost))
+    return Round(
+        placements,
+        placed,
+        solves,
+        cost,
+        # A bound takes the levels above as given; moving them may have undercut it. The caps of
+        # domains leave out plans that may be as good.
+        None if book.rules else min(bound, cost),
+        refused_tasks=refused,
+        refused_proposals=proposals,
+        cut_searches=book.packing.cut_searches(),
+    )
 
 
 def _with_room(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
@@ -131,8 +152,11 @@ def _with_room(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
     return found
 
 
-def _fill(book: Book, level: Level, preselected: Preselection | None) -> tuple[int, int]:
-    """Route and accept until nothing more is placed; the number of solves and a bound."""
+def _fill(
+    book: Book, level: Level, preselected: Preselection | None, refused: RefusedProposals
+) -> tuple[int, int]:
+    """Route and accept until nothing more is placed; the number of solves and a bound. Proposals
+    that have no room are added to `refused`."""
     bound = preselected.waiting_bound if preselected else level.waiting_cost()
     closed: set[int] = set()
     for solves in range(MAX_ROUTING_PASSES):
@@ -153,9 +177,10 @@ def _fill(book: Book, level: Level, preselected: Preselection | None) -> tuple[i
         routed = route(sources, pairs, slots, caps)
         if solves == 0 and preselected is None:
             bound += routed.bound - sum(int(source.waiting_costs.sum()) for source in sources)
-        progress, spare = accept(book, level, gangs, pairs, routed.units)
-        if not progress:
-            starved = [g for g in gangs if any(spare[number] for number in g.need)]
+        accepted = accept(book, level, gangs, pairs, routed.units)
+        refused += accepted.refused
+        if not accepted.progress:
+            starved = [g for g in gangs if any(accepted.spare[number] for number in g.need)]
             if not starved:
                 return solves + 1, bound
             closed.add(starved[-1].position)

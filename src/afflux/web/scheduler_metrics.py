@@ -143,6 +143,17 @@ class Metrics:
             "The cost of the last plan above its lower bound, as a share of the bound; NaN if"
             " unknown.",
         ).of()
+        self._refused_proposals = counter(
+            "afflux_refused_proposals_total",
+            "Pods for which the flow network proposed a node without room, by the kind of"
+            " constraint that refused them there.",
+            ["constraint"],
+        )
+        self._cut_searches = counter(
+            "afflux_cut_searches_total",
+            "Searches for pods with constraints between them that gave up at a limit; another round"
+            " follows.",
+        ).of()
         self._reservations = gauge(
             "afflux_promises", "Waiting groups that have a reservation."
         ).of()
@@ -236,6 +247,13 @@ class Metrics:
         self._groups.of("placed").put(placed)
         self._solves.add(solves)
         self._gap.put(float("nan") if gap is None else gap)
+
+    def refused(self, proposals: Mapping[str, int], cut_searches: int) -> None:
+        """What the account refused in a cycle, by kind of constraint, and the searches that gave up
+        at a limit."""
+        for constraint, pods in proposals.items():
+            self._refused_proposals.of(constraint).add(pods)
+        self._cut_searches.add(cut_searches)
 
     def promised(self, current: int, missed: Iterable[str]) -> None:
         """The number of reservations, and the causes of those that were missed."""

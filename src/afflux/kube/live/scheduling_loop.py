@@ -239,6 +239,13 @@ class SchedulingLoop:
             solves=decided.solves,
             gap=decided.gap,
         )
+        self._metrics.refused(decided.refused_proposals, decided.cut_searches)
+        if decided.cut_searches:
+            _log.info(
+                "%d searches for pods with constraints between them gave up at a limit; what they"
+                " left waiting is decided in the next rounds",
+                decided.cut_searches,
+            )
         self._metrics.decided(seconds, max(1, len(decided.placements)))
         self._announcements.decided(
             seconds, reasons, decided.unsatisfiable, decided.reservations, time()
