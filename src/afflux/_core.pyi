@@ -567,6 +567,13 @@ class Packing:
     def rule_refusals(self, class_index: int, /) -> NDArray[np.bool_]:
         """By machine and rule of the class, whether the rule refuses one more unit."""
 
+    def rule_refusals_in_place(
+        self, class_index: int, machines: Sequence[int], /
+    ) -> NDArray[np.bool_]:
+        """By place in `machines` and rule of the class, whether the rule refuses a task of the
+        class that the counters count on this machine already: it is taken out and judged with
+        everything else in place."""
+
     def meets_rules(self, class_index: int, machine: int, /) -> bool:
         """Whether the unit of the class that was placed last on the machine meets its rules with
         everything else in place; True if there is none."""

@@ -79,7 +79,11 @@ def test_the_configuration_in_effect_is_shown(afflux: Scheduler) -> None:
     assert shown["kind"] == "AffluxConfiguration"
     assert shown["leaderElection"]["resourceName"] == LEASE
     assert shown["profiles"] == [
-        {"schedulerName": "afflux", "policies": [{"name": "cpu-memory", "weight": 1, "args": {}}]}
+        {
+            "schedulerName": "afflux",
+            "policies": [{"name": "cpu-memory", "weight": 1, "args": {}}],
+            "topologySpread": {"defaultingType": "System", "defaultConstraints": []},
+        }
     ]
     assert shown["clientConnection"]["qps"] == 0  # a default
 

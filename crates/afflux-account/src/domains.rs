@@ -237,6 +237,15 @@ impl Domains {
         self.fits_with(rule, machine, |_| 0)
     }
 
+    /// Whether the machine meets a rule of a unit that is on it already: the unit is taken out, and
+    /// judged with everything else in place. `counted_by` are the counters that count it.
+    #[must_use]
+    pub fn fits_in_place(&self, rule: &Rule, counted_by: &[usize], machine: usize) -> bool {
+        self.fits_with(rule, machine, |counter| {
+            -self.growth(counter, counted_by, machine)
+        })
+    }
+
     /// Whether the machine meets all of these rules.
     ///
     /// Not inlined, like [`Self::take`]: most classes have no rules, and pay less for that.

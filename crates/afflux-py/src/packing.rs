@@ -332,6 +332,27 @@ impl Packing {
         Ok(Array2::from_shape_fn(shape, refused).into_pyarray(py))
     }
 
+    fn rule_refusals_in_place<'py>(
+        &self,
+        py: Python<'py>,
+        class: usize,
+        machines: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyArray2<bool>>> {
+        self.check_class(class)?;
+        for &machine in &machines {
+            self.check(class, machine)?;
+        }
+        let account = self.inner.account();
+        let class = &account.classes()[class];
+        let refused = |(position, rule): (usize, usize)| {
+            let (rule, machine) = (&class.rules[rule], machines[position]);
+            let domains = account.domains();
+            !domains.fits_in_place(rule, &class.counted_by, machine)
+        };
+        let shape = (machines.len(), class.rules.len());
+        Ok(Array2::from_shape_fn(shape, refused).into_pyarray(py))
+    }
+
     fn meets_rules(&mut self, class: usize, machine: usize) -> PyResult<bool> {
         self.check(class, machine)?;
         Ok(self.inner.account_mut().meets_rules(class, machine))

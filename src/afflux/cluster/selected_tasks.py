@@ -54,6 +54,8 @@ class SelectedTasks:
         self._next_id = 0
         self._namespaces: dict[str, _Namespace] = {}
         self._namespace_labels: dict[str, Labels] = {}
+        # How often the labels of a namespace have changed.
+        self.namespaces_version = 0
         self._label_sets = 0
         self._sweep_above = MAX_IDLE_SETS
 
@@ -124,6 +126,7 @@ class SelectedTasks:
         """The labels of a namespace are these from now on; a deleted one has none."""
         if self.namespace_labels(name) == labels:
             return
+        self.namespaces_version += 1
         if labels:
             self._namespace_labels[name] = dict(labels)
         else:

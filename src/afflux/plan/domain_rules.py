@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux._core import Packing
 from afflux.cluster.machines import BoolColumn
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
@@ -121,6 +122,22 @@ class DomainRules:
                 )
                 for each in self.classes
             ],
+        )
+
+    def account(self) -> Packing:
+        """An account of the classes that knows nothing but their rules."""
+        classes = len(self.classes)
+        return Packing(
+            requests=np.zeros((classes, 0), np.int64),
+            devices=[None] * classes,
+            first=np.zeros(classes + 1, np.int64),
+            machine=np.zeros(0, np.int32),
+            cost=np.zeros(0, np.int64),
+            room=None,
+            free=np.zeros((len(self._state), 0), np.int64),
+            free_devices=[],
+            scale=[],
+            domains=self.columns(),
         )
 
     def _rules(self, of: TaskClass) -> list[Rule]:

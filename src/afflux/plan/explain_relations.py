@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from afflux._core import Packing
 from afflux.cluster.machines import BoolColumn
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
@@ -28,7 +26,7 @@ def refusals_by_relations(state: State, of: TaskClass) -> list[tuple[str, BoolCo
     rules = DomainRules(state, [of])
     if not rules:
         return []
-    refused = _rule_refusals(rules, len(state))
+    refused = rules.account().rule_refusals(0)
     left = np.ones(len(state), bool)
     found: list[tuple[str, BoolColumn]] = []
     for index, rule in enumerate(rules.classes[0].rules):
@@ -60,24 +58,6 @@ def missing_company(state: State, of: TaskClass, waiting: Mapping[int, int]) -> 
         f" It requires a pod that matches {_selector_text(attracting)} in the same {keys}: "
         f"none runs, {others}."
     )
-
-
-def _rule_refusals(rules: DomainRules, machines: int) -> NDArray[np.bool_]:
-    """By machine and rule of the only class, whether the rule refuses one task, as the account
-    says."""
-    packing = Packing(
-        requests=np.zeros((1, 0), np.int64),
-        devices=[None],
-        first=np.zeros(2, np.int64),
-        machine=np.zeros(0, np.int32),
-        cost=np.zeros(0, np.int64),
-        room=None,
-        free=np.zeros((machines, 0), np.int64),
-        free_devices=[],
-        scale=[],
-        domains=rules.columns(),
-    )
-    return packing.rule_refusals(0)
 
 
 def _selector_text(selector: AnySelector) -> str:
