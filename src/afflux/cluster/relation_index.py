@@ -40,6 +40,13 @@ class _Carried:
     references: int = 0
 
 
+def relations_while_running(task: Task) -> Relations:
+    """What has to be known about a task that runs: the terms that concern other tasks, and all that
+    it requires if that holds while it runs."""
+    relations = task.shape.relations
+    return relations if task.required_during_execution else relations.standing
+
+
 class RelationIndex:
     """The relations of running and waiting tasks. `running` yields every task that runs, with its
     row; `selected` knows which tasks each selector selects."""
@@ -61,7 +68,7 @@ class RelationIndex:
     def place(self, task: Task, row: int) -> None:
         """A task runs on this row from now on; `running` already yields it."""
         is_counted = not self.selected
-        relations = task.shape.relations
+        relations = relations_while_running(task)
         if relations != NO_RELATIONS:
             if relations not in self._running:
                 self._register(relations)
@@ -79,7 +86,7 @@ class RelationIndex:
         """A task does not run on this row any more."""
         if self.selected:
             self.selected.remove(task.labels, row)
-        relations = task.shape.relations
+        relations = relations_while_running(task)
         if relations == NO_RELATIONS:
             return
         for carried in relations.carried:
@@ -102,6 +109,10 @@ class RelationIndex:
                 self._register(relations)
                 self._idle[relations] = None
         self._drop_idle(MAX_IDLE_RELATIONS + len(used))
+
+    def is_selected(self, task: Task) -> bool:
+        """Whether any selector that is in use selects a task."""
+        return bool(self.selected.selectors_of(task.labels))
 
     def class_of(self, task: Task) -> TaskClass:
         """The class of a waiting task."""

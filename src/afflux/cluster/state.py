@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
-from afflux.cluster.relation_index import RelationIndex
+from afflux.cluster.relation_index import RelationIndex, relations_while_running
 from afflux.cluster.resource_table import ResourceTable
 from afflux.cluster.task_room import choose_devices
 from afflux.model.devices import take_devices
@@ -258,7 +258,7 @@ class State:
 
     def _are_related_otherwise(self, before: Task, now: Task) -> bool:
         """Whether constraints between tasks see these two descriptions of a task differently."""
-        if before.shape.relations != now.shape.relations:
+        if relations_while_running(before) != relations_while_running(now):
             return True
         return bool(self.relations) and before.labels != now.labels
 

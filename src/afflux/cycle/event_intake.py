@@ -80,6 +80,9 @@ class EventIntake:
                 before, held = self._state.machine_of(task.id), self._state.placed_task(task.id)
                 self._state.place(task, machine, until_seconds=until)
                 self.has_unblocking_events |= before not in (None, machine)
+                if held is None or before != machine or held.task.labels != task.labels:
+                    # Waiting tasks may be waiting for such a task to join its domain.
+                    self.has_unblocking_events |= self._state.relations.is_selected(task)
                 if before != machine or held is None:
                     self._note_less_room(DelayCause.FOREIGN)
                     return

@@ -25,6 +25,16 @@ MAX_LABEL_KEYS = 128
 MAX_AFFINITY_CHARACTERS = 262_144
 # Common pods have up to a dozen.
 MAX_TOLERATIONS = 256
+# Of terms of pod affinity and anti-affinity, and topology spread constraints, together. Common pods
+# have up to five, with one or two topology keys. Of expressions, values and characters in them, as
+# many are allowed as in node affinity. Each is compared with the labels of all pods.
+MAX_POD_TERMS = 64
+MAX_TOPOLOGY_KEYS = 16
+# Common pods have up to a dozen. Each selector looks at all of them.
+MAX_POD_LABELS = 512
+# Selectors of different Services with which a pod is compared for its default constraints. Each has
+# a label in common with the pod; common pods have one or two.
+MAX_SERVICES_COMPARED = 256
 # Only administrators write nodes: exceeding this limit is an error in the input.
 MAX_NODE_RESOURCES = 1024
 

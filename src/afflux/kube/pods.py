@@ -7,11 +7,19 @@ from datetime import datetime
 from functools import lru_cache
 
 from afflux.kube import objects
+from afflux.kube.cluster_relations import ClusterRelations
 from afflux.kube.host_ports import host_port_requests
 from afflux.kube.images import pod_images
 from afflux.kube.input_errors import shown
 from afflux.kube.node_constraints import ConstraintError, node_affinity, tolerations
 from afflux.kube.object_limits import first_resources, first_volumes
+from afflux.kube.pod_relations import (
+    check_labels,
+    relations,
+    running_relations,
+    task_labels,
+    with_spread,
+)
 from afflux.kube.pod_requests import requests
 from afflux.kube.sized_cache import MAX_CACHED_SHAPES, shape_size, sized_cache
 from afflux.kube.unsupported_constraints import first_unsupported
@@ -20,6 +28,7 @@ from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.reachability import Reachability
+from afflux.model.relations import NO_RELATIONS, Relations
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Toleration
@@ -43,12 +52,14 @@ class PodContext:
     """The facts about the cluster that a task depends on.
 
     `images` are the images that matter for placement; `profiles` the scheduler names with their
-    own policies. Without `storage`, a pod with claims waits.
+    own policies. Without `storage`, a pod with claims waits; without `relations`, a pod has no
+    default constraints.
     """
 
     images: Container[str] = frozenset[str]()
     profiles: Container[str] = frozenset[str]()
     storage: Storage | None = None
+    relations: ClusterRelations | None = None
 
 
 EMPTY_CONTEXT = PodContext()
@@ -64,10 +75,13 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     if not is_bound(pod):
         blocked = first_unsupported(spec, claims=context.storage is not None)
     affinity, tolerated, implied = ANYWHERE, (), {}
+    related = running_relations(pod) if is_bound(pod) else NO_RELATIONS
     try:
         implied = host_port_requests(spec)
         affinity = node_affinity(spec)
         tolerated = tolerations(spec.tolerations) if spec.tolerations else ()
+        if not is_bound(pod):
+            related = _waiting_relations(pod, context)
     except ConstraintError as error:
         if not is_bound(pod):
             blocked = blocked or str(error)
@@ -90,15 +104,26 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     if profile and profile not in context.profiles:
         profile = ""
     shape = _shape(asked, affinity, tolerated)
-    if reachability or images or profile:
-        shape = _extended_shape(shape, reachability, images, profile)
+    if reachability or images or profile or related is not NO_RELATIONS:
+        shape = _extended_shape(shape, reachability, images, profile, related)
     return Task(
         id=pod.metadata.uid or name,
         name=name,
         shape=shape,
         blocked=blocked,
+        labels=task_labels(pod),
         required_during_execution=_is_required_during_execution(pod),
     )
+
+
+def _waiting_relations(pod: objects.Pod, context: PodContext) -> Relations:
+    """What a pod requires and prefers of other pods, the default constraints included, which only
+    matter while the pod waits."""
+    check_labels(pod)
+    stated = relations(pod)
+    if context.relations is None or pod.spec.topology_spread_constraints:
+        return stated
+    return with_spread(stated, context.relations.default_relations(pod))
 
 
 def _is_required_during_execution(pod: objects.Pod) -> bool:
@@ -168,7 +193,13 @@ def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration
 
 @sized_cache(shape_size, MAX_CACHED_SHAPES)
 def _extended_shape(
-    plain: Shape, reachability: tuple[Reachability, ...], images: Images | None, profile: str
+    plain: Shape,
+    reachability: tuple[Reachability, ...],
+    images: Images | None,
+    profile: str,
+    related: Relations,
 ) -> Shape:
-    """The same for tasks with volumes, known images or a profile."""
-    return replace(plain, reachability=reachability, images=images, profile=profile)
+    """The same for tasks with volumes, known images, a profile, or relations to other tasks."""
+    return replace(
+        plain, reachability=reachability, images=images, profile=profile, relations=related
+    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from afflux.kube.object_limits import limit_exceeded
 from afflux.model.implied_resources import default_capacity
+from afflux.model.relations import NO_RELATIONS, Relations
 from afflux.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.task import Shape
@@ -43,8 +44,16 @@ LABEL_KEYS = Limit("different label keys in node selectors and affinities", 1_02
 # namespace takes 15 MB, the total 60 MB and 20 ms. 100 different affinities with 1,000 names of
 # nodes each are within the limit of a namespace.
 AFFINITIES = Limit("expressions and values in different node affinities", 100_000, 400_000, 2_000)
+# A topology key that machines have is a column of 4 bytes for each machine.
+# Clusters have a handful: hostname, zone, region, rack.
+TOPOLOGY_KEYS = Limit("different topology keys", 64, 512, 4)
+# A selector is compared once with every different set of labels of its namespaces' pods: all 8,192
+# with 10,000 sets take about 30 s together, those of one namespace 4 s.
+SELECTORS = Limit("different selectors of other pods", 1_024, 8_192, 64)
+# About 150 bytes for each.
+TERMS = Limit("expressions and values in different terms about other pods", 100_000, 400_000, 2_000)
 
-LIMITS = (PORTS, RESOURCES, LABEL_KEYS, AFFINITIES)
+LIMITS = (PORTS, RESOURCES, LABEL_KEYS, AFFINITIES, TOPOLOGY_KEYS, SELECTORS, TERMS)
 
 _FREE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
@@ -74,7 +83,25 @@ def demand_of(shape: Shape) -> Demand:
     if affinity is not ANYWHERE:
         named.extend(_Named(LABEL_KEYS, key) for key in _label_keys(affinity))
         named.append(_Named(AFFINITIES, affinity, affinity.parts))
+    if shape.relations is not NO_RELATIONS:
+        named.extend(_named_relations(shape.relations))
     return frozenset(named) if named else NOTHING
+
+
+def _named_relations(relations: Relations) -> list[_Named]:
+    """What the relations of a task name. The system's default constraints do not count: their
+    selectors are those of Services and controllers, however many pods there are."""
+    spread = [each for each in relations.spread if each.needs_all_keys]
+    if not spread and not relations.terms:
+        return []
+    related = [*relations.terms, *spread]
+    keys = {each.topology_key for each in related}
+    selectors = {each.selector for each in related}
+    return [
+        *(_Named(TOPOLOGY_KEYS, key) for key in sorted(keys)),
+        *(_Named(SELECTORS, selector) for selector in selectors),
+        _Named(TERMS, relations, relations.parts),
+    ]
 
 
 def _label_keys(affinity: NodeAffinity) -> set[str]:

@@ -50,6 +50,12 @@ class TaskSelector:
     labels: tuple[Requirement, ...] | None = ()
     includes_ending: bool = True
 
+    @property
+    def parts(self) -> int:
+        """How many namespaces, expressions and values it names."""
+        requirements = (*(self.namespace_labels or ()), *(self.labels or ()))
+        return len(self.namespaces) + sum(1 + len(each.values) for each in requirements)
+
     def matches(self, task: TaskLabels, namespace_labels: Labels) -> bool:
         """Whether a task is selected; `namespace_labels` are those of its namespace."""
         admitted = self.admits_namespace(task.namespace, namespace_labels)
@@ -150,12 +156,19 @@ class Relations:
     spread: tuple[SpreadConstraint, ...] = ()
     affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
     carried: tuple[CarriedTerm, ...] = field(init=False, repr=False, compare=False)
+    _without_spread: "Relations | None" = field(init=False, repr=False, compare=False)
+    # How many terms, expressions and values they name.
+    parts: int = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         weight = self.affinity_weight
         parts = (self.affinity, self.anti_affinity, self.preferred, self.spread)
         object.__setattr__(self, "_hash", hash((*parts, weight)))
+        without_spread = Relations(*parts[:3], affinity_weight=weight) if self.spread else None
+        object.__setattr__(self, "_without_spread", without_spread)
+        stated = [*(each.selector for each in self.spread), *(each.selector for each in self.terms)]
+        object.__setattr__(self, "parts", sum(4 + each.parts for each in stated))
         repels = [CarriedTerm(term, None) for term in self.anti_affinity]
         attracts = [CarriedTerm(term, weight) for term in self.affinity if weight]
         prefers = [CarriedTerm(term, weight) for weight, term in self.preferred]
@@ -163,6 +176,16 @@ class Relations:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def standing(self) -> "Relations":
+        """What concerns other tasks when this one runs: everything but its spread constraints."""
+        return self if self._without_spread is None else self._without_spread
+
+    @property
+    def terms(self) -> tuple[AffinityTerm, ...]:
+        """Every term of affinity and anti-affinity, required and preferred."""
+        return (*self.affinity, *self.anti_affinity, *(term for _, term in self.preferred))
 
     @property
     def attracting(self) -> AnySelector | None:
@@ -176,8 +199,7 @@ class Relations:
     @property
     def selectors(self) -> tuple[AnySelector, ...]:
         """Every selector that the relations name, some of them more than once."""
-        terms = (*self.affinity, *self.anti_affinity, *(term for _, term in self.preferred))
-        named = (*(each.selector for each in terms), *(each.selector for each in self.spread))
+        named = (*(term.selector for term in self.terms), *(each.selector for each in self.spread))
         return named if self.attracting is None else (*named, self.attracting)
 
     @property

@@ -43,7 +43,7 @@ class Shape:
         object.__setattr__(self, "_hash", hash((*parts, *more)))
         named = len(self.requests) + self.affinity.parts + len(self.tolerations)
         reached = sum(term.parts for each in self.reachability for term in each.terms)
-        object.__setattr__(self, "parts", named + reached)
+        object.__setattr__(self, "parts", named + reached + self.relations.parts)
 
     def __hash__(self) -> int:
         return self._hash
