@@ -552,8 +552,8 @@ class Packing:
         self, classes: NDArray[np.int64], machines: NDArray[np.int64], /
     ) -> NDArray[np.int64]:
         """By entry, the first part of the account that refuses one more unit of the class on the
-        machine: -2 for resources, -1 for devices, the index of a rule of the class, -3 if nothing
-        refuses it."""
+        machine: -2 for resources, -1 for devices, the index of a rule of the class; -4 and -5 for
+        spread and affinity of units that are placed already; -3 if nothing refuses it."""
 
     def cut_searches(self) -> int:
         """How many searches for units with constraints between tasks gave up at a limit."""

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::devices::{DeviceRequest, Devices};
 use crate::domains::{Domains, Rule};
+use crate::placed_rules::PlacedRules;
 use crate::resources::{Request, Resources, UNLIMITED};
 
 /// What one task of a class asks for.
@@ -36,6 +37,8 @@ pub enum Part {
     Devices,
     /// The domains of the machine do not meet the rule of the class with this index.
     Rule(usize),
+    /// A unit that is placed already would be refused where it is.
+    PlacedRule,
 }
 
 /// A task of a class on a machine, with its devices.
@@ -69,6 +72,7 @@ pub struct Account {
     resources: Resources,
     devices: Devices,
     domains: Domains,
+    placed_rules: PlacedRules,
     units: Vec<Vec<Unit>>,
     log: Vec<Change>,
 }
@@ -87,6 +91,7 @@ impl Account {
             resources,
             devices,
             domains: Domains::default(),
+            placed_rules: PlacedRules::default(),
             units: vec![Vec::new(); machines],
             log: Vec::new(),
         }
@@ -100,6 +105,15 @@ impl Account {
             domains.prepare(&class.rules);
         }
         self.domains = domains;
+        self
+    }
+
+    /// The account with the rules of placed units protected: a unit that would break one of them
+    /// does not fit. Without this, only the rules of the unit itself count. Nothing may have been
+    /// taken yet.
+    #[must_use]
+    pub fn with_placed_rules(mut self) -> Self {
+        self.placed_rules = PlacedRules::new(&self.classes);
         self
     }
 
@@ -145,6 +159,33 @@ impl Account {
         let rules = &self.classes[class].rules;
         self.has_capacity(class, machine)
             && (rules.is_empty() || self.domains.fits_all(rules, machine))
+            && (self.placed_rules.is_empty() || self.keeps_placed_rules(class, machine, 1))
+    }
+
+    /// Whether constraints between tasks decide where units of the class fit: its own rules, or
+    /// those of others that its units may break.
+    #[must_use]
+    pub fn has_rules(&self, class: usize) -> bool {
+        !self.classes[class].rules.is_empty() || self.placed_rules.may_break(class)
+    }
+
+    /// Whether the rules of all placed units are kept, if `more` units of the class are placed on
+    /// the machine.
+    #[must_use]
+    #[inline(never)]
+    pub fn keeps_placed_rules(&self, class: usize, machine: usize, more: i64) -> bool {
+        self.broken_placed_rule(class, machine, more).is_none()
+    }
+
+    /// A rule of a placed unit that would be broken by `more` units of the class on the machine.
+    #[must_use]
+    pub fn broken_placed_rule(&self, class: usize, machine: usize, more: i64) -> Option<&Rule> {
+        if !self.placed_rules.may_break(class) {
+            return None;
+        }
+        let counted_by = &self.classes[class].counted_by;
+        self.placed_rules
+            .broken(class, counted_by, machine, more, &self.domains)
     }
 
     /// Whether one more task of the class fits, whatever its rules say.
@@ -197,11 +238,17 @@ impl Account {
         if room > 0 && !rules.is_empty() {
             room = room.min(self.domains.room(rules, counted_by, machine));
         }
+        if room > 0 && self.placed_rules.may_break(class) {
+            let domains = &self.domains;
+            let kept = self.placed_rules.room(class, counted_by, machine, domains);
+            room = room.min(kept);
+        }
         room
     }
 
     /// The parts that refuse one more task of the class; none if it fits.
     pub fn refusals(&self, class: usize, machine: usize) -> impl Iterator<Item = Part> {
+        let breaks = !self.keeps_placed_rules(class, machine, 1);
         let class = &self.classes[class];
         let free = self.resources.of(machine);
         let lacking = class
@@ -217,6 +264,7 @@ impl Account {
             .map(|&(column, _)| Part::Resource(column))
             .chain(devices.map(|_| Part::Devices))
             .chain(rules.map(Part::Rule))
+            .chain(breaks.then_some(Part::PlacedRule))
     }
 
     /// Takes one unit, which must fit. Without `devices` it gets the fullest ones that leave room
@@ -385,10 +433,9 @@ impl Account {
                 }
                 let unit = self.remove_at(machine, position);
                 let class = unit.class;
-                found.extend(
-                    self.refusals(class, machine)
-                        .map(|part| (class, machine, part)),
-                );
+                let parts = self.refusals(class, machine);
+                let own = parts.filter(|&part| part != Part::PlacedRule);
+                found.extend(own.map(|part| (class, machine, part)));
                 self.put(unit, machine, position);
             }
         }
@@ -404,6 +451,9 @@ impl Account {
         }
         if !class.counted_by.is_empty() {
             self.domains.take(&class.counted_by, machine, 1);
+        }
+        if !self.placed_rules.is_empty() {
+            self.placed_rules.add(unit.class, machine, 1, &self.domains);
         }
         self.units[machine].insert(position, unit);
     }
@@ -425,6 +475,10 @@ impl Account {
         }
         if !class.counted_by.is_empty() {
             self.domains.take(&class.counted_by, machine, -1);
+        }
+        if !self.placed_rules.is_empty() {
+            self.placed_rules
+                .add(unit.class, machine, -1, &self.domains);
         }
         unit
     }

@@ -192,6 +192,16 @@ impl Domains {
         self.topologies[self.counters[counter].topology].domain_of[machine]
     }
 
+    /// The domain in which a task on this machine counts for a counter.
+    pub(crate) fn counted_domain(&self, counter: usize, machine: usize) -> Option<u32> {
+        self.topologies[self.counters[counter].topology].counted(machine)
+    }
+
+    /// The number of counted tasks in all domains.
+    pub(crate) fn total(&self, counter: usize) -> i64 {
+        self.counters[counter].total
+    }
+
     /// The domains of a machine that matter to a class: those of the counters that its rules name
     /// and of those that count it.
     #[must_use]
@@ -282,29 +292,63 @@ impl Domains {
             Rule::Apart { counter } => self
                 .domain(counter, machine)
                 .is_none_or(|domain| self.count(counter, domain) + more(counter) == 0),
-            Rule::Spread {
-                counter,
-                max_skew,
-                min_domains,
-                counts_itself,
-            } => {
+            Rule::Spread { counter, .. } => {
                 let Some(domain) = self.domain(counter, machine) else {
                     return false;
                 };
-                let (count, more) = (self.count(counter, domain), more(counter));
-                let there = count + more;
-                let counter = &self.counters[counter];
-                let fewest = if self.topologies[counter.topology].domains < min_domains {
-                    0
-                } else if more == 0 {
-                    counter.fewest().unwrap_or(0)
-                } else {
-                    let elsewhere = counter.fewest_elsewhere(count);
-                    elsewhere.map_or(there, |fewest| fewest.min(there))
-                };
-                there + i64::from(counts_itself) - fewest <= max_skew
+                self.skew_fits(rule, domain, more(counter))
             }
         }
+    }
+
+    /// Whether one more unit in the domain would meet a spread rule, if `more` tasks were counted
+    /// there; other rules are met.
+    pub(crate) fn skew_fits(&self, rule: &Rule, domain: u32, more: i64) -> bool {
+        let &Rule::Spread {
+            counter,
+            max_skew,
+            min_domains,
+            counts_itself,
+        } = rule
+        else {
+            return true;
+        };
+        let count = self.count(counter, domain);
+        let there = count + more;
+        let counter = &self.counters[counter];
+        let fewest = if self.topologies[counter.topology].domains < min_domains {
+            0
+        } else if more == 0 {
+            counter.fewest().unwrap_or(0)
+        } else {
+            let elsewhere = counter.fewest_elsewhere(count);
+            elsewhere.map_or(there, |fewest| fewest.min(there))
+        };
+        there + i64::from(counts_itself) - fewest <= max_skew
+    }
+
+    /// How many more tasks may be counted in the domain such that one more unit meets a spread
+    /// rule; negative if there are too many.
+    pub(crate) fn units_within_skew(&self, rule: &Rule, domain: u32) -> i64 {
+        let &Rule::Spread {
+            counter,
+            max_skew,
+            min_domains,
+            counts_itself,
+        } = rule
+        else {
+            return UNLIMITED;
+        };
+        let counter = &self.counters[counter];
+        let count = counter.count(domain);
+        let fewest = match self.topologies[counter.topology].domains < min_domains {
+            true => Some(0),
+            false => counter.fewest_elsewhere(count),
+        };
+        // While the domain itself has the fewest tasks, another unit does not change the skew.
+        fewest.map_or(UNLIMITED, |fewest| {
+            max_skew - i64::from(counts_itself) + fewest - count
+        })
     }
 
     /// How many units of a class with these rules and counters fit one after the other.
@@ -328,28 +372,13 @@ impl Domains {
             Rule::Near { .. } => 1,
             Rule::Apart { counter } if growth(counter) == 0 => UNLIMITED,
             Rule::Apart { .. } => 1,
-            Rule::Spread {
-                counter,
-                max_skew,
-                min_domains,
-                counts_itself,
-            } => {
+            Rule::Spread { counter, .. } => {
                 let each = growth(counter);
                 let Some(domain) = self.domain(counter, machine).filter(|_| each > 0) else {
                     return UNLIMITED;
                 };
-                let counter = &self.counters[counter];
-                let count = counter.count(domain);
-                let fewest = match self.topologies[counter.topology].domains < min_domains {
-                    true => Some(0),
-                    false => counter.fewest_elsewhere(count),
-                };
-                // While the domain itself has the fewest tasks, another unit does not change the
-                // skew.
-                fewest.map_or(UNLIMITED, |fewest| {
-                    let left = max_skew - i64::from(counts_itself) + fewest - count;
-                    (left / each + 1).min(UNLIMITED)
-                })
+                let left = self.units_within_skew(rule, domain);
+                (left / each + 1).min(UNLIMITED)
             }
         }
     }

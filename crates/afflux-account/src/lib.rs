@@ -24,6 +24,7 @@
 mod account;
 mod devices;
 mod domains;
+mod placed_rules;
 mod resources;
 
 pub use account::{Account, Class, Part, Unit};

@@ -27,11 +27,8 @@ type Signature = (Vec<i64>, Vec<i64>, Vec<bool>);
 /// Places all members, given by class and count, or leaves the packing as it was.
 #[must_use]
 pub fn place_gang(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
-    let classes = packing.account().classes();
-    if need
-        .iter()
-        .any(|&(class, _)| !classes[class].rules.is_empty())
-    {
+    let account = packing.account();
+    if need.iter().any(|&(class, _)| account.has_rules(class)) {
         return place_related(packing, need);
     }
     if need

@@ -244,8 +244,7 @@ impl Packing {
     fn room_of_pair(&self, class: usize, pair: usize) -> i64 {
         let machine = self.machine[pair] as usize;
         // Rules depend on units elsewhere, too.
-        let as_at_start = self.account.units(machine).is_empty()
-            && self.account.classes()[class].rules.is_empty();
+        let as_at_start = self.account.units(machine).is_empty() && !self.account.has_rules(class);
         match as_at_start {
             true => i64::from(self.room_at_start[pair]),
             false => self.account.room(class, machine),
@@ -347,7 +346,7 @@ impl Packing {
             let placed = self.place_on_cheapest(class, missing);
             missing -= placed;
             // A rule about domains may leave room elsewhere once units are there.
-            if placed == 0 || missing == 0 || self.account.classes()[class].rules.is_empty() {
+            if placed == 0 || missing == 0 || !self.account.has_rules(class) {
                 return count - missing;
             }
         }

@@ -69,7 +69,8 @@ fn place_in_order(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
     whole
 }
 
-/// Whether every unit placed since the mark meets its rules with the others in place.
+/// Whether every unit placed since the mark meets its rules with the others in place, and none
+/// breaks a rule of a unit that was placed before.
 fn meet_rules(packing: &mut Packing, mark: usize) -> bool {
     let mut placed: Vec<(usize, usize)> = packing
         .account()
@@ -80,9 +81,9 @@ fn meet_rules(packing: &mut Packing, mark: usize) -> bool {
     placed.sort_unstable();
     placed.dedup();
     let account = packing.account_mut();
-    placed
-        .into_iter()
-        .all(|(class, machine)| account.meets_rules(class, machine))
+    placed.into_iter().all(|(class, machine)| {
+        account.meets_rules(class, machine) && account.keeps_placed_rules(class, machine, 0)
+    })
 }
 
 struct Search<'a> {

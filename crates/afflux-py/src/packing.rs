@@ -1,6 +1,6 @@
 //! `Packing`: the account of a round and the searches on it, for Python.
 
-use afflux_account::{Account, Class, DeviceRequest, Devices, Part, Resources, Unit};
+use afflux_account::{Account, Class, DeviceRequest, Devices, Part, Resources, Rule, Unit};
 
 use crate::domain_rules::{DomainColumns, domains_of};
 use afflux_pack::{
@@ -114,7 +114,7 @@ impl Packing {
         let resources = Resources::new(width, free.iter().copied().collect());
         let mut account = Account::new(classes, resources, Devices::new(free_devices), machines);
         if let Some(domains) = domains {
-            account = account.with_domains(domains);
+            account = account.with_domains(domains).with_placed_rules();
         }
         let pairs = PairColumns {
             first,
@@ -290,6 +290,10 @@ impl Packing {
                 Some(Part::Resource(_)) => -2,
                 Some(Part::Devices) => -1,
                 Some(Part::Rule(rule)) => rule as i64,
+                Some(Part::PlacedRule) => match account.broken_placed_rule(class, machine, 1) {
+                    Some(Rule::Near { .. }) => -5,
+                    _ => -4,
+                },
             });
         }
         Ok(parts.into_pyarray(py))

@@ -70,7 +70,7 @@ pub fn refusals<'py>(
                 Part::Resource(column) => column as usize,
                 Part::Devices => width,
                 // This class has no rules about other tasks.
-                Part::Rule(_) => continue,
+                Part::Rule(_) | Part::PlacedRule => continue,
             };
             refused[[machine, column]] = true;
         }

@@ -113,7 +113,7 @@ class Book:
             return False
         if self.packing.place_gang(counts):
             return True
-        if not self.has_rules(need):
+        if not self.is_related(need):
             self._refused.add(counts)
         return False
 

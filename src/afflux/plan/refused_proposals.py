@@ -23,8 +23,14 @@ CONSTRAINT_KINDS: tuple[ConstraintKind, ...] = get_args(ConstraintKind)
 # By kind of constraint.
 RefusedProposals = Counter[str]
 
-# The parts of the account that are no rules of a class, by their number.
-_FIXED_PARTS: dict[int, ConstraintKind] = {-2: "resources", -1: "devices"}
+# The parts of the account that are no rules of a class, by their number; the last two are rules of
+# units that are placed already.
+_FIXED_PARTS: dict[int, ConstraintKind] = {
+    -2: "resources",
+    -1: "devices",
+    -4: "spread",
+    -5: "affinity",
+}
 _NO_PART = -3
 
 
