@@ -71,6 +71,45 @@ def test_pod_level_requests_replace_the_sum() -> None:
     assert asked(requests={"cpu": "1"}, resources={"limits": {"cpu": "4"}})["cpu"] == 1000
 
 
+def counted_in_costs(**spec: Any) -> dict[str, int]:
+    """What the pod counts for in costs beyond its requests."""
+    return dict(only_task(pod(**spec)).shape.unrequested)
+
+
+def test_a_container_without_requests_counts_in_costs_with_100m_and_200mi() -> None:
+    bare: dict[str, Any] = {"name": "c"}
+    assert counted_in_costs(containers=[bare]) == {"cpu": 100, "memory": 200 * MI}
+    assert asked(containers=[bare]) == {"pods": 1}
+    assert counted_in_costs(containers=[bare, bare]) == {"cpu": 200, "memory": 400 * MI}
+
+
+def test_only_the_resource_that_a_container_does_not_request_is_added_in_costs() -> None:
+    mixed = [container(cpu="1"), container(memory="1Mi"), container(cpu="1", memory="1Mi")]
+    assert counted_in_costs(containers=mixed) == {"cpu": 100, "memory": 200 * MI}
+    assert counted_in_costs(containers=mixed[:1]) == {"memory": 200 * MI}
+    assert counted_in_costs(containers=mixed[2:]) == {}
+    assert counted_in_costs(containers=[container(limits={"cpu": "1", "memory": "1"})]) == {}
+
+
+def test_a_request_of_zero_counts_as_stated_in_costs() -> None:
+    assert counted_in_costs(containers=[container(cpu="0", memory="0")]) == {}
+
+
+def test_an_init_container_without_requests_matters_in_costs_where_it_needs_more() -> None:
+    requested = [container(cpu="150m", memory="1Mi")]
+    init = [{"name": "i"}]
+    assert counted_in_costs(containers=requested, initContainers=init) == {"memory": 199 * MI}
+    sidecar = [{"name": "s", "restartPolicy": "Always"}]
+    both = {"cpu": 100, "memory": 200 * MI}
+    assert counted_in_costs(containers=requested, initContainers=sidecar) == both
+
+
+def test_a_pod_level_request_replaces_what_containers_are_taken_to_use() -> None:
+    level = {"requests": {"cpu": "1"}}
+    found = counted_in_costs(containers=[{"name": "c"}], resources=level)
+    assert found == {"memory": 200 * MI}
+
+
 @pytest.mark.parametrize(
     ("condition", "cpu_milli"),
     [([], 3000), ([{"type": "PodResizePending", "reason": "Infeasible"}], 2000)],

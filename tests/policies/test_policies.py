@@ -64,14 +64,14 @@ def test_cpu_memory_counts_overcommitted_machines_as_full_and_empty_capacity_as_
     assert CpuMemory(omega=100).cost(shape(), state.view()).tolist() == [100, 0]
 
 
-def test_soft_taints_cost_a_tenth_each_up_to_the_whole():
+def test_the_first_soft_taint_costs_most_and_further_ones_a_tenth_of_omega():
     soft = tuple(Taint(f"t{i}", "PreferNoSchedule") for i in range(12))
     state = State(
         [machine("none"), machine("two", taints=soft[:2]), machine("twelve", taints=soft)]
     )
-    assert Taints().cost(shape(), state.view()).tolist() == [0, 200, 1000]
+    assert Taints().cost(shape(), state.view()).tolist() == [0, 3100, 4000]
     tolerant = shape(tolerations=(Toleration("t0", "Exists"),))
-    assert Taints().cost(tolerant, state.view()).tolist() == [0, 100, 1000]
+    assert Taints().cost(tolerant, state.view()).tolist() == [0, 3000, 4000]
     assert Taints().admits(shape(), state.view()).all()
 
 
@@ -83,7 +83,7 @@ def test_preferred_terms_cost_their_share_where_they_are_missed():
         (weight, Term((Requirement(key, "Exists"),))) for weight, key in ((30, "x"), (10, "y"))
     )
     wants = shape(affinity=NodeAffinity(preferred=preferred))
-    assert node_affinity.NodeAffinity().cost(wants, state.view()).tolist() == [0, 250, 1000]
+    assert node_affinity.NodeAffinity().cost(wants, state.view()).tolist() == [0, 700, 2800]
     assert node_affinity.NodeAffinity().cost(shape(), state.view()).tolist() == [0, 0, 0]
 
 

@@ -44,6 +44,15 @@ class Machines:
             return table.used_without_column(resource, len(self._state))[self._rows]
         return self._column(self._state.used, resource)
 
+    def scored_use(self, resource: str) -> Column:
+        """What running and assumed tasks count for in costs: what they have asked for, and what
+        containers that ask for nothing are taken to use."""
+        used, more = self.used(resource), self._state.resource_table.unrequested(resource)
+        if more is None:
+            return used
+        rows = len(self._state)
+        return used + np.pad(more, (0, max(0, rows - len(more))))[:rows][self._rows]
+
     @property
     def running(self) -> Column:
         """How many tasks run or are assumed there."""

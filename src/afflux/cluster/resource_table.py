@@ -65,6 +65,9 @@ class ResourceTable:
         self._used: Table = np.zeros((0, 8), np.int64)
         self.capacity: Table = self._capacity[:, : len(ALWAYS)]
         self.used: Table = self._used[:, : len(ALWAYS)]
+        # By machine, the CPU and memory of running tasks that no container requests: none until
+        # there is such a task.
+        self._unrequested: dict[str, Table] = {}
         # What is used of resources that have no column, by resource and row.
         self._used_without_column: dict[str, dict[int, int]] = {}
         # The rows of shapes requested since unused columns were last dropped.
@@ -130,6 +133,8 @@ class ResourceTable:
         for name, amount in use.without_column:
             by_row = self._used_without_column.setdefault(name, {})
             by_row[row] = by_row.get(row, 0) + amount
+        for name, amount in shape.unrequested:
+            self._add_unrequested(row, name, amount)
 
     def remove_use(self, row: int, shape: Shape) -> None:
         """Count a task no longer; `shape` is the one that was added."""
@@ -142,6 +147,21 @@ class ResourceTable:
                 del by_row[row]
             if not by_row:
                 self._used_without_column.pop(name, None)
+        for name, amount in shape.unrequested:
+            self._add_unrequested(row, name, -amount)
+
+    def unrequested(self, name: str) -> Table | None:
+        """By machine, what running tasks count for in costs beyond their requests; None if they
+        request everything. Rows may be missing at the end."""
+        return self._unrequested.get(name)
+
+    def _add_unrequested(self, row: int, name: str, amount: int) -> None:
+        column = self._unrequested.get(name)
+        if column is None or row >= len(column):
+            before = np.zeros(0, np.int64) if column is None else column
+            column = np.pad(before, (0, len(self._used) - len(before)))
+            self._unrequested[name] = column
+        column[row] += amount
 
     def countable(self, row: int, requests: Resources) -> Resources:
         """The requests, cut where the sum on this machine would not fit 64 bits."""
@@ -220,6 +240,8 @@ class ResourceTable:
         """Empty the row of a machine that was removed."""
         self._capacity[row] = 0
         self._used[row] = 0
+        for column in self._unrequested.values():
+            column[row : row + 1] = 0
 
     def grow(self, more: int) -> None:
         self._capacity = np.pad(self._capacity, ((0, more), (0, 0)))

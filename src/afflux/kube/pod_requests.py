@@ -4,6 +4,9 @@ Containers and sidecars run at the same time; init containers run one after the 
 the sidecars before it. A pod needs, per resource, the larger of the two, or its pod-level request,
 plus its overhead. A limit without a request counts as a request. A container that is being resized
 counts with the maximum of its actual, allocated and desired requests.
+
+A container without a request for CPU or memory counts in costs, not in what fits, with the amounts
+that kube-scheduler takes: otherwise no machine would look fuller for it.
 """
 
 from collections.abc import Mapping
@@ -21,6 +24,9 @@ _Statuses = Mapping[str | None, objects.ContainerStatus]
 # Resources in the cache of requests: 50,000 common pods, about 60 MB.
 _MAX_CACHED_REQUESTS = 400_000
 
+# What a container without a request counts for in costs, in billionths: 100m and 200Mi.
+_UNREQUESTED: Nanos = {CPU: 10**8, MEMORY: 200 * 2**20 * 10**9}
+
 _NO_STATUSES: _Statuses = {}
 _NO_RESOURCES = objects.ContainerResources()
 
@@ -35,6 +41,35 @@ def requests(pod: objects.Pod) -> Resources:
             tuple(stated.limits.items()) if stated.limits else (),
         )
     return _with_pod_level(_containers(pod), spec)
+
+
+def unrequested(pod: objects.Pod) -> Resources:
+    """What the containers without a request for CPU or memory add to the costs of a machine."""
+    spec = pod.spec
+    everything = (*(spec.containers or ()), *(spec.init_containers or ()))
+    if all(_requests_all(container) for container in everything):
+        return ()
+    if len(everything) == 1 and _is_plain(spec):
+        stated = everything[0].resources or _NO_RESOURCES
+        named = {*(stated.requests or ()), *(stated.limits or ())}
+        missing = {name: amount for name, amount in _UNREQUESTED.items() if name not in named}
+        return in_units(missing, "spec")
+    total, scored = _containers(pod), _containers(pod, _UNREQUESTED)
+    if spec.resources is not None:
+        pod_level = _pod_level(spec.resources, total)
+        total.update(pod_level)
+        scored.update(pod_level)
+    more = {name: scored.get(name, 0) - total.get(name, 0) for name in _UNREQUESTED}
+    return in_units(more, "spec")
+
+
+def _requests_all(container: objects.Container) -> bool:
+    """Whether a container states a request or a limit for CPU and for memory."""
+    stated = container.resources
+    if stated is None:
+        return False
+    requests, limits = stated.requests or {}, stated.limits or {}
+    return all(name in requests or name in limits for name in _UNREQUESTED)
 
 
 def _with_pod_level(total: Nanos, spec: objects.PodSpec) -> Resources:
@@ -88,8 +123,10 @@ def is_sidecar(container: objects.Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _containers(pod: objects.Pod) -> Nanos:
-    """The maximum over time of what containers, sidecars and init containers use."""
+def _containers(pod: objects.Pod, missing: Nanos | None = None) -> Nanos:
+    """The maximum over time of what containers, sidecars and init containers use; a container that
+    does not request a resource in `missing` counts with that amount."""
+    missing = missing or {}
     status = pod.status if pod.spec.node_name else None
     infeasible = status is not None and any(
         condition.type == "PodResizePending" and condition.reason == "Infeasible"
@@ -100,7 +137,9 @@ def _containers(pod: objects.Pod) -> Nanos:
     for index, container in enumerate(pod.spec.containers or ()):
         if container.resources is not None:
             path = f"spec.containers[{index}]"
-            _add(total, _container(container, path, statuses, infeasible))
+            _add(total, missing | _container(container, path, statuses, infeasible))
+        else:
+            _add(total, missing)
     if not pod.spec.init_containers:
         return total
 
@@ -110,12 +149,12 @@ def _containers(pod: objects.Pod) -> Nanos:
     for index, container in enumerate(pod.spec.init_containers):
         path = f"spec.initContainers[{index}]"
         if is_sidecar(container):
-            mine = _container(container, path, statuses, infeasible)
+            mine = missing | _container(container, path, statuses, infeasible)
             _add(total, mine)
             _add(sidecars, mine)
             _take_maximum(peak, sidecars)
         else:
-            mine = _container(container, path, _NO_STATUSES, infeasible)
+            mine = missing | _container(container, path, _NO_STATUSES, infeasible)
             _add(mine, sidecars)
             _take_maximum(peak, mine)
     _take_maximum(total, peak)

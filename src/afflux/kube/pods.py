@@ -20,7 +20,7 @@ from afflux.kube.pod_relations import (
     task_labels,
     with_spread,
 )
-from afflux.kube.pod_requests import requests
+from afflux.kube.pod_requests import requests, unrequested
 from afflux.kube.sized_cache import MAX_CACHED_SHAPES, shape_size, sized_cache
 from afflux.kube.unsupported_constraints import first_unsupported
 from afflux.kube.volumes.storage import Storage
@@ -103,7 +103,7 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     profile = spec.scheduler_name or ""
     if profile and profile not in context.profiles:
         profile = ""
-    shape = _shape(asked, affinity, tolerated)
+    shape = _shape(asked, affinity, tolerated, unrequested(pod))
     if reachability or images or profile or related is not NO_RELATIONS:
         shape = _extended_shape(shape, reachability, images, profile, related)
     return Task(
@@ -186,9 +186,14 @@ def _seconds(written: str) -> float | None:
 
 
 @sized_cache(shape_size, MAX_CACHED_SHAPES)
-def _shape(asked: Resources, affinity: NodeAffinity, tolerated: tuple[Toleration, ...]) -> Shape:
+def _shape(
+    asked: Resources,
+    affinity: NodeAffinity,
+    tolerated: tuple[Toleration, ...],
+    unrequested_amounts: Resources,
+) -> Shape:
     """The shape, cached so that equal tasks share one object."""
-    return Shape(requests=asked, affinity=affinity, tolerations=tolerated)
+    return Shape(asked, affinity=affinity, tolerations=tolerated, unrequested=unrequested_amounts)
 
 
 @sized_cache(shape_size, MAX_CACHED_SHAPES)

@@ -31,6 +31,9 @@ class Shape:
     profile: str = ""
     # What the task requires and prefers of the tasks around it.
     relations: Relations = NO_RELATIONS
+    # CPU and memory that containers without a request are taken to use: they count in what a
+    # machine costs, never in what fits.
+    unrequested: Resources = ()
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
     # How much the shape names, by which caches of shapes bound their memory: a part takes about
@@ -39,7 +42,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         parts = (self.requests, self.devices, self.affinity, self.tolerations)
-        more = (self.reachability, self.images, self.profile, self.relations)
+        more = (self.reachability, self.images, self.profile, self.relations, self.unrequested)
         object.__setattr__(self, "_hash", hash((*parts, *more)))
         named = len(self.requests) + self.affinity.parts + len(self.tolerations)
         reached = sum(term.parts for each in self.reachability for term in each.terms)
@@ -49,8 +52,9 @@ class Shape:
         return self._hash
 
     def requests_same_as(self, other: "Shape") -> bool:
-        """Whether both request the same resources and devices."""
-        return self.requests == other.requests and self.devices == other.devices
+        """Whether both request the same resources and devices, and count alike in costs."""
+        same = self.requests == other.requests and self.devices == other.devices
+        return same and self.unrequested == other.unrequested
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from afflux.cluster.machines import Column, Machines
 from afflux.model.images import MAX_SCORED_BYTES, MIN_SCORED_BYTES
 from afflux.model.task import Shape
 from afflux.policies.policy import OMEGA, Policy
+from afflux.policies.preference_cost import full_cost
 
 # The cost of a machine with none of the images.
 MAX_IMAGE_COST = OMEGA // 20
@@ -43,4 +44,5 @@ def _max_cost(shape: Shape) -> int:
     weights = [weight for weight, _ in shape.affinity.preferred]
     if not weights:
         return MAX_IMAGE_COST
-    return min(MAX_IMAGE_COST, max(0, OMEGA * min(weights) // sum(weights) - 1))
+    cheapest_term = full_cost(sum(weights)) * min(weights) // sum(weights)
+    return min(MAX_IMAGE_COST, max(0, cheapest_term - 1))

@@ -6,11 +6,13 @@ from afflux.cluster.machines import BoolColumn, Column, Machines
 from afflux.model import reason
 from afflux.model.selectors import ANYWHERE
 from afflux.model.task import Shape
-from afflux.policies.policy import OMEGA, Policy
+from afflux.policies.policy import Policy
+from afflux.policies.preference_cost import full_cost
 
 
 class NodeAffinity(Policy):
-    """A machine that matches no preferred term costs OMEGA, one that matches all costs 0."""
+    """A machine that matches no preferred term has the full cost of a preference, one that matches
+    all costs 0, others cost the share of the weights that they miss."""
 
     reason = reason.AFFINITY
 
@@ -24,4 +26,4 @@ class NodeAffinity(Policy):
         total = sum(weight for weight, _ in shape.affinity.preferred)
         for weight, term in shape.affinity.preferred:
             missed += weight * ~machines.matching(term)
-        return missed * OMEGA // max(1, total)
+        return missed * full_cost(total) // max(1, total)

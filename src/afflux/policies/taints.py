@@ -8,9 +8,15 @@ from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
 from afflux.policies.policy import OMEGA, Policy
 
+# kube-scheduler weighs a soft taint three times as much as balancing.
+_FIRST_SOFT_TAINT = 3 * OMEGA
+_FURTHER_SOFT_TAINT = OMEGA // 10
+_ALL_SOFT_TAINTS = 4 * OMEGA
+
 
 class Taints(Policy):
-    """Each untolerated soft taint costs a tenth of OMEGA, all together at most OMEGA."""
+    """The first untolerated soft taint costs three times OMEGA, each further one a tenth of OMEGA,
+    all together at most four times OMEGA."""
 
     reason = reason.UNTOLERATED
 
@@ -19,7 +25,8 @@ class Taints(Policy):
 
     def cost(self, shape: Shape, machines: Machines) -> Column:
         soft = machines.by_taints(lambda taints: _count(taints, shape, soft=True))
-        return np.minimum(OMEGA, OMEGA // 10 * soft)
+        cost = _FIRST_SOFT_TAINT + _FURTHER_SOFT_TAINT * (soft - 1)
+        return np.where(soft == 0, 0, np.minimum(cost, _ALL_SOFT_TAINTS))
 
 
 def _count(taints: tuple[Taint, ...], shape: Shape, *, soft: bool) -> int:
