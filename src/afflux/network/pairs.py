@@ -22,7 +22,9 @@ class Pairs:
     """The pairs of a class and a machine that has room for it, sorted by class, then machine.
 
     The pairs of class `c` are those from `first[c]` to `first[c + 1]`. A pair has the row of its
-    machine, how many tasks fit, and what the first one costs without its slot.
+    machine, how many tasks fit, and what the first one costs without its slot. A class may have
+    several pairs with one machine, by ascending cost: its further units there cost more. Such a
+    class needs `DomainSteps`, if only ones without domains.
     """
 
     first: Column
@@ -46,15 +48,24 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainCaps:
-    """Machines grouped in domains, each with a cap on the units of one class.
+class DomainSteps:
+    """Machines grouped in domains, in each of which the units of one class cost more and more.
 
-    `domain` has the number of the domain of each pair of the class, or -1 for no cap.
+    `domain` has the number of the domain of each pair of the class, or -1 for none. Step k is for
+    `units[k]` units in the domain `of_step[k]` at `cost[k]` each; the steps of a domain come by
+    ascending cost. A domain gets no more units than its steps have together.
     """
 
     class_index: int
     domain: NDArray[np.int32]
-    cap: Column
+    of_step: NDArray[np.intp]
+    units: Column
+    cost: Column
+
+
+def domain_caps(class_index: int, domain: NDArray[np.int32], cap: Column) -> DomainSteps:
+    """Domains that get no more than `cap` units of a class, at no cost."""
+    return DomainSteps(class_index, domain, np.arange(len(cap)), cap, np.zeros(len(cap), np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The network of some of a round's pairs and slots, to which more are added between solves.
 
-Nodes: classes, which send what waits; capped domains of a class; machines; the sink.
+Nodes: classes, which send what waits; domains of a class; machines; the sink.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,14 @@ _INFINITE = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """Capped domains: the class and cap of each, and by capped class the domain of each pair."""
+    """How many domains there are; by step its class, domain, units and cost; by class with domains
+    the domain of each pair."""
 
-    of_class: Column
-    cap: Column
+    count: int
+    step_class: Column
+    step_domain: Column
+    step_units: Column
+    step_cost: Column
     of_pairs: dict[int, Column]
 
 
@@ -41,7 +45,7 @@ class RestrictedNetwork:
         self._pairs, self._slots, self._demand, self._domains = pairs, slots, demand, domains
         classes, machines = pairs.classes, len(slots.cost)
         self._first_domain = classes
-        self._first_machine = classes + len(domains.cap)
+        self._first_machine = classes + domains.count
         self._sink = self._first_machine + machines
         self._network = Network()
         supply = np.zeros(self._sink + 1, np.int64)
@@ -52,7 +56,10 @@ class RestrictedNetwork:
             demand.run_class, self._sink, demand.run_units, demand.run_cost
         )
         self._domain_arcs = self._add(
-            domains.of_class, self._first_domain + np.arange(len(domains.cap)), domains.cap, 0
+            domains.step_class,
+            self._first_domain + domains.step_domain,
+            domains.step_units,
+            domains.step_cost,
         )
         self.active: Column = np.zeros(0, np.int64)
         self._tail: Column = np.zeros(0, np.int64)
@@ -113,12 +120,16 @@ class RestrictedNetwork:
         highest = np.full(self._first_machine, _INFINITE)
         np.minimum.at(highest, tail, of_machine[machine] - cost)
         through = self._network.flow(self._domain_arcs)
-        of_class, limit = highest[: self._first_domain], highest[self._first_domain :]
-        np.minimum.at(of_class, self._domains.of_class[through > 0], limit[through > 0])
+        of_class, of_domain = highest[: self._first_domain], highest[self._first_domain :]
+        domains, carries = self._domains, through > 0
+        limit = of_domain[domains.step_domain] - domains.step_cost
+        np.minimum.at(of_class, domains.step_class[carries], limit[carries])
         waits = self._network.flow(self._waiting_arcs) > 0
         np.minimum.at(of_class, self._demand.run_class[waits], -self._demand.run_cost[waits])
-        full = (through > 0) & (through == self._domains.cap)
-        of_domain = np.where(full, limit, of_class[self._domains.of_class])
+        # A unit more in a domain costs what its next step costs.
+        is_open = through < domains.step_units
+        next_step = of_class[domains.step_class] + domains.step_cost
+        np.minimum.at(of_domain, domains.step_domain[is_open], next_step[is_open])
         return DualPrices(of_class, of_domain, of_machine)
 
     def _add(

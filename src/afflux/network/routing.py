@@ -5,8 +5,9 @@
 
 A source has the waiting single tasks of one class, or the members of one class in one gang. Its
 units either wait, at the cost of waiting, or go through their class to a machine; the sources of a
-class are one node. A domain caps the units of one class on its machines. All classes share the
-slots of a machine; each slot costs more than the one before, so that load spreads within one round.
+class are one node. A domain limits the units of one class on its machines, or makes each further
+one cost more. All classes share the slots of a machine; each slot costs more than the one before,
+so that load spreads within one round.
 
 Small networks are solved whole. A large one begins with the pairs of a class and a machine that
 are likely to carry flow. The prices of the optimal flow say which other pairs could improve it;
@@ -21,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.network.cheapest_pairs import blocks, cheapest, rank, sums_before
-from afflux.network.pairs import DomainCaps, Pairs, Slots, TaskSource, WaitingUnits, waiting_units
+from afflux.network.pairs import DomainSteps, Pairs, Slots, TaskSource, WaitingUnits, waiting_units
 from afflux.network.restricted_network import Domains, DualPrices, RestrictedNetwork
 
-__all__ = ["DomainCaps", "Pairs", "RoutedFlow", "Slots", "TaskSource", "route"]
+__all__ = ["DomainSteps", "Pairs", "RoutedFlow", "Slots", "TaskSource", "route"]
 
 Column = NDArray[np.int64]
 
@@ -56,36 +57,37 @@ def route(
     sources: Sequence[TaskSource],
     pairs: Pairs,
     slots: Slots,
-    caps: Sequence[DomainCaps] = (),
+    steps: Sequence[DomainSteps] = (),
     *,
     max_whole_pairs: int = MAX_WHOLE_PAIRS,
     max_passes: int = MAX_PASSES,
 ) -> RoutedFlow:
     """The minimum-cost flow that places every unit of every source or leaves it waiting."""
-    routing = _Routing(pairs, slots, waiting_units(sources, pairs.classes), _domains(pairs, caps))
+    routing = _Routing(pairs, slots, waiting_units(sources, pairs.classes), _domains(pairs, steps))
     return routing.route(max_whole_pairs, max_passes)
 
 
-def _domains(pairs: Pairs, caps: Sequence[DomainCaps]) -> Domains:
+def _domains(pairs: Pairs, steps: Sequence[DomainSteps]) -> Domains:
     of_pairs: dict[int, Column] = {}
-    of_class: list[Column] = [np.zeros(0, np.int64)]
-    cap: list[Column] = [np.zeros(0, np.int64)]
+    none = np.zeros(0, np.int64)
+    columns: list[tuple[Column, Column, Column, Column]] = [(none, none, none, none)]
     before = 0
-    for capped in caps:
-        number = capped.class_index
+    for each in steps:
+        number = each.class_index
         if number in of_pairs:
-            raise ValueError(f"class {number} has two DomainCaps, expected one")
+            raise ValueError(f"class {number} has two DomainSteps, expected one")
         expected = int(pairs.first[number + 1] - pairs.first[number])
-        if len(capped.domain) != expected:
+        if len(each.domain) != expected:
             raise ValueError(
-                f"class {number} has {expected} pairs, but DomainCaps for {len(capped.domain)}"
+                f"class {number} has {expected} pairs, but DomainSteps for {len(each.domain)}"
             )
-        domain = capped.domain.astype(np.int64)
+        domain, of_step = each.domain.astype(np.int64), each.of_step.astype(np.int64)
         of_pairs[number] = np.where(domain < 0, -1, domain + before)
-        of_class.append(np.full(len(capped.cap), number, np.int64))
-        cap.append(capped.cap)
-        before += len(capped.cap)
-    return Domains(np.concatenate(of_class), np.concatenate(cap), of_pairs)
+        classes = np.full(len(of_step), number, np.int64)
+        columns.append((classes, of_step + before, each.units, each.cost))
+        before += 1 + max(int(domain.max(initial=-1)), int(of_step.max(initial=-1)))
+    step_class, step_domain, units, cost = map(np.concatenate, zip(*columns, strict=True))
+    return Domains(before, step_class, step_domain, units, cost, of_pairs)
 
 
 class _Routing:
@@ -122,7 +124,7 @@ class _Routing:
 
         Some optimum uses only as many cheapest machines of a class as there are units in all: if a
         unit were on another machine, one of these would be empty, have room for the unit, and cost
-        no more. Where a domain is full this is not so.
+        no more. For a class with domains this holds within each domain.
         """
         pairs, slots = self._pairs, self._slots
         low, high = int(pairs.first[begin]), int(pairs.first[end])
@@ -137,9 +139,13 @@ class _Routing:
         cost = (pairs.cost[low:high] + slots.cost[machine])[position]
         kept = np.zeros(len(position), np.bool_)
         kept[cheapest(cost, first, self._total)] = True
-        for capped in self._domains.of_pairs:
-            if begin <= capped < end:
-                kept[first[capped - begin] : first[capped - begin + 1]] = True
+        for number, domain in self._domains.of_pairs.items():
+            if begin <= number < end:
+                own = slice(*first[number - begin : number - begin + 2])
+                places = position[own] + low - pairs.first[number]
+                kept[own] = _cheapest_of_domains(
+                    cost[own], domain[places], machine[position[own]], self._total
+                )
         return low + position[kept]
 
     def _by_passes(self, max_passes: int) -> RoutedFlow:
@@ -192,8 +198,20 @@ class _Routing:
             share = np.minimum(room, -(-units[number] // FIRST_PAIRS))[turned]
             take = np.clip(units[number] - sums_before(share, place), 0, share)
             np.add.at(load, machine[position[turned]], take)
-        self._add_pairs(np.concatenate(chosen))
+        chosen += [self._first_of_domains(number) for number in self._domains.of_pairs]
+        self._add_pairs(np.unique(np.concatenate(chosen)))
         return load
+
+    def _first_of_domains(self, number: int) -> Column:
+        """Enough pairs of each domain for a fair share of the units of a class."""
+        pairs, domain = self._pairs, self._domains.of_pairs[number]
+        own = np.arange(int(pairs.first[number]), int(pairs.first[number + 1]))
+        machine = pairs.machine[own]
+        domains = len(np.unique(domain))
+        share = 2 * int(self._demand.units[number]) // max(1, domains) + FIRST_PAIRS
+        cost = pairs.cost[own] + self._slots.cost[machine]
+        useful = _cheapest_of_domains(cost, domain, machine, share) & (self._capacity(own) > 0)
+        return own[useful]
 
     def _price_out(self, prices: DualPrices) -> tuple[int, Column]:
         """A bound on what pairs outside the network can save, and the pairs to add."""
@@ -266,3 +284,16 @@ class _Routing:
         units = np.zeros(len(self._pairs.machine), np.int64)
         units[self._network.active] = self._network.flow()
         return units
+
+
+def _cheapest_of_domains(
+    cost: Column, domain: Column, machine: NDArray[np.int32] | NDArray[np.intp], keep: int
+) -> NDArray[np.bool_]:
+    """All pairs with the `keep` cheapest machines of each domain; machines are ascending, and of
+    those with one machine the cheapest comes first."""
+    begins = np.diff(machine, prepend=-1) != 0
+    of_machine = np.cumsum(begins) - 1
+    order = np.lexsort((cost[begins], domain[begins]))
+    is_kept = np.zeros(len(order), np.bool_)
+    is_kept[order] = rank(domain[begins][order].astype(np.intp) + 1) < keep
+    return is_kept[of_machine]

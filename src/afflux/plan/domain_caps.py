@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.network.cheapest_pairs import rank
-from afflux.network.pairs import DomainCaps, Pairs
+from afflux.network.pairs import DomainSteps, Pairs, domain_caps
 from afflux.plan.book import Book
 from afflux.plan.domain_rules import Rule
 
@@ -38,7 +38,7 @@ class _Waiting:
     cost: Column
 
 
-def with_caps(book: Book, pairs: Pairs, waiting: Column) -> tuple[Pairs, Sequence[DomainCaps]]:
+def with_caps(book: Book, pairs: Pairs, waiting: Column) -> tuple[Pairs, Sequence[DomainSteps]]:
     """The pairs with room as the rules of their classes leave it, and the caps of domains.
 
     `waiting` has the waiting units of each class.
@@ -46,7 +46,7 @@ def with_caps(book: Book, pairs: Pairs, waiting: Column) -> tuple[Pairs, Sequenc
     if not book.rules:
         return pairs, ()
     room = pairs.room.copy()
-    caps: list[DomainCaps] = []
+    caps: list[DomainSteps] = []
     for number in np.flatnonzero(np.diff(pairs.first)).tolist():
         if not book.rules.classes[number].rules:
             continue
@@ -55,7 +55,7 @@ def with_caps(book: Book, pairs: Pairs, waiting: Column) -> tuple[Pairs, Sequenc
         waits = _Waiting(number, int(waiting[number]), machines, pairs.cost[own])
         room[own], cap = _limited(book, waits, room[own])
         if cap is not None:
-            caps.append(DomainCaps(number, cap.domain, cap.units))
+            caps.append(domain_caps(number, cap.domain, cap.units))
     return Pairs(pairs.first, pairs.machine, room, pairs.cost), caps
 
 
