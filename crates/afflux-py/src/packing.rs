@@ -20,6 +20,7 @@ type GangArgument = (Vec<(usize, i64)>, i64, bool);
 /// The pairs of one class: machines and costs.
 type PairsOfClass<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
+
 /// The pairs with room: where those of each class begin, machines, room, costs; slots by machine.
 type OpenPairs<'py> = (
     Bound<'py, PyArray1<i64>>,
