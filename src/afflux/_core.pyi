@@ -493,6 +493,9 @@ class Packing:
     def pairs(self, class_index: int, /) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The machines and the costs of the pairs of a class."""
 
+    def set_costs(self, class_index: int, costs: NDArray[np.int64], /) -> None:
+        """Change what a task of a class costs, by pair of the class."""
+
     def rooms(self, class_index: int, /) -> NDArray[np.int64]:
         """How many more tasks fit, by pair of the class."""
 
@@ -584,6 +587,9 @@ class Packing:
 
     def units(self) -> list[tuple[int, int, int, list[int]]]:
         """Every unit: its class, its machine, the cost of the pair, its devices; by machine."""
+
+    def unit_columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Every unit: its class, its machine; by machine."""
 
     def counts(self) -> NDArray[np.int64]:
         """The number of units on each machine."""

@@ -148,6 +148,11 @@ impl Packing {
         &self.cost[self.first[class]..self.first[class + 1]]
     }
 
+    /// Changes what a task of a class costs, by pair; `costs` is aligned with `machines_of`.
+    pub fn set_costs(&mut self, class: usize, costs: &[i64]) {
+        self.cost[self.first[class]..self.first[class + 1]].copy_from_slice(costs);
+    }
+
     /// The room of the pairs of a class at the start.
     #[must_use]
     pub fn room_at_start(&self, class: usize) -> &[i32] {

@@ -20,6 +20,8 @@ type GangArgument = (Vec<(usize, i64)>, i64, bool);
 /// The pairs of one class: machines and costs.
 type PairsOfClass<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
+/// The units of a packing: classes and machines.
+type UnitColumns<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
 /// The pairs with room: where those of each class begin, machines, room, costs; slots by machine.
 type OpenPairs<'py> = (
@@ -142,6 +144,16 @@ impl Packing {
         let machines: Vec<i64> = machines.map(|&machine| i64::from(machine)).collect();
         let costs = self.inner.costs_of(class).to_vec();
         Ok((machines.into_pyarray(py), costs.into_pyarray(py)))
+    }
+
+    fn set_costs(&mut self, class: usize, costs: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
+        self.check_class(class)?;
+        let costs = costs.as_slice()?;
+        if costs.len() != self.inner.machines_of(class).len() {
+            return Err(inconsistent());
+        }
+        self.inner.set_costs(class, costs);
+        Ok(())
     }
 
     fn rooms<'py>(&self, py: Python<'py>, class: usize) -> PyResult<Bound<'py, PyArray1<i64>>> {
@@ -382,6 +394,17 @@ impl Packing {
             })
         };
         (0..self.inner.machines()).flat_map(on).collect()
+    }
+
+    fn unit_columns<'py>(&self, py: Python<'py>) -> UnitColumns<'py> {
+        let (mut classes, mut machines) = (Vec::new(), Vec::new());
+        for machine in 0..self.inner.machines() {
+            for unit in self.inner.account().units(machine) {
+                classes.push(unit.class as i64);
+                machines.push(machine as i64);
+            }
+        }
+        (classes.into_pyarray(py), machines.into_pyarray(py))
     }
 
     fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
