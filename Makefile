@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test quick explore lint rust pytest bench bench-solver bench-kube bench-ledger fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -14,7 +14,7 @@ export PYTHONHASHSEED := 0
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## Simulate a day of mixed work under four schedulers and write a report
 	@mkdir -p out
@@ -61,6 +61,13 @@ bench-kube: setup-dev ## afflux and kube-scheduler on a real API server (40 minu
 	$(RUN)/python -m bench.kube --json docs/benchmarks/kube.json || failed=1; \
 	$(RUN)/python -m bench.kube --write-docs docs/benchmarks/kube.json \
 	    --plot docs/pictures/kube.svg; exit $${failed:-0}
+
+bench-constraints: setup-dev ## Constraints between pods: the core alone, then beside kube-scheduler (25 minutes)
+	$(RUN)/python -m bench.constraints --json docs/benchmarks/constraints-core.json
+	$(RUN)/python -m bench.kube --nodes 5000 --workloads zone-affinity hostname-anti-affinity \
+	    zone-spread preferred-anti-affinity services --schedulers afflux kube-scheduler null \
+	    --json docs/benchmarks/constraints.json || failed=1; \
+	$(RUN)/python -m bench.kube --write-docs docs/benchmarks/constraints.json; exit $${failed:-0}
 
 bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share of a cycle
 	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json

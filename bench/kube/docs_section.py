@@ -1,9 +1,11 @@
-"""Writes the section of docs/benchmarks.md from the figures of kube.json."""
+"""Writes the sections of docs/benchmarks.md from the figures of kube.json and constraints.json."""
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from bench.kube import report
+from bench.kube.constraint_workloads import CONSTRAINT_WORKLOADS
 from bench.kube.report import Goal
 from bench.kube.results import (
     API_SERVER,
@@ -19,7 +21,7 @@ from bench.kube.results import (
 from bench.kube.schedulers import AFFLUX, NULL, PEER
 from bench.kube.workloads import TRICKLE
 
-BEGIN = "<!-- Written by `python -m bench.kube --write-docs docs/benchmarks/kube.json`. -->"
+BEGIN = "<!-- Written by `python -m bench.kube --write-docs docs/benchmarks/{file}`. -->"
 END = "<!-- End of what it writes. -->"
 # Up to this share, CPU time of other processes is not mentioned.
 MAX_UNMENTIONED_SHARE = 0.1
@@ -50,6 +52,41 @@ range, of the requested share of each machine in percent: CPU, then memory.
 
 ![Speed and cost beside kube-scheduler](pictures/kube.svg)
 """
+
+_CONSTRAINTS_INTRODUCTION = """\
+## Constraints between pods, on a real API server
+
+`make bench-constraints`, its second part: measured like the workloads [above]\
+(#on-a-real-api-server), all as backlog. {machine}. After every run the final domains of all pods \
+were judged by the rules of the workload as well{failed}.{busy} All figures: \
+[benchmarks/constraints.json](benchmarks/constraints.json).
+
+{workloads}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A section: the file with its figures, and its introduction."""
+
+    file: str
+    introduction: str
+
+    @property
+    def begin(self) -> str:
+        return BEGIN.format(file=self.file)
+
+
+_WORKLOADS = _Kind("kube.json", _INTRODUCTION)
+_CONSTRAINTS = _Kind(
+    "constraints.json",
+    _CONSTRAINTS_INTRODUCTION.replace(
+        "{workloads}",
+        "\n".join(
+            f"- *{w.name}*: {w.about}, {w.pods:,} pods" for w in CONSTRAINT_WORKLOADS.values()
+        ),
+    ),
+)
 _HEADER = (
     *("nodes", "workload", "scheduler", "placed", "pods/s", "of null", "p50 ms", "p99 ms"),
     *("CPU s", "of peer", "API CPU s", "MiB", "imbalance"),
@@ -58,11 +95,17 @@ _HEADER = (
 
 def rewritten(page: str, machine: str, runs: Sequence[Run]) -> str:
     """The page with the section of these runs, in its old place or at the end."""
-    text = f"{BEGIN}\n{section(machine, runs)}\n{END}\n"
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}\n", re.DOTALL)
+    begin = _kind(runs).begin
+    text = f"{begin}\n{section(machine, runs)}\n{END}\n"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(END)}\n", re.DOTALL)
     if pattern.search(page):
         return pattern.sub(lambda _: text, page, count=1)
     return f"{page.rstrip()}\n\n{text}"
+
+
+def _kind(runs: Sequence[Run]) -> _Kind:
+    constrained = all(run.workload in CONSTRAINT_WORKLOADS for run in runs)
+    return _CONSTRAINTS if constrained else _WORKLOADS
 
 
 def section(machine: str, runs: Sequence[Run]) -> str:
@@ -76,7 +119,7 @@ def section(machine: str, runs: Sequence[Run]) -> str:
         if stolen > MAX_UNMENTIONED_SHARE
         else ""
     )
-    parts = [_INTRODUCTION.format(machine=machine, failed=failed, busy=busy)]
+    parts = [_kind(runs).introduction.format(machine=machine, failed=failed, busy=busy)]
     for mode in (STREAM, BACKLOG):
         lines = [_line(key, one, found) for key, one in found.items() if key[2] == mode]
         if lines:

@@ -160,7 +160,8 @@ def test_the_section_of_the_page_is_replaced():
     assert "afflux 100 of 2,000 (1,000 nodes, burst, stream)" in once
     after = f"{once}\n## More\n\nOther words.\n"
     again = docs_section.rewritten(after, "a machine", [a_run("afflux", 777, 0.5)])
-    assert again.count(docs_section.BEGIN) == again.count(docs_section.END) == 1
+    begin = docs_section.BEGIN.format(file="kube.json")
+    assert again.count(begin) == again.count(docs_section.END) == 1
     assert "777" in again
     assert "| 450 |" not in again
     assert again.endswith("\n## More\n\nOther words.\n")
@@ -187,3 +188,12 @@ def test_the_picture_has_a_panel_for_each_size_and_figure():
 @pytest.mark.parametrize(("value", "above"), [(0, 1), (1, 1), (1.2, 2), (420, 500), (0.3, 0.5)])
 def test_scales_end_at_round_numbers(value: float, above: float):
     assert round_up(value) == pytest.approx(above)
+
+
+def test_the_constraints_between_pods_have_a_section_of_their_own():
+    constrained = [replace(run, workload="services", mode=BACKLOG) for run in RUNS]
+    page = docs_section.rewritten("# Benchmarks\n", "a machine", RUNS)
+    both = docs_section.rewritten(page, "a machine", constrained)
+    assert both.startswith(page.rstrip())
+    assert both.count(docs_section.END) == 2
+    assert "- *services*:" in both
