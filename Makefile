@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -27,11 +27,15 @@ picture: demo ## Make the picture of the README from the report of make demo (ne
 testbed: setup-dev ## A real control plane on loopback to play with, until Ctrl-C
 	@$(RUN)/python -m testbed
 
-test: lint rust pytest ## Every check: lints, types, layers, Rust and Python tests
+test: lint rust pytest ## Lints, types, layers, Rust and Python tests
+
+test-long: setup-dev ## The longest stories and further random examples, which make test leaves out
+	@$(RUN)/python -m testbed --build
+	$(RUN)/pytest -n auto -m long
 
 quick: setup-dev ## The inner loop: lints and the fast tests
 	$(RUN)/ruff check --quiet src tests bench testbed
-	$(RUN)/pytest -n auto --dist worksteal -m "not slow"
+	$(RUN)/pytest -n auto --dist worksteal -m "not slow and not long"
 
 explore: setup-dev ## Property tests with new random examples, until Ctrl-C or a failure (SEED=n repeats a round)
 	@env -u PYTHONHASHSEED $(RUN)/python tests/explore.py $(SEED)
@@ -49,7 +53,7 @@ rust: setup-dev ## Tests of the Rust crates
 
 pytest: setup-dev ## Tests in Python
 	@$(RUN)/python -m testbed --build
-	$(RUN)/pytest -n auto
+	$(RUN)/pytest -n auto -m "not long"
 
 bench: setup-dev ## Cycle time, quality against the exact optimum, replay of openb, import time
 	$(RUN)/python -m bench

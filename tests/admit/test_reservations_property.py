@@ -253,6 +253,7 @@ def test_long_histories_with_bounded_passes(strategy: str, seed: int):
         disturbed(strategy, seed)
 
 
+@pytest.mark.long
 def test_the_histories_contain_broken_reservations_of_every_cause():
     worlds = [disturbed(strategy, seed) for strategy in ALL[:4] for seed in range(10)]
     assert sum(world.record.reservations > 0 for world in worlds) > 35

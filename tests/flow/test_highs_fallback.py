@@ -67,6 +67,7 @@ class TestHighsClosesTheGap:
         assert answer.fallback_note is None
         assert answer.gap * 1_000_000 <= 20_000 * answer.cost + 1_000_000
 
+    @pytest.mark.long
     @pytest.mark.slow
     @settings(max_examples=30)
     @given(seed=st.integers(0, 2**32), flows=st.integers(0, 2))

@@ -16,7 +16,7 @@ from afflux.kube.live.leader_election import (
     boottime_seconds,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 class Network:

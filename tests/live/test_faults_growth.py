@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from pod_bursts import numbered_pods, pod
 from scheduler_process import LEASE, NAMESPACE
 from testbed import ControlPlane, Manifest
@@ -24,6 +25,9 @@ from afflux.kube.live import process
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
 from afflux.queue.rules import QueueRules
+
+# Stories of 5 to 30 s each.
+pytestmark = pytest.mark.long
 
 WAVES = 4
 PLACEABLE = 450

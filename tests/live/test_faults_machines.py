@@ -3,10 +3,14 @@
 import time
 from datetime import datetime
 
+import pytest
 from pod_bursts import NODES, PODS_PER_NODE, Burst, create_nodes, numbered_pods
 from scheduler_process import Schedulers
 from testbed import ControlPlane, verdict
 from testbed.api import STRATEGIC
+
+# Stories of 5 to 30 s each.
+pytestmark = pytest.mark.long
 
 SLOTS = NODES * PODS_PER_NODE
 # The documented time is one second; the rest is for a busy machine.

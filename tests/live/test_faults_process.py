@@ -5,10 +5,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from fault_injection import NoResponse, Proxy, lease_requests
 from pod_bursts import NODES, PODS_PER_NODE, Burst, create_nodes, gang, numbered_pods
 from scheduler_process import SHORT_LEASE, Scheduler, Schedulers
 from testbed import ControlPlane, verdict
+
+# Stories of 5 to 30 s each.
+pytestmark = pytest.mark.long
 
 SLOTS = NODES * PODS_PER_NODE
 KILLS = 4

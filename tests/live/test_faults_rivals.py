@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
+import pytest
 from pod_bursts import (
     NODES,
     PODS_PER_NODE,
@@ -16,6 +17,9 @@ from pod_bursts import (
 )
 from scheduler_process import Schedulers
 from testbed import ApiError, ControlPlane, Manifest, verdict
+
+# Stories of 5 to 30 s each.
+pytestmark = pytest.mark.long
 
 SLOTS = NODES * PODS_PER_NODE
 RACED = 20

@@ -18,6 +18,9 @@ from pod_bursts import NODES, PODS_PER_NODE, Burst, create_nodes, delete_pod, nu
 from scheduler_process import Scheduler, Schedulers
 from testbed import ControlPlane, verdict
 
+# Stories of 5 to 30 s each.
+pytestmark = pytest.mark.long
+
 SLOTS = NODES * PODS_PER_NODE
 
 

@@ -244,6 +244,7 @@ def test_the_response_names_the_rights_that_the_service_lacks(
 # --- The commands
 
 
+@pytest.mark.long
 def test_the_commands_with_a_kubeconfig(service: Service, tmp_path: Path) -> None:
     plane = service.plane
     account(plane, "viewer", "view")

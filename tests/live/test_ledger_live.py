@@ -16,6 +16,9 @@ from testbed import ControlPlane, verdict
 
 from afflux.ledger.embedded_postgres import EmbeddedPostgres, _servers
 
+# Stories of 10 to 80 s each.
+pytestmark = pytest.mark.long
+
 SLOTS = NODES * PODS_PER_NODE
 OUTAGE_SECONDS = 60.0
 

@@ -35,6 +35,7 @@ def job(name: str, cpu: str, seconds: int) -> dict[str, Any]:
     return pod(name, cpu=cpu, activeDeadlineSeconds=seconds)
 
 
+@pytest.mark.long
 def test_groups_are_backfilled_only_if_they_do_not_delay_the_head(
     control_plane: ControlPlane, schedulers: Schedulers, directory: str
 ) -> None:
