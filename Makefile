@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger conformance fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -75,6 +75,9 @@ bench-constraints: setup-dev ## Constraints between pods: the core alone, then b
 
 bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share of a cycle
 	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json
+
+conformance: setup-dev ## Kubernetes' own scheduling specs, with kube-scheduler and with afflux (an hour)
+	@$(RUN)/python -m bench.conformance --at-least kube-scheduler=35 afflux=27
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

@@ -52,7 +52,7 @@ class BenchScheduler:
     running: Callable[[Site], "Generator[int]"]
 
 
-def afflux(site: Site) -> Generator[int]:
+def afflux(plane: ControlPlane) -> Generator[int]:
     """afflux with the rights and configuration of the chart, for `default-scheduler`."""
     port = _free_port()
     values = {
@@ -67,7 +67,6 @@ def afflux(site: Site) -> Generator[int]:
     }
     manifests = _chart(json.dumps(values))
     shown = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-    plane = site.plane
     plane.kubectl("create", "namespace", NAMESPACE)
     plane.kubectl("apply", "--server-side", "-f", "-", input=shown)
     (account,) = (each for each in manifests if each["kind"] == "ServiceAccount")
@@ -85,9 +84,8 @@ def afflux(site: Site) -> Generator[int]:
         yield process.pid
 
 
-def kube_scheduler(site: Site) -> Generator[int]:
+def kube_scheduler(plane: ControlPlane) -> Generator[int]:
     """kube-scheduler with its defaults, but without a limit on its requests."""
-    plane = site.plane
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -125,8 +123,8 @@ def _null(name: str, *flags: str) -> Callable[[Site], Generator[int]]:
 SCHEDULERS = {
     each.name: each
     for each in (
-        BenchScheduler(AFFLUX, "kube-system/afflux", afflux),
-        BenchScheduler(PEER, "kube-system/kube-scheduler", kube_scheduler),
+        BenchScheduler(AFFLUX, "kube-system/afflux", lambda site: afflux(site.plane)),
+        BenchScheduler(PEER, "kube-system/kube-scheduler", lambda site: kube_scheduler(site.plane)),
         BenchScheduler(NULL, NULL_LEASE, _null(NULL)),
         BenchScheduler(NULL_EVENTS, NULL_LEASE, _null(NULL_EVENTS, "--events")),
     )
