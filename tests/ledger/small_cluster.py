@@ -57,10 +57,12 @@ def pod(
     return msgspec.json.decode(json.dumps(found), type=objects.Pod)
 
 
-def node(name: str, cpu: int = 8) -> objects.Node:
+def node(
+    name: str, cpu: int = 8, *, version: int = 1, labels: dict[str, str] | None = None
+) -> objects.Node:
     capacity = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}
     found = {
-        "metadata": {"name": name, "resourceVersion": "1"},
+        "metadata": {"name": name, "resourceVersion": str(version), "labels": labels},
         "status": {
             "allocatable": capacity,
             "capacity": capacity,

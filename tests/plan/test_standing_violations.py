@@ -101,7 +101,7 @@ def test_several_requirements_may_be_violated_at_once(state: State):
     state.set_machine(zoned("a0", None))
     (found,) = find_violations(state)
     assert found.reasons == (reason.AFFINITY, reason.SPREAD_KEY, reason.POD_AFFINITY)
-    assert found.kinds == {"node-affinity", "topology-spread", "pod-affinity"}
+    assert found.kinds == {"node-affinity", "spread", "affinity"}
 
 
 def test_preferences_and_tasks_that_do_not_ask_for_it_or_are_ending_are_not_judged(state: State):

@@ -51,6 +51,7 @@ def busy() -> Metrics:
     metrics.preempted(3)
     metrics.cycled(0.5, considered=4, placed=3, solves=2, gap=0.25)
     metrics.refused({"spread": 2, "resources": 1}, cut_searches=3)
+    metrics.violated({"spread": 2, "node-affinity": 0})
     metrics.phase("decide", 0.01)
     metrics.bind_sent(2)
     metrics.bind_answered("bound", 0.02)

@@ -32,6 +32,7 @@ from afflux.plan.binding_order import binding_order
 from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import why_waiting
 from afflux.plan.round import Round
+from afflux.plan.standing_violations import StandingViolations
 from afflux.policies.policy import Policy
 from afflux.queue.order import WaitingQueue
 
@@ -91,6 +92,8 @@ class Cycle:
     ) -> None:
         self.state = state
         self.queue = WaitingQueue()
+        # Which running tasks do not meet their requirements any more, for adapters that ask.
+        self.violations = StandingViolations(state)
         self._scheduler = scheduler
         self._reservations = Reservations(tolerance_seconds)
         self._intake = EventIntake(state, self.queue, self._reservations)

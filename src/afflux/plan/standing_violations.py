@@ -21,15 +21,15 @@ from afflux.model.selectors import NodeAffinity
 from afflux.model.task import Task
 from afflux.plan.domain_rules import DomainRules
 
-ConstraintKind = Literal["node-affinity", "topology-spread", "pod-affinity", "pod-anti-affinity"]
+ConstraintKind = Literal["node-affinity", "spread", "affinity", "anti-affinity"]
 CONSTRAINT_KINDS: tuple[ConstraintKind, ...] = get_args(ConstraintKind)
 
 _KIND_OF: dict[str, ConstraintKind] = {
     reason.AFFINITY: "node-affinity",
-    reason.SPREAD: "topology-spread",
-    reason.SPREAD_KEY: "topology-spread",
-    reason.POD_AFFINITY: "pod-affinity",
-    reason.POD_ANTI_AFFINITY: "pod-anti-affinity",
+    reason.SPREAD: "spread",
+    reason.SPREAD_KEY: "spread",
+    reason.POD_AFFINITY: "affinity",
+    reason.POD_ANTI_AFFINITY: "anti-affinity",
 }
 
 
@@ -40,6 +40,11 @@ class Violation:
     task: Task
     machine: str
     reasons: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        """The reasons as one text."""
+        return ", ".join(self.reasons)
 
     @property
     def kinds(self) -> frozenset[ConstraintKind]:

@@ -154,6 +154,12 @@ class Metrics:
             "Searches for pods with constraints between them that gave up at a limit; another round"
             " follows.",
         ).of()
+        self._violating_pods = gauge(
+            "afflux_violating_pods",
+            "Running pods with the annotation afflux.dev/required-during-execution whose node does"
+            " not meet their requirements, by the kind of constraint; a pod may count in several.",
+            ["constraint"],
+        )
         self._reservations = gauge(
             "afflux_promises", "Waiting groups that have a reservation."
         ).of()
@@ -254,6 +260,11 @@ class Metrics:
         for constraint, pods in proposals.items():
             self._refused_proposals.of(constraint).add(pods)
         self._cut_searches.add(cut_searches)
+
+    def violated(self, pods: Mapping[str, int]) -> None:
+        """How many running pods violate their requirements, by kind of constraint."""
+        for constraint, count in pods.items():
+            self._violating_pods.of(constraint).put(count)
 
     def promised(self, current: int, missed: Iterable[str]) -> None:
         """The number of reservations, and the causes of those that were missed."""

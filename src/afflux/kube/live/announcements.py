@@ -23,7 +23,7 @@ from afflux.kube.live.event_recorder import (
     EventReason,
     EventRecorder,
 )
-from afflux.kube.live.object_refs import PodRef
+from afflux.kube.live.object_refs import pod_ref
 from afflux.kube.live.pod_conditions import Condition, PodConditions, scheduler_error, unschedulable
 from afflux.kube.live.start_announcements import StartAnnouncements, start_text_in
 from afflux.kube.pods import scheduler_of
@@ -214,8 +214,8 @@ class Announcements:
         wait = self._waits.pop(task.id, None)
         pod = self._reader.pods.get(task.name)
         if pod is not None and pod.metadata.uid == task.id:
-            self._pod_conditions.forget(_ref(pod))
-            self._recorder.scheduled(_ref(pod), placement.machine, scheduler_of(pod))
+            self._pod_conditions.forget(pod_ref(pod))
+            self._recorder.scheduled(pod_ref(pod), placement.machine, scheduler_of(pod))
         now = self._clock()
         started = Started(
             attempt_seconds=self._cycle_seconds + seconds,
@@ -231,14 +231,14 @@ class Announcements:
     def in_doubt(self, placement: Placement, why: str) -> None:
         pod = self._reader.pending_pod(placement.task)
         if pod is not None:
-            self._recorder.failed(_ref(pod), why, scheduler_of(pod))
+            self._recorder.failed(pod_ref(pod), why, scheduler_of(pod))
 
     # --- Writing
 
     def _announce_unsatisfiable(self, wait: _Wait, why: str) -> None:
         pod = self._reader.pending_pod(wait.task)
         if pod is not None and why and why != wait.unsatisfiable:
-            self._recorder.failed(_ref(pod), why, scheduler_of(pod), UNSATISFIABLE)
+            self._recorder.failed(pod_ref(pod), why, scheduler_of(pod), UNSATISFIABLE)
         wait.unsatisfiable = why
 
     def _announce(
@@ -257,14 +257,14 @@ class Announcements:
         if (is_known and start == wait.start) or pod is None or pod.spec.scheduling_gates:
             return
         if not is_known:
-            self._recorder.failed(_ref(pod), why, scheduler_of(pod), reason)
+            self._recorder.failed(pod_ref(pod), why, scheduler_of(pod), reason)
         if start and start != wait.start:
-            self._recorder.failed(_ref(pod), start, scheduler_of(pod), START_PROMISED)
+            self._recorder.failed(pod_ref(pod), start, scheduler_of(pod), START_PROMISED)
         wait.why, wait.reason, wait.start = why, reason, start
         refused = self._reader.is_bind_refused(wait.task.name)
         message = f"{why} {start}" if start else why
         self._pod_conditions.write(
-            _ref(pod),
+            pod_ref(pod),
             scheduler_error(message) if refused else unschedulable(message),
             _seen(pod),
             generation=pod.metadata.generation or 0,
@@ -277,13 +277,3 @@ def _seen(pod: objects.Pod) -> Condition | None:
         if each.type == "PodScheduled":
             return Condition(each.status or "", each.reason or "", each.message or "")
     return None
-
-
-def _ref(pod: objects.Pod) -> PodRef:
-    metadata = pod.metadata
-    return PodRef(
-        metadata.namespace or "",
-        metadata.name or "",
-        metadata.uid or "",
-        metadata.resource_version or "",
-    )

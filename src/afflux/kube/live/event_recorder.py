@@ -44,6 +44,8 @@ GROUP_REFUSED = EventReason("Warning", "GroupRefused", "Scheduling")
 UNSATISFIABLE = EventReason("Warning", "Unsatisfiable", "Scheduling")
 # When a waiting group will start.
 START_PROMISED = EventReason("Normal", "StartPromised", "Scheduling")
+# A running pod asks that its requirements hold while it runs, and its node does not meet them.
+REQUIREMENT_VIOLATED = EventReason("Warning", "RequirementViolated", "Checking")
 DEADLINE_OVER = EventReason("Warning", "DeadlineOver", "Cleaning")
 # Only a part of the pod's group could be bound, so the pod was deleted.
 TAKEN_BACK = EventReason("Warning", "TakenBack", "TakingBack")
@@ -143,7 +145,7 @@ class EventRecorder:
         scheduler: str | None = None,
         reason: EventReason = FAILED_SCHEDULING,
     ) -> None:
-        """The pod could not be scheduled, or there is another message about a waiting pod."""
+        """The pod could not be scheduled, or there is another message about a pod."""
         self.event(reason, pod_object_ref(pod), why, scheduler=scheduler)
 
     def event(

@@ -8,14 +8,20 @@ last version says.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
 from afflux.cycle.group_states import GroupState
-from afflux.cycle.ledger_entries import EndedGroup, EndReason, GroupEntry, MemberEntry
+from afflux.cycle.ledger_entries import (
+    EndedGroup,
+    EndReason,
+    EventEntry,
+    GroupEntry,
+    MemberEntry,
+)
 from afflux.kube import objects
 from afflux.kube.group_claims import SIZED_LABELS, PodGroups, claimed_group, queue_of
 from afflux.kube.live.object_store import ObjectStore
@@ -24,6 +30,7 @@ from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task
+from afflux.plan.standing_violations import Violation
 
 
 @dataclass(slots=True)
@@ -38,6 +45,8 @@ class _Record:
     is_stale: bool = False
     # Why the group can never start on the cluster as it is, if so.
     unsatisfiable_reason: str = ""
+    # Which running members do not meet their requirements, and why; empty if all do.
+    violation: str = ""
     ends: dict[str, float | None] = field(default_factory=dict[str, float | None])
     written: GroupEntry | None = None
 
@@ -60,6 +69,8 @@ class GroupRecords:
         self._rolled_back: set[str] = set()
         # The groups that cannot start even on the empty cluster.
         self._unsatisfiable: set[str] = set()
+        # The groups with members that do not meet their requirements.
+        self._violating: set[str] = set()
         self._changed: OrderedDict[str, None] = OrderedDict()
         self._gone: list[EndedGroup] = []
         # Whether a group returned by the last `take_changes` had a new position in the queue.
@@ -175,6 +186,29 @@ class GroupRecords:
                 self._changed[name] = None
                 record.entry = replace(record.entry, reason=why)
 
+    def set_violations(self, violations: Iterable[Violation]) -> list[EventEntry]:
+        """The running pods that do not meet their requirements. Returns an event for every group in
+        which this begins or ends."""
+        by_group: dict[str, list[Violation]] = {}
+        for each in violations:
+            name = self._group_of.get(each.task.id)
+            if name is not None:
+                by_group.setdefault(name, []).append(each)
+        events: list[EventEntry] = []
+        for name in sorted(self._violating | by_group.keys()):
+            record, why = self._records.get(name), _violation_text(by_group.get(name, ()))
+            if record is None or record.violation == why:
+                continue
+            if not why:
+                said = "all members meet their requirements again"
+                events.append(EventEntry(name, "RequirementMet", said))
+            elif not record.violation:
+                events.append(EventEntry(name, "RequirementViolated", why))
+            record.violation = why
+            self._changed[name] = None
+        self._violating = set(by_group)
+        return events
+
     # --- What has changed
 
     def take_changes(
@@ -211,7 +245,7 @@ class GroupRecords:
         record.entry = entry = replace(
             record.entry,
             state=state,
-            reason="" if state == "running" else record.entry.reason,
+            reason=record.violation if state == "running" else record.entry.reason,
             started_seconds=started,
             until_seconds=_expected_end(record, started) if state == "running" else None,
             members=tuple(record.members.values()),
@@ -246,7 +280,8 @@ class GroupRecords:
     def _finish(self, name: str, record: _Record, now_seconds: float) -> None:
         del self._records[name]
         members = tuple(record.members.values())
-        entry = replace(record.entry, state="finished", members=members)
+        reason = "" if record.violation else record.entry.reason
+        entry = replace(record.entry, state="finished", members=members, reason=reason)
         self._gone.append(EndedGroup(entry, self._ending(members), now_seconds))
         for uid in list(record.members):
             self._forget_member(record, uid)
@@ -405,3 +440,14 @@ def _expected_end(record: _Record, started: float | None) -> float | None:
     if started is None or record.entry.run_seconds is None:
         return None
     return started + record.entry.run_seconds
+
+
+def _violation_text(violations: Sequence[Violation]) -> str:
+    """The first of these pods with its machine and the reasons, and how many more there are."""
+    if not violations:
+        return ""
+    first = min(violations, key=lambda each: each.task.name)
+    others = len(violations) - 1
+    more = f" (and {others:,} more)" if others else ""
+    pod = first.task.name.rpartition("/")[2]
+    return f"{first.machine} does not meet the requirements of {pod}: {first.why}{more}"

@@ -39,6 +39,7 @@ from afflux.kube.pods import scheduler_of
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
 from afflux.model.task import Task
+from afflux.plan.standing_violations import Violation
 from afflux.web.rate_limited_log import RateLimitedLog
 
 WhenAway = Literal["wait", "continue"]
@@ -297,6 +298,10 @@ class LedgerWriter:
     def set_reasons(self, reasons: Mapping[str, str], outcome: Outcome) -> None:
         """Why pods wait, by uid; written with the next batch."""
         self._records.set_reasons(reasons, outcome.unsatisfiable)
+
+    def set_violations(self, violations: Iterable[Violation]) -> None:
+        """The running pods that do not meet their requirements; written with the next batch."""
+        self._events += self._records.set_violations(violations)
 
     # --- Calls of the binder
 

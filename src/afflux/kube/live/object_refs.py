@@ -2,6 +2,8 @@
 
 import msgspec
 
+from afflux.kube import objects
+
 
 class PodRef(msgspec.Struct, frozen=True, gc=False):
     """A reference to a pod. The uid distinguishes it from an earlier pod of the same name. The
@@ -27,6 +29,17 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     name: str = ""
     uid: str = ""
     resource_version: str = ""
+
+
+def pod_ref(pod: objects.Pod) -> PodRef:
+    """The reference to a pod as it was seen."""
+    metadata = pod.metadata
+    return PodRef(
+        metadata.namespace or "",
+        metadata.name or "",
+        metadata.uid or "",
+        metadata.resource_version or "",
+    )
 
 
 def pod_path(name: str) -> str:

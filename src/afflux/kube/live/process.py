@@ -31,6 +31,7 @@ from afflux.kube.live.ledger_writer import LedgerWriter, WhenAway
 from afflux.kube.live.object_refs import ObjectRef
 from afflux.kube.live.pod_conditions import PodConditions
 from afflux.kube.live.scheduling_loop import SchedulingLoop
+from afflux.kube.live.violation_announcements import ViolationAnnouncements
 from afflux.kube.live.volume_binder import VolumeBinder
 from afflux.kube.live.watched_kinds import optional_kinds, required_kinds, watch_all_kinds
 from afflux.queue.quorum import ONE_QUEUE
@@ -247,6 +248,9 @@ class _Process:
             self._announcements,
             metrics=self._metrics,
             watchdog=self._watchdog,
+            violation_announcements=ViolationAnnouncements(
+                self._reader, self._recorder, self._metrics
+            ),
             ledger_writer=ledger_writer,
         )
         background = [binder.run()]

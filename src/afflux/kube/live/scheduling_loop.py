@@ -22,6 +22,7 @@ from afflux.kube.live.binder import DECIDE_AGAIN, Binder
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.ledger_writer import LedgerWriter
 from afflux.kube.live.object_store import ObjectStore
+from afflux.kube.live.violation_announcements import ViolationAnnouncements
 from afflux.kube.live.volume_binder import VolumeBinder
 from afflux.model.placement import Placement
 from afflux.model.task import Task
@@ -59,6 +60,7 @@ class SchedulingLoop:
         *,
         metrics: Metrics,
         watchdog: Watchdog,
+        violation_announcements: ViolationAnnouncements | None = None,
         ledger_writer: LedgerWriter | None = None,
         error_pause_seconds: float = ERROR_PAUSE_SECONDS,
     ) -> None:
@@ -67,6 +69,7 @@ class SchedulingLoop:
         self._volume_binder = volume_binder
         self._binder = binder
         self._announcements = announcements
+        self._violation_announcements = violation_announcements
         self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
         self._watchdog = watchdog
@@ -118,6 +121,7 @@ class SchedulingLoop:
                     self._ledger_writer.set_reasons(reasons, outcome)
                 self._report(outcome.round, monotonic() - began, reasons)
                 self._report_missed_reservations(outcome)
+            await self._report_violations()
         except Exception:
             # The cluster is unchanged and only the plan is lost; the next cycle plans again.
             _log.exception("a cycle failed; the next one is in %s s", self._error_pause_seconds)
@@ -188,6 +192,9 @@ class SchedulingLoop:
     def _wake(self) -> None:
         self._reader.changes.put(("cycle", ""))
 
+    def _wake_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._wake)
+
     async def _reasons(self) -> Mapping[str, str]:
         """Why tasks wait. An error of a policy here does not stop placements."""
         if not len(self._cycle.queue):
@@ -197,6 +204,23 @@ class SchedulingLoop:
         except Exception:
             _log.exception("the reasons why pods wait cannot be determined")
             return {}
+
+    async def _report_violations(self) -> None:
+        """Report which running pods do not meet their requirements any more. An error here does
+        not stop placements."""
+        if self._violation_announcements is None:
+            return
+        try:
+            found = await self._violation_announcements.update(
+                self._cycle.violations, partial(self._in_thread, "explain"), self._wake_in
+            )
+        except Exception:
+            _log.exception("the requirements of running pods cannot be judged")
+            return
+        if found is not None and self._ledger_writer is not None:
+            self._ledger_writer.set_violations(found)
+            # The ledger is written with the next cycle.
+            self._wake()
 
     async def _decide(
         self, events: Sequence[Event], held: Sequence[tuple[Task, str]], now_seconds: float
