@@ -567,6 +567,9 @@ class Packing:
     def domain_counts(self, counter: int, /) -> NDArray[np.int64]:
         """By machine, the counted tasks in its domain; -1 for a machine without the key."""
 
+    def counted_tasks(self, counter: int, /) -> int:
+        """How many tasks a counter counts in all domains."""
+
     def rule_refusals(self, class_index: int, /) -> NDArray[np.bool_]:
         """By machine and rule of the class, whether the rule refuses one more unit."""
 

@@ -159,7 +159,7 @@ impl Account {
         let rules = &self.classes[class].rules;
         self.has_capacity(class, machine)
             && (rules.is_empty() || self.domains.fits_all(rules, machine))
-            && (self.placed_rules.is_empty() || self.keeps_placed_rules(class, machine, 1))
+            && (self.placed_rules.is_empty() || self.broken_placed_rule(class, machine).is_none())
     }
 
     /// Whether constraints between tasks decide where units of the class fit: its own rules, or
@@ -169,23 +169,23 @@ impl Account {
         !self.classes[class].rules.is_empty() || self.placed_rules.may_break(class)
     }
 
-    /// Whether the rules of all placed units are kept, if `more` units of the class are placed on
-    /// the machine.
+    /// Whether the rules of all placed units are kept, after units of the class have been placed on
+    /// the machine together with others, such that they did not fit one after the other.
     #[must_use]
-    #[inline(never)]
-    pub fn keeps_placed_rules(&self, class: usize, machine: usize, more: i64) -> bool {
-        self.broken_placed_rule(class, machine, more).is_none()
+    pub fn keeps_placed_rules(&self, class: usize, machine: usize) -> bool {
+        self.placed_rules.is_empty() || self.placed_rules.are_kept(class, machine, &self.domains)
     }
 
-    /// A rule of a placed unit that would be broken by `more` units of the class on the machine.
+    /// The rule of a placed unit that one more unit of the class on the machine would break.
     #[must_use]
-    pub fn broken_placed_rule(&self, class: usize, machine: usize, more: i64) -> Option<&Rule> {
+    #[inline(never)]
+    pub fn broken_placed_rule(&self, class: usize, machine: usize) -> Option<&Rule> {
         if !self.placed_rules.may_break(class) {
             return None;
         }
         let counted_by = &self.classes[class].counted_by;
         self.placed_rules
-            .broken(class, counted_by, machine, more, &self.domains)
+            .broken(class, counted_by, machine, &self.domains)
     }
 
     /// Whether one more task of the class fits, whatever its rules say.
@@ -205,6 +205,14 @@ impl Account {
         let rules = self.classes[class].rules.iter();
         let mut others = rules.filter(|rule| !matches!(rule, Rule::Near { .. }));
         self.has_capacity(class, machine) && others.all(|rule| self.domains.fits(rule, machine))
+    }
+
+    /// Whether a unit of the class may fit in company where it does not fit alone: it has required
+    /// affinity, or might break a rule of a placed unit that others could keep.
+    #[must_use]
+    pub fn may_need_company(&self, class: usize) -> bool {
+        let mut rules = self.classes[class].rules.iter();
+        rules.any(|rule| matches!(rule, Rule::Near { .. })) || self.placed_rules.may_break(class)
     }
 
     /// Whether the unit of the class that was taken last on the machine meets its rules with
@@ -248,7 +256,7 @@ impl Account {
 
     /// The parts that refuse one more task of the class; none if it fits.
     pub fn refusals(&self, class: usize, machine: usize) -> impl Iterator<Item = Part> {
-        let breaks = !self.keeps_placed_rules(class, machine, 1);
+        let breaks = self.broken_placed_rule(class, machine).is_some();
         let class = &self.classes[class];
         let free = self.resources.of(machine);
         let lacking = class

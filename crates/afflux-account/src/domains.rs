@@ -198,7 +198,8 @@ impl Domains {
     }
 
     /// The number of counted tasks in all domains.
-    pub(crate) fn total(&self, counter: usize) -> i64 {
+    #[must_use]
+    pub fn total(&self, counter: usize) -> i64 {
         self.counters[counter].total
     }
 

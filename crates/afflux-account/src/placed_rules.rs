@@ -5,8 +5,8 @@
 //! the rule that admits the first task of a group by a counted task in another domain. Affinity is
 //! never broken by more tasks, and whoever anti-affinity repels has a rule of its own against it.
 //!
-//! A class that has the same rule itself needs no such look: its own rule refuses. Usually all that
-//! a rule counts have the rule, so that nothing is kept here.
+//! A class that has the same rule itself needs no such look: its own rule refuses. Only units that
+//! are placed together without fitting one after the other are judged against it.
 
 use std::collections::HashMap;
 
@@ -41,16 +41,13 @@ impl Protected {
                         domains.skew_fits(&self.rule, domain, more - own(&self.rule))
                     })
             }
-            Rule::Near { counters, .. } => {
-                let mut placed = self.units.iter();
-                match (placed.next(), placed.next()) {
-                    (Some((&home, &1)), None) => {
-                        remains_near(counters, home as usize, machine, growth, domains)
-                    }
-                    // Two units that are near the same tasks are near each other.
-                    _ => true,
-                }
-            }
+            // Two units that are near the same tasks are near each other: only one alone may have
+            // been the first.
+            Rule::Near { .. } if more > 0 && self.units.len() > 1 => true,
+            Rule::Near { counters, .. } => self
+                .units
+                .keys()
+                .all(|&home| remains_near(counters, home as usize, machine, &growth, domains)),
             Rule::Apart { .. } => true,
         }
     }
@@ -84,7 +81,8 @@ impl PlacedRules {
                 let counts = |counter: &usize| class.counted_by.contains(counter);
                 rule.counters().iter().any(counts) && !class.rules.contains(rule)
             };
-            if !classes.iter().any(threatens) {
+            let is_near = matches!(rule, Rule::Near { .. });
+            if !is_near && !classes.iter().any(threatens) {
                 continue;
             }
             let number = found.protected.len();
@@ -131,22 +129,31 @@ impl PlacedRules {
     }
 
     /// The first rule for which a placed unit would not be admitted any more where it is, with
-    /// everything else in place, if `more` units of the class were placed on the machine. With
-    /// zero, one that those that are there have broken.
+    /// everything else in place, if one more unit of the class were placed on the machine.
     pub(crate) fn broken(
         &self,
         class: usize,
         counted_by: &[usize],
         machine: usize,
-        more: i64,
         domains: &Domains,
     ) -> Option<&Rule> {
         let threatened = self.threatened_by[class].iter();
         let mut rules = threatened.map(|&number| &self.protected[number]);
-        let growth = |counter| more * domains.growth(counter, counted_by, machine);
+        let growth = |counter| domains.growth(counter, counted_by, machine);
         rules
-            .find(|each| !each.is_kept(machine, more, growth, domains))
+            .find(|each| !each.is_kept(machine, 1, growth, domains))
             .map(|each| &each.rule)
+    }
+
+    /// Whether the rules of all placed units are kept, after units of the class have been placed on
+    /// the machine together with others, such that they did not fit one after the other.
+    pub(crate) fn are_kept(&self, class: usize, machine: usize, domains: &Domains) -> bool {
+        let own = self.had_by[class].iter();
+        let own = own.filter(|&&number| matches!(self.protected[number].rule, Rule::Near { .. }));
+        let threatened = self.threatened_by[class].iter();
+        threatened
+            .chain(own)
+            .all(|&number| self.protected[number].is_kept(machine, 0, |_| 0, domains))
     }
 
     /// How many more units of the class can be placed on the machine one after the other.
@@ -157,7 +164,7 @@ impl PlacedRules {
         machine: usize,
         domains: &Domains,
     ) -> i64 {
-        let broken = self.broken(class, counted_by, machine, 1, domains);
+        let broken = self.broken(class, counted_by, machine, domains);
         if broken.is_some() {
             return 0;
         }

@@ -2,18 +2,24 @@
 //!
 //! Units are judged after all are there, each with the others in place, so that units that require
 //! each other can start together. The search places one unit after the other. It prefers units
-//! that fit where the ones before them are; where none fits, a unit goes first that will fit once
-//! the units that it requires have followed. What was placed is judged at the end, and the search
-//! goes back to the last choice if a unit would be refused.
+//! that fit where the ones before them are, and for each the machines where it fits; after these it
+//! tries the machines where the unit will fit once the units that it requires have followed. What
+//! was placed is judged at the end, and the search goes back to the last choice if a unit would be
+//! refused.
 //!
 //! Machines in the same domains differ only in room and cost, so few of them are tried. The search
 //! is exact for small clusters, and bounded for large ones.
+
+use afflux_account::Account;
 
 use crate::packing::Packing;
 
 /// Limits of one search: units that it places one by one, and machines it tries.
 const MAX_UNITS: i64 = 512;
 const MAX_TRIES: usize = 4_000;
+/// How often one search may ask whether a machine admits a unit, beside once for each unit, class
+/// and machine; five million take about 0.1 s.
+const MAX_CHECKS: usize = 5_000_000;
 /// On a cluster with more machines for a class, so many machines of the same domains are tried.
 const MAX_EXACT_MACHINES: usize = 16;
 const TRIED_PER_DOMAINS: usize = 2;
@@ -26,14 +32,19 @@ pub fn place_related(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
         return place_in_order(packing, need);
     }
     let mark = packing.account().mark();
+    let pairs = need
+        .iter()
+        .map(|&(class, _)| packing.machines_of(class).len());
+    let once = pairs.sum::<usize>() * need.iter().map(|&(_, count)| count as usize).sum::<usize>();
     let mut search = Search {
         packing,
         missing: need.to_vec(),
         mark,
         tries_left: MAX_TRIES,
+        checks_left: MAX_CHECKS + once,
     };
     let placed = search.place_rest();
-    if !placed && search.tries_left == 0 {
+    if !placed && search.is_exhausted() {
         packing.note_cut_search();
     }
     placed
@@ -82,7 +93,7 @@ fn meet_rules(packing: &mut Packing, mark: usize) -> bool {
     placed.dedup();
     let account = packing.account_mut();
     placed.into_iter().all(|(class, machine)| {
-        account.meets_rules(class, machine) && account.keeps_placed_rules(class, machine, 0)
+        account.meets_rules(class, machine) && account.keeps_placed_rules(class, machine)
     })
 }
 
@@ -93,18 +104,33 @@ struct Search<'a> {
     /// Where the search began in the log of the account.
     mark: usize,
     tries_left: usize,
+    checks_left: usize,
 }
 
 impl Search<'_> {
     /// Places the missing units; false, with everything as before, if that is impossible.
     fn place_rest(&mut self) -> bool {
-        let Some((index, machines)) = self.next_choice() else {
+        let Some((index, fitting)) = self.next_choice() else {
             let is_whole = self.missing.iter().all(|&(_, count)| count == 0);
             return is_whole && meet_rules(self.packing, self.mark);
         };
+        if self.place_on_one_of(index, &fitting) {
+            return true;
+        }
         let class = self.missing[index].0;
-        for machine in machines {
-            if self.tries_left == 0 {
+        if self.is_exhausted() || !self.packing.account().may_need_company(class) {
+            return false;
+        }
+        let mut others = self.candidates(class, Account::fits_with_company);
+        others.retain(|machine| !fitting.contains(machine));
+        self.place_on_one_of(index, &others)
+    }
+
+    /// Places a unit of this class on one of the machines, and then the rest.
+    fn place_on_one_of(&mut self, index: usize, machines: &[usize]) -> bool {
+        let class = self.missing[index].0;
+        for &machine in machines {
+            if self.is_exhausted() {
                 return false;
             }
             self.tries_left -= 1;
@@ -122,44 +148,54 @@ impl Search<'_> {
         false
     }
 
-    /// The class that is placed next, as an index, and the machines to try, the best first. None
-    /// if nothing is missing, or if no missing unit can be placed.
-    fn next_choice(&self) -> Option<(usize, Vec<usize>)> {
-        let waiting = || (0..self.missing.len()).filter(|&index| self.missing[index].1 > 0);
+    fn is_exhausted(&self) -> bool {
+        self.tries_left == 0 || self.checks_left == 0
+    }
+
+    /// The class that is placed next, as an index, and the machines where a unit fits, the best
+    /// first; the class with the fewest of them, then one that fits nowhere yet. None if nothing is
+    /// missing, or if no missing unit can be placed even in company.
+    fn next_choice(&mut self) -> Option<(usize, Vec<usize>)> {
+        let waiting = (0..self.missing.len()).filter(|&index| self.missing[index].1 > 0);
+        let waiting: Vec<usize> = waiting.collect();
+        let mut scarcest: Option<(usize, Vec<usize>)> = None;
+        for &index in &waiting {
+            let machines = self.candidates(self.missing[index].0, Account::fits);
+            let is_scarcer = |best: &(usize, Vec<usize>)| machines.len() < best.1.len();
+            if !machines.is_empty() && scarcest.as_ref().is_none_or(is_scarcer) {
+                scarcest = Some((index, machines));
+            }
+        }
         let account = self.packing.account();
-        let fitting = waiting().filter_map(|index| {
-            let class = self.missing[index].0;
-            let machines = self.candidates(class, |machine| account.fits(class, machine));
-            (!machines.is_empty()).then_some((index, machines))
-        });
-        // The unit with the fewest choices first.
-        let scarcest = fitting.min_by_key(|(_, machines)| machines.len());
         scarcest.or_else(|| {
-            let mut alone = waiting().filter_map(|index| {
-                let class = self.missing[index].0;
-                let in_company = |machine| account.fits_with_company(class, machine);
-                let machines = self.candidates(class, in_company);
-                (!machines.is_empty()).then_some((index, machines))
-            });
-            alone.next()
+            let mut in_company = waiting
+                .into_iter()
+                .filter(|&index| account.may_need_company(self.missing[index].0));
+            in_company.next().map(|index| (index, Vec::new()))
         })
     }
 
     /// The machines that admit one more unit, the cheapest first, and few of those that are in the
     /// same domains.
-    fn candidates(&self, class: usize, admits: impl Fn(usize) -> bool) -> Vec<usize> {
+    fn candidates(
+        &mut self,
+        class: usize,
+        admits: fn(&Account, usize, usize) -> bool,
+    ) -> Vec<usize> {
+        let checks = self.packing.machines_of(class).len();
+        self.checks_left = self.checks_left.saturating_sub(checks);
+        let account = self.packing.account();
         let costs = self.packing.costs_of(class).iter();
         let pairs = self.packing.machines_of(class).iter().zip(costs);
         let mut found: Vec<(i64, usize)> = pairs
             .map(|(&machine, &cost)| (machine as usize, cost))
-            .filter(|&(machine, _)| admits(machine))
+            .filter(|&(machine, _)| admits(account, class, machine))
             .map(|(machine, cost)| (self.packing.marginal_cost(machine, cost), machine))
             .collect();
         found.sort_unstable();
         if found.len() <= MAX_EXACT_MACHINES {
             return found.into_iter().map(|(_, machine)| machine).collect();
         }
-        let account = self.packing.account();
         let mut tried = std::collections::HashMap::new();
         let few = found.into_iter().filter(|&(_, machine)| {
             let domains = account

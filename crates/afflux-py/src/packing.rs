@@ -62,6 +62,10 @@ pub(crate) fn inconsistent() -> PyErr {
     )
 }
 
+fn no_counter(counter: usize) -> PyErr {
+    PyIndexError::new_err(format!("there is no counter {counter}"))
+}
+
 #[pymethods]
 impl Packing {
     #[new]
@@ -303,7 +307,7 @@ impl Packing {
                 Some(Part::Resource(_)) => -2,
                 Some(Part::Devices) => -1,
                 Some(Part::Rule(rule)) => rule as i64,
-                Some(Part::PlacedRule) => match account.broken_placed_rule(class, machine, 1) {
+                Some(Part::PlacedRule) => match account.broken_placed_rule(class, machine) {
                     Some(Rule::Near { .. }) => -5,
                     _ => -4,
                 },
@@ -323,9 +327,7 @@ impl Packing {
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let domains = self.inner.account().domains();
         if counter >= domains.counters() {
-            return Err(PyIndexError::new_err(format!(
-                "there is no counter {counter}"
-            )));
+            return Err(no_counter(counter));
         }
         let count = |machine| match domains.domain(counter, machine) {
             Some(domain) => domains.count(counter, domain),
@@ -333,6 +335,14 @@ impl Packing {
         };
         let counts: Vec<i64> = (0..self.inner.machines()).map(count).collect();
         Ok(counts.into_pyarray(py))
+    }
+
+    fn counted_tasks(&self, counter: usize) -> PyResult<i64> {
+        let domains = self.inner.account().domains();
+        match counter < domains.counters() {
+            true => Ok(domains.total(counter)),
+            false => Err(no_counter(counter)),
+        }
     }
 
     fn rule_refusals<'py>(

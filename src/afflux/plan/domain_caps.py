@@ -82,7 +82,7 @@ def _limited(book: Book, waits: _Waiting, room: Column) -> tuple[Column, _Cap | 
 
 def _in_one_domain(book: Book, rule: Rule, waits: _Waiting, room: Column) -> Column:
     """The room of a class whose first task decides in which domain the others have to be."""
-    if not rule.flag or any(book.packing.domain_counts(c).max() > 0 for c in rule.counters):
+    if not rule.flag or any(map(book.packing.counted_tasks, rule.counters)):
         return room
     keys = np.stack([book.rules.domains_of(counter)[waits.machines] for counter in rule.counters])
     _, domain = np.unique(keys, axis=1, return_inverse=True)

@@ -3,14 +3,17 @@
 A flow places single tasks whose requirements are met. What it cannot express is placed by a search
 (`_core.Packing.place_gang`): gangs with constraints, all members or none, and one task of each
 class of a set that require each other. Once these are there, others of their classes have room
-like any task.
+like any task. Two tasks that each lack room may have it together, for instance in a domain where no
+task runs that they require, because the domain of the others is full: such pairs come last.
 
 At the end of a round every unit is judged with everything else in place. A unit that would be
-refused where it is waits for another round: a later unit of another class may have made its domain
-too full, or taken the place of the first task of a group.
+refused where it is waits for another round. That is rare, because the account refuses a unit that
+would break a rule of a placed one; but units that were placed and removed again may leave others
+without the tasks that they require.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from afflux.plan.book import Book
 from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
@@ -18,8 +21,11 @@ from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
 # Sets of tasks that require each other: how many are tried in a round, how many tasks a set has.
 MAX_SETS = 2_000
 MAX_ITEMS_OF_SET = 16
+# Pairs of items that are tried after the sets, until one is placed.
+MAX_PAIRS = 16
 
 Item = Singles | Gang
+ByCounter = Mapping[int, Sequence[Item]]
 
 
 def place_related_gangs(book: Book, level: Level) -> None:
@@ -39,15 +45,46 @@ def place_sets(book: Book, levels: Sequence[Level]) -> bool:
         return False
     found = False
     waiting = _waiting_items(book, levels)
+    counted = _by_counter(book, waiting)
     for item in waiting[:MAX_SETS]:
         if _is_placed(item) or not _lacks_company(book, item):
             continue
-        together = _complete(book, item, waiting)
+        together = _complete(book, item, counted)
         if together is not None and book.place_gang(_need_of(together)):
             for each in together:
                 _mark_placed(each)
             found = True
-    return found
+    return found or _place_pair(book, waiting, counted)
+
+
+def _place_pair(book: Book, waiting: Sequence[Item], counted: ByCounter) -> bool:
+    """Place two items that have no room alone, if they have it together."""
+    pairs = ((item, other) for item in waiting for other in _helpful(book, item, counted))
+    for pair in islice(pairs, MAX_PAIRS):
+        if book.place_gang(_need_of(pair)):
+            for each in pair:
+                _mark_placed(each)
+            return True
+    return False
+
+
+def _helpful(book: Book, item: Item, counted: ByCounter) -> Iterator[Item]:
+    """Items that wait and count for a rule of this one that more tasks help to meet. A single task
+    may be helped by another of its class."""
+    if _is_placed(item):
+        return
+    seen: set[int] = set()
+    for number in _classes(item):
+        for rule in book.rules.classes[number].rules:
+            if rule.kind == "apart":
+                continue
+            for other in counted.get(rule.counters[0], ()):
+                is_second = other is not item or (
+                    isinstance(item, Singles) and item.waiting_count > 1
+                )
+                if is_second and not _is_placed(other) and id(other) not in seen:
+                    seen.add(id(other))
+                    yield other
 
 
 def remove_refused(book: Book, demand: Demand) -> int:
@@ -78,6 +115,16 @@ def _waiting_items(book: Book, levels: Sequence[Level]) -> list[Item]:
         ]
         gangs = [gang for gang in level.waiting_gangs() if book.has_rules(gang.need)]
         found += sorted((*singles, *gangs), key=_position)
+    return found
+
+
+def _by_counter(book: Book, waiting: Sequence[Item]) -> ByCounter:
+    """The items that each counter counts."""
+    found: dict[int, list[Item]] = {}
+    for item in waiting:
+        numbers = {c for n in _classes(item) for c in book.rules.classes[n].counted_by}
+        for counter in numbers:
+            found.setdefault(counter, []).append(item)
     return found
 
 
@@ -124,11 +171,11 @@ def _unmet(book: Book, items: Sequence[Item]) -> Iterable[tuple[int, ...]]:
                 lacks = (
                     rule.kind == "near" and not rule.flag and not there.issuperset(rule.counters)
                 )
-                if lacks and not any(book.packing.domain_counts(c).any() for c in rule.counters):
+                if lacks and not any(book.packing.counted_tasks(c) for c in rule.counters):
                     yield rule.counters
 
 
-def _complete(book: Book, item: Item, waiting: Sequence[Item]) -> list[Item] | None:
+def _complete(book: Book, item: Item, counted: ByCounter) -> list[Item] | None:
     """The item and the others that it requires, directly or not; None if one does not wait."""
     together = [item]
     while (counters := next(iter(_unmet(book, together)), None)) is not None:
@@ -136,7 +183,7 @@ def _complete(book: Book, item: Item, waiting: Sequence[Item]) -> list[Item] | N
         partner = next(
             (
                 each
-                for each in waiting
+                for each in counted.get(counters[0], ())
                 if not _is_placed(each)
                 and not any(each is known for known in together)
                 and any(wanted.issubset(book.rules.classes[n].counted_by) for n in _classes(each))

@@ -112,8 +112,9 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         # The bound takes the placements of higher levels as fixed; the search may move them.
         if book.packing.cost() - before + waiting > level_bound or (waiting and below_others):
             rounds_left = repack_level(book, demand, level, preselected, rounds_left)
-    place_remaining(book, demand.levels)
-    refused = remove_refused(book, demand)
+    _sweep(book, demand)
+    if refused := remove_refused(book, demand):
+        _sweep(book, demand)
     placed = _placed(demand)
     placements = make_placements(book, state, placed)
     cost = book.packing.cost() + demand.waiting_cost()
@@ -129,6 +130,13 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         refused_proposals=proposals,
         cut_searches=book.packing.cut_searches(),
     )
+
+
+def _sweep(book: Book, demand: Demand) -> None:
+    """Place every task, gang and set that has room without moving others."""
+    place_remaining(book, demand.levels)
+    while place_sets(book, demand.levels):
+        place_remaining(book, demand.levels)
 
 
 def _with_room(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
