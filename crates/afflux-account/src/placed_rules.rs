@@ -3,7 +3,7 @@
 //! Rules are judged with everything in place, so that a unit may also be refused because of a unit
 //! that was placed before: a spread rule is broken by more counted tasks in the same domain, and
 //! the rule that admits the first task of a group by a counted task in another domain. Affinity is
-//! never broken by more tasks, and whoever anti-affinity repels has a rule of its own against it.
+//! never broken by more tasks, and tasks that anti-affinity repels have their own rule against it.
 //!
 //! A class that has the same rule itself needs no such look: its own rule refuses. Only units that
 //! are placed together without fitting one after the other are judged against it.

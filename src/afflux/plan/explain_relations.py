@@ -1,4 +1,4 @@
-"""Why constraints between tasks refuse a waiting task: by machine, and whom it misses."""
+"""Why constraints between tasks refuse a waiting task: by machine, and which tasks it misses."""
 
 from collections.abc import Mapping
 
