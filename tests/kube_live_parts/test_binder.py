@@ -13,7 +13,8 @@ from small_api import Fault, Request, SmallApi, run, serving, until
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.live.bind_confirmation import ConfirmationTimes
-from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes, Rejection
+from afflux.kube.live.bind_steps import Rejection
+from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
@@ -44,6 +45,11 @@ class NothingToPrepare:
 
     async def prepare(self, placement: Placement) -> Rejection | None:
         raise AssertionError(placement)
+
+    def is_joint(self, placement: Placement) -> bool:
+        return False
+
+    def cancel(self, placement: Placement, rejection: Rejection) -> None: ...
 
 
 def cluster() -> tuple[ClusterReader, Placement]:

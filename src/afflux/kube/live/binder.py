@@ -5,25 +5,32 @@ mistake, and the API server refuses a second binding of a pod. A binding whose a
 therefore be sent again, to the same node, until there is an answer; meanwhile the pod keeps its
 place. A binding is given up only when it did not happen and cannot happen any more: a refusal of
 the second request says nothing about the first, which the API server may still carry out.
+
+A placement that rests on others by required affinity is held back until these are bound. It fails
+if one of them is not bound; meanwhile other bindings are sent.
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Literal, Protocol
+from typing import Literal
 
 from afflux.cycle.ledger_entries import BindOutcome
 from afflux.kube.api.backoff import MAX_RETRY_AFTER_SECONDS, Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.live.bind_confirmation import BindConfirmation, ConfirmationTimes
+from afflux.kube.live.bind_steps import BindOutcomes, Listener, PreBinder, Rejection
 from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.held_bindings import HeldBindings, LostAnchor, RestsOn
 from afflux.kube.live.object_refs import pod_path
 from afflux.kube.nodes import rejects_pod
 from afflux.model.placement import Placement
+from afflux.web.rate_limited_log import RateLimitedLog
 from afflux.web.scheduler_metrics import Metrics
 
 # The binding of one pod is given up after so many errors of the server (5xx).
@@ -31,9 +38,14 @@ MAX_SERVER_ERRORS = 6
 # Bindings that failed once and are retried at the same time. A request that hangs keeps its
 # connection for long; retries must not take all connections.
 MAX_CONCURRENT_RETRIES = 16
+# How many pods are remembered that have failed with a pod on which they rest.
+MAX_REMEMBERED = 10_000
 
 _NO_LIMIT = nullcontext()
 _OVERTAKEN = "overtaken by events"
+_NO_ORDER: RestsOn = {}
+
+_log = RateLimitedLog(logging.getLogger(__name__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +65,6 @@ class BinderTimes:
 
 
 BINDER_TIMES = BinderTimes()
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a placement is not bound; without a reason the pod can be decided again at once."""
-
-    reason: str = ""
-
-
-DECIDE_AGAIN = Rejection()
-
-
-class PreBinder(Protocol):
-    """Prepares the node for a pod before the pod is bound, as kube-scheduler's PreBind plugins."""
-
-    def concerns(self, placement: Placement) -> bool:
-        """Whether this pod needs any preparation."""
-        ...
-
-    async def prepare(self, placement: Placement) -> Rejection | None:
-        """Prepare; returns None when done, otherwise why it failed."""
-
-
-class Listener(Protocol):
-    """Is called when a binding ends."""
-
-    def bound(self, placement: Placement, seconds: float) -> None:
-        """The pod is bound to its node."""
-
-    def not_bound(self, placement: Placement, seconds: float) -> None:
-        """The binding was refused."""
-
-    def in_doubt(self, placement: Placement, why: str) -> None:
-        """It is unknown, for a long time, whether the pod is bound."""
-
-
-class BindOutcomes(Protocol):
-    """Records the outcomes of bindings in the ledger."""
-
-    def settled(self, placement: Placement, verdict: BindOutcome, why: str = "") -> None:
-        """Record an outcome; "unknown" is followed by another one later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +127,9 @@ class Binder:
         self._uncertain: set[str] = set()
         self._parallelism = parallelism
         self._waiting: deque[Placement] = deque()
+        self._held = HeldBindings()
+        # Ids of tasks whose last placement failed with one on which it rested.
+        self._lost_before: set[str] = set()
         self._task_group: asyncio.TaskGroup | None = None
         self._busy_workers = 0
         self._retry_slots = asyncio.Semaphore(MAX_CONCURRENT_RETRIES)
@@ -167,7 +141,7 @@ class Binder:
         """Send bindings until cancelled."""
         async with asyncio.TaskGroup() as task_group:
             self._task_group = task_group
-            self.submit(())
+            self._enqueue(())
             try:
                 await asyncio.Event().wait()
             finally:
@@ -175,15 +149,32 @@ class Binder:
 
     async def _finish(self) -> None:
         """Send nothing more; wait for answers, which the ledger keeps for the next leader."""
-        for placement in self._waiting:
-            self._record(placement, "failed", "not sent before the end")
+        unsent = {each.task.id: each for each in (*self._waiting, *self._held.clear())}
         self._waiting.clear()
+        for placement in unsent.values():
+            self._record(placement, "failed", "not sent before the end")
         deadline = monotonic() + self._times.shutdown_timeout_seconds
         while self._in_flight and monotonic() < deadline:
             await asyncio.sleep(0.01)
 
-    def submit(self, placements: Sequence[Placement]) -> None:
-        """Queue these placements; they are bound in this order as workers become free."""
+    def begin_cycle(self) -> frozenset[str]:
+        """A cycle begins that decides the next placements, which may rest on those without an
+        outcome. Returns the ids of their tasks."""
+        return self._held.begin_cycle()
+
+    def submit(self, placements: Sequence[Placement], rests_on: RestsOn = _NO_ORDER) -> None:
+        """Queue these placements; they are bound in this order as workers become free.
+
+        `rests_on` has, by task id, the ids of the tasks that have to be bound before.
+        """
+        # The pods of a gang prepare together, before the first of them is bound.
+        joint = [p for p in placements if p.task.id in rests_on and self._pre_binder.is_joint(p)]
+        preparing = {each.task.id for each in joint}
+        free, lost = self._held.add(placements, rests_on, preparing)
+        self._enqueue((*joint, *free))
+        self._lose(lost)
+
+    def _enqueue(self, placements: Iterable[Placement]) -> None:
         self._waiting.extend(placements)
         if self._waiting:
             self._all_sent.clear()
@@ -209,6 +200,9 @@ class Binder:
             placement = self._waiting.popleft()
             if not self._waiting:
                 self._all_sent.set()
+            if not self._held.is_open(placement):
+                # It has failed meanwhile, with a placement on which it rests.
+                continue
             if self._pre_binder.concerns(placement):
                 # Creating volumes may take minutes; other placements do not wait for it.
                 task_group.create_task(self._prepare_and_bind(placement))
@@ -222,23 +216,47 @@ class Binder:
         if worker.is_counted:
             worker.is_counted = False
             self._busy_workers -= 1
-            self.submit(())
+            self._enqueue(())
 
     async def _prepare_and_bind(self, placement: Placement) -> None:
         began = monotonic()
         rejection = await self._pre_binder.prepare(placement)
-        if rejection is None:
-            await self._bind_one(placement, _Worker(is_counted=False))
-        else:
+        if not self._held.is_open(placement):
+            return
+        if rejection is not None:
             self.reject(placement, rejection, monotonic() - began)
+        elif self._held.prepared(placement):
+            await self._bind_one(placement, _Worker(is_counted=False))
 
     def reject(self, placement: Placement, rejection: Rejection, seconds: float = 0.0) -> None:
         """The placement failed before it was sent."""
-        if rejection.reason:
+        self._pre_binder.cancel(placement, rejection)
+        if rejection.reason and not rejection.decide_again:
             self._refused(placement, rejection.reason, seconds)
         else:
-            self._record(placement, "failed", _OVERTAKEN)
-            self._reader.forget_assumed(placement)
+            self._overtaken(placement, rejection.reason or _OVERTAKEN)
+
+    def _lose(self, lost: Sequence[LostAnchor]) -> None:
+        """These placements fail because others, on which they rest, were not bound.
+
+        A pod for which this is new is decided again at once: it may do with another pod. After
+        that it waits as if it had been refused, so that refusals do not keep the cycle busy.
+        """
+        for each in lost:
+            task_id = each.placement.task.id
+            is_new = task_id not in self._lost_before
+            if len(self._lost_before) >= MAX_REMEMBERED:
+                # Most of these pods were bound or deleted meanwhile.
+                self._lost_before.clear()
+            self._lost_before.add(task_id)
+            self.reject(each.placement, Rejection(each.reason, decide_again=is_new))
+        if lost:
+            _log.warning(
+                "%s was not bound: %s pods that depend on it by required affinity wait for another "
+                "decision",
+                lost[0].anchor.name,
+                len(lost),
+            )
 
     async def _bind_one(self, placement: Placement, worker: _Worker) -> None:
         self._metrics.bind_sent()
@@ -249,13 +267,13 @@ class Binder:
         if result.verdict == "bound":
             self._record(placement, "bound")
             self._listener.bound(placement, seconds)
+            self._lost_before.discard(placement.task.id)
+            self._enqueue(self._held.bound(placement))
         elif result.verdict == "refused":
             self._refused(placement, result.why, seconds)
         else:
             # The pod was deleted or bound by another scheduler; its node was deleted or cordoned.
-            if placement.task.id not in self._uncertain:
-                self._record(placement, "failed", _OVERTAKEN)
-            self._reader.forget_assumed(placement)
+            self._overtaken(placement)
         self._uncertain.discard(placement.task.id)
 
     async def _outcome(self, placement: Placement, worker: _Worker) -> _Result:
@@ -345,6 +363,13 @@ class Binder:
         if self._outcomes is not None:
             self._outcomes.settled(placement, verdict, why)
 
+    def _overtaken(self, placement: Placement, why: str = _OVERTAKEN) -> None:
+        """The placement is void, and the pod can be decided again at once."""
+        if placement.task.id not in self._uncertain:
+            self._record(placement, "failed", why)
+        self._reader.forget_assumed(placement)
+        self._lose(self._held.failed(placement))
+
     def _refused(self, placement: Placement, why: str, seconds: float) -> None:
         self._record(placement, "failed", why)
         self._listener.not_bound(placement, seconds)
@@ -356,6 +381,7 @@ class Binder:
         self._reader.forget_assumed(placement, f"{why}; trying again after {pause:.0f} s")
         loop = asyncio.get_running_loop()
         loop.call_later(pause, self._reader.retry, placement.task.name)
+        self._lose(self._held.failed(placement))
 
 
 def _binding(placement: Placement) -> dict[str, object]:

@@ -8,7 +8,7 @@ cycle and gets its placements after it, never during one.
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -18,7 +18,8 @@ from typing import Any, ParamSpec, TypeVar
 from afflux.cycle.events import Event, GroupReady
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube.live.announcements import Announcements
-from afflux.kube.live.binder import DECIDE_AGAIN, Binder
+from afflux.kube.live.bind_steps import DECIDE_AGAIN
+from afflux.kube.live.binder import Binder
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.ledger_writer import LedgerWriter
 from afflux.kube.live.object_store import ObjectStore
@@ -113,7 +114,7 @@ class SchedulingLoop:
             outcome = await self._drain_and_decide(began)
             self._handle_faults(outcome)
             self._reader.assume(outcome.placements)
-            self._binder.submit(await self._bindable(outcome))
+            self._binder.submit(await self._bindable(outcome), outcome.rests_on)
             self._idle_pause_seconds = 0.0
             if outcome.round is not None:
                 reasons = await self._reasons()
@@ -134,10 +135,11 @@ class SchedulingLoop:
     async def _drain_and_decide(self, began: float) -> Outcome:
         now_seconds = time()
         events = self._reader.take_events(now_seconds)
+        unconfirmed = self._binder.begin_cycle()
         self._metrics.phase("observe", monotonic() - began)
         held = self._reader.live_groups.take_held_back()
         self._announce_waiting(events, held)
-        return await self._decide(events, held, now_seconds)
+        return await self._decide(events, held, now_seconds, unconfirmed)
 
     def _announce_waiting(self, events: Sequence[Event], held: Sequence[tuple[Task, str]]) -> None:
         """Announce which groups wait, and why some tasks cannot be considered."""
@@ -158,7 +160,9 @@ class SchedulingLoop:
             self._announcements.placed(outcome.placements)
             await self._write_ledger(outcome)
             groups = outcome.round.placed if outcome.round is not None else ()
-            placements, rejected = await self._volume_binder.choose(outcome.placements, groups)
+            placements, rejected = await self._volume_binder.choose(
+                outcome.placements, groups, outcome.circles
+            )
             for placement, rejection in rejected:
                 self._binder.reject(placement, rejection)
         except Exception:
@@ -223,10 +227,14 @@ class SchedulingLoop:
             self._wake()
 
     async def _decide(
-        self, events: Sequence[Event], held: Sequence[tuple[Task, str]], now_seconds: float
+        self,
+        events: Sequence[Event],
+        held: Sequence[tuple[Task, str]],
+        now_seconds: float,
+        unconfirmed: Collection[str],
     ) -> Outcome:
         """Run the cycle in its thread; meanwhile pass the events to the ledger writer."""
-        work = self._in_thread("decide", self._cycle.run, events, now_seconds)
+        work = self._in_thread("decide", self._cycle.run, events, now_seconds, unconfirmed)
         deciding = asyncio.create_task(work, name="deciding")
         try:
             # Lets the cycle start in its thread before this thread goes on.

@@ -3,7 +3,7 @@
 First volumes are chosen: a claim that waits for its first consumer gets an existing volume, or its
 provisioner is told to create one on the pod's node. A choice is assumed at once, so two pods never
 get the same volume. The members of a gang get their volumes together: if one member gets none, the
-whole gang is decided again.
+whole gang is decided again. So do the pods of a circle, which require each other.
 
 Then the choice is written, and the pod is bound once all its claims are bound. The members of a
 gang wait for each other, because creating the last volume may still fail.
@@ -11,13 +11,13 @@ gang wait for each other, because creating the last volume may still fail.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from afflux.kube import objects
 from afflux.kube.api.client import MERGE_PATCH, Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.live.binder import DECIDE_AGAIN, Rejection
+from afflux.kube.live.bind_steps import DECIDE_AGAIN, Rejection
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.live_storage import PodPlacement
 from afflux.kube.running_anti_affinity import Labels
@@ -45,6 +45,8 @@ class _GangVolumes:
     """The members of a gang, which wait for each other's volumes: how many are left, any error."""
 
     members_left: int
+    # The pods of a circle may be of several namespaces, and must not learn each other's names.
+    names_members: bool = True
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     rejection: Rejection | None = None
 
@@ -60,7 +62,9 @@ class _GangVolumes:
         """One member failed, so all of them do."""
         if self.rejection is None:
             why = f"group waits for {name}: {rejection.reason}"
-            self.rejection = Rejection(why) if rejection.reason else DECIDE_AGAIN
+            if not self.names_members:
+                why = "a pod that it depends on by required affinity could not be bound"
+            self.rejection = replace(rejection, reason=why) if rejection.reason else DECIDE_AGAIN
         self.settled.set()
 
 
@@ -71,6 +75,21 @@ class _Chosen:
     choices: Choices
     labels: Labels
     gang: _GangVolumes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Placements that get volumes all or none: a gang, a circle, several of them that have pods in
+    common, or a single pod. `name` is that of the gang or of a pod."""
+
+    name: str
+    members: Sequence[Placement]
+    is_gang: bool = False
+
+    @property
+    def names_members(self) -> bool:
+        """Whether the members may learn each other's names: they are of one namespace."""
+        return len({each.task.name.partition("/")[0] for each in self.members}) == 1
 
 
 class VolumeBinder:
@@ -94,6 +113,8 @@ class VolumeBinder:
         self._timeout_seconds = timeout_seconds
         self._avoidance_seconds = avoidance_seconds
         self._chosen: dict[str, _Chosen] = {}
+        # By task id, of the pods that are being prepared.
+        self._preparing: dict[str, _GangVolumes] = {}
         # How often volumes were given to pods, and that number when a pod last found none.
         self._given = 0
         self._given_when_none_left: dict[str, int] = {}
@@ -101,24 +122,28 @@ class VolumeBinder:
     # --- Choosing
 
     async def choose(
-        self, placements: Sequence[Placement], groups: Iterable[Group]
+        self,
+        placements: Sequence[Placement],
+        groups: Iterable[Group],
+        circles: Iterable[Collection[str]] = (),
     ) -> tuple[Sequence[Placement], Rejected]:
         """Choose volumes for these placements: those that can be bound, and those that cannot.
-        Either all members of a gang can be bound or none."""
+        Either all members of a gang or circle can be bound or none."""
         claiming = {each.task.id for each in placements if self._claims(each)}
         if not claiming:
             return placements, []
         bindable: list[Placement] = []
         rejected: Rejected = []
-        for name, members in _by_gang(placements, groups):
+        for unit in _units(placements, groups, circles):
+            members = unit.members
             if not any(each.task.id in claiming for each in members):
                 bindable += members
                 continue
             try:
-                refused = self._choose_for(name, members)
+                refused = self._choose_for(unit)
             except Exception:
                 # After a defect the other placements of the cycle are still bound.
-                _log.exception("volumes for %s could not be chosen", name)
+                _log.exception("volumes for %s could not be chosen", unit.name)
                 defect = Rejection("volumes could not be chosen because of a defect, see the log")
                 refused = dict.fromkeys((each.task.id for each in members), defect)
             bindable += [each for each in members if each.task.id not in refused]
@@ -131,9 +156,9 @@ class VolumeBinder:
         pod = self._reader.pending_pod(placement.task)
         return pod is not None and bool(claim_references(pod))
 
-    def _choose_for(self, name: str, members: Sequence[Placement]) -> dict[str, Rejection]:
+    def _choose_for(self, unit: _Unit) -> dict[str, Rejection]:
         """Choose for a gang or a single pod; why pods cannot be bound, by task id."""
-        going: list[PodPlacement] = []
+        members, going = unit.members, list[PodPlacement]()
         for placement in members:
             pod = self._reader.pending_pod(placement.task)
             node = self._reader.nodes.get(placement.machine)
@@ -144,8 +169,8 @@ class VolumeBinder:
             return self._choose_one(*going[0])
         found = self._live_storage.choose_gang(going)
         if not isinstance(found, VolumeShortfall):
-            self._count_given(name)
-            together = _GangVolumes(len(going))
+            self._count_given(unit.name)
+            together = _GangVolumes(len(going), unit.names_members)
             for _, placement, labels in going:
                 choices = found[placement.task.id]
                 self._chosen[placement.task.id] = _Chosen(choices, labels, together)
@@ -156,7 +181,7 @@ class VolumeBinder:
             for each in going:
                 refused |= self._choose_one(*each)
             return refused
-        rejection = self._gang_rejection(name, found, going)
+        rejection = self._gang_rejection(unit, found, going)
         return dict.fromkeys((each.task.id for each in members), rejection)
 
     def _choose_one(
@@ -172,7 +197,7 @@ class VolumeBinder:
         return {}
 
     def _gang_rejection(
-        self, name: str, short: VolumeShortfall, going: Sequence[PodPlacement]
+        self, unit: _Unit, short: VolumeShortfall, going: Sequence[PodPlacement]
     ) -> Rejection:
         """Why a group has to wait.
 
@@ -180,7 +205,7 @@ class VolumeBinder:
         elsewhere from now on. Both can happen only a limited number of times.
         """
         tasks = {placement.task.id: placement.task for _, placement, _ in going}
-        lost = self._taken_by_others(name)
+        lost = self._taken_by_others(unit.name)
         if self._live_storage.avoid_shortfall(going, short):
             loop = asyncio.get_running_loop()
             loop.call_later(self._avoidance_seconds, self._live_storage.end_avoidance, [*tasks])
@@ -188,8 +213,12 @@ class VolumeBinder:
         self._live_storage.end_avoidance(tasks)
         if lost:
             return DECIDE_AGAIN
-        why = f"{tasks[short.pod].name}: {short.reason}"
-        return Rejection(f"group {name} finds no volumes for all its members at once: {why}")
+        if not unit.names_members:
+            return Rejection("the pod and the pods that it requires find no volumes at once")
+        together = f"group {unit.name} finds no volumes for all its members at once"
+        if not unit.is_gang:
+            together = "the pod and the pods that it requires find no volumes at once"
+        return Rejection(f"{together}: {tasks[short.pod].name}: {short.reason}")
 
     def _count_given(self, name: str) -> None:
         self._given += 1
@@ -217,14 +246,39 @@ class VolumeBinder:
     async def prepare(self, placement: Placement) -> Rejection | None:
         """Bind every claim of the pod; None when done, otherwise why it failed."""
         chosen = self._chosen.pop(placement.task.id)
-        rejection, gang = await self._bind_claims(placement, chosen), chosen.gang
+        gang = chosen.gang
         if gang is None:
+            return await self._bind_claims(placement, chosen)
+        self._preparing[placement.task.id] = gang
+        try:
+            rejection = await self._bind_claims(placement, chosen)
+            if rejection is None:
+                return await gang.arrive()
+            self._fail(gang, placement, rejection)
             return rejection
-        if rejection is None:
-            return await gang.arrive()
+        finally:
+            if self._preparing.get(placement.task.id) is gang:
+                del self._preparing[placement.task.id]
+
+    def is_joint(self, placement: Placement) -> bool:
+        """Whether the pod gets its volumes together with others or not at all."""
+        chosen = self._chosen.get(placement.task.id)
+        return chosen is not None and chosen.gang is not None
+
+    def cancel(self, placement: Placement, rejection: Rejection) -> None:
+        """The pod will not be bound for this reason, and neither will the others of its gang whose
+        volumes are not all bound yet."""
+        task_id = placement.task.id
+        chosen, gang = self._chosen.pop(task_id, None), self._preparing.get(task_id)
+        if chosen is not None:
+            self._live_storage.forget(chosen.choices)
+            gang = chosen.gang
+        if gang is not None:
+            self._fail(gang, placement, rejection)
+
+    def _fail(self, gang: _GangVolumes, placement: Placement, rejection: Rejection) -> None:
         gang.fail(placement.task.name, rejection)
         self._live_storage.notify_changed()
-        return rejection
 
     async def _bind_claims(self, placement: Placement, chosen: _Chosen) -> Rejection | None:
         choices, gang = chosen.choices, chosen.gang
@@ -298,17 +352,31 @@ class VolumeBinder:
             await changed.wait()
 
 
-def _by_gang(
-    placements: Sequence[Placement], groups: Iterable[Group]
-) -> Iterator[tuple[str, list[Placement]]]:
-    """The placements of each gang together, and each other one alone, in order, with its name."""
-    group_of = {task.id: group.name for group in groups if group.is_gang for task in group.tasks}
-    gangs: dict[str, list[Placement]] = {}
+def _units(
+    placements: Sequence[Placement], groups: Iterable[Group], circles: Iterable[Collection[str]]
+) -> Iterator[_Unit]:
+    """The placements that go together, and each other one alone, in order."""
+    name_of: dict[str, str] = {}
+    # By task id, the ids of a gang or of circles; one object for all that go together.
+    together: dict[str, list[str]] = {}
+    for group in groups:
+        if group.is_gang:
+            ids = [task.id for task in group.tasks]
+            together.update(dict.fromkeys(ids, ids))
+            name_of.update(dict.fromkeys(ids, group.name))
+    for circle in circles:
+        joined = list(
+            dict.fromkeys(a for each in sorted(circle) for a in together.get(each, [each]))
+        )
+        together.update(dict.fromkeys(joined, joined))
+    members: dict[int, list[Placement]] = {}
     for placement in placements:
-        gangs.setdefault(group_of.get(placement.task.id, ""), []).append(placement)
+        if (ids := together.get(placement.task.id)) is not None:
+            members.setdefault(id(ids), []).append(placement)
     for placement in placements:
-        name = group_of.get(placement.task.id, "")
-        if not name:
-            yield placement.task.name, [placement]
-        elif name in gangs:
-            yield name, gangs.pop(name)
+        task = placement.task
+        if (ids := together.get(task.id)) is None:
+            yield _Unit(task.name, [placement])
+        elif found := members.pop(id(ids), None):
+            name = next((name_of[each] for each in ids if each in name_of), "")
+            yield _Unit(name or task.name, found, is_gang=bool(name))
