@@ -242,7 +242,9 @@ class Cluster:
     async def choose(self, outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]:
         """The pods that got volumes, with their nodes, and why the others were rejected."""
         groups = outcome.round.placed if outcome.round else ()
-        kept, rejected = await self.volume_binder.choose(outcome.placements, groups)
+        kept, rejected = await self.volume_binder.choose(
+            outcome.placements, groups, outcome.circles
+        )
         for placement, why in rejected:
             self.reader.forget_assumed(placement, why.reason or None)
         return (

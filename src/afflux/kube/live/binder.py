@@ -189,6 +189,11 @@ class Binder:
         """The number of placements that wait for a free worker."""
         return len(self._waiting)
 
+    @property
+    def held(self) -> int:
+        """The number of placements that are held back until others are bound."""
+        return len(self._held)
+
     async def all_sent(self) -> None:
         """Wait until no placement waits for a free worker."""
         await self._all_sent.wait()

@@ -141,6 +141,11 @@ class ClusterReader:
                 self._refusal_counts[name] = self.bind_refusals(name) + 1
         self.changes.put(("pod", name))
 
+    def is_assumed(self, name: str) -> bool:
+        """Whether the pod counts on a node to which no watch has said that it is bound."""
+        known = self._tracked.get(name)
+        return known is not None and known.assumed
+
     def retry(self, name: str) -> None:
         """A pod whose bind was refused may be placed again."""
         if self._refusal_reasons.pop(name, None) is not None:

@@ -16,7 +16,8 @@ from heapq import heappop, heappush
 class HalfBoundGroup:
     """A group, as namespace/name, that needs `size` members, of which only `bound` are bound.
 
-    `bound` holds pod uids. `bind_in_progress` says that another member is being bound.
+    `bound` holds pod uids. `bind_in_progress` says that another member is being bound. With
+    `is_circle` it is no group of that name, but pods that require each other.
     """
 
     name: str
@@ -24,6 +25,7 @@ class HalfBoundGroup:
     bound: frozenset[str]
     bind_in_progress: bool = False
     since_seconds: float = 0.0
+    is_circle: bool = False
 
     @property
     def namespace(self) -> str:

@@ -3,10 +3,11 @@
 The controllers recreate the pods, and the whole group starts together later. Off by default. A
 group is rolled back only if each of its bound pods is ours and has a controller: a pod that no
 controller recreates is never deleted, and rolling back only some of the bound pods would not help.
+Pods that require each other, of which only some could be bound, are rolled back in the same way.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from time import time
 
 from afflux.kube import objects
@@ -20,6 +21,7 @@ from afflux.kube.live.event_recorder import TAKEN_BACK, EventRecorder
 from afflux.kube.live.group_deadlines import controller_of
 from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
 from afflux.kube.live.object_refs import PodRef, pod_object_ref
+from afflux.kube.live.object_store import name_of
 from afflux.kube.pods import is_finished, namespace, scheduler_of
 
 _log = logging.getLogger(__name__)
@@ -80,32 +82,50 @@ class HalfBoundRollback:
         if not all(self._reader.is_ours(pod) and controller_of(pod) is not None for pod in pods):
             _log.info("half-bound group %s stays: a bound pod would not be recreated", group.name)
             return True
+        # Pods that require each other may be of several namespaces: none of them is named.
+        named = (
+            "pods that require each other" if group.is_circle else f"members of group {group.name}"
+        )
         reason = (
-            f"Only {len(pods)} of {group.size} members of group {group.name} were bound, and the "
-            f"rest could not be for {self._half_bound.after_seconds:g} s"
+            f"Only {len(pods)} of {group.size} {named} were bound, and the rest could not be for "
+            f"{self._half_bound.after_seconds:g} s"
         )
         _log.info("rolled back: %s", reason)
-        self._announce(group.name, group.bound, reason)
+        for name, uids in _by_group(group, pods).items():
+            self._announce(name, uids, reason)
         deletion = Deletion(self._api, self._remaining_seconds)
-        return all([await self._delete(deletion, pod, reason) for pod in pods])
+        whole = "all of them start" if group.is_circle else "the whole group starts"
+        return all([await self._delete(deletion, pod, reason, whole) for pod in pods])
 
     def _bound_pods(self, group: HalfBoundGroup) -> list[objects.Pod]:
         return [
             pod
             for pod in self._reader.pods
             if pod.spec.node_name
-            and namespace(pod) == group.namespace
-            and claimed_group(pod) == group.name
+            and (pod.metadata.uid in group.bound if group.is_circle else _is_member(pod, group))
             and not is_finished(pod)
             and not pod.metadata.deletion_timestamp
         ]
 
-    async def _delete(self, deletion: Deletion, pod: objects.Pod, reason: str) -> bool:
+    async def _delete(self, deletion: Deletion, pod: objects.Pod, reason: str, whole: str) -> bool:
         ref = PodRef(namespace(pod), pod.metadata.name or "", pod.metadata.uid or "")
         error = await deletion.delete(ref.path, ref.uid)
         if error is None:
-            note = f"{reason}; its controller recreates it, and the whole group starts together"
+            note = f"{reason}; its controller recreates it, and {whole} together"
         else:
             note = f"{reason}, but it could not be deleted: {error}"
         self._recorder.event(TAKEN_BACK, pod_object_ref(ref), note, scheduler=scheduler_of(pod))
         return error is None
+
+
+def _is_member(pod: objects.Pod, group: HalfBoundGroup) -> bool:
+    return namespace(pod) == group.namespace and claimed_group(pod) == group.name
+
+
+def _by_group(group: HalfBoundGroup, pods: Sequence[objects.Pod]) -> dict[str, set[str]]:
+    """The uids of these pods by the name of their group; a pod without one is its own group."""
+    found: dict[str, set[str]] = {}
+    for pod in pods:
+        name = (claimed_group(pod) or name_of(pod)) if group.is_circle else group.name
+        found.setdefault(name, set()).add(pod.metadata.uid or "")
+    return found

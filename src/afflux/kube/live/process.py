@@ -25,6 +25,7 @@ from afflux.kube.live.deadline_cleanup import DeadlineCleanup
 from afflux.kube.live.event_recorder import LEADER_ELECTION, EventRecorder
 from afflux.kube.live.group_deadlines import GroupDeadlines
 from afflux.kube.live.half_bound import HalfBoundGroups
+from afflux.kube.live.half_bound_circles import HalfBoundCircles
 from afflux.kube.live.half_bound_rollback import HalfBoundRollback
 from afflux.kube.live.leader_election import LeaderElection, LeadershipTerm
 from afflux.kube.live.ledger_writer import LedgerWriter, WhenAway
@@ -252,6 +253,7 @@ class _Process:
                 self._reader, self._recorder, self._metrics
             ),
             ledger_writer=ledger_writer,
+            half_bound_circles=self._half_bound_circles(),
         )
         background = [binder.run()]
         if self._deadlines is not None:
@@ -281,6 +283,11 @@ class _Process:
                 tasks.create_task(scheduling.run(self._stores))
         else:
             await self._lead_with_ledger(ledger_writer, background, scheduling, term)
+
+    def _half_bound_circles(self) -> HalfBoundCircles | None:
+        if self._half_bound_groups is None:
+            return None
+        return HalfBoundCircles(self._reader, self._half_bound_groups)
 
     def _ledger_writer(self) -> LedgerWriter | None:
         if self._ledger is None:

@@ -21,6 +21,7 @@ from afflux.kube.live.announcements import Announcements
 from afflux.kube.live.bind_steps import DECIDE_AGAIN
 from afflux.kube.live.binder import Binder
 from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.half_bound_circles import HalfBoundCircles
 from afflux.kube.live.ledger_writer import LedgerWriter
 from afflux.kube.live.object_store import ObjectStore
 from afflux.kube.live.violation_announcements import ViolationAnnouncements
@@ -49,7 +50,8 @@ _log = logging.getLogger(__name__)
 
 
 class SchedulingLoop:
-    """Runs the cycles of one cluster. With a `ledger_writer`, the ledger is written first."""
+    """Runs the cycles of one cluster. With a `ledger_writer`, the ledger is written first; with
+    `half_bound_circles`, it follows which pods that require each other are bound."""
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class SchedulingLoop:
         watchdog: Watchdog,
         violation_announcements: ViolationAnnouncements | None = None,
         ledger_writer: LedgerWriter | None = None,
+        half_bound_circles: HalfBoundCircles | None = None,
         error_pause_seconds: float = ERROR_PAUSE_SECONDS,
     ) -> None:
         self._reader = reader
@@ -75,6 +78,7 @@ class SchedulingLoop:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cycle")
         self._watchdog = watchdog
         self._ledger_writer = ledger_writer
+        self._half_bound_circles = half_bound_circles
         self._error_pause_seconds = error_pause_seconds
         self._idle_pause_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -114,6 +118,8 @@ class SchedulingLoop:
             outcome = await self._drain_and_decide(began)
             self._handle_faults(outcome)
             self._reader.assume(outcome.placements)
+            if self._half_bound_circles is not None:
+                self._half_bound_circles.add(outcome.circles, outcome.placements)
             self._binder.submit(await self._bindable(outcome), outcome.rests_on)
             self._idle_pause_seconds = 0.0
             if outcome.round is not None:
@@ -136,6 +142,8 @@ class SchedulingLoop:
         now_seconds = time()
         events = self._reader.take_events(now_seconds)
         unconfirmed = self._binder.begin_cycle()
+        if self._half_bound_circles is not None:
+            self._half_bound_circles.update(now_seconds)
         self._metrics.phase("observe", monotonic() - began)
         held = self._reader.live_groups.take_held_back()
         self._announce_waiting(events, held)
