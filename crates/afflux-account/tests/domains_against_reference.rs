@@ -236,6 +236,15 @@ fn assert_equal(account: &mut Account, reference: &Reference, verdicts: &mut Ver
             }
         }
     }
+    for (position, &(class, machine)) in reference.units.iter().enumerate() {
+        let others = reference.without(position);
+        let (rules, counted_by) = &reference.classes[class];
+        for rule in rules {
+            let verdict = others.meets(rule, machine);
+            let found = account.domains().fits_in_place(rule, counted_by, machine);
+            assert_eq!(found, verdict, "{rule:?}");
+        }
+    }
     let violations = account.violations();
     assert_eq!(violations, reference.violations());
     verdicts.add("violations", violations.is_empty());

@@ -23,10 +23,20 @@ def _full_name(metadata: objects.Metadata) -> str:
 
 
 class ObjectStore(Generic[T]):
-    """The store that a watch fills; every change adds the object's key to the work queue."""
+    """The store that a watch fills; every change adds the object's key to the work queue.
 
-    def __init__(self, kind: str, changes: WorkQueue[Key]) -> None:
+    With `relevant_part`, only changes of that part of an object count: the status of a ReplicaSet
+    changes with each of its pods.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        changes: WorkQueue[Key],
+        relevant_part: Callable[[T], object] | None = None,
+    ) -> None:
         self.kind = kind
+        self._relevant_part = relevant_part
         # Set after the first complete list, as client-go's HasSynced.
         self.synced = asyncio.Event()
         self.watch_events = 0
@@ -55,7 +65,9 @@ class ObjectStore(Generic[T]):
                 self._items[name] = known
         for name, item in self._items.items():
             known = before.pop(name, None)
-            if known is None or known.metadata != item.metadata:
+            if known is not None and known.metadata == item.metadata:
+                continue
+            if known is None or self._is_relevant(known, item):
                 self._changes.put((self.kind, name))
         for name, gone in before.items():
             self._changes.put_deleted((self.kind, name))
@@ -72,7 +84,8 @@ class ObjectStore(Generic[T]):
             return
         self._items[name] = item
         self.watch_events += 1
-        self._changes.put((self.kind, name))
+        if known is None or self._is_relevant(known, item):
+            self._changes.put((self.kind, name))
 
     def deleted(self, item: T) -> None:
         name = name_of(item)
@@ -85,6 +98,12 @@ class ObjectStore(Generic[T]):
         self._changes.put_deleted((self.kind, name))
         if self.on_delete is not None:
             self.on_delete(item)
+
+    def _is_relevant(self, before: T, now: T) -> bool:
+        """Whether the change from one version to another counts."""
+        if self._relevant_part is None or before.metadata.uid != now.metadata.uid:
+            return True
+        return self._relevant_part(before) != self._relevant_part(now)
 
 
 def _is_older(item: objects.Object, known: objects.Object) -> bool:

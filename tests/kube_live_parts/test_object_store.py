@@ -1,0 +1,51 @@
+"""Object stores: which versions of an object count as a change."""
+
+from operator import attrgetter
+
+from afflux.kube import objects
+from afflux.kube.live.object_store import Key, ObjectStore
+from afflux.kube.live.work_queue import WorkQueue
+
+
+def replica_set(version: int, app: str = "web", uid: str = "u") -> objects.ReplicaSet:
+    selector = objects.LabelSelector(match_labels={"app": app})
+    return objects.ReplicaSet(
+        objects.Identity("r", "shop", uid, str(version)), objects.LabelSelectorSpec(selector)
+    )
+
+
+def test_without_a_relevant_part_every_version_counts() -> None:
+    changes = WorkQueue[Key]()
+    store = ObjectStore[objects.ReplicaSet]("replica set", changes)
+    for version in (1, 2):
+        store.changed(replica_set(version))
+        assert list(changes.take()) == [("replica set", "shop/r")]
+
+
+def test_only_changes_of_the_relevant_part_count() -> None:
+    changes = WorkQueue[Key]()
+    store = ObjectStore[objects.ReplicaSet]("replica set", changes, attrgetter("spec"))
+    store.changed(replica_set(1))
+    assert changes.take()
+    store.changed(replica_set(2))
+    assert not changes.take()
+    # The newest version is kept all the same.
+    assert store.get("shop/r") == replica_set(2)
+    assert store.watch_events == 2
+    store.changed(replica_set(3, app="shop"))
+    assert changes.take()
+    store.changed(replica_set(4, app="shop", uid="another"))
+    assert changes.take()
+    store.deleted(replica_set(5, app="shop", uid="another"))
+    assert changes.take()
+
+
+def test_a_list_reports_what_is_new_or_gone() -> None:
+    changes = WorkQueue[Key]()
+    store = ObjectStore[objects.ReplicaSet]("replica set", changes, attrgetter("spec"))
+    store.replaced([replica_set(1)])
+    assert changes.take()
+    store.replaced([replica_set(2)])
+    assert not changes.take()
+    store.replaced([])
+    assert changes.take()
