@@ -180,6 +180,7 @@ def _options(configuration: Configuration) -> "Options":
         volume_timeout_seconds=float(configuration.volumes.bind_timeout_seconds),
         rules={rules.name: rules for rules in configuration.settings.queue_rules()},
         default_constraints=configuration.default_constraints(),
+        affinity_weight=configuration.settings.pod_affinity.hard_pod_affinity_weight,
         cleanup=configuration.cleanup.enabled,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),

@@ -215,13 +215,11 @@ def test_a_group_waits_for_its_members(place: Callable[..., Any]) -> None:
 def test_a_constraint_that_is_not_enforced_makes_the_pod_wait_and_is_named(
     place: Callable[..., Any],
 ) -> None:
-    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
-    answer = place(
-        node("n1"), pod("spread", topologySpreadConstraints=spread), flags=("--explain",)
-    )
+    claiming = pod("claiming", resourceClaims=[{"name": "gpu"}])
+    answer = place(node("n1"), claiming, flags=("--explain",))
     assert answer["placements"] == []
-    assert why(answer) == {"shop/spread": "spec.topologySpreadConstraints is not supported yet"}
-    assert list(answer["verdicts"]) == ["shop/spread"]
+    assert why(answer) == {"shop/claiming": "spec.resourceClaims is not supported yet"}
+    assert list(answer["verdicts"]) == ["shop/claiming"]
 
 
 def test_a_limit_beside_a_request_does_not_matter(place: Callable[..., Any]) -> None:

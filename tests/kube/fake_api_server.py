@@ -14,6 +14,15 @@ from afflux.plan.round import Round
 OURS = "afflux"
 DEADLINE = {"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 5}
 
+# The kinds of objects, and the store of the reader for each.
+KINDS = {
+    "Node": "nodes",
+    "Pod": "pods",
+    "Namespace": "namespaces",
+    "Service": "services",
+    "ReplicaSet": "replica_sets",
+}
+
 
 class Idle:
     """A scheduler that never places a pod."""
@@ -52,7 +61,7 @@ def pod(name, uid, cpu="1", labels=None, scheduler=OURS, **more):
 
 
 def decoded(manifest):
-    kind = {"Node": objects.Node, "Pod": objects.Pod}[manifest["kind"]]
+    kind = getattr(objects, manifest["kind"])
     return msgspec.json.decode(json.dumps(manifest), type=kind)
 
 
@@ -63,12 +72,12 @@ class FakeApiServer:
     def __init__(self):
         self.reader = ClusterReader([OURS])
         self.cycle = Cycle(State(), Idle())
-        self.items = {"Node": {}, "Pod": {}}
-        self.cut = {"Node": False, "Pod": False}
+        self.items = {kind: {} for kind in KINDS}
+        self.cut = dict.fromkeys(KINDS, False)
         self._version = 0
 
     def store(self, kind):
-        return self.reader.nodes if kind == "Node" else self.reader.pods
+        return getattr(self.reader, KINDS[kind])
 
     def put(self, manifest):
         kind, name = manifest["kind"], manifest["metadata"]["name"]

@@ -12,7 +12,15 @@ from fake_api_server import (
     server_with_assumed_pod,
 )
 
-from afflux.cycle.events import GroupReady, GroupWithdrawn, TaskEnded, TaskRuns
+from afflux.cycle.events import (
+    GroupReady,
+    GroupWithdrawn,
+    MachineSet,
+    NamespaceSet,
+    TaskEnded,
+    TaskRuns,
+)
+from afflux.model.relations import NO_RELATIONS
 
 
 def test_several_changes_of_a_pod_make_one_event():
@@ -178,63 +186,118 @@ def test_pods_that_end_leave_nothing_behind():
     assert server.reader.live_groups.waiting_group("default/g") is None
 
 
-# --- Anti-affinity of running pods
+# --- Namespaces, Services and controllers
 
 
-def allowed_domains(server, uid):
-    group = next(each for each in server.cycle.queue if each.tasks[0].id == uid)
-    terms = [
-        term for reachability in group.tasks[0].shape.reachability for term in reachability.terms
-    ]
-    return [(each.key, each.values) for term in terms for each in term.labels]
+def namespace(name, **labels):
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def in_zone(name, zone):
-    manifest = node(name)
-    manifest["metadata"]["labels"] = {"zone": zone}
+def replica_set(name, **labels):
+    spec = {"selector": {"matchLabels": labels}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}
+
+
+def service(name, **labels):
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"selector": labels},
+    }
+
+
+def owned_pod(name, uid, owner, **more):
+    manifest = pod(name, uid, **more)
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "controller": True}
+    manifest["metadata"]["ownerReferences"] = [reference]
     return manifest
 
 
-def test_a_pod_that_anti_affinity_keeps_off_all_nodes_is_held_back_until_a_node_is_allowed():
-    term = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "zone"}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    lonely = pod("l", "v", scheduler="other", nodeName="n", affinity={"podAntiAffinity": required})
+def spread_selectors(server, uid):
+    """The label requirements of the spread constraints with which a task waits."""
+    group = next(each for each in server.cycle.queue if each.tasks[0].id == uid)
+    constraints = group.tasks[0].shape.relations.spread
+    return {
+        tuple((one.key, one.values) for one in each.selector.labels or ()) for each in constraints
+    }
+
+
+def test_namespaces_are_reported_before_the_tasks_that_run_in_them():
     server = FakeApiServer()
-    for manifest in (in_zone("n", "a"), in_zone("m", "a"), lonely, pod("p", "u")):
+    for manifest in (node("n"), pod("p", "u", nodeName="n"), namespace("default", team="a")):
         server.put(manifest)
-    server.take_events()
-    held = [why for _, why in server.reader.live_groups.take_held_back()]
-    assert held == ["2 node(s) didn't satisfy existing pods anti-affinity rules"]
-    assert list(server.cycle.queue) == []
-    server.put(in_zone("m", "b"))
-    server.take_events()
-    assert [each.name for each in server.cycle.queue] == ["default/p"]
-    server.delete("Node", "m")
-    server.take_events()
-    assert list(server.cycle.queue) == []
-    server.put(in_zone("k", "b"))
-    server.take_events()
-    assert [each.name for each in server.cycle.queue] == ["default/p"]
+    events = server.reader.take_events()
+    labels = {"kubernetes.io/metadata.name": "default", "team": "a"}
+    assert events[0] == NamespaceSet("default", labels)
+    assert [type(each) for each in events[1:]] == [MachineSet, TaskRuns]
+    server.delete("Namespace", "default")
+    assert server.reader.take_events() == [NamespaceSet("default", {})]
 
 
-def test_anti_affinity_of_a_running_pod_closes_its_own_domain_only():
-    term = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "zone"}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+def test_a_pod_gets_default_constraints_when_its_controller_is_known():
     server = FakeApiServer()
-    server.put(in_zone("n", "a"))
-    server.put(in_zone("m", "b"))
-    server.put(pod("p", "u"))
+    server.put(owned_pod("p", "u", "web", labels={"app": "web"}))
+    server.put(pod("q", "v", labels={"app": "web"}))
     server.take_events()
-    assert allowed_domains(server, "u") == []
-    lonely = pod("l", "v", scheduler="other", nodeName="n", affinity={"podAntiAffinity": required})
-    server.put(lonely)
+    assert spread_selectors(server, "u") == set()
+    server.put(replica_set("web", app="web"))
     server.take_events()
-    assert server.reader.live_groups.take_held_back() == []
-    assert allowed_domains(server, "u") == [("zone", ("a",))]
-    # The node is relabelled; then the pod is deleted.
-    server.put(in_zone("n", "c"))
+    assert spread_selectors(server, "u") == {(("app", ("web",)),)}
+    assert spread_selectors(server, "v") == set()
+    server.delete("ReplicaSet", "web")
     server.take_events()
-    assert allowed_domains(server, "u") == [("zone", ("c",))]
-    server.delete("Pod", "l")
+    assert spread_selectors(server, "u") == set()
+
+
+def test_a_pod_follows_the_services_that_select_it():
+    server = FakeApiServer()
+    server.put(pod("p", "u", labels={"app": "web", "tier": "1"}))
+    server.put(service("all", app="web"))
     server.take_events()
-    assert allowed_domains(server, "u") == []
+    assert spread_selectors(server, "u") == {(("app", ("web",)),)}
+    server.put(service("one", tier="1"))
+    server.take_events()
+    assert spread_selectors(server, "u") == {(("app", ("web",)), ("tier", ("1",)))}
+    server.put(service("all", app="other"))
+    server.take_events()
+    assert spread_selectors(server, "u") == {(("tier", ("1",)),)}
+    server.delete("Service", "one")
+    server.take_events()
+    assert spread_selectors(server, "u") == set()
+
+
+def test_only_pods_that_a_changed_service_concerns_are_looked_at_again():
+    server = FakeApiServer()
+    server.put(pod("p", "u", labels={"app": "web"}))
+    server.take_events()
+    server.put(service("other", app="db"))
+    assert server.reader.take_events() == []
+
+
+def test_a_pod_that_runs_has_no_default_constraints():
+    server = FakeApiServer()
+    server.put(node("n"))
+    server.put(service("all", app="web"))
+    server.put(pod("p", "u", labels={"app": "web"}))
+    server.take_events()
+    assert spread_selectors(server, "u") == {(("app", ("web",)),)}
+    server.put(pod("p", "u", labels={"app": "web"}, nodeName="n"))
+    server.take_events()
+    running = server.cycle.state.placed_task("u")
+    assert running is not None
+    assert running.task.shape.relations is NO_RELATIONS
+    assert running.task.labels.labels == (("app", "web"),)
+
+
+def test_a_changed_label_of_a_running_pod_is_reported():
+    server = FakeApiServer()
+    server.put(node("n"))
+    server.put(pod("p", "u", labels={"app": "web"}, nodeName="n"))
+    server.take_events()
+    server.put(pod("p", "u", labels={"app": "db"}, nodeName="n"))
+    (event,) = server.reader.take_events()
+    assert event.task.labels.labels == (("app", "db"),)

@@ -24,23 +24,8 @@ from testbed import ControlPlane
 
 SELECTING = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}
 NOW = "requiredDuringSchedulingIgnoredDuringExecution"
-WISH = "preferredDuringSchedulingIgnoredDuringExecution"
-SPREAD = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **SELECTING}
 
 NOT_ENFORCED: dict[str, tuple[dict[str, Any], str]] = {
-    "pod affinity": (
-        {"affinity": {"podAffinity": {NOW: [SELECTING]}}},
-        "spec.affinity.podAffinity",
-    ),
-    "preferred pod affinity": (
-        {"affinity": {"podAffinity": {WISH: [{"weight": 1, "podAffinityTerm": SELECTING}]}}},
-        "spec.affinity.podAffinity",
-    ),
-    "pod anti-affinity": (
-        {"affinity": {"podAntiAffinity": {NOW: [SELECTING]}}},
-        "spec.affinity.podAntiAffinity",
-    ),
-    "spread": ({"topologySpreadConstraints": [SPREAD]}, "spec.topologySpreadConstraints"),
     "resource claims": (
         {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
         "spec.resourceClaims",

@@ -12,10 +12,12 @@ from afflux.cli.safe_output import print_error, printable, to_json
 from afflux.cli.text_table import format_table
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
-from afflux.cycle.events import Event, GroupReady, TaskRuns
+from afflux.cycle.events import Event, GroupReady, NamespaceSet, TaskRuns
 from afflux.cycle.inspection_types import to_datetime
 from afflux.cycle.loop import Cycle
+from afflux.kube.cluster_relations import ClusterRelations
 from afflux.kube.cluster_snapshot import ClusterSnapshot, load
+from afflux.kube.default_constraints import DefaultConstraints
 from afflux.model.errors import InputError
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
@@ -49,12 +51,17 @@ def run(options: PlaceOptions) -> int:
     rules = {each.name: each for each in settings.queue_rules()}
     now_seconds = time.time()
     sources = [read_source(path) for path in options.files]
-    snapshot = load(sources, rules, now_seconds, settings.scheduler_names)
+    relations = ClusterRelations(
+        DefaultConstraints(settings.default_constraints()),
+        settings.pod_affinity.hard_pod_affinity_weight,
+    )
+    snapshot = load(sources, rules, now_seconds, settings.scheduler_names, relations)
     _print_notes(snapshot)
     state = State(snapshot.machines)
     cycle = Cycle(state, app.make_scheduler(settings, state))
-    running = snapshot.running
-    cycle.run([TaskRuns(t, on, snapshot.ends.get(t.id)) for t, on in running], now_seconds)
+    observed: list[Event] = [NamespaceSet(*each) for each in snapshot.namespaces.items()]
+    observed += [TaskRuns(t, on, snapshot.ends.get(t.id)) for t, on in snapshot.running]
+    cycle.run(observed, now_seconds)
 
     node_verdicts = _verdicts_by_pod(cycle, snapshot) if options.explain else None
     placements, reservations = _place(cycle, snapshot, now_seconds)

@@ -10,16 +10,18 @@ of all of the pod's Services and of its controller. A pod without any has no def
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 from afflux.kube import objects
+from afflux.kube.default_constraints import DefaultConstraint, DefaultConstraints
 from afflux.kube.label_selectors import Requirements, in_order, label_selector, with_labels
 from afflux.kube.node_constraints import ConstraintError
 from afflux.kube.object_limits import MAX_SERVICES_COMPARED
 from afflux.kube.sized_cache import sized_cache
 from afflux.model.relations import (
+    DEFAULT_REQUIRED_AFFINITY_WEIGHT,
     NO_RELATIONS,
     Labels,
     Relations,
@@ -27,13 +29,12 @@ from afflux.model.relations import (
     TaskSelector,
 )
 
+# The scheduler of a pod that names none.
+DEFAULT_SCHEDULER = "default-scheduler"
 # The label that every namespace has: its name.
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 Pairs = tuple[tuple[str, str], ...]
-SelectingObject = (
-    objects.Service | objects.ReplicationController | objects.ReplicaSet | objects.StatefulSet
-)
 _OwnerKey = tuple[str, str, str]  # kind, namespace, name
 # The kinds of controllers that count, with their apiVersion in owner references.
 _CONTROLLERS = {
@@ -43,28 +44,6 @@ _CONTROLLERS = {
 }
 # Requirements and values in the cache of default constraints, about 100 bytes each.
 _MAX_CACHED_PARTS = 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultConstraint:
-    """A topology spread constraint for pods that state none; the cluster supplies its selector."""
-
-    topology_key: str
-    max_skew: int
-    required: bool = False
-    min_domains: int = 1
-    honors_affinity: bool = True
-    honors_taints: bool = False
-    needs_all_keys: bool = True
-
-
-DefaultConstraints = tuple[DefaultConstraint, ...]
-
-# kube-scheduler's own defaults, `defaultingType: System`.
-SYSTEM_DEFAULTS: DefaultConstraints = (
-    DefaultConstraint("kubernetes.io/hostname", 3, needs_all_keys=False),
-    DefaultConstraint("topology.kubernetes.io/zone", 5, needs_all_keys=False),
-)
 
 
 def namespace_labels(name: str, found: objects.Namespace | None) -> Labels:
@@ -130,17 +109,17 @@ class _WaitingPod:
 class ClusterRelations:
     """The Services and controllers of a cluster, and the default constraints that follow.
 
-    `defaults` are the constraints of pods that state none; `of_profile` those of pods with one of
-    these scheduler names.
+    With the weight `affinity_weight` the required affinity of a running pod attracts the pods that
+    it selects.
     """
 
     def __init__(
         self,
-        defaults: DefaultConstraints = SYSTEM_DEFAULTS,
-        of_profile: Mapping[str, DefaultConstraints] | None = None,
+        defaults: DefaultConstraints | None = None,
+        affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT,
     ) -> None:
-        self._defaults = defaults
-        self._of_profile = dict(of_profile or {})
+        self._defaults = DefaultConstraints() if defaults is None else defaults
+        self.affinity_weight = affinity_weight
         self._services: dict[str, _Services] = {}
         self._service_selectors: dict[str, Pairs] = {}
         self._owners: dict[_OwnerKey, Requirements] = {}
@@ -150,7 +129,7 @@ class ClusterRelations:
 
     # --- Objects
 
-    def set(self, found: SelectingObject) -> None:
+    def set(self, found: objects.SelectingObject) -> None:
         """An object was added, or has changed."""
         namespace, name = _namespace(found), found.metadata.name or ""
         if isinstance(found, objects.Service):
@@ -159,8 +138,9 @@ class ClusterRelations:
         else:
             self._set_owner((type(found).__name__, namespace, name), _owner_selector(found))
 
-    def remove(self, kind: type[SelectingObject], namespace: str, name: str) -> None:
-        """An object of this kind is gone."""
+    def remove(self, kind: type[objects.SelectingObject], full_name: str) -> None:
+        """The object of this kind and namespace/name is gone."""
+        namespace, _, name = full_name.rpartition("/")
         if kind is objects.Service:
             self._set_service(namespace, name, ())
         else:
@@ -198,7 +178,7 @@ class ClusterRelations:
 
     def default_relations(self, pod: objects.Pod) -> Relations:
         """The default constraints of a pod that states no topology spread constraint."""
-        defaults = self._of_profile.get(pod.spec.scheduler_name or "", self._defaults)
+        defaults = self._defaults.of(pod.spec.scheduler_name or DEFAULT_SCHEDULER)
         if not defaults:
             return NO_RELATIONS
         namespace = _namespace(pod)
@@ -263,17 +243,22 @@ def _owner_of(pod: objects.Pod, namespace: str) -> _OwnerKey | None:
 
 
 def _owner_selector(
-    found: objects.ReplicationController | objects.ReplicaSet | objects.StatefulSet,
+    found: objects.SelectingObject,
 ) -> Requirements:
     """The selector of a controller; empty if it has none. An invalid one does not count."""
-    if found.spec is None:
-        return ()
-    if isinstance(found.spec, objects.MapSelectorSpec):
-        return with_labels(found.spec.selector or {})
-    try:
-        return label_selector(found.spec.selector, "spec.selector") or ()
-    except ConstraintError:
-        return ()
+    match found:
+        case objects.ReplicationController(spec=objects.MapSelectorSpec(selector=labels)):
+            return with_labels(labels or {})
+        case (
+            objects.ReplicaSet(spec=objects.LabelSelectorSpec(selector=stated))
+            | objects.StatefulSet(spec=objects.LabelSelectorSpec(selector=stated))
+        ):
+            try:
+                return label_selector(stated, "spec.selector") or ()
+            except ConstraintError:
+                return ()
+        case _:
+            return ()
 
 
 def _parts(relations: Relations) -> int:
@@ -285,7 +270,7 @@ def _default_relations(
     namespace: str,
     services: Pairs,
     owner: Requirements,
-    defaults: DefaultConstraints,
+    defaults: tuple[DefaultConstraint, ...],
 ) -> Relations:
     labels = in_order([*with_labels(dict(services)), *owner])
     selector = TaskSelector((namespace,), None, labels, includes_ending=False)

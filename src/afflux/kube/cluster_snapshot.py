@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.kube import objects
+from afflux.kube.cluster_relations import ClusterRelations, namespace_labels
 from afflux.kube.group_claims import Member, PodGroups, expected_run_seconds, groups
 from afflux.kube.images import ImageCensus
 from afflux.kube.nodes import machine
@@ -20,12 +21,6 @@ from afflux.kube.pods import (
     started_seconds,
     task,
 )
-from afflux.kube.running_anti_affinity import (
-    Labels,
-    RunningAntiAffinity,
-    excluded_reason,
-    restricted_shape,
-)
 from afflux.kube.tenant_limits import TenantLimits, demand_of
 from afflux.kube.volumes.claims import claim_references
 from afflux.kube.volumes.gang_volumes import VolumeShortfall
@@ -35,6 +30,7 @@ from afflux.model.errors import InputError
 from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
+from afflux.model.relations import Labels
 from afflux.model.resources import PODS, amount_of
 from afflux.model.task import Task
 from afflux.queue.quorum import ONE_QUEUE, HeldBackTask
@@ -51,8 +47,9 @@ _SYSTEM_PRIORITIES = {
 class ClusterSnapshot:
     """Machines, running tasks, groups that may start, and waiting tasks with their reasons.
 
-    `ends` is the expected end of running tasks by id, where it is known. `ignored` counts objects
-    of kinds without a part in scheduling; `notes` are remarks about the input for its owner.
+    `ends` is the expected end of running tasks by id, where it is known; `namespaces` the labels
+    of namespaces. `ignored` counts objects of kinds without a part in scheduling; `notes` are
+    remarks about the input for its owner.
     """
 
     machines: tuple[Machine, ...]
@@ -63,6 +60,7 @@ class ClusterSnapshot:
     notes: tuple[str, ...]
     volumes: "ClaimedVolumes" = field(compare=False, repr=False)
     ends: Mapping[str, float] = field(default_factory=dict[str, float])
+    namespaces: Mapping[str, Labels] = field(default_factory=dict[str, Labels])
 
 
 def load(
@@ -70,11 +68,13 @@ def load(
     rules: Mapping[str, QueueRules] = ONE_QUEUE,
     now_seconds: float = 0.0,
     scheduler_names: Collection[str] = (),
+    relations: ClusterRelations | None = None,
 ) -> ClusterSnapshot:
     """The snapshot of these (file name, content) pairs; an InputError for unusable input.
 
     A running pod without a start time counts as started at `now_seconds`. A running pod of one of
-    these schedulers without a run time gets the default of its queue.
+    these schedulers without a run time gets the default of its queue. The Services and controllers
+    that are read are added to `relations`, which has the default constraints.
     """
     contents = read(sources)
     alive = [pod for pod in contents.of(objects.Pod).values() if not is_finished(pod.value)]
@@ -85,12 +85,14 @@ def load(
     members: list[Member] = []
     running: list[tuple[Task, str]] = []
     ends: dict[str, float] = {}
-    repelling: list[tuple[str, objects.Pod]] = []
     on_unknown_nodes: list[str] = []
     deleting: list[str] = []
     priorities = _Priorities(contents)
     limits = TenantLimits()
-    context = PodContext(images=ImageCensus(machines.values()), storage=storage)
+    relations = ClusterRelations() if relations is None else relations
+    _read_selecting(contents, relations)
+    images = ImageCensus(machines.values())
+    context = PodContext(images=images, storage=storage, relations=relations)
     for pod in alive:
         node = pod.value.spec.node_name or ""
         if not node and pod.value.metadata.deletion_timestamp:
@@ -105,16 +107,13 @@ def load(
             end = _end(pod.value, rules if ours else {}, now_seconds)
             if end is not None:
                 ends[member.task.id] = end
-            repelling.append((pod.name, pod.value))
         elif node:
             on_unknown_nodes.append(pod.name)
     notes += _note_pods(on_unknown_nodes, "on nodes that are not in the input and take up nothing")
     notes += _note_pods(deleting, "being deleted and had no node; left alone")
 
-    labels = {name: each.labels for name, each in machines.items()}
-    anti_affinity = RunningAntiAffinity(repelling, _namespace_labels(contents), labels)
     gathered = groups(
-        (_apply_anti_affinity(member, anti_affinity, labels) for member in members),
+        members,
         PodGroups(
             {name: g.value for name, g in contents.of(objects.CoschedulingPodGroup).items()},
             {name: g.value for name, g in contents.of(objects.NativePodGroup).items()},
@@ -131,6 +130,7 @@ def load(
         notes=tuple(notes),
         volumes=ClaimedVolumes(context, {m.task.id: m.pod for m in members if not m.running}),
         ends=ends,
+        namespaces=_namespaces(contents, alive),
     )
 
 
@@ -273,19 +273,6 @@ def _apply_limits(member: Member, limits: TenantLimits) -> Member:
     return member if why is None else replace(member, task=replace(member.task, blocked=why))
 
 
-def _apply_anti_affinity(
-    member: Member, anti_affinity: RunningAntiAffinity, machines: Mapping[str, Labels]
-) -> Member:
-    if member.running or member.task.blocked:
-        return member
-    reachability = anti_affinity.reachability(member.pod)
-    why = anti_affinity.blocking_reason(member.pod) or (
-        reachability and excluded_reason(reachability, machines)
-    )
-    shape = restricted_shape(member.task.shape, reachability)
-    return replace(member, task=replace(member.task, shape=shape, blocked=why))
-
-
 def _refuse_shared_uids(pods: Iterable[LoadedObject[objects.Pod]]) -> None:
     """Two pods with one uid are an error: the uid identifies the task."""
     owners: dict[str, LoadedObject[objects.Pod]] = {}
@@ -295,11 +282,25 @@ def _refuse_shared_uids(pods: Iterable[LoadedObject[objects.Pod]]) -> None:
             raise pod.error(f"metadata.uid: {uid!r} is also that of {first.name} ({first.origin})")
 
 
-def _namespace_labels(contents: LoadedObjects) -> Mapping[str, Labels]:
-    return {
-        name: found.value.metadata.labels or {}
-        for name, found in contents.of(objects.Namespace).items()
-    }
+def _read_selecting(contents: LoadedObjects, relations: ClusterRelations) -> None:
+    """Add the Services and controllers, from which default constraints follow."""
+    for found in (
+        *contents.of(objects.Service).values(),
+        *contents.of(objects.ReplicationController).values(),
+        *contents.of(objects.ReplicaSet).values(),
+        *contents.of(objects.StatefulSet).values(),
+    ):
+        relations.set(found.value)
+
+
+def _namespaces(
+    contents: LoadedObjects, pods: Iterable[LoadedObject[objects.Pod]]
+) -> dict[str, Labels]:
+    """The labels of the namespaces that are read, and of those that pods name."""
+    found = contents.of(objects.Namespace)
+    names = dict.fromkeys((*found, *(namespace(pod.value) for pod in pods)))
+    stated = {name: found[name].value if name in found else None for name in names}
+    return {name: namespace_labels(name, each) for name, each in stated.items()}
 
 
 def _note_without_pod_slots(machines: Iterable[Machine]) -> list[str]:

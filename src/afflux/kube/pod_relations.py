@@ -29,6 +29,7 @@ from afflux.kube.object_limits import (
 )
 from afflux.kube.sized_cache import sized_cache
 from afflux.model.relations import (
+    DEFAULT_REQUIRED_AFFINITY_WEIGHT,
     NO_RELATIONS,
     AffinityTerm,
     Relations,
@@ -110,20 +111,24 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Stated)
 
 
-def relations(pod: objects.Pod) -> Relations:
+def relations(
+    pod: objects.Pod, affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
+) -> Relations:
     """What a pod states about other pods; a ConstraintError names an invalid field."""
     stated = _stated(pod.spec)
-    return NO_RELATIONS if stated is None else _read(pod, stated)
+    return NO_RELATIONS if stated is None else _read(pod, stated, affinity_weight)
 
 
-def running_relations(pod: objects.Pod) -> Relations:
+def running_relations(
+    pod: objects.Pod, affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
+) -> Relations:
     """The same of a pod that runs. As in kube-scheduler, a kind of terms of which one cannot be
     read does not count; the API server refuses such pods. A pod beyond the limits has none."""
     stated = _stated(pod.spec)
     if stated is None:
         return NO_RELATIONS
     try:
-        return _read(pod, stated)
+        return _read(pod, stated, affinity_weight)
     except ConstraintError:
         pass
     try:
@@ -139,15 +144,16 @@ def running_relations(pod: objects.Pod) -> Relations:
         _Stated(spread=stated.spread),
     ):
         try:
-            found.append(_read(pod, kind))
+            found.append(_read(pod, kind, affinity_weight))
         except ConstraintError:
             continue
-    return Relations(
+    joined = Relations(
         affinity=_joined(each.affinity for each in found),
         anti_affinity=_joined(each.anti_affinity for each in found),
         preferred=_joined(each.preferred for each in found),
         spread=_joined(each.spread for each in found),
     )
+    return _with_weight(joined, affinity_weight)
 
 
 def _stated(spec: objects.PodSpec) -> _Stated | None:
@@ -173,7 +179,7 @@ def _joined(parts: Iterable[tuple[V, ...]]) -> tuple[V, ...]:
     return tuple(chain.from_iterable(parts))
 
 
-def _read(pod: objects.Pod, stated: _Stated) -> Relations:
+def _read(pod: objects.Pod, stated: _Stated, affinity_weight: int) -> Relations:
     labels = pod.metadata.labels or {}
     keys = {
         key
@@ -182,7 +188,8 @@ def _read(pod: objects.Pod, stated: _Stated) -> Relations:
     }
     keys.update(key for each in stated.spread or () for key in each.match_label_keys or ())
     named = tuple((key, labels[key]) for key in sorted(keys) if key in labels)
-    found, _ = _relations(pod.metadata.namespace or "default", named, _encoder.encode(stated))
+    namespace = pod.metadata.namespace or "default"
+    found, _ = _relations(namespace, named, _encoder.encode(stated), affinity_weight)
     return found
 
 
@@ -191,7 +198,9 @@ def _read_size(read: tuple[Relations, int]) -> int:
 
 
 @sized_cache(_read_size, _MAX_CACHED_PARTS)
-def _relations(namespace: str, named_labels: Pairs, encoded: bytes) -> tuple[Relations, int]:
+def _relations(
+    namespace: str, named_labels: Pairs, encoded: bytes, affinity_weight: int
+) -> tuple[Relations, int]:
     """The relations, and their size in the cache. `named_labels` are those labels of the pod that
     matchLabelKeys and mismatchLabelKeys name."""
     stated, labels = _decoder.decode(encoded), dict(named_labels)
@@ -209,7 +218,12 @@ def _relations(namespace: str, named_labels: Pairs, encoded: bytes) -> tuple[Rel
         preferred=tuple(sorted(preferred, key=lambda each: (each[0], _term_key(each[1])))),
         spread=_spread(stated.spread or (), namespace, labels),
     )
-    return _shared(found), found.parts + len(encoded) // 100 + 4
+    return _shared(_with_weight(found, affinity_weight)), found.parts + len(encoded) // 100 + 4
+
+
+def _with_weight(found: Relations, affinity_weight: int) -> Relations:
+    """The weight of required affinity means nothing without it."""
+    return replace(found, affinity_weight=affinity_weight) if found.affinity else found
 
 
 def _size(found: Relations) -> int:

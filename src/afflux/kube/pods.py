@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from afflux.kube import objects
-from afflux.kube.cluster_relations import ClusterRelations
+from afflux.kube.cluster_relations import DEFAULT_SCHEDULER, ClusterRelations
 from afflux.kube.host_ports import host_port_requests
 from afflux.kube.images import pod_images
 from afflux.kube.input_errors import shown
@@ -28,7 +28,7 @@ from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.reachability import Reachability
-from afflux.model.relations import NO_RELATIONS, Relations
+from afflux.model.relations import DEFAULT_REQUIRED_AFFINITY_WEIGHT, NO_RELATIONS, Relations
 from afflux.model.resources import Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity
 from afflux.model.taints import Toleration
@@ -37,9 +37,6 @@ from afflux.model.task import Shape, Task
 # With the value "true": the pod's requirements hold as long as it runs, and not only when it is
 # placed.
 REQUIRED_DURING_EXECUTION = "afflux.dev/required-during-execution"
-
-# The scheduler of a pod that names none.
-DEFAULT_SCHEDULER = "default-scheduler"
 
 _RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?"
@@ -75,7 +72,7 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     if not is_bound(pod):
         blocked = first_unsupported(spec, claims=context.storage is not None)
     affinity, tolerated, implied = ANYWHERE, (), {}
-    related = running_relations(pod) if is_bound(pod) else NO_RELATIONS
+    related = running_relations(pod, _affinity_weight(context)) if is_bound(pod) else NO_RELATIONS
     try:
         implied = host_port_requests(spec)
         affinity = node_affinity(spec)
@@ -120,10 +117,16 @@ def _waiting_relations(pod: objects.Pod, context: PodContext) -> Relations:
     """What a pod requires and prefers of other pods, the default constraints included, which only
     matter while the pod waits."""
     check_labels(pod)
-    stated = relations(pod)
+    stated = relations(pod, _affinity_weight(context))
     if context.relations is None or pod.spec.topology_spread_constraints:
         return stated
     return with_spread(stated, context.relations.default_relations(pod))
+
+
+def _affinity_weight(context: PodContext) -> int:
+    if context.relations is None:
+        return DEFAULT_REQUIRED_AFFINITY_WEIGHT
+    return context.relations.affinity_weight
 
 
 def _is_required_during_execution(pod: objects.Pod) -> bool:

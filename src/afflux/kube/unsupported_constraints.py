@@ -51,15 +51,6 @@ def first_unsupported(spec: objects.PodSpec, *, claims: bool = False) -> str | N
 
 
 def _unsupported_fields(spec: objects.PodSpec, free_volumes: frozenset[str]) -> Iterator[str]:
-    if spec.affinity is not None:
-        for name, affinity in (
-            ("podAffinity", spec.affinity.pod_affinity),
-            ("podAntiAffinity", spec.affinity.pod_anti_affinity),
-        ):
-            if affinity is not None and (affinity.required or affinity.preferred):
-                yield f"spec.affinity.{name}"
-    if spec.topology_spread_constraints:
-        yield "spec.topologySpreadConstraints"
     if spec.resource_claims:
         yield "spec.resourceClaims"
     yield from _volumes(spec, free_volumes)

@@ -10,13 +10,14 @@ Pure: no clock, no network; the caller passes the time. Not thread-safe: call it
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from afflux.cycle.event_intake import ResyncRequest
-from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
+from afflux.cycle.events import Event, MachineGone, MachineSet, NamespaceSet, TaskEnded, TaskRuns
 from afflux.kube import objects
+from afflux.kube.cluster_relations import ClusterRelations, namespace_labels
 from afflux.kube.group_claims import Member, PodGroups, claimed_group, expected_run_seconds
 from afflux.kube.images import ImageCensus
-from afflux.kube.live.anti_affinity_index import AntiAffinityIndex
 from afflux.kube.live.group_deadlines import GroupDeadlines
 from afflux.kube.live.half_bound import HalfBoundGroups
 from afflux.kube.live.live_groups import LiveGroups
@@ -40,6 +41,7 @@ from afflux.kube.volumes.claims import claim_references
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
+from afflux.model.relations import Labels
 from afflux.model.resources import MAX_AMOUNT, PODS, resources
 from afflux.model.task import Shape, Task
 from afflux.queue.quorum import ONE_QUEUE
@@ -47,6 +49,8 @@ from afflux.queue.rules import QueueRules
 
 # A pod that cannot be read takes all pod slots of its node: no node has more than this.
 WHOLE_MACHINE = Shape(requests=resources({PODS: MAX_AMOUNT}))
+# A namespace that is gone has no labels.
+NO_NAMESPACE_LABELS: Labels = {}
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +72,7 @@ class ClusterReader:
     """The objects of a cluster, for a scheduler with these names and queues.
 
     If `deadlines` is given, running pods are reported to it; if `half_bound` is given, half-bound
-    groups.
+    groups. `relations` has the default constraints; the reader adds Services and controllers.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class ClusterReader:
         rules: Mapping[str, QueueRules] = ONE_QUEUE,
         deadlines: GroupDeadlines | None = None,
         half_bound: HalfBoundGroups | None = None,
+        relations: ClusterRelations | None = None,
     ) -> None:
         self.changes: WorkQueue[Key] = WorkQueue()
         self.nodes = ObjectStore[objects.Node]("node", self.changes)
@@ -90,6 +95,14 @@ class ClusterReader:
         )
         self.replica_sets = ObjectStore[objects.ReplicaSet]("replica set", self.changes)
         self.stateful_sets = ObjectStore[objects.StatefulSet]("stateful set", self.changes)
+        self._selecting_stores: tuple[
+            tuple[type[objects.SelectingObject], ObjectStore[Any]], ...
+        ] = (
+            (objects.Service, self.services),
+            (objects.ReplicationController, self.replication_controllers),
+            (objects.ReplicaSet, self.replica_sets),
+            (objects.StatefulSet, self.stateful_sets),
+        )
         self.live_storage = LiveStorage(self.changes)
         storage = self.live_storage.storage
         self.live_groups = LiveGroups(rules, storage.volume_shortfall, half_bound)
@@ -98,14 +111,16 @@ class ClusterReader:
         self._now_seconds = 0.0
         self._scheduler_names = frozenset(scheduler_names)
         self._images = ImageCensus()
-        self._pod_context = PodContext(self._images, self._scheduler_names, storage)
+        self._relations = ClusterRelations() if relations is None else relations
+        self._pod_context = PodContext(
+            self._images, self._scheduler_names, storage, self._relations
+        )
         self._machines: set[str] = set()
         self._tracked: dict[str, TrackedPod] = {}
         self._pods_on_node: dict[str, dict[str, None]] = {}
         # By pod name: why its bind was refused, and how often in a row.
         self._refusal_reasons: dict[str, str] = {}
         self._refusal_counts: dict[str, int] = {}
-        self._anti_affinity = AntiAffinityIndex()
         # Of waiting pods by name.
         self._limits = TenantLimits()
         self._events: list[Event] = []
@@ -210,12 +225,13 @@ class ClusterReader:
         for kind, name in keys:
             changed.setdefault(kind, []).append(name)
         self._sync_groups(changed)
+        self._sync_relations(changed)
         pods_of_volumes = self.live_storage.sync(changed)
         for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
             self._sync_node(name)
-        if "namespace" in changed:
-            self._anti_affinity.namespaces_changed()
         waiting = dict.fromkeys((*changed.get("pod", ()), *pods_of_volumes))
+        # Nearly always none: their default constraints may have changed.
+        waiting.update(dict.fromkeys(self._relations.take_stale()))
         # Remove all pods that are gone before adding any: a group without pods is finished, and
         # new pods of the same name belong to another group.
         for name in list(waiting):
@@ -226,8 +242,6 @@ class ClusterReader:
             for name in names:
                 waiting.update(dict.fromkeys(self._sync_pod(name)))
             waiting.update(dict.fromkeys(self._limits.take_admissible()))
-        if self._anti_affinity.is_stale:
-            self._sync_pending_pods()
         for name in self.live_storage.take_changed_nodes():
             self._sync_node(name)
         events = self._events + self.live_groups.take_events(self._now_seconds)
@@ -244,12 +258,24 @@ class ClusterReader:
         for name in names:
             self.live_groups.mark_changed(name)
 
+    def _sync_relations(self, changed: dict[str, list[str]]) -> None:
+        for name in changed.get("namespace", ()):
+            found = self.namespaces.get(name)
+            labels = None if found is None else namespace_labels(name, found)
+            self._events.append(NamespaceSet(name, labels or NO_NAMESPACE_LABELS))
+        for kind, store in self._selecting_stores:
+            for name in changed.get(store.kind, ()):
+                selecting = store.get(name)
+                if selecting is not None:
+                    self._relations.set(selecting)
+                else:
+                    self._relations.remove(kind, name)
+
     def _sync_node(self, name: str) -> None:
         node = self.nodes.get(name)
         found = self._machine(node) if node is not None else None
         if node is None or found is None:
             self.live_storage.remove_node(name)
-            self._anti_affinity.set_machine(name, None)
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
@@ -257,7 +283,6 @@ class ClusterReader:
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
-        self._anti_affinity.set_machine(name, node.metadata.labels or {})
         if name not in self._machines:
             self._machines.add(name)
             for pod in self._pods_on_node.get(name, ()):
@@ -318,7 +343,7 @@ class ClusterReader:
             if known is None or replace(known, assumed=False) != now:
                 self._events.append(TaskRuns(found, node, now.until_seconds))
             self._track(name, now)
-        self._anti_affinity.add_pod(name, pod)
+        self._relations.forget(name)
         self._limits.release(name)
         self._clear_refusals(name)
         self._update_group(pod, found, running=True)
@@ -347,6 +372,7 @@ class ClusterReader:
         return self._now_seconds + seconds
 
     def _sync_pending(self, name: str, pod: objects.Pod) -> None:
+        self._relations.watch(name, pod)
         found = self._pending_task(name, pod)
         self._track(name, TrackedPod(found))
         self._update_group(pod, found, running=False)
@@ -369,7 +395,7 @@ class ClusterReader:
             return replace(found, shape=Shape(requests=resources({})), blocked=why)
         if why := self._refusal_reasons.get(name):
             found = replace(found, blocked=why)
-        return self._anti_affinity.restrict(found, pod)
+        return found
 
     def _update_group(self, pod: objects.Pod, found: Task, *, running: bool) -> None:
         """Running pods without a group are not reported to the groups."""
@@ -383,7 +409,7 @@ class ClusterReader:
         known = self._tracked[name]
         self._track(name, None)
         self._clear_refusals(name)
-        self._anti_affinity.remove_pod(name)
+        self._relations.forget(name)
         self._limits.release(name)
         self.live_groups.remove(known.task.id)
         if self._deadlines is not None:
@@ -407,14 +433,6 @@ class ClusterReader:
             self._tracked[name] = now
             if now.node is not None:
                 self._pods_on_node.setdefault(now.node, {})[name] = None
-
-    def _sync_pending_pods(self) -> None:
-        """The running pods with anti-affinity, or their machines, have changed."""
-        labels = {name_of(each): each.metadata.labels or {} for each in self.namespaces}
-        self._anti_affinity.refresh(labels)
-        for name, known in list(self._tracked.items()):
-            if known.node is None:
-                self._sync_pod(name)
 
     def is_ours(self, pod: objects.Pod) -> bool:
         """Whether the pod names one of our schedulers."""

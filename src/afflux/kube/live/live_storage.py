@@ -13,7 +13,6 @@ from typing import Any
 from afflux.kube import objects
 from afflux.kube.live.object_store import Key, ObjectStore, name_of
 from afflux.kube.live.work_queue import WorkQueue
-from afflux.kube.running_anti_affinity import Labels
 from afflux.kube.volumes.gang_volumes import Chosen, VolumeShortfall
 from afflux.kube.volumes.node_sets import HOSTNAME
 from afflux.kube.volumes.storage import PlacedPod, Storage, StorageObject, task_id
@@ -22,6 +21,7 @@ from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.errors import InputError
 from afflux.model.implied_resources import is_volume
 from afflux.model.placement import Placement
+from afflux.model.relations import Labels
 
 # A pod, its placement, and the labels of that node.
 PodPlacement = tuple[objects.Pod, Placement, Labels]

@@ -16,6 +16,7 @@ from afflux.cycle.interfaces import DeposedError, Ledger
 from afflux.cycle.loop import Cycle
 from afflux.kube.api.client import Api
 from afflux.kube.api.client_config import ClientConfig
+from afflux.kube.cluster_relations import ClusterRelations
 from afflux.kube.default_constraints import DefaultConstraints
 from afflux.kube.live.access_review import AccessReviews, follow_authorities
 from afflux.kube.live.announcements import Announcements
@@ -35,6 +36,7 @@ from afflux.kube.live.scheduling_loop import SchedulingLoop
 from afflux.kube.live.violation_announcements import ViolationAnnouncements
 from afflux.kube.live.volume_binder import VolumeBinder
 from afflux.kube.live.watched_kinds import optional_kinds, required_kinds, watch_all_kinds
+from afflux.model.relations import DEFAULT_REQUIRED_AFFINITY_WEIGHT
 from afflux.queue.quorum import ONE_QUEUE
 from afflux.queue.rules import QueueRules
 from afflux.web.authentication import Authenticator
@@ -89,6 +91,7 @@ class Options:
     volume_timeout_seconds: float = 600.0
     rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
     default_constraints: DefaultConstraints = field(default_factory=DefaultConstraints)
+    affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
     cleanup: bool = False
     half_bound_seconds: float | None = None
     when_ledger_away: WhenAway = "wait"
@@ -164,7 +167,11 @@ class _Process:
         after = options.half_bound_seconds
         self._half_bound_groups = HalfBoundGroups(after) if after is not None else None
         self._reader = ClusterReader(
-            options.scheduler_names, options.rules, self._deadlines, self._half_bound_groups
+            options.scheduler_names,
+            options.rules,
+            self._deadlines,
+            self._half_bound_groups,
+            ClusterRelations(options.default_constraints, options.affinity_weight),
         )
         self._watchdog = Watchdog(options.serving.stuck_seconds)
         self._recorder = EventRecorder(api, self._metrics, options.scheduler_names[0])

@@ -20,13 +20,13 @@ from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.live.bind_steps import DECIDE_AGAIN, Rejection
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.live_storage import PodPlacement
-from afflux.kube.running_anti_affinity import Labels
 from afflux.kube.volumes.claims import Claim, claim_references
 from afflux.kube.volumes.gang_volumes import VolumeShortfall
 from afflux.kube.volumes.volume_choice import Choice, claim_patch, volume_patch
 from afflux.kube.volumes.volume_needs import Blocked
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.relations import Labels
 
 Choices = tuple[Choice, ...]
 Rejected = list[tuple[Placement, Rejection]]

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from afflux.kube import objects
-from afflux.kube.running_anti_affinity import Labels
 from afflux.kube.volumes.attachments import Attachments, Handle
 from afflux.kube.volumes.avoided_volumes import AvoidedVolumes
 from afflux.kube.volumes.claims import Claim, ClaimReference, claim_references, read_claim
@@ -24,6 +23,7 @@ from afflux.kube.volumes.volume import Volume, read_volume
 from afflux.kube.volumes.volume_choice import Choice, binding_progress, choose_volumes
 from afflux.kube.volumes.volume_needs import IN_USE, Blocked, VolumeNeeds, count_taken, find_needs
 from afflux.model.reachability import Reachability
+from afflux.model.relations import Labels
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 _ENDED = frozenset({"Succeeded", "Failed"})

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from afflux.kube import objects
+from afflux.kube.label_selectors import selects
 from afflux.kube.quantities import storage_bytes
-from afflux.kube.running_anti_affinity import selects
 from afflux.kube.volumes.claims import BETA_CLASS, Claim
 from afflux.kube.volumes.node_sets import NodeSet, affinity_node_set, zone_node_sets
 from afflux.model.errors import InputError
