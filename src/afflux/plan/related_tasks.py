@@ -13,7 +13,6 @@ without the tasks that they require.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from afflux.plan.book import Book
 from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
@@ -21,8 +20,6 @@ from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
 # Sets of tasks that require each other: how many are tried in a round, how many tasks a set has.
 MAX_SETS = 2_000
 MAX_ITEMS_OF_SET = 16
-# Pairs of items that are tried after the sets, until one is placed.
-MAX_PAIRS = 16
 
 Item = Singles | Gang
 ByCounter = Mapping[int, Sequence[Item]]
@@ -60,11 +57,14 @@ def place_sets(book: Book, levels: Sequence[Level]) -> bool:
 def _place_pair(book: Book, waiting: Sequence[Item], counted: ByCounter) -> bool:
     """Place two items that have no room alone, if they have it together."""
     pairs = ((item, other) for item in waiting for other in _helpful(book, item, counted))
-    for pair in islice(pairs, MAX_PAIRS):
+    for pair in pairs:
+        if not book.pair_searches_left:
+            return False
         if book.place_gang(_need_of(pair)):
             for each in pair:
                 _mark_placed(each)
             return True
+        book.pair_searches_left -= 1
     return False
 
 
