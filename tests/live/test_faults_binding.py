@@ -22,6 +22,7 @@ from pod_bursts import (
     gang,
     names,
     numbered_pods,
+    pod,
     wait_bound,
 )
 from scheduler_process import Schedulers
@@ -146,3 +147,65 @@ def cordon(cluster: ControlPlane, name: str, closed: bool) -> None:
 def refused(cluster: ControlPlane) -> list[verdict.Binding]:
     """The bindings that the API server refused."""
     return [each for each in verdict.bindings(cluster) if not each.bound]
+
+
+def requires(app: str, key: str) -> Manifest:
+    """Required affinity to pods with this label."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ErrorResponse(403, "Forbidden"),
+        NoResponse(done=True),
+        NoResponse(done=False),
+        ErrorResponse(500, "InternalError", done=True),
+    ],
+    ids=["refused", "done without answer", "lost", "done, but said to have failed"],
+)
+def test_pods_are_never_bound_before_the_pod_that_they_require(
+    cluster: ControlPlane, schedulers: Schedulers, fault: Fault
+) -> None:
+    """Services that must be in the zone of their database, and pairs on one node."""
+    zone, host = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+    zone_of = {
+        name: letter
+        for letter in "abc"
+        for name in create_nodes(
+            cluster, NODES // 3, prefix=f"zone-{letter}", labels={zone: letter}
+        )
+    }
+    services, replicas, pairs = 5, 8, 5
+    pods = numbered_pods(20, "other")
+    for number in range(services):
+        app = f"db-{number}"
+        near = requires(app, zone)
+        pods += numbered_pods(replicas, f"web-{number}", affinity=near)
+        pods.append(pod(app, labels={"app": app}))
+    for number in range(pairs):
+        left, right = f"left-{number}", f"right-{number}"
+        pods.append(pod(left, labels={"app": left}, affinity=requires(right, host)))
+        pods.append(pod(right, labels={"app": right}, affinity=requires(left, host)))
+    with Proxy(cluster) as proxy:
+        afflux = schedulers.start(proxy.kubeconfig(schedulers.kubeconfig))
+        rule = proxy.inject(
+            fault, lambda info: bind_requests(info) and "/db-" in info.path, times=2 * services
+        )
+        burst = Burst(cluster, pods)
+        afflux.wait_until(lambda: rule.hits >= services, "faults")
+        proxy.clear_faults()
+        burst.wait_all()
+        verdict.assert_sound(cluster, burst.names)
+        afflux.assert_healthy()
+    bound = [each for each in verdict.bindings(cluster) if each.bound]
+    turn = {each.pod: position for position, each in enumerate(bound)}
+    node = {each.pod: each.node for each in bound}
+    for number in range(services):
+        database = f"db-{number}"
+        for replica in (f"web-{number}-{each:03d}" for each in range(replicas)):
+            assert turn[database] < turn[replica]
+            assert zone_of[node[database]] == zone_of[node[replica]]
+    for number in range(pairs):
+        assert node[f"left-{number}"] == node[f"right-{number}"]
