@@ -40,6 +40,19 @@ def cheapest(cost: Column, first: Column, keep: int) -> NDArray[np.intp]:
     return position[rank(np.sort(number)) < keep]
 
 
+def cheapest_of_domains(
+    cost: Column, domain: Column, machine: NDArray[np.int32] | NDArray[np.intp], keep: int
+) -> NDArray[np.bool_]:
+    """All pairs with the `keep` cheapest machines of each domain; machines are ascending, and of
+    those with one machine the cheapest comes first."""
+    begins = np.diff(machine, prepend=-1) != 0
+    of_machine = np.cumsum(begins) - 1
+    order = np.lexsort((cost[begins], domain[begins]))
+    is_kept = np.zeros(len(order), np.bool_)
+    is_kept[order] = rank(domain[begins][order].astype(np.intp) + 1) < keep
+    return is_kept[of_machine]
+
+
 def rank(number: NDArray[np.intp]) -> NDArray[np.intp]:
     """The position of each entry among the entries of its class, in a column sorted by class."""
     begins = np.flatnonzero(np.diff(number, prepend=-1))

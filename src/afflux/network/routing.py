@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux.network.cheapest_pairs import blocks, cheapest, rank, sums_before
+from afflux.network.cheapest_pairs import blocks, cheapest, cheapest_of_domains, rank, sums_before
 from afflux.network.pairs import DomainSteps, Pairs, Slots, TaskSource, WaitingUnits, waiting_units
 from afflux.network.restricted_network import Domains, DualPrices, RestrictedNetwork
 
@@ -143,7 +143,7 @@ class _Routing:
             if begin <= number < end:
                 own = slice(*first[number - begin : number - begin + 2])
                 places = position[own] + low - pairs.first[number]
-                kept[own] = _cheapest_of_domains(
+                kept[own] = cheapest_of_domains(
                     cost[own], domain[places], machine[position[own]], self._total
                 )
         return low + position[kept]
@@ -210,7 +210,7 @@ class _Routing:
         domains = len(np.unique(domain))
         share = 2 * int(self._demand.units[number]) // max(1, domains) + FIRST_PAIRS
         cost = pairs.cost[own] + self._slots.cost[machine]
-        useful = _cheapest_of_domains(cost, domain, machine, share) & (self._capacity(own) > 0)
+        useful = cheapest_of_domains(cost, domain, machine, share) & (self._capacity(own) > 0)
         return own[useful]
 
     def _price_out(self, prices: DualPrices) -> tuple[int, Column]:
@@ -284,16 +284,3 @@ class _Routing:
         units = np.zeros(len(self._pairs.machine), np.int64)
         units[self._network.active] = self._network.flow()
         return units
-
-
-def _cheapest_of_domains(
-    cost: Column, domain: Column, machine: NDArray[np.int32] | NDArray[np.intp], keep: int
-) -> NDArray[np.bool_]:
-    """All pairs with the `keep` cheapest machines of each domain; machines are ascending, and of
-    those with one machine the cheapest comes first."""
-    begins = np.diff(machine, prepend=-1) != 0
-    of_machine = np.cumsum(begins) - 1
-    order = np.lexsort((cost[begins], domain[begins]))
-    is_kept = np.zeros(len(order), np.bool_)
-    is_kept[order] = rank(domain[begins][order].astype(np.intp) + 1) < keep
-    return is_kept[of_machine]

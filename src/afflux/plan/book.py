@@ -19,6 +19,7 @@ from afflux.model.task import Shape, Task
 from afflux.network.pairs import Pairs, Slots
 from afflux.network.pricing import Prices
 from afflux.plan.domain_rules import DomainRules
+from afflux.plan.soft_terms import Candidates, SoftTerms
 
 Table = NDArray[np.int64]
 
@@ -81,6 +82,10 @@ class Book:
         )
         # Pairs of tasks that may still be searched for in vain (see `related_tasks`).
         self.pair_searches_left = MAX_PAIR_SEARCHES
+        self.soft = SoftTerms(state, classes if state.relations else ())
+        # By class with soft terms: its machines, and what it costs there without these terms.
+        self._plain_pairs = {number: self.packing.pairs(number) for number in self.soft.classes}
+        self._has_soft_costs = False
         self._refused: set[tuple[tuple[int, int], ...]] = set()
 
     def set_slope(self, prices: Sequence[Prices], waiting: Table) -> None:
@@ -106,7 +111,30 @@ class Book:
         room = np.zeros(len(slots.count), np.int64)
         np.add.at(room, pairs.machine, pairs.room)
         last = slots.slope * np.minimum(slots.count, room)
-        return int(pairs.cost.max(initial=0) + last.max(initial=0))
+        return int(pairs.cost.max(initial=0) + last.max(initial=0)) + self.soft.max_cost()
+
+    def count_units(self) -> None:
+        """Soft terms see the units that are placed now."""
+        if self.soft:
+            self.soft.count_units(*self.packing.unit_columns())
+
+    def count_soft_costs(self) -> None:
+        """From now on costs include the soft terms: what each unit would cost if it were taken out
+        and placed again, with all other units where they are now."""
+        self.count_units()
+        placed = self.packing.placed() if self.soft else ()
+        for number, (machines, cost) in self._plain_pairs.items():
+            rows = machines.astype(np.intp)
+            where = Candidates(rows, np.zeros(len(rows), np.int64), cost, int(placed[number]))
+            self.packing.set_costs(number, cost + self.soft.cost_taken_out(number, where))
+        self._has_soft_costs = True
+
+    def leave_out_soft_costs(self) -> None:
+        """From now on costs do not include the soft terms: the network prices them itself."""
+        if self._has_soft_costs:
+            for number, (_, cost) in self._plain_pairs.items():
+                self.packing.set_costs(number, cost)
+        self._has_soft_costs = False
 
     def place_gang(self, need: Mapping[int, int]) -> bool:
         """Place the whole gang if it fits; otherwise leave the book unchanged.

@@ -124,11 +124,11 @@ def _spread_cap(book: Book, rule: Rule, waits: _Waiting, room: Column) -> _Cap:
     np.add.at(free, index[index >= 0], np.minimum(room, waits.units)[index >= 0])
     no_minimum = len(known) < max(1, rule.min_domains)
     emptiest = 0 if no_minimum else int((counts + free).min())
-    level = min(_level(counts, free, waits.units), emptiest + rule.max_skew)
+    level = min(fill_level(counts, free, waits.units), emptiest + rule.max_skew)
     return _Cap(index, np.maximum(np.minimum(counts + free, level) - counts, 0))
 
 
-def _level(counts: Column, free: Column, waiting: int) -> int:
+def fill_level(counts: Column, free: Column, waiting: int) -> int:
     """The lowest level to which the domains can be filled so that all that waits has a place."""
     low, high = 0, int((counts + free).max(initial=0))
     while low < high:

@@ -73,7 +73,7 @@ class ClassRules:
 
 
 # What decides on which machines tasks count for a spread constraint.
-_Eligibility = tuple[NodeAffinity | None, tuple[Toleration, ...] | None, tuple[str, ...]]
+Eligibility = tuple[NodeAffinity | None, tuple[Toleration, ...] | None, tuple[str, ...]]
 
 
 class DomainRules:
@@ -84,8 +84,8 @@ class DomainRules:
         self._index = state.relations
         self.topologies: list[Topology] = []
         self.counters: list[Counter] = []
-        self._topology_numbers: dict[tuple[str, _Eligibility | None], int] = {}
-        self._eligible: dict[_Eligibility, BoolColumn] = {}
+        self._topology_numbers: dict[tuple[str, Eligibility | None], int] = {}
+        self._eligible: dict[Eligibility, BoolColumn] = {}
         # By what is counted and by topology.
         self._counter_numbers: dict[tuple[int | CarriedTerm, int], int] = {}
         self._counters_of: dict[int | CarriedTerm, list[int]] = {}
@@ -184,7 +184,7 @@ class DomainRules:
         return sorted({number for numbers in found for number in numbers})
 
     def _selected(
-        self, selector: AnySelector, key: str, eligibility: _Eligibility | None = None
+        self, selector: AnySelector, key: str, eligibility: Eligibility | None = None
     ) -> int:
         number = self._index.selector_id(selector)
         rows = self._index.selected.on_rows(number)
@@ -206,7 +206,7 @@ class DomainRules:
         self.counters.append(Counter(topology, domains, counts))
         return number
 
-    def _topology(self, key: str, eligibility: _Eligibility | None) -> int:
+    def _topology(self, key: str, eligibility: Eligibility | None) -> int:
         found = self._topology_numbers.get((key, eligibility))
         if found is not None:
             return found
@@ -215,7 +215,7 @@ class DomainRules:
         self.topologies.append(Topology(self._state.labels.domains(key), counted))
         return number
 
-    def _eligible_machines(self, eligibility: _Eligibility) -> BoolColumn:
+    def _eligible_machines(self, eligibility: Eligibility) -> BoolColumn:
         found = self._eligible.get(eligibility)
         if found is None:
             found = self._eligible[eligibility] = eligible_machines(self._state, eligibility)
@@ -224,7 +224,7 @@ class DomainRules:
 
 def eligibility_of(
     shape: Shape, constraint: SpreadConstraint, keys: tuple[str, ...]
-) -> _Eligibility:
+) -> Eligibility:
     """What decides on which machines tasks count for a spread constraint of this shape, whose
     constraints of the same strength have these topology keys."""
     affinity = None
@@ -233,7 +233,7 @@ def eligibility_of(
     return affinity, shape.tolerations if constraint.honors_taints else None, keys
 
 
-def eligible_machines(state: State, eligibility: _Eligibility) -> BoolColumn:
+def eligible_machines(state: State, eligibility: Eligibility) -> BoolColumn:
     """The machines with all of the keys that match the affinity and whose taints are tolerated."""
     affinity, tolerations, keys = eligibility
     machines = state.view()

@@ -29,6 +29,8 @@ from afflux.plan.preselection import Preselection, preselect
 from afflux.plan.refused_proposals import RefusedProposals
 from afflux.plan.related_tasks import place_related_gangs, place_sets, remove_refused
 from afflux.plan.repack import MAX_TOTAL_SEARCH_ROUNDS, place_remaining, repack_level
+from afflux.plan.rising_costs import with_soft_costs
+from afflux.plan.settle import settle
 from afflux.plan.waiting_demand import Demand, Gang, Level, count_tasks, gather_demand
 
 # Passes of routing per level before the search.
@@ -105,16 +107,21 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         bound += level_bound
         while place_sets(book, demand.levels[: number + 1]):
             solves += _fill(book, level, preselected, proposals)[0]
+        solves += settle(book)
         waiting = level.waiting_cost()
+        if waiting:
+            book.count_soft_costs()
         if preselected is not None and preselected.exact and waiting == preselected.waiting_bound:
             # No plan starts more, and the network has found the cheapest machines.
             continue
         # The bound takes the placements of higher levels as fixed; the search may move them.
-        if book.packing.cost() - before + waiting > level_bound or (waiting and below_others):
+        is_dear = book.packing.cost() - before + waiting > level_bound
+        if (is_dear and (waiting or not book.soft)) or (waiting and below_others):
             rounds_left = repack_level(book, demand, level, preselected, rounds_left)
     _sweep(book, demand)
     if refused := remove_refused(book, demand):
         _sweep(book, demand)
+    book.count_soft_costs()
     placed = _placed(demand)
     placements = make_placements(book, state, placed)
     cost = book.packing.cost() + demand.waiting_cost()
@@ -125,7 +132,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         cost,
         # A bound takes the levels above as given; moving them may have undercut it. The caps of
         # domains leave out plans that may be as good.
-        None if book.rules else min(bound, cost),
+        None if book.rules or book.soft else min(bound, cost),
         refused_tasks=refused,
         refused_proposals=proposals,
         cut_searches=book.packing.cut_searches(),
@@ -167,6 +174,7 @@ def _fill(
     that have no room are added to `refused`."""
     bound = preselected.waiting_bound if preselected else level.waiting_cost()
     closed: set[int] = set()
+    book.leave_out_soft_costs()
     for solves in range(MAX_ROUTING_PASSES):
         gangs = [
             gang
@@ -180,9 +188,12 @@ def _fill(
             return solves, bound
         routed_classes = np.zeros(len(book.classes), np.bool_)
         routed_classes[[source.class_index for source in sources]] = True
+        book.count_units()
         pairs, slots = book.open_pairs(routed_classes)
-        pairs, caps = with_caps(book, pairs, _units(sources, len(book.classes)))
-        routed = route(sources, pairs, slots, caps)
+        units = _units(sources, len(book.classes))
+        pairs, limits = with_caps(book, pairs, units)
+        pairs, steps = with_soft_costs(book.soft, pairs, slots, units, limits)
+        routed = route(sources, pairs, slots, steps)
         if solves == 0 and preselected is None:
             bound += routed.bound - sum(int(source.waiting_costs.sum()) for source in sources)
         accepted = accept(book, level, gangs, pairs, routed.units)

@@ -1,0 +1,124 @@
+"""How many tasks a soft term counts in each domain: running ones, and those placed in this round.
+
+A counter counts the tasks that a selector selects, or those that carry a term. The account keeps
+such counters only for requirements; the counts of soft terms change between passes of a round, not
+with every unit.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
+from afflux.model.relations import CarriedTerm
+from afflux.plan.domain_rules import (
+    Domains,
+    Eligibility,
+    Topology,
+    count_by_domain,
+    eligible_machines,
+)
+
+Column = NDArray[np.int64]
+
+
+class SoftCounters:
+    """Counters have numbers, topologies too; equal ones are one."""
+
+    def __init__(self, state: State, classes: Sequence[TaskClass]) -> None:
+        self._state = state
+        self._classes = classes
+        self._topologies: list[Topology] = []
+        self._topology_numbers: dict[tuple[str, Eligibility | None], int] = {}
+        self._numbers: dict[tuple[int | CarriedTerm, int], int] = {}
+        self._topology_of: list[int] = []
+        self._domain_counts: dict[int, int] = {}
+        # By counter, the tasks that run in each domain, and with those of the round. The last entry
+        # is for machines without a domain, and is zero.
+        self._running: list[Column] = []
+        self._counts: list[Column] = []
+        # By counter, the classes whose tasks it counts.
+        self.counted_classes: list[frozenset[int]] = []
+
+    def selected(self, selector: int, key: str, eligibility: Eligibility | None = None) -> int:
+        """The counter of the tasks that the selector with this id selects."""
+        rows = self._state.relations.selected.on_rows(selector)
+        return self._counter(selector, rows, self._topology(key, eligibility))
+
+    def carried(self, term: CarriedTerm) -> int:
+        """The counter of the tasks that carry a term."""
+        rows = self._state.relations.carriers_on_rows(term)
+        return self._counter(term, rows, self._topology(term.term.topology_key, None))
+
+    def topology(self, counter: int) -> int:
+        """The number of the topology of a counter."""
+        return self._topology_of[counter]
+
+    def domains(self, topology: int) -> Domains:
+        """By machine, its domain; -1 for none."""
+        return self._topologies[topology].domain
+
+    def domain_count(self, topology: int) -> int:
+        """How many domains there are."""
+        found = self._domain_counts.get(topology)
+        if found is None:
+            domain = self.domains(topology)
+            found = int(np.count_nonzero(np.bincount(domain[domain >= 0])))
+            self._domain_counts[topology] = found
+        return found
+
+    def tasks(self, counter: int, machines: NDArray[np.intp]) -> Column:
+        """The counted tasks in the domain of each of these machines."""
+        return self._counts[counter][self.domains(self._topology_of[counter])[machines]]
+
+    def count_units(self, numbers: Column, machines: Column) -> None:
+        """These are the units of the round, each of a class on a machine."""
+        of_class = [machines[numbers == number] for number in range(len(self._classes))]
+        for counter, running in enumerate(self._running):
+            counts = self._counts[counter] = running.copy()
+            topology = self._topologies[self._topology_of[counter]]
+            for number in self.counted_classes[counter]:
+                on = of_class[number]
+                if topology.counted is not None:
+                    on = on[topology.counted[on]]
+                domains = topology.domain[on]
+                counts += np.bincount(domains[domains >= 0], minlength=len(counts))
+
+    def _counter(
+        self, counted: int | CarriedTerm, on_rows: Mapping[int, int], topology: int
+    ) -> int:
+        found = self._numbers.get((counted, topology))
+        if found is not None:
+            return found
+        number = self._numbers[counted, topology] = len(self._running)
+        of_machine = self._topologies[topology]
+        domains, tasks = count_by_domain(of_machine, on_rows)
+        running = np.zeros(int(of_machine.domain.max(initial=-1)) + 2, np.int64)
+        running[domains] = tasks
+        self._topology_of.append(topology)
+        self._running.append(running)
+        self._counts.append(running)
+        self.counted_classes.append(
+            frozenset(
+                index
+                for index, each in enumerate(self._classes)
+                if (
+                    counted in each.selected_by
+                    if isinstance(counted, int)
+                    else counted in each.shape.relations.carried
+                )
+            )
+        )
+        return number
+
+    def _topology(self, key: str, eligibility: Eligibility | None) -> int:
+        found = self._topology_numbers.get((key, eligibility))
+        if found is None:
+            found = self._topology_numbers[key, eligibility] = len(self._topologies)
+            counted = None
+            if eligibility is not None:
+                counted = eligible_machines(self._state, eligibility)
+            self._topologies.append(Topology(self._state.labels.domains(key), counted))
+        return found
