@@ -89,6 +89,13 @@ def test_two_pods_that_require_each_other_are_placed_together(place: Place):
     assert fits(answer, "db") == fits(answer, "web") == []
 
 
+def test_placements_come_in_an_order_in_which_they_can_be_bound(place: Place):
+    webs = [pod(f"web{n}", labels=WEB, affinity=near(term(app="db"))) for n in range(3)]
+    answer = place(*webs, pod("db", labels={"app": "db"}))
+    assert answer["placements"][0]["pod"] == "shop/db"
+    assert len(answer["placements"]) == 4
+
+
 def test_affinity_that_nothing_meets_waits_with_its_reason(place: Place):
     answer = place(pod("web", affinity=near(term(app="db"))))
     assert "4 node(s) didn't match pod affinity rules" in why(answer)["web"]

@@ -54,6 +54,7 @@ def busy() -> Metrics:
     metrics.violated({"spread": 2, "node-affinity": 0})
     metrics.phase("decide", 0.01)
     metrics.bind_sent(2)
+    metrics.binds_held_back(4)
     metrics.bind_answered("bound", 0.02)
     metrics.watched("pods", 5)
     metrics.relisted("pods")
@@ -142,6 +143,13 @@ def test_a_queue_that_is_not_named_is_empty() -> None:
 
 def test_binds_in_flight_are_those_without_an_answer() -> None:
     assert value(busy(), "afflux_binds_in_flight") == 1
+
+
+def test_binds_held_back_are_as_last_reported() -> None:
+    metrics = busy()
+    assert value(metrics, "afflux_binds_held_back") == 4
+    metrics.binds_held_back(0)
+    assert value(metrics, "afflux_binds_held_back") == 0
 
 
 def test_refused_proposals_are_counted_by_constraint() -> None:

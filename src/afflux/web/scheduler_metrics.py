@@ -177,6 +177,10 @@ class Metrics:
         self._binds_in_flight = gauge(
             "afflux_binds_in_flight", "Binds sent and not answered yet."
         ).of()
+        self._binds_held_back = gauge(
+            "afflux_binds_held_back",
+            "Binds that wait until the pods that they require are bound.",
+        ).of()
         self._read_back_failures = counter(
             "afflux_bind_read_back_failures_total",
             "Failed attempts to read back what became of a bind that had no clear answer.",
@@ -284,6 +288,9 @@ class Metrics:
         """A bind was answered or abandoned."""
         self._binds_in_flight.add(-1)
         self._bind_seconds.of(result).observe(seconds)
+
+    def binds_held_back(self, binds: int) -> None:
+        self._binds_held_back.put(binds)
 
     def read_back_failed(self) -> None:
         self._read_back_failures.add()

@@ -151,6 +151,7 @@ class Binder:
         """Send nothing more; wait for answers, which the ledger keeps for the next leader."""
         unsent = {each.task.id: each for each in (*self._waiting, *self._held.clear())}
         self._waiting.clear()
+        self._metrics.binds_held_back(0)
         for placement in unsent.values():
             self._record(placement, "failed", "not sent before the end")
         deadline = monotonic() + self._times.shutdown_timeout_seconds
@@ -175,6 +176,7 @@ class Binder:
         self._lose(lost)
 
     def _enqueue(self, placements: Iterable[Placement]) -> None:
+        self._metrics.binds_held_back(len(self._held))
         self._waiting.extend(placements)
         if self._waiting:
             self._all_sent.clear()
@@ -256,12 +258,9 @@ class Binder:
             self._lost_before.add(task_id)
             self.reject(each.placement, Rejection(each.reason, decide_again=is_new))
         if lost:
-            _log.warning(
-                "%s was not bound: %s pods that depend on it by required affinity wait for another "
-                "decision",
-                lost[0].anchor.name,
-                len(lost),
-            )
+            self._metrics.binds_held_back(len(self._held))
+            text = "%s was not bound: %s pods that depend on it by required affinity wait again"
+            _log.warning(text, lost[0].anchor.name, len(lost))
 
     async def _bind_one(self, placement: Placement, worker: _Worker) -> None:
         self._metrics.bind_sent()
