@@ -228,20 +228,23 @@ def test_an_unknown_effect_of_a_taint_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "expected"),
+    ("annotations", "scheduler", "expected"),
     [
-        (None, False),
-        ({}, False),
-        ({"afflux.dev/required-during-execution": "true"}, True),
-        ({"afflux.dev/required-during-execution": "false"}, False),
-        ({"afflux.dev/required-during-execution": "True"}, False),
+        (None, "afflux", False),
+        ({}, "afflux", False),
+        ({"afflux.dev/required-during-execution": "true"}, "afflux", True),
+        ({"afflux.dev/required-during-execution": "true"}, "another", False),
+        ({"afflux.dev/required-during-execution": "false"}, "afflux", False),
+        ({"afflux.dev/required-during-execution": "True"}, "afflux", False),
     ],
 )
-def test_an_annotation_makes_requirements_hold_during_execution(
-    annotations: dict[str, str] | None, expected: bool
+def test_an_annotation_makes_requirements_of_our_pods_hold_during_execution(
+    annotations: dict[str, str] | None, scheduler: str, expected: bool
 ) -> None:
     metadata = {"name": "web", "namespace": "default", "annotations": annotations}
-    task = only_task(node(), pod(metadata=metadata))
-    assert task.required_during_execution is expected
-    plain = only_task(node(), pod())
-    assert task.shape is plain.shape
+    manifest = pod(metadata=metadata, schedulerName=scheduler)
+    context = pods.PodContext(profiles=["afflux"])
+    found = pods.task(msgspec.convert(manifest, objects.Pod), context)
+    assert found.required_during_execution is expected
+    without = pods.task(msgspec.convert(pod(schedulerName=scheduler), objects.Pod), context)
+    assert found.shape is without.shape

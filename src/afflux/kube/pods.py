@@ -109,7 +109,7 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
         shape=shape,
         blocked=blocked,
         labels=task_labels(pod),
-        required_during_execution=_is_required_during_execution(pod),
+        required_during_execution=_is_required_during_execution(pod, context),
     )
 
 
@@ -129,9 +129,12 @@ def _affinity_weight(context: PodContext) -> int:
     return context.relations.affinity_weight
 
 
-def _is_required_during_execution(pod: objects.Pod) -> bool:
+def _is_required_during_execution(pod: objects.Pod, context: PodContext) -> bool:
     annotations = pod.metadata.annotations
-    return annotations is not None and annotations.get(REQUIRED_DURING_EXECUTION) == "true"
+    if annotations is None or annotations.get(REQUIRED_DURING_EXECUTION) != "true":
+        return False
+    # Another scheduler's pods are counted where they are, and not judged.
+    return scheduler_of(pod) in context.profiles
 
 
 def namespace(pod: objects.Pod) -> str:

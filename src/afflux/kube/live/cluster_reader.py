@@ -10,6 +10,7 @@ Pure: no clock, no network; the caller passes the time. Not thread-safe: call it
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from afflux.cycle.event_intake import ResyncRequest
@@ -89,12 +90,13 @@ class ClusterReader:
         self.namespaces = ObjectStore[objects.Namespace]("namespace", self.changes)
         self.member_groups = ObjectStore[objects.CoschedulingPodGroup]("member group", self.changes)
         self.native_groups = ObjectStore[objects.NativePodGroup]("native group", self.changes)
-        self.services = ObjectStore[objects.Service]("service", self.changes)
+        spec = attrgetter("spec")
+        self.services = ObjectStore[objects.Service]("service", self.changes, spec)
         self.replication_controllers = ObjectStore[objects.ReplicationController](
-            "replication controller", self.changes
+            "replication controller", self.changes, spec
         )
-        self.replica_sets = ObjectStore[objects.ReplicaSet]("replica set", self.changes)
-        self.stateful_sets = ObjectStore[objects.StatefulSet]("stateful set", self.changes)
+        self.replica_sets = ObjectStore[objects.ReplicaSet]("replica set", self.changes, spec)
+        self.stateful_sets = ObjectStore[objects.StatefulSet]("stateful set", self.changes, spec)
         self._selecting_stores: tuple[
             tuple[type[objects.SelectingObject], ObjectStore[Any]], ...
         ] = (
