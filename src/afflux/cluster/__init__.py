@@ -1,5 +1,7 @@
 """The cluster state: machines, the tasks on them, and columns over both that policies read.
 
 `State` changes with events about machines and tasks and with assumed placements. Everything else
-reads it through `Machines`, a view of any subset of rows. Not here: queues, prices, decisions, I/O.
+reads it through `Machines`, a view of any subset of rows, and through `relation_index`: which
+constraints between tasks are in use, and where the tasks run that they select. Not here: queues,
+prices, decisions, I/O.
 """

@@ -4,8 +4,9 @@ Here belongs what depends on the formats of Kubernetes: quantities, manifests, l
 name groups, fields that afflux does not enforce yet. `cluster_snapshot.load` reads files,
 `live.process.run` follows a cluster. Both use the other modules, in the order of the data:
 yaml_reader and object_files (bytes to objects), input_errors (error messages), nodes and pods
-(objects to machines and tasks), group_claims (tasks to groups). `api` is the API client, `volumes`
-the meaning of storage objects.
+(objects to machines and tasks), pod_relations and cluster_relations (what pods state about other
+pods, and what Services and controllers add), group_claims (tasks to groups). `api` is the API
+client, `volumes` the meaning of storage objects.
 
 Not here: placement decisions, policies, other adapters.
 """

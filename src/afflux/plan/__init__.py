@@ -2,7 +2,13 @@
 
 `round` runs the steps: preselect, route by flow, accept what fits, route the rest, repack.
 `waiting_demand` counts what waits, `book` is the exact account of free capacity during a round,
-`preselection` chooses which tasks go first when not all fit, `gangs` places a whole group,
-`repack` improves the packing by search, `check` verifies the finished plan independently of how it
-was made, `explain` says why a task waits.
+`preselection` chooses which tasks go first when not all fit, `repack` improves the packing by
+search, `check` verifies the finished plan independently of how it was made, `explain` says why a
+task waits.
+
+Constraints between tasks: `domain_rules` are what classes require of the tasks around them,
+`soft_terms` what they prefer; `domain_caps` and `rising_costs` guide the flow by them, `settle`
+routes classes again that depend on each other, `related_tasks` places tasks that require each other
+and judges the end of the round. `binding_order` says which placement has to be bound before which,
+`standing_violations` which running tasks do not meet their requirements any more.
 """
