@@ -13,6 +13,7 @@ from afflux.kube.default_constraints import (
     DefaultConstraint,
     DefaultConstraints,
 )
+from afflux.kube.pods import PodContext, task
 from afflux.model.relations import NO_RELATIONS, Relations, SpreadConstraint, TaskSelector
 from afflux.model.selectors import Requirement
 
@@ -196,3 +197,17 @@ def test_every_namespace_has_the_label_with_its_name():
     assert namespace_labels("a", None) == {"kubernetes.io/metadata.name": "a"}
     stated = msgspec.convert({"metadata": {"labels": {"team": "x"}}}, objects.Namespace)
     assert namespace_labels("a", stated) == {"kubernetes.io/metadata.name": "a", "team": "x"}
+
+
+@pytest.mark.parametrize("node", [None, "n"])
+@pytest.mark.parametrize("weight", [0, 1, 100])
+def test_required_affinity_attracts_with_the_configured_weight(weight: int, node: str | None):
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": ZONE}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    manifest = pod(affinity=affinity, nodeName=node)
+    context = PodContext(relations=ClusterRelations(affinity_weight=weight))
+    found = task(msgspec.convert(manifest, objects.Pod), context).shape.relations
+    assert len(found.affinity) == 1
+    assert [each.weight for each in found.carried] == ([weight] if weight else [])
+    without = task(msgspec.convert(pod(nodeName=node), objects.Pod), context)
+    assert without.shape.relations is NO_RELATIONS
