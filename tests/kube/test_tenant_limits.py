@@ -1,6 +1,7 @@
 """Limits on what the waiting pods of one namespace, and of all, may name together."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,7 +16,9 @@ from afflux.kube.object_limits import (
     MAX_EXPRESSIONS,
     MAX_HOST_PORTS,
     MAX_LABEL_KEYS,
+    MAX_POD_TERMS,
     MAX_RESOURCES,
+    MAX_TOPOLOGY_KEYS,
     MAX_VOLUME_KINDS,
 )
 from afflux.kube.tenant_limits import (
@@ -24,10 +27,15 @@ from afflux.kube.tenant_limits import (
     LIMITS,
     PORTS,
     RESOURCES,
+    SELECTORS,
+    TERMS,
+    TOPOLOGY_KEYS,
+    Demand,
     TenantLimits,
     demand_of,
 )
 from afflux.model.implied_resources import HostPort, port_requests
+from afflux.model.relations import AffinityTerm, Relations, SpreadConstraint, TaskSelector
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from oracles.builders import shape
 
@@ -43,11 +51,46 @@ def test_a_pod_alone_in_its_namespace_is_within_every_limit():
     assert RESOURCES.per_namespace >= MAX_RESOURCES + MAX_VOLUME_KINDS
     assert LABEL_KEYS.per_namespace >= MAX_LABEL_KEYS
     assert AFFINITIES.per_namespace >= 2 * MAX_EXPRESSIONS + MAX_EXPRESSION_VALUES
+    assert TOPOLOGY_KEYS.per_namespace >= MAX_TOPOLOGY_KEYS
+    assert SELECTORS.per_namespace >= MAX_POD_TERMS
+    # A term counts as four, besides what it names.
+    assert TERMS.per_namespace >= 4 * MAX_POD_TERMS + MAX_EXPRESSIONS + MAX_EXPRESSION_VALUES
     assert all(each.guaranteed <= each.per_namespace <= each.total for each in LIMITS)
 
 
 def test_common_requests_count_towards_no_limit():
     assert not demand_of(shape(cpu=1, memory=2))
+
+
+def term(number: int, key: str = "zone") -> AffinityTerm:
+    selector = TaskSelector(("a",), None, (Requirement("app", "In", (f"a{number}",)),))
+    return AffinityTerm(selector, key)
+
+
+def related(*terms: AffinityTerm, spread: tuple[SpreadConstraint, ...] = ()) -> Demand:
+    found = Relations(anti_affinity=terms, spread=spread)
+    return demand_of(replace(shape(cpu=1), relations=found))
+
+
+def test_selectors_and_topology_keys_of_terms_count_towards_a_limit():
+    limits = TenantLimits()
+    for number in range(SELECTORS.per_namespace):
+        assert limits.admit(f"a/{number}", "a", related(term(number))) is None
+    assert limits.admit("a/same", "a", related(term(0, "rack"), term(1))) is None
+    assert limits.admit("a/more", "a", related(term(-1))) == (
+        "waiting pods of namespace a: 1025 different selectors of other pods, expected at most 1024"
+    )
+    keys = [term(0, f"key{number}") for number in range(TOPOLOGY_KEYS.per_namespace + 1)]
+    assert limits.admit("b/keys", "b", related(*keys)) == (
+        "waiting pods of namespace b: 65 different topology keys, expected at most 64"
+    )
+
+
+def test_the_default_constraints_of_the_system_count_towards_no_limit():
+    selector = term(0).selector
+    stated = SpreadConstraint(selector, "zone", 1)
+    assert related(spread=(stated,))
+    assert not related(spread=(replace(stated, required=False, needs_all_keys=False),))
 
 
 def test_pods_that_name_the_same_count_once():
