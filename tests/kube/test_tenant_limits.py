@@ -78,7 +78,7 @@ def test_selectors_and_topology_keys_of_terms_count_towards_a_limit():
         assert limits.admit(f"a/{number}", "a", related(term(number))) is None
     assert limits.admit("a/same", "a", related(term(0, "rack"), term(1))) is None
     assert limits.admit("a/more", "a", related(term(-1))) == (
-        "waiting pods of namespace a: 1025 different selectors of other pods, expected at most 1024"
+        "waiting pods of namespace a: 513 different selectors of other pods, expected at most 512"
     )
     keys = [term(0, f"key{number}") for number in range(TOPOLOGY_KEYS.per_namespace + 1)]
     assert limits.admit("b/keys", "b", related(*keys)) == (

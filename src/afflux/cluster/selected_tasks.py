@@ -9,12 +9,15 @@ selects nothing costs nothing per machine. While no selector is registered nothi
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from afflux.model.relations import AnySelector, Labels, TaskLabels
+from afflux.model.relations import AllSelectors, AnySelector, Labels, TaskLabels
 
 # Label sets without running tasks are kept up to this number, and as many as there are others.
 MAX_IDLE_SETS = 4_096
 
+Label = tuple[str, str]
+
 _NO_LABELS: Labels = {}
+_NO_SELECTORS: Mapping[int, AnySelector] = {}
 
 
 @dataclass(slots=True)
@@ -36,10 +39,57 @@ class _LabelSet:
 
 @dataclass(slots=True)
 class _Namespace:
-    """The selectors that admit the tasks of a namespace, and the label sets of these tasks."""
+    """The selectors that admit the tasks of a namespace, and the label sets of these tasks.
 
-    selectors: dict[int, AnySelector]
+    A selector that requires a label is kept under it, so that it is compared only with tasks that
+    have this label: most select the tasks of one controller, of which there may be thousands.
+    """
+
     label_sets: dict[TaskLabels, _LabelSet] = field(default_factory=dict[TaskLabels, _LabelSet])
+    _by_label: dict[Label | None, dict[int, AnySelector]] = field(
+        default_factory=dict[Label | None, dict[int, AnySelector]]
+    )
+    _kept_under: dict[int, Label | None] = field(default_factory=dict[int, Label | None])
+
+    def add(self, number: int, selector: AnySelector) -> None:
+        label = min(
+            _required_labels(selector),
+            key=lambda each: len(self._by_label.get(each, ())),
+            default=None,
+        )
+        self._kept_under[number] = label
+        self._by_label.setdefault(label, {})[number] = selector
+
+    def discard(self, number: int) -> bool:
+        """Returns whether the selector admitted the tasks of this namespace."""
+        if number not in self._kept_under:
+            return False
+        label = self._kept_under.pop(number)
+        del self._by_label[label][number]
+        if not self._by_label[label]:
+            del self._by_label[label]
+        return True
+
+    def matching(self, labels: TaskLabels) -> tuple[int, ...]:
+        """The selectors that select a task of this namespace with these labels, ascending."""
+        return tuple(
+            sorted(
+                number
+                for label in (None, *labels.labels)
+                for number, selector in self._by_label.get(label, _NO_SELECTORS).items()
+                if selector.matches_labels(labels)
+            )
+        )
+
+    def selected_by(self, number: int) -> list[_LabelSet]:
+        """The label sets that a selector of this namespace selects."""
+        label = self._kept_under[number]
+        selector = self._by_label[label][number]
+        return [
+            label_set
+            for labels, label_set in self.label_sets.items()
+            if (label is None or label in labels.labels) and selector.matches_labels(labels)
+        ]
 
 
 class SelectedTasks:
@@ -73,10 +123,9 @@ class SelectedTasks:
             self._selected[number] = _Selected(selector)
             for name, namespace in self._namespaces.items():
                 if selector.admits_namespace(name, self.namespace_labels(name)):
-                    namespace.selectors[number] = selector
-                    for labels, label_set in namespace.label_sets.items():
-                        if selector.matches_labels(labels):
-                            self._set_selected_by(label_set, (*label_set.selected_by, number))
+                    namespace.add(number, selector)
+                    for label_set in namespace.selected_by(number):
+                        self._set_selected_by(label_set, (*label_set.selected_by, number))
             if is_first:
                 for labels, row in self._running():
                     self.add(labels, row)
@@ -97,7 +146,7 @@ class SelectedTasks:
             self._label_sets = 0
             return False
         for namespace in self._namespaces.values():
-            if namespace.selectors.pop(number, None) is None:
+            if not namespace.discard(number):
                 continue
             for label_set in namespace.label_sets.values():
                 if number in label_set.selected_by:
@@ -133,9 +182,10 @@ class SelectedTasks:
             del self._namespace_labels[name]
         namespace = self._namespaces.get(name)
         if namespace is not None:
-            namespace.selectors = self._admitting(name)
-            for task_labels, label_set in namespace.label_sets.items():
-                self._set_selected_by(label_set, _matching(namespace, task_labels))
+            now = self._namespaces[name] = self._new_namespace(name)
+            now.label_sets = namespace.label_sets
+            for task_labels, label_set in now.label_sets.items():
+                self._set_selected_by(label_set, now.matching(task_labels))
 
     def add(self, labels: TaskLabels, row: int) -> None:
         """A task with these labels runs on this row."""
@@ -151,14 +201,13 @@ class SelectedTasks:
         for number in label_set.selected_by:
             _add(self._selected[number].rows, row, -1)
 
-    def _admitting(self, name: str) -> dict[int, AnySelector]:
-        """The selectors that admit the tasks of a namespace, by ascending id."""
-        labels = self.namespace_labels(name)
-        return {
-            number: selector
-            for selector, number in self._ids.items()
-            if selector.admits_namespace(name, labels)
-        }
+    def _new_namespace(self, name: str) -> _Namespace:
+        """The selectors that admit the tasks of a namespace."""
+        labels, namespace = self.namespace_labels(name), _Namespace()
+        for selector, number in self._ids.items():
+            if selector.admits_namespace(name, labels):
+                namespace.add(number, selector)
+        return namespace
 
     def _label_set(self, labels: TaskLabels) -> _LabelSet:
         namespace = self._namespaces.get(labels.namespace)
@@ -169,9 +218,9 @@ class SelectedTasks:
             self._sweep()
             namespace = self._namespaces.get(labels.namespace)
         if namespace is None:
-            admitting = self._admitting(labels.namespace)
-            namespace = self._namespaces[labels.namespace] = _Namespace(admitting)
-        label_set = namespace.label_sets[labels] = _LabelSet(_matching(namespace, labels))
+            namespace = self._new_namespace(labels.namespace)
+            self._namespaces[labels.namespace] = namespace
+        label_set = namespace.label_sets[labels] = _LabelSet(namespace.matching(labels))
         self._label_sets += 1
         return label_set
 
@@ -194,10 +243,15 @@ class SelectedTasks:
         self._sweep_above = 2 * self._label_sets + MAX_IDLE_SETS
 
 
-def _matching(namespace: _Namespace, labels: TaskLabels) -> tuple[int, ...]:
-    """The selectors that select a task of this namespace with these labels."""
-    selectors = namespace.selectors.items()
-    return tuple(number for number, selector in selectors if selector.matches_labels(labels))
+def _required_labels(selector: AnySelector) -> list[Label]:
+    """Labels that every selected task has."""
+    parts = selector.selectors if isinstance(selector, AllSelectors) else (selector,)
+    return [
+        (each.key, each.values[0])
+        for part in parts
+        for each in part.labels or ()
+        if each.operator == "In" and len(each.values) == 1
+    ]
 
 
 def _add(rows: dict[int, int], row: int, tasks: int) -> None:
