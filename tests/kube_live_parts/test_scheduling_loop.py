@@ -15,6 +15,7 @@ from afflux.cycle.fault_isolation import Quarantine
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.kube.live.binder import BINDER_TIMES, BinderTimes
+from afflux.plan import standing_violations
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
@@ -63,6 +64,27 @@ def test_a_policy_that_raises_about_one_pod_does_not_stop_the_others(
     with caplog.at_level(logging.ERROR):
         run(test)
     assert "group default/odd is quarantined" in caplog.text
+    assert "a cycle failed" not in caplog.text
+
+
+def test_an_error_in_judging_running_pods_does_not_stop_placements(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(state: State) -> None:
+        raise ZeroDivisionError("inside")
+
+    async def test() -> None:
+        async with cluster() as one, one.at_work():
+            monkeypatch.setattr(standing_violations, "find_violations", fail)
+            firm = pod("firm")
+            firm["metadata"]["annotations"] = {"afflux.dev/required-during-execution": "true"}
+            one.add(node("n"), firm)
+            await one.all_placed("firm")
+            one.add(pod("next"))
+            await one.all_placed("next")
+            await until(lambda: "cannot be judged" in caplog.text)
+
+    run(test)
     assert "a cycle failed" not in caplog.text
 
 

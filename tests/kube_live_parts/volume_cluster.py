@@ -23,6 +23,7 @@ from afflux.kube.api.client import Api
 from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes
 from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.scheduling_loop import SchedulingLoop
+from afflux.kube.live.violation_announcements import ViolationAnnouncements
 from afflux.kube.live.volume_binder import AVOIDANCE_SECONDS, VolumeBinder
 from afflux.model.group import Group
 from afflux.model.placement import Placement
@@ -264,6 +265,11 @@ class Cluster:
             self.recorded,  # pyright: ignore[reportArgumentType]
             metrics=Metrics(),
             watchdog=Watchdog(60.0),
+            violation_announcements=ViolationAnnouncements(
+                self.reader,
+                self.recorded,  # pyright: ignore[reportArgumentType]
+                Metrics(),
+            ),
             error_pause_seconds=0.1,
         )
         parts = [asyncio.create_task(self.binder.run()), asyncio.create_task(scheduling.run([]))]
