@@ -69,6 +69,8 @@ class _ClassPairs:
         shared: list[tuple[Rising, NDArray[np.int32], Column, Column]] = []
         for rising in soft.rising:
             domain, heights, above = _levelled(rising, where)
+            if not len(heights):
+                continue
             if len(heights) == np.count_nonzero(domain >= 0):
                 # A machine without the key costs nothing, however many units it gets.
                 lowest = np.full(len(domain), -2 * where.units)
