@@ -19,6 +19,8 @@ from afflux.cycle.events import (
 from afflux.cycle.loop import Cycle
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.relations import AffinityTerm, Relations, TaskLabels, TaskSelector
+from afflux.model.selectors import Requirement
 from afflux.plan.check import PlanError
 from afflux.plan.round import Round
 from afflux.policies.policy import Policy
@@ -155,6 +157,18 @@ def test_only_unblocking_events_cause_a_decision(event: Event, decides: bool):
     assert cycle.run(ready(group("big", shape(cpu=5)))).round is not None
     assert cycle.run([]).round is None
     assert (cycle.run([event]).round is not None) == decides
+
+
+def test_a_running_task_for_which_another_waits_causes_a_decision():
+    with_db = TaskSelector(("",), None, (Requirement("app", "In", ("db",)),))
+    near = Relations(affinity=(AffinityTerm(with_db, "zone"),))
+    cycle = cycle_of(machine("m", cpu=4, labels={"zone": "a"}))
+    waiting = Group("web", (task("web.0", replace(shape(cpu=1), relations=near)),))
+    assert cycle.run(ready(waiting)).placements == ()
+    db = task("db", shape(cpu=1))
+    assert cycle.run([TaskRuns(db, "m")]).round is None
+    labelled = replace(db, labels=TaskLabels("", (("app", "db"),)))
+    assert by_machine(cycle.run([TaskRuns(labelled, "m")]).placements) == {"m": ["web.0"]}
 
 
 def test_a_plan_that_fails_the_check_is_not_carried_out():

@@ -134,6 +134,35 @@ def toleration_attack() -> Iterator[dict]:
         yield pod(f"tolerations-{number}", "attacker", tolerations=tolerated)
 
 
+def term_attack() -> Iterator[dict]:
+    """500 pods with 60 terms of their own and labels of their own, which no selector requires."""
+    for number in range(500):
+        terms = [
+            {
+                "topologyKey": ("zone", "kubernetes.io/hostname")[each % 2],
+                "namespaceSelector": {},
+                "labelSelector": {
+                    "matchExpressions": [{"key": f"k{number}-{each}", "operator": "Exists"}]
+                },
+            }
+            for each in range(60)
+        ]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        given = pod(f"terms-{number}", "attacker", affinity={"podAntiAffinity": required})
+        given["metadata"]["labels"] = {f"own-{number}": "x"}
+        yield given
+
+
+def spread_attack() -> Iterator[dict]:
+    """1,000 pods with constraints for 16 topology keys of their own each."""
+    for number in range(1_000):
+        constraints = [
+            {"topologyKey": f"t{number}-{each}", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+            for each in range(16)
+        ]
+        yield pod(f"spread-{number}", "attacker", topologySpreadConstraints=constraints)
+
+
 ATTACKS = {
     "affinity": affinity_attack,
     "preferences": preference_attack,
@@ -142,6 +171,8 @@ ATTACKS = {
     "ports": port_attack,
     "keys": key_attack,
     "tolerations": toleration_attack,
+    "terms": term_attack,
+    "spread": spread_attack,
 }
 
 

@@ -12,7 +12,9 @@ import tenant_attacks
 MAX_GROWTH_MIB = 200
 
 
-@pytest.mark.parametrize("kind", ["affinity", "resources", "ports", "keys", "tolerations"])
+@pytest.mark.parametrize(
+    "kind", ["affinity", "resources", "ports", "keys", "tolerations", "terms", "spread"]
+)
 def test_an_attack_takes_little_memory_and_delays_no_other_tenant(kind: str):
     """In a process of its own, as the peak of memory is that of a process."""
     program = Path(tenant_attacks.__file__)
