@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from afflux.admit.strategies import Strategy, easy, fcfs
 from afflux.cluster.state import State
 from afflux.model.group import Group
 from afflux.model.machine import Machine
@@ -248,6 +249,14 @@ def test_two_waiting_kinds_that_repel_each_other_part_in_one_round():
     decided = decide(state, *web, *pods(2, "db", Relations()))
     hosts = [set(by(state, decided, HOST, app)) for app in ("web", "db")]
     assert not hosts[0] & hosts[1]
+
+
+@pytest.mark.parametrize("strategy", [fcfs, easy])
+def test_preferences_count_under_strategies_with_reservations(strategy: Strategy):
+    state = cluster(2, 5)
+    relations = Relations(preferred=((-100, term("web", HOST)),), spread=(spread("web", ZONE),))
+    decided = decide(state, *pods(20, "web", relations), strategy=strategy)
+    assert set(by(state, decided, HOST, "web").values()) == {2}
 
 
 def test_a_soft_term_never_leaves_a_task_waiting_that_has_room():

@@ -82,9 +82,9 @@ class Book:
         )
         # Pairs of tasks that may still be searched for in vain (see `related_tasks`).
         self.pair_searches_left = MAX_PAIR_SEARCHES
-        self.soft = SoftTerms(state, classes if state.relations else ())
+        self.soft = SoftTerms(state, ())
         # By class with soft terms: its machines, and what it costs there without these terms.
-        self._plain_pairs = {number: self.packing.pairs(number) for number in self.soft.classes}
+        self._plain_pairs: dict[int, tuple[Table, Table]] = {}
         self._has_soft_costs = False
         self._refused: set[tuple[tuple[int, int], ...]] = set()
 
@@ -112,6 +112,12 @@ class Book:
         np.add.at(room, pairs.machine, pairs.room)
         last = slots.slope * np.minimum(slots.count, room)
         return int(pairs.cost.max(initial=0) + last.max(initial=0)) + self.soft.max_cost()
+
+    def use_soft_terms(self, state: State) -> None:
+        """Count what tasks prefer of each other. Without this call only requirements count, as it
+        is right where the question is what fits."""
+        self.soft = SoftTerms(state, self.classes if state.relations else ())
+        self._plain_pairs = {number: self.packing.pairs(number) for number in self.soft.classes}
 
     def count_units(self) -> None:
         """Soft terms see the units that are placed now."""

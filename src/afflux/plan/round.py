@@ -92,6 +92,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
     demand = gather_demand(candidates, state.relations.class_of)
     prices = [pricing.prices(each.shape) for each in demand.classes]
     book = Book(state, demand.classes, prices)
+    book.use_soft_terms(state)
     book.set_slope(prices, count_tasks(demand))
     demand.raise_waiting_costs(book.max_cost())
     solves = bound = 0
