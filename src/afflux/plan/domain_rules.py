@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux._core import Packing
-from afflux.cluster.machines import BoolColumn
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.model import reason
 from afflux.model.relations import NO_RELATIONS, AnySelector, CarriedTerm, SpreadConstraint
-from afflux.model.selectors import NodeAffinity
-from afflux.model.taints import Toleration
-from afflux.model.task import Shape
-from afflux.policies.taints import Taints
-
-Domains = NDArray[np.int32]
+from afflux.plan.topologies import (
+    Domains,
+    Eligibility,
+    Topologies,
+    count_by_domain,
+    eligibility_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
-    """By machine, the domain (-1 for none); and on which machines tasks count (None for all)."""
-
-    domain: Domains
-    counted: BoolColumn | None
-
-
-@dataclass(frozen=True, slots=True)
 class Counter:
     """A topology, and the tasks that run in each of its domains: those with any."""
 
@@ -72,20 +64,15 @@ class ClassRules:
     counted_by: list[int] = field(default_factory=list[int])
 
 
-# What decides on which machines tasks count for a spread constraint.
-Eligibility = tuple[NodeAffinity | None, tuple[Toleration, ...] | None, tuple[str, ...]]
-
-
 class DomainRules:
     """Topologies, counters and rules for the classes of one round."""
 
     def __init__(self, state: State, classes: Sequence[TaskClass]) -> None:
         self._state = state
         self._index = state.relations
-        self.topologies: list[Topology] = []
+        self._topologies = Topologies(state)
+        self.topologies = self._topologies.found
         self.counters: list[Counter] = []
-        self._topology_numbers: dict[tuple[str, Eligibility | None], int] = {}
-        self._eligible: dict[Eligibility, BoolColumn] = {}
         # By what is counted and by topology.
         self._counter_numbers: dict[tuple[int | CarriedTerm, int], int] = {}
         self._counters_of: dict[int | CarriedTerm, list[int]] = {}
@@ -188,11 +175,12 @@ class DomainRules:
     ) -> int:
         number = self._index.selector_id(selector)
         rows = self._index.selected.on_rows(number)
-        return self._counter(number, rows, self._topology(key, eligibility))
+        return self._counter(number, rows, self._topologies.number(key, eligibility))
 
     def _carried(self, carried: CarriedTerm) -> int:
         rows = self._index.carriers_on_rows(carried)
-        return self._counter(carried, rows, self._topology(carried.term.topology_key, None))
+        topology = self._topologies.number(carried.term.topology_key, None)
+        return self._counter(carried, rows, topology)
 
     def _counter(
         self, counted: int | CarriedTerm, on_rows: Mapping[int, int], topology: int
@@ -205,59 +193,3 @@ class DomainRules:
         domains, counts = count_by_domain(self.topologies[topology], on_rows)
         self.counters.append(Counter(topology, domains, counts))
         return number
-
-    def _topology(self, key: str, eligibility: Eligibility | None) -> int:
-        found = self._topology_numbers.get((key, eligibility))
-        if found is not None:
-            return found
-        number = self._topology_numbers[key, eligibility] = len(self.topologies)
-        counted = None if eligibility is None else self._eligible_machines(eligibility)
-        self.topologies.append(Topology(self._state.labels.domains(key), counted))
-        return number
-
-    def _eligible_machines(self, eligibility: Eligibility) -> BoolColumn:
-        found = self._eligible.get(eligibility)
-        if found is None:
-            found = self._eligible[eligibility] = eligible_machines(self._state, eligibility)
-        return found
-
-
-def eligibility_of(
-    shape: Shape, constraint: SpreadConstraint, keys: tuple[str, ...]
-) -> Eligibility:
-    """What decides on which machines tasks count for a spread constraint of this shape, whose
-    constraints of the same strength have these topology keys."""
-    affinity = None
-    if constraint.honors_affinity and (shape.affinity.selector or shape.affinity.required):
-        affinity = NodeAffinity(shape.affinity.selector, shape.affinity.required)
-    return affinity, shape.tolerations if constraint.honors_taints else None, keys
-
-
-def eligible_machines(state: State, eligibility: Eligibility) -> BoolColumn:
-    """The machines with all of the keys that match the affinity and whose taints are tolerated."""
-    affinity, tolerations, keys = eligibility
-    machines = state.view()
-    chosen = machines.present.copy()
-    for key in keys:
-        chosen &= state.labels.domains(key) >= 0
-    if affinity is not None:
-        chosen &= machines.admitted(affinity)
-    if tolerations is not None:
-        chosen &= Taints().admits(Shape((), tolerations=tolerations), machines)
-    return chosen
-
-
-def count_by_domain(
-    topology: Topology, on_rows: Mapping[int, int]
-) -> tuple[Domains, NDArray[np.int64]]:
-    """The domains with tasks, and how many each has, from the tasks on each row."""
-    rows = np.fromiter(on_rows.keys(), np.intp, len(on_rows))
-    tasks = np.fromiter(on_rows.values(), np.int64, len(on_rows))
-    domains = topology.domain[rows]
-    counts = domains >= 0
-    if topology.counted is not None:
-        counts &= topology.counted[rows]
-    found, position = np.unique(domains[counts], return_inverse=True)
-    total = np.zeros(len(found), np.int64)
-    np.add.at(total, position, tasks[counts])
-    return found, total

@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.model.relations import CarriedTerm
-from afflux.plan.domain_rules import (
-    Domains,
-    Eligibility,
-    Topology,
-    count_by_domain,
-    eligible_machines,
-)
+from afflux.plan.topologies import Domains, Eligibility, Topologies, count_by_domain
 
 Column = NDArray[np.int64]
 
@@ -30,8 +24,7 @@ class SoftCounters:
     def __init__(self, state: State, classes: Sequence[TaskClass]) -> None:
         self._state = state
         self._classes = classes
-        self._topologies: list[Topology] = []
-        self._topology_numbers: dict[tuple[str, Eligibility | None], int] = {}
+        self._topologies = Topologies(state)
         self._numbers: dict[tuple[int | CarriedTerm, int], int] = {}
         self._topology_of: list[int] = []
         self._domain_counts: dict[int, int] = {}
@@ -45,12 +38,12 @@ class SoftCounters:
     def selected(self, selector: int, key: str, eligibility: Eligibility | None = None) -> int:
         """The counter of the tasks that the selector with this id selects."""
         rows = self._state.relations.selected.on_rows(selector)
-        return self._counter(selector, rows, self._topology(key, eligibility))
+        return self._counter(selector, rows, self._topologies.number(key, eligibility))
 
     def carried(self, term: CarriedTerm) -> int:
         """The counter of the tasks that carry a term."""
         rows = self._state.relations.carriers_on_rows(term)
-        return self._counter(term, rows, self._topology(term.term.topology_key, None))
+        return self._counter(term, rows, self._topologies.number(term.term.topology_key, None))
 
     def topology(self, counter: int) -> int:
         """The number of the topology of a counter."""
@@ -58,7 +51,7 @@ class SoftCounters:
 
     def domains(self, topology: int) -> Domains:
         """By machine, its domain; -1 for none."""
-        return self._topologies[topology].domain
+        return self._topologies.found[topology].domain
 
     def domain_count(self, topology: int) -> int:
         """How many domains there are."""
@@ -78,7 +71,7 @@ class SoftCounters:
         of_class = [machines[numbers == number] for number in range(len(self._classes))]
         for counter, running in enumerate(self._running):
             counts = self._counts[counter] = running.copy()
-            topology = self._topologies[self._topology_of[counter]]
+            topology = self._topologies.found[self._topology_of[counter]]
             for number in self.counted_classes[counter]:
                 on = of_class[number]
                 if topology.counted is not None:
@@ -93,7 +86,7 @@ class SoftCounters:
         if found is not None:
             return found
         number = self._numbers[counted, topology] = len(self._running)
-        of_machine = self._topologies[topology]
+        of_machine = self._topologies.found[topology]
         domains, tasks = count_by_domain(of_machine, on_rows)
         running = np.zeros(int(of_machine.domain.max(initial=-1)) + 2, np.int64)
         running[domains] = tasks
@@ -112,13 +105,3 @@ class SoftCounters:
             )
         )
         return number
-
-    def _topology(self, key: str, eligibility: Eligibility | None) -> int:
-        found = self._topology_numbers.get((key, eligibility))
-        if found is None:
-            found = self._topology_numbers[key, eligibility] = len(self._topologies)
-            counted = None
-            if eligibility is not None:
-                counted = eligible_machines(self._state, eligibility)
-            self._topologies.append(Topology(self._state.labels.domains(key), counted))
-        return found

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.model.relations import SpreadConstraint
-from afflux.plan.domain_rules import eligibility_of
 from afflux.plan.soft_counters import SoftCounters
+from afflux.plan.topologies import eligibility_of
 from afflux.policies.preference_cost import SPREAD_WEIGHT, full_cost
 
 # Rising costs end at so many times the full cost of a class, however full a domain is.
