@@ -10,6 +10,7 @@ from testbed.api import STRATEGIC
 WAIT_TIMEOUT_SECONDS = 30.0
 
 _COLLECTIONS = {
+    "Namespace": "/api/v1/namespaces",
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Node": "/api/v1/nodes",
     "PersistentVolume": "/api/v1/persistentvolumes",

@@ -131,6 +131,25 @@ def toleration(key: str = "", operator: str = "Exists", **fields: str) -> Manife
     return {"operator": operator, **({"key": key} if key else {}), **fields}
 
 
+# --- Constraints between pods
+
+
+def pod_term(key: str, labels: Mapping[str, str], **fields: Any) -> Manifest:
+    """A term of affinity or anti-affinity to the pods with these labels."""
+    return {"topologyKey": key, "labelSelector": {"matchLabels": dict(labels)}, **fields}
+
+
+def between_pods(kind: str, *terms: Manifest) -> Manifest:
+    """`affinity` with these required terms of `podAffinity` or `podAntiAffinity`."""
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def spread_constraint(key: str, labels: Mapping[str, str], **fields: Any) -> Manifest:
+    """A required spread constraint with a maximum skew of 1."""
+    constraint = {"topologyKey": key, "labelSelector": {"matchLabels": dict(labels)}, "maxSkew": 1}
+    return {"whenUnsatisfiable": "DoNotSchedule", **constraint, **fields}
+
+
 # --- Storage
 
 

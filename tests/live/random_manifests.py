@@ -1,6 +1,5 @@
 """Random small clusters, and pods with random values of every field that restricts placement."""
 
-import copy
 from random import Random
 
 from live_manifests import (
@@ -32,8 +31,18 @@ EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 TAINTS = ("dedicated", "drain", "slow")
 TAINT_VALUES = ("", "x", "7")
 ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")  # noqa: S104 - of pods
+RACK = "rack"
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-LABELS = {"disk": ("ssd", "hdd"), "size": ("1", "5", "9", "big"), ZONE: ZONES}
+LABELS = {
+    "disk": ("ssd", "hdd"),
+    "size": ("1", "5", "9", "big"),
+    ZONE: ZONES,
+    RACK: ("r1", "r2"),
+}
+# Labels of pods, and of the namespaces in which they run.
+APPS = ("db", "web", "log")
+TIERS = ("front", "back")
+NEIGHBOURS = "neighbours"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -50,7 +59,11 @@ class RandomManifests:
 
     def cluster(self) -> list[Manifest]:
         """Nodes with CSI drivers and running pods, storage classes and existing volumes."""
-        found: list[Manifest] = [node("m0", cpu="4", memory="8Gi", labels={"disk": "ssd"})]
+        team = {"kubernetes.io/metadata.name": NEIGHBOURS, "team": "blue"}
+        found: list[Manifest] = [
+            {"kind": "Namespace", "metadata": {"name": NEIGHBOURS, "labels": team}},
+            node("m0", cpu="4", memory="8Gi", labels={"disk": "ssd"}),
+        ]
         for name in self.machines[1:]:
             found.append(self._machine(name))
             if self._happens(0.5):
@@ -88,11 +101,17 @@ class RandomManifests:
         return found
 
     def _resident(self, name: str, machine: str) -> Manifest:
-        """A running pod of another scheduler."""
-        spec: Manifest = {"containers": [self._container("main")]}
+        """A running pod of another scheduler, perhaps in another namespace."""
+        spec: Manifest = {"containers": [self._container("main")], "labels": self._pod_labels()}
         if self._happens(0.3):
             spec["containers"][0]["ports"] = self._ports()
-        return pod(name, scheduler="another", nodeName=machine, **spec)
+        if self._happens(0.2):
+            # Pods without labels, such as the last object, can always be placed.
+            selector = {"matchLabels": {"app": self._random.choice(APPS)}}
+            term = self._pod_term(spec["labels"]) | {"labelSelector": selector}
+            spec["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
+        namespace = NEIGHBOURS if self._happens(0.3) else "default"
+        return pod(name, scheduler="another", namespace=namespace, nodeName=machine, **spec)
 
     def last_objects(self) -> list[Manifest]:
         """The last object of each kind, and a pod that needs all of them.
@@ -113,8 +132,8 @@ class RandomManifests:
     # --- Pending pods
 
     def pod_spec(self) -> tuple[Manifest, list[Manifest]]:
-        """The spec of a pod, and its claims and volumes."""
-        spec: Manifest = {"containers": [self._container("main")]}
+        """The spec of a pod with its labels, and its claims and volumes."""
+        spec: Manifest = {"containers": [self._container("main")], "labels": self._pod_labels()}
         made: list[Manifest] = []
         if self._happens(0.2):
             spec["containers"].append(self._container("second"))
@@ -129,8 +148,17 @@ class RandomManifests:
         if self._happens(0.2):
             key = self._random.choice(tuple(LABELS))
             spec["nodeSelector"] = {key: self._random.choice(LABELS[key])}
-        if self._happens(0.35):
-            spec["affinity"] = {"nodeAffinity": self._affinity()}
+        affinity: Manifest = {}
+        if self._happens(0.3):
+            affinity["nodeAffinity"] = self._affinity()
+        if self._happens(0.25):
+            affinity["podAffinity"] = self._pod_affinity(spec["labels"])
+        if self._happens(0.25):
+            affinity["podAntiAffinity"] = self._pod_affinity(spec["labels"])
+        if affinity:
+            spec["affinity"] = affinity
+        if self._happens(0.3):
+            spec["topologySpreadConstraints"] = self._spread(spec["labels"])
         spec["tolerations"] = [self._toleration() for _ in range(3) if self._happens(0.3)]
         if self._happens(0.3):
             spec["containers"][0]["ports"] = self._ports()
@@ -201,6 +229,74 @@ class RandomManifests:
                 values = self._random.sample(LABELS[key], self._random.randint(1, 2))
                 return expression(key, operator, *values)
 
+    # --- Constraints between pods
+
+    def _pod_labels(self) -> Manifest:
+        labels = {"app": self._random.choice(APPS)}
+        if self._happens(0.6):
+            labels["tier"] = self._random.choice(TIERS)
+        if self._happens(0.3):
+            labels["version"] = self._random.choice(("1", "2"))
+        return labels
+
+    def _pod_affinity(self, labels: Manifest) -> Manifest:
+        found: Manifest = {}
+        if self._happens(0.85):
+            found[REQUIRED] = [self._pod_term(labels) for _ in range(1 + self._happens(0.25))]
+        if self._happens(0.3):
+            term = self._pod_term(labels)
+            found[PREFERRED] = [{"weight": self._random.randint(1, 100), "podAffinityTerm": term}]
+        return found
+
+    def _pod_term(self, labels: Manifest) -> Manifest:
+        pick = self._random.choice
+        found: Manifest = {"topologyKey": pick((ZONE, ZONE, HOSTNAME, RACK))}
+        if self._happens(0.95):
+            found["labelSelector"] = self._pod_selector(labels)
+        if self._happens(0.2):
+            found["namespaces"] = self._random.sample(("default", NEIGHBOURS), 1)
+        if self._happens(0.2):
+            blue = {"matchLabels": {"team": "blue"}}
+            by_name = expression("kubernetes.io/metadata.name", "In", "default")
+            found["namespaceSelector"] = pick(({}, blue, {"matchExpressions": [by_name]}))
+        if "labelSelector" in found and self._happens(0.15):
+            found[pick(("matchLabelKeys", "mismatchLabelKeys"))] = ["version"]
+        return found
+
+    def _pod_selector(self, labels: Manifest) -> Manifest:
+        if self._happens(0.05):
+            return {}
+        if self._happens(0.6):
+            return {"matchLabels": {"app": labels["app"]}}
+        if self._happens(0.5):
+            return {"matchLabels": {"app": self._random.choice(APPS)}}
+        operator = self._random.choice(("In", "NotIn", "Exists", "DoesNotExist"))
+        values = [self._random.choice(TIERS)] if operator in ("In", "NotIn") else []
+        return {"matchExpressions": [expression("tier", operator, *values)]}
+
+    def _spread(self, labels: Manifest) -> list[Manifest]:
+        """One or two constraints with different keys."""
+        found: list[Manifest] = []
+        for key in self._random.sample((ZONE, HOSTNAME, RACK), 1 + self._happens(0.3)):
+            strength = "DoNotSchedule" if self._happens(0.85) else "ScheduleAnyway"
+            constraint: Manifest = {
+                "topologyKey": key,
+                "maxSkew": self._random.choice((1, 1, 2)),
+                "whenUnsatisfiable": strength,
+                "labelSelector": self._pod_selector(labels),
+            }
+            if strength == "DoNotSchedule" and self._happens(0.3):
+                constraint["minDomains"] = self._random.randint(1, 4)
+            for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+                if self._happens(0.3):
+                    constraint[field] = self._random.choice(("Honor", "Ignore"))
+            if self._happens(0.15):
+                constraint["matchLabelKeys"] = ["version"]
+            found.append(constraint)
+        return found
+
+    # --- Tolerations and claims
+
     def _toleration(self) -> Manifest:
         pick = self._random.choice
         effect = pick(("", *EFFECTS))
@@ -247,16 +343,3 @@ def runtime_class() -> Manifest:
         "handler": OVERHEAD,
         "overhead": {"podFixed": {"cpu": "500m", "memory": "100Mi"}},
     }
-
-
-def pinned(spec: Manifest, machine: str) -> Manifest:
-    """The same pod spec with an additional required affinity to this node."""
-    found = copy.deepcopy(spec)
-    affinity = found.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    terms = affinity.setdefault(REQUIRED, {"nodeSelectorTerms": [{}]})["nodeSelectorTerms"]
-    if affinity[REQUIRED]["nodeSelectorTerms"] != [{}]:
-        # An empty term matches nothing; with the new field it would match the node.
-        terms[:] = [term for term in terms if term]
-    for term in terms:
-        term.setdefault("matchFields", []).append(expression("metadata.name", "In", machine))
-    return found

@@ -2,7 +2,8 @@
 kube-scheduler accepts every machine that afflux chooses.
 
 Each pod exists twice, once for each scheduler. Unschedulable pods do not change the cluster and are
-compared many at once; other pods are compared one at a time.
+compared many at once; other pods are compared one at a time. Pods that afflux placed together are
+judged as it places them: with all of them in place, each is taken out and given to kube-scheduler.
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from cluster_objects import collection, condition, create, delete, event_of, node_of, wait_placed
 from live_manifests import pod
-from random_manifests import OVERHEAD, RandomManifests, pinned, runtime_class
+from random_manifests import NEIGHBOURS, OVERHEAD, RandomManifests, runtime_class
 from scheduler_process import Scheduler
 from shared_scheduler import empty_cluster, running_scheduler
 from testbed import ControlPlane, Manifest, verdict
@@ -25,11 +26,15 @@ PEER = "default-scheduler"
 # What kube-scheduler adds about preemption, which afflux does not have; "not found" if it gave up
 # before it evaluated preemption.
 PREEMPTION = re.compile(r"(?<=\.) ((no new claims to deallocate, )?preemption: .*|not found)$")
+# What afflux adds about a pod whose required affinity no running pod satisfies.
+COMPANY = re.compile(r"(?<=\.) It requires a pod that matches .*$")
 # For a longer search: AFFLUX_LIVE_SEEDS=100.
 SEEDS = int(os.environ.get("AFFLUX_LIVE_SEEDS", "5"))
 PODS_PER_SEED = 16
 # An outdated message is replaced after ten seconds.
 AGREEMENT_TIMEOUT_SECONDS = 30.0
+# What the peer has not bound by then it is taken to refuse; judged again after that.
+REFUSAL_TIMEOUT_SECONDS = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +58,9 @@ def names(pod_name: str) -> tuple[str, str]:
 
 
 def said(plane: ControlPlane, name: str) -> tuple[str, str, str]:
-    """Status, reason and message of a pod's condition, without the text about preemption."""
+    """Status, reason and message of a pod's condition, without what one of both adds."""
     found = condition(plane.pod(name))
-    message = PREEMPTION.sub("", found.get("message", ""))
+    message = COMPANY.sub("", PREEMPTION.sub("", found.get("message", "")))
     return found.get("status", ""), found.get("reason", ""), message
 
 
@@ -128,13 +133,16 @@ class Trial:
     def __init__(self, plane: ControlPlane, seed: int) -> None:
         self.plane = plane
         self.manifests = RandomManifests(seed)
-        create(plane, *self.manifests.cluster(), *self.manifests.last_objects())
+        namespace, *others = self.manifests.cluster()
+        create(plane, namespace)
+        plane.wait_for_account(NEIGHBOURS)
+        create(plane, *others, *self.manifests.last_objects())
         wait_placed(plane, "last")
 
     def judge_together(self, count: int) -> tuple[int, int]:
         """Let afflux decide about many pods at once, then the peer about the result.
 
-        The peer must accept all placed pods in any order, and refuse the others afterwards.
+        The peer must accept every placed pod with the others in place, and refuse those that wait.
         Returns how many pods were placed and how many were not.
         """
         specs: dict[str, Manifest] = {}
@@ -146,10 +154,13 @@ class Trial:
         # Claims come by another watch, possibly after the pods.
         time.sleep(1)
         where = {name: node_of(self.plane, names(name)[0]) for name in where}
+        placed = {name: machine for name, machine in where.items() if machine is not None}
+        in_order = sorted(placed, key=lambda name: self._bound_at(names(name)[0]))
         delete(self.plane, "Pod", *(names(name)[0] for name in specs))
-        for name, machine in where.items():
-            if machine is not None:
-                self._confirm(name, specs[name], machine)
+        for name, machine in placed.items():
+            self._put(name, specs[name], machine)
+        for number, name in enumerate(in_order):
+            self._judge_in_place(name, specs, placed, in_order[number + 1 :])
         left = [name for name, machine in where.items() if machine is None]
         for name in left:
             for side, scheduler in zip(names(name), ("afflux", PEER), strict=True):
@@ -180,22 +191,58 @@ class Trial:
         self._confirm(name, spec, machine)
         return machine
 
+    def _judge_in_place(
+        self, name: str, specs: dict[str, Manifest], placed: dict[str, str], later: list[str]
+    ) -> None:
+        """Take out a placed pod and let the peer place it again where it was.
+
+        The peer may refuse it because of pods that afflux placed in a later round, as it may refuse
+        its own pods: then these are taken out, too.
+        """
+        delete(self.plane, "Pod", names(name)[1])
+        if self._objection(name, specs[name], placed[name], REFUSAL_TIMEOUT_SECONDS) is None:
+            return
+        delete(self.plane, "Pod", *(names(each)[1] for each in (name, *later)))
+        self._confirm(name, specs[name], placed[name])
+        for each in later:
+            self._put(each, specs[each], placed[each])
+
+    def _put(self, name: str, spec: Manifest, machine: str) -> None:
+        """The peer's copy of a pod, bound from the start."""
+        create(self.plane, pod(names(name)[1], scheduler=PEER, nodeName=machine, **spec))
+
     def _confirm(self, name: str, spec: Manifest, machine: str) -> None:
         """Let the peer bind its copy to the machine that afflux chose, where it stays."""
+        objection = self._objection(name, spec, machine, AGREEMENT_TIMEOUT_SECONDS)
+        assert objection is None, (
+            f"afflux chose {machine}; the peer: {objection}\n{json.dumps(spec)}"
+        )
+
+    def _objection(self, name: str, spec: Manifest, machine: str, seconds: float) -> str | None:
+        """Let the peer decide about its copy, with this machine nominated: what it says or chooses
+        instead within this time, None if it agrees.
+
+        Affinity to the machine would change the domains over which the pod is spread.
+        """
         theirs = names(name)[1]
-        create(self.plane, pod(theirs, scheduler=PEER, **pinned(spec, machine)))
+        gates = [{"name": "example.com/nominated"}]
+        create(self.plane, pod(theirs, scheduler=PEER, schedulingGates=gates, **spec))
+        path = f"{collection('Pod')}/{theirs}"
+        # kube-scheduler filters the nominated node first, and looks at others if that refuses.
+        self.plane.api.patch(f"{path}/status", {"status": {"nominatedNodeName": machine}})
+        self.plane.api.patch(path, {"spec": {"schedulingGates": []}})
+
         try:
             self.plane.wait_until(
-                lambda: node_of(self.plane, theirs) == machine,
-                machine,
-                AGREEMENT_TIMEOUT_SECONDS,
-                every=0.02,
+                lambda: node_of(self.plane, theirs) is not None, theirs, seconds, every=0.02
             )
         except TimeoutError:
-            objection = said(self.plane, theirs)[2]
-            raise AssertionError(
-                f"afflux chose {machine}; the peer: {objection}\n{json.dumps(spec)}"
-            ) from None
+            return said(self.plane, theirs)[2]
+        chosen = node_of(self.plane, theirs)
+        return None if chosen == machine else chosen
+
+    def _bound_at(self, name: str) -> str:
+        return event_of(self.plane, name, "Scheduled")["eventTime"]
 
     def _decision(self, name: str) -> str | None:
         self.plane.wait_until(

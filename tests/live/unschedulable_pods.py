@@ -9,6 +9,7 @@ from cluster_objects import collection, create, delete, set_ready, set_spec
 from live_manifests import (
     HOSTNAME,
     ZONE,
+    between_pods,
     capacity,
     claim,
     container,
@@ -22,7 +23,9 @@ from live_manifests import (
     named,
     on,
     pod,
+    pod_term,
     required,
+    spread_constraint,
     storage_class,
     taint,
     toleration,
@@ -67,12 +70,19 @@ def bound_pods() -> list[Manifest]:
     """Running pods of another scheduler."""
     taken = with_ports(host_port(8080), host_port(5353, "UDP", "127.0.0.1"), cpu="1")
     return [
-        pod("resident-full", scheduler="another", cpu="3", nodeName="full"),
+        pod("resident-full", scheduler="another", cpu="3", nodeName="full", labels={"app": "db"}),
         pod("resident-crowded", scheduler="another", nodeName="crowded"),
         pod("resident-ports", scheduler="another", containers=taken, nodeName="ports"),
         pod("resident-disks", scheduler="another", volumes=mounting("held"), nodeName="disks"),
         pod("resident-leaving", scheduler="another", volumes=mounting("leaving"), nodeName="disks"),
         pod("resident-once", scheduler="another", volumes=mounting("once"), nodeName="disks"),
+        pod(
+            "resident-lone",
+            scheduler="another",
+            nodeName="disks",
+            labels={"app": "lone"},
+            affinity=between_pods("podAntiAffinity", pod_term(HOSTNAME, {"tier": "rival"})),
+        ),
     ]
 
 
@@ -263,6 +273,69 @@ UNSCHEDULABLE_PODS: dict[str, Manifest] = {
     "no space left": pod_spec(volumes=mounting("spacious")),
     "a volume elsewhere and cpu": pod_spec(
         volumes=mounting("away"), containers=[container({"cpu": "3500m"})]
+    ),
+    # Other pods
+    "affinity to pods that do not run": pod_spec(
+        affinity=between_pods("podAffinity", pod_term(ZONE, {"app": "nowhere"}))
+    ),
+    "affinity to a pod of a domain without room": pod_spec(
+        cpu="2", affinity=between_pods("podAffinity", pod_term(HOSTNAME, {"app": "db"}))
+    ),
+    "affinity to pods of another namespace": pod_spec(
+        affinity=between_pods(
+            "podAffinity", pod_term(ZONE, {"app": "db"}, namespaces=["kube-system"])
+        )
+    ),
+    "affinity of the first of its kind, without the label": pod_spec(
+        labels={"app": "first"},
+        affinity=between_pods("podAffinity", pod_term("no-such-label", {"app": "first"})),
+    ),
+    "two terms that different pods satisfy": pod_spec(
+        affinity=between_pods(
+            "podAffinity", pod_term(ZONE, {"app": "db"}), pod_term(HOSTNAME, {"app": "lone"})
+        )
+    ),
+    "anti-affinity to every pod": pod_spec(
+        affinity=between_pods("podAntiAffinity", pod_term("kubernetes.io/os", {})),
+        nodeSelector={HOSTNAME: "full"},
+    ),
+    "anti-affinity in a zone": pod_spec(
+        affinity=between_pods("podAntiAffinity", pod_term(ZONE, {"app": "db"})),
+        nodeSelector={"disk": "hdd"},
+    ),
+    "the anti-affinity of a running pod": pod_spec(
+        labels={"tier": "rival"}, nodeSelector={HOSTNAME: "disks"}
+    ),
+    "affinity, anti-affinity and another's anti-affinity": pod_spec(
+        labels={"tier": "rival"},
+        affinity=between_pods("podAffinity", pod_term(ZONE, {"app": "lone"}))
+        | between_pods("podAntiAffinity", pod_term(HOSTNAME, {"app": "lone"})),
+    ),
+    "spread over a label that no node has": pod_spec(
+        topologySpreadConstraints=[spread_constraint("no-such-label", {"app": "db"})]
+    ),
+    "spread over zones, also those of nodes that the pod does not match": pod_spec(
+        labels={"app": "db"},
+        nodeSelector={"team": "blue"},
+        topologySpreadConstraints=[
+            spread_constraint(ZONE, {"app": "db"}, nodeAffinityPolicy="Ignore")
+        ],
+    ),
+    "spread with too few zones": pod_spec(
+        labels={"app": "db"},
+        nodeSelector={"disk": "hdd"},
+        topologySpreadConstraints=[spread_constraint(ZONE, {"app": "db"}, minDomains=9)],
+    ),
+    "spread over a zone and a label that some nodes lack": pod_spec(
+        labels={"app": "db"},
+        topologySpreadConstraints=[
+            spread_constraint(ZONE, {"app": "db"}),
+            spread_constraint("size", {"app": "db"}),
+        ],
+    ),
+    "spread and affinity": pod_spec(
+        topologySpreadConstraints=[spread_constraint(ZONE, {"app": "db"})],
+        affinity=between_pods("podAffinity", pod_term(ZONE, {"app": "nowhere"})),
     ),
     "a generic ephemeral volume without a volume": pod_spec(
         volumes=[
