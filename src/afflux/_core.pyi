@@ -548,8 +548,9 @@ class Packing:
     def place_gang(self, need: Sequence[tuple[int, int]], /) -> bool:
         """Place all units (class, count), or none: the search is exact up to its limits."""
 
-    def place_together(self, units: Sequence[tuple[int, int]], /) -> bool:
-        """Place these units (class, machine), or none: each is judged with all of them in place."""
+    def place_together(self, units: Sequence[tuple[int, int, Sequence[int]]], /) -> bool:
+        """Place these units (class, machine, devices), or none: each is judged with all of them in
+        place. Without devices a unit takes the fullest that fit."""
 
     def refusing_parts(
         self, classes: NDArray[np.int64], machines: NDArray[np.int64], /

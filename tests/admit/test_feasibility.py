@@ -9,9 +9,11 @@ from afflux.admit import feasibility
 from afflux.admit.feasibility import Feasibility
 from afflux.cluster.state import State
 from afflux.model.group import Group
+from afflux.model.relations import Relations
 from afflux.network.pricing import Pricing
 from afflux.policies.registry import constraints
 from oracles.builders import group, machine, shape
+from oracles.related_tasks import apart, near, related_group, related_task, spread
 
 
 class Reports:
@@ -85,3 +87,50 @@ def test_old_answers_are_kept_and_renewed_oldest_first_after_changes():
     # New groups come before old answers.
     reports.state.set_machine(machine("n", cpu=4))
     assert reports.of([*waiting, *too_large(5)])[1] > names(5)
+
+
+# --- Constraints between tasks
+
+
+def hosts(count: int) -> State:
+    return State([machine(f"m{n}", cpu=9, labels={"host": f"m{n}"}) for n in range(count)])
+
+
+def gang_apart(count: int, app: str = "web") -> Group:
+    tasks = [related_task(f"t{n}", "web", apart(app, "host")) for n in range(count)]
+    return related_group("gang", *tasks)
+
+
+def reason_of(state: State, waiting: Group) -> str | None:
+    return Feasibility(state, Pricing(state, constraints(), [])).infeasible_reason(waiting)
+
+
+def test_members_that_repel_each_other_need_as_many_domains():
+    assert reason_of(hosts(4), gang_apart(4)) is None
+    assert reason_of(hosts(4), gang_apart(5)) == (
+        "needs 5 different values of the label host for members that repel each other; the nodes"
+        " that admit them have 4"
+    )
+
+
+def test_members_that_repel_others_need_no_domain_each():
+    assert reason_of(hosts(2), gang_apart(5, "db")) is None
+
+
+def test_members_that_repel_each_other_share_nodes_without_the_label():
+    state = hosts(2)
+    state.set_machine(machine("plain", cpu=9))
+    assert reason_of(state, gang_apart(5)) is None
+
+
+def test_affinity_to_tasks_that_do_not_run_may_be_met_one_day():
+    waiting = related_group("w", related_task("w", "web", near("db", "host")))
+    assert reason_of(hosts(1), waiting) is None
+
+
+@pytest.mark.parametrize("relations", [near("db", "zone"), spread("web", "zone")])
+def test_a_label_that_no_node_has_can_never_be_met(relations: Relations):
+    waiting = related_group("w", related_task("w", "web", relations))
+    assert reason_of(hosts(3), waiting) == (
+        "needs a node with the label zone; none that admits it has the label"
+    )

@@ -233,16 +233,10 @@ impl Account {
     /// How many more tasks of the class fit, if nothing else is placed.
     #[must_use]
     pub fn room(&self, class: usize, machine: usize) -> i64 {
+        let mut room = self.capacity(class, machine);
         let Class {
-            request,
-            devices,
-            rules,
-            counted_by,
+            rules, counted_by, ..
         } = &self.classes[class];
-        let mut room = self.resources.room(request, machine).min(UNLIMITED);
-        if let Some(asked) = devices.filter(|_| room > 0) {
-            room = room.min(self.devices.room(asked, machine));
-        }
         if room > 0 && !rules.is_empty() {
             room = room.min(self.domains.room(rules, counted_by, machine));
         }
@@ -252,6 +246,18 @@ impl Account {
             room = room.min(kept);
         }
         room
+    }
+
+    /// How many more tasks of the class fit, whatever its rules say.
+    #[must_use]
+    #[inline]
+    pub fn capacity(&self, class: usize, machine: usize) -> i64 {
+        let class = &self.classes[class];
+        let room = self.resources.room(&class.request, machine).min(UNLIMITED);
+        match class.devices.filter(|_| room > 0) {
+            Some(asked) => room.min(self.devices.room(asked, machine)),
+            None => room,
+        }
     }
 
     /// The parts that refuse one more task of the class; none if it fits.

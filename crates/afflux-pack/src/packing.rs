@@ -68,7 +68,8 @@ impl Packing {
             for pair in pairs.first[class] as usize..pairs.first[class + 1] as usize {
                 let room = match pairs.room {
                     Some(room) => room[pair],
-                    None => account.room(class, pairs.machine[pair] as usize),
+                    // Rules may leave more room once other units are there.
+                    None => account.capacity(class, pairs.machine[pair] as usize),
                 };
                 if room > 0 {
                     machine.push(pairs.machine[pair] as u32);

@@ -10,7 +10,7 @@
 //! Machines in the same domains differ only in room and cost, so few of them are tried. The search
 //! is exact for small clusters, and bounded for large ones.
 
-use afflux_account::Account;
+use afflux_account::{Account, Unit};
 
 use crate::packing::Packing;
 
@@ -50,14 +50,22 @@ pub fn place_related(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
     placed
 }
 
-/// Places these units, as class and machine, or leaves the packing as it was: each has to have
-/// capacity, and to meet its rules with all of them in place.
+/// Places these units, each with its machine, or leaves the packing as it was: each machine has to
+/// admit its class and to have capacity, and each unit to meet its rules with all of them in place.
+/// A unit without devices gets the fullest ones that fit.
 #[must_use]
-pub fn place_together(packing: &mut Packing, units: &[(usize, usize)]) -> bool {
+pub fn place_together(packing: &mut Packing, units: Vec<(Unit, usize)>) -> bool {
     let mark = packing.account().mark();
+    let admitted = units
+        .iter()
+        .all(|(unit, machine)| packing.cost_on(unit.class, *machine).is_some());
+    if !admitted {
+        return false;
+    }
     let account = packing.account_mut();
-    let have_capacity = units.iter().all(|&(class, machine)| {
-        account.has_capacity(class, machine) && account.take(class, machine, None, 0)
+    let have_capacity = units.into_iter().all(|(unit, machine)| {
+        let devices = Some(unit.devices).filter(|devices| !devices.is_empty());
+        account.has_capacity(unit.class, machine) && account.take(unit.class, machine, devices, 0)
     });
     let placed = have_capacity && meet_rules(packing, mark);
     if !placed {

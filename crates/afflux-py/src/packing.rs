@@ -280,11 +280,21 @@ impl Packing {
         Ok(py.detach(|| place_gang(&mut self.inner, &need)))
     }
 
-    fn place_together(&mut self, py: Python<'_>, units: Vec<(usize, usize)>) -> PyResult<bool> {
-        units
-            .iter()
-            .try_for_each(|&(class, machine)| self.check(class, machine))?;
-        Ok(py.detach(|| place_together(&mut self.inner, &units)))
+    fn place_together(
+        &mut self,
+        py: Python<'_>,
+        units: Vec<(usize, usize, Vec<u32>)>,
+    ) -> PyResult<bool> {
+        let mut given = Vec::with_capacity(units.len());
+        for (class, machine, devices) in units {
+            self.check(class, machine)?;
+            let there = self.inner.account().devices().of(machine).len();
+            if devices.iter().any(|&device| device as usize >= there) {
+                return Err(PyValueError::new_err("devices of the machine are expected"));
+            }
+            given.push((Unit { class, devices }, machine));
+        }
+        Ok(py.detach(|| place_together(&mut self.inner, given)))
     }
 
     fn refusing_parts<'py>(

@@ -9,40 +9,28 @@ the first group of another class it goes on with a search on machines (`multi_cl
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-from afflux.admit.expected_ends import ExpectedEndsReader
-from afflux.admit.feasibility import Feasibility
+from afflux.admit.group_classes import GroupClasses
 from afflux.admit.multi_class_pass import MultiClassPass
+from afflux.admit.planned_members import PlannedMembers
 from afflux.admit.planned_run import Assignment, PlannedRun, expected_run_seconds
+from afflux.admit.planning_inputs import PlanningInputs
 from afflux.admit.room_at_instant import RoomAtInstant
-from afflux.admit.room_over_time import RoomOverTime
 from afflux.admit.single_class_pass import SingleClassPass
-from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation, StandingReservations
-from afflux.model.task import Shape, Task
-from afflux.network.pricing import Pricing
 
-
-@dataclass(frozen=True, slots=True)
-class PlanningInputs:
-    """The inputs of one planning pass. `max_classes` bounds the search."""
-
-    state: State
-    pricing: Pricing
-    room_over_time: RoomOverTime
-    expected_ends: ExpectedEndsReader
-    feasibility: Feasibility
-    max_classes: int
+NO_QUEUES: Mapping[str, frozenset[int]] = {}
 
 
 class Planner:
     """Answers the questions of strategies in one pass, and remembers the answers.
 
     `groups` are all groups of the pass, `earlier` the reservations that stand when it begins.
+    `asked_by` names groups that several queues have to ask for, with the numbers of the queues.
     """
 
     def __init__(
@@ -51,10 +39,19 @@ class Planner:
         groups: Sequence[Group],
         earlier: StandingReservations,
         now_seconds: float,
+        *,
+        asked_by: Mapping[str, frozenset[int]] = NO_QUEUES,
     ) -> None:
         self._inputs = inputs
+        self._asked_by = asked_by
+        self._has_asked: dict[str, set[int]] = {}
+        self._queue = 0
+        # Whether a group waits because it requires tasks that neither run nor start.
+        self.left_without_company = False
         self._groups = groups
+        self._group_classes = GroupClasses(inputs.state.relations, groups)
         self._earlier = earlier
+        self._members = PlannedMembers(inputs.state, self._group_classes, earlier)
         self._now = now_seconds
         # Whether every reservation can be renewed without a check: all went as expected so far.
         self._as_expected = earlier.as_expected
@@ -72,8 +69,17 @@ class Planner:
 
     # For strategies.
 
+    def begin_queue(self, number: int) -> None:
+        """The questions that follow are asked for this queue."""
+        self._queue = number
+
     def start(self, group: Group) -> bool:
-        """Start the group at once, if it fits."""
+        """Start the group at once, if it fits, and if all queues that have to have asked for it."""
+        if not self._is_asked_by_all(group):
+            return False
+        return self._start(group)
+
+    def _start(self, group: Group) -> bool:
         single_class = self._as_single_class(group)
         if single_class is not None:
             own = single_class.release(group)
@@ -88,7 +94,10 @@ class Planner:
             self.not_examined.add(group.name)
             return False
         before = multi_class.release(group)
-        if multi_class.start(group):
+        is_due = self._earlier.start_of(group.name) == self._now
+        if before is None and is_due and self._renew(group):
+            before = multi_class.release(group)
+        if self._may_move(multi_class, before) and multi_class.start(group, before):
             return True
         if before is not None:
             multi_class.restore(before)
@@ -100,10 +109,14 @@ class Planner:
         The start is unknown if the group waits for work without end. None if the group can never
         start, or if this pass has no time or memory for it.
         """
+        if not self._is_asked_by_all(group):
+            return None
         single_class = self._as_single_class(group)
         if single_class is not None:
             return self._reserve_by_counting(single_class, group)
-        multi_class = self._as_multi_class()
+        return self._reserve_by_search(self._as_multi_class(), group)
+
+    def _reserve_by_search(self, multi_class: MultiClassPass, group: Group) -> Reservation | None:
         if not multi_class.covers(group) or (self._is_full and not self.had_reservation(group)):
             self._leave_out(group)
             return None
@@ -111,7 +124,8 @@ class Planner:
         if before is None and self._renew(group):
             before = multi_class.release(group)
         if before is not None:
-            if not multi_class.reserve(group, before.start[0]):
+            may_move = self._may_move(multi_class, before)
+            if not may_move or not multi_class.reserve(group, before.start[0]):
                 multi_class.restore(before)
         elif self.had_reservation(group):
             if not multi_class.reserve_delayed(group):
@@ -123,15 +137,20 @@ class Planner:
             return self._unknown_start(group)
         return Reservation(group.name, multi_class.reserved[group.name].start[0])
 
-    def renew(self, groups: Iterable[Group]) -> None:
+    def renew(self, groups: Sequence[Group]) -> None:
         """Keep the earlier reservations of these groups, as far as that is possible.
 
         If a reservation cannot be kept, because something takes longer than expected, its group
         gets the next start there is, before the groups behind it keep theirs: a delay of a second
         must not move the first group behind all others.
         """
-        for group in groups:
-            if not self._renew(group) and self.had_reservation(group):
+        reserved = [group for group in groups if self.had_reservation(group)]
+        if any(map(self._group_classes.has_rules, reserved)):
+            self._renew_together(reserved)
+            # A group may need those that start before it.
+            reserved.sort(key=lambda group: self._earlier.start_of(group.name) or self._now)
+        for group in reserved:
+            if not self._is_reserved(group) and not self._renew(group):
                 self.reserve(group)
 
     def confirm(self, group: Group) -> bool:
@@ -158,7 +177,7 @@ class Planner:
     def admit_without_reservation(self, groups: Iterable[Group]) -> None:
         """Let the optimiser start those of these groups that fit now, on room that is neither
         taken nor reserved. Nothing is reserved for the others."""
-        self.without_reservation += groups
+        self.without_reservation += filter(self._is_asked_by_all, groups)
 
     def had_reservation(self, group: Group) -> bool:
         """Whether a start was reserved for the group before this pass."""
@@ -170,6 +189,20 @@ class Planner:
 
     # For the optimiser.
 
+    def start_beside_reservations(self) -> None:
+        """Start those of the groups admitted without reservation whose tasks count for the
+        constraints of a reservation, if they fit and leave it in place. The others of them wait:
+        what the optimiser plans for the rest does not look at these constraints."""
+        if self._multi_class is None or not self._multi_class.reserved:
+            return
+        reserved = [run.group for run in self._multi_class.reserved.values()]
+        groups, self.without_reservation = self.without_reservation, []
+        for group in groups:
+            if not self._group_classes.concerns(group, reserved):
+                self.without_reservation.append(group)
+            else:
+                self._start(group)
+
     def started(self) -> list[Group]:
         """All groups that start."""
         if self._multi_class is not None:
@@ -178,18 +211,14 @@ class Planner:
 
     def placements(self) -> tuple[Placement, ...]:
         """The places that the planner found for all groups that start."""
-        name_of = self._inputs.state.name_of
-        return tuple(
-            Placement(task, name_of(row), devices)
-            for run in self._as_multi_class().started.values()
-            for task, (_, row, devices) in _by_member(run)
-        )
+        runs = self._as_multi_class().started.values()
+        return tuple(each for run in runs for each in self._members.placements(run))
 
     def keeps_reservations(self, placements: Sequence[Placement]) -> bool:
         """Whether all reservations can be kept if the groups that start are placed like this."""
         if self._multi_class is None or not self._multi_class.reserved:
             return True
-        return self._multi_class.rearrange(self._started_at(placements))
+        return self._multi_class.rearrange(self._started_on(placements))
 
     def reservations(
         self, placements: Sequence[Placement], *, with_machines: bool = True
@@ -197,16 +226,8 @@ class Planner:
         """All reservations, given where the groups that start are placed."""
         if self._multi_class is None and not with_machines:
             return self._with_unknown_starts(self._counted_reservations())
-        names = self._inputs.state.name_of
-        known = [
-            Reservation(
-                run.group.name,
-                run.start[0],
-                tuple((task.id, names(row)) for task, (_, row, _) in _by_member(run)),
-            )
-            for run in self._reserved_runs(placements)
-        ]
-        return self._with_unknown_starts(known)
+        known = map(self._members.reservation, self._reserved_runs(placements))
+        return self._with_unknown_starts(list(known))
 
     def reserved(self, placements: Sequence[Placement]) -> list[Assignment]:
         """All room that is reserved, whenever it is used."""
@@ -219,7 +240,8 @@ class Planner:
             return ()
         prices = self._inputs.pricing.prices(self._single_class.shape)
         room = prices.by_machine(prices.room)
-        return self._single_class.with_machines(room, self._started_at(placements))
+        started = self._started_on(placements)
+        return self._single_class.with_machines(room, started, self._group_classes.class_of)
 
     def _with_unknown_starts(self, known: list[Reservation]) -> list[Reservation]:
         """These reservations, and those of unknown start, unless their groups got a start later."""
@@ -239,20 +261,8 @@ class Planner:
             found.append(reservation)
         return found
 
-    def _started_at(self, placements: Sequence[Placement]) -> list[PlannedRun]:
-        """The groups that start, on the machines of these placements."""
-        rows = self._inputs.state.rows
-        where = {p.task.id: (p.task.shape, rows[p.machine], p.devices) for p in placements}
-        return [
-            PlannedRun(
-                group,
-                (self._now, True),
-                self._now + expected_run_seconds(group),
-                tuple(where[task.id] for task in group.tasks),
-            )
-            for group in self.started()
-            if all(task.id in where for task in group.tasks)
-        ]
+    def _started_on(self, placements: Sequence[Placement]) -> list[PlannedRun]:
+        return self._members.runs_at_once(self.started(), placements, self._now)
 
     # Reservations.
 
@@ -281,31 +291,53 @@ class Planner:
             return single_class.renew(group, start, surely_fits=self._as_expected)
         earlier = PlannedRun(group, (start, False), start + expected_run_seconds(group), ())
         multi_class = self._as_multi_class()
-        return multi_class.covers(group) and multi_class.renew(self._on_earlier_machines(earlier))
+        return multi_class.covers(group) and multi_class.renew(
+            self._members.on_earlier_machines(earlier)
+        )
+
+    def _is_asked_by_all(self, group: Group) -> bool:
+        """Note that the queue asks for this group; whether all queues have that have to."""
+        queues = self._asked_by.get(group.name)
+        if queues is None:
+            return True
+        asked = self._has_asked.setdefault(group.name, set())
+        asked.add(self._queue)
+        return asked.issuperset(queues)
+
+    def _is_reserved(self, group: Group) -> bool:
+        """Whether the search has a reservation for the group."""
+        return self._multi_class is not None and group.name in self._multi_class.reserved
+
+    def _renew_together(self, groups: Iterable[Group]) -> None:
+        """Keep the earlier reservations of these groups on their machines, if all can stay."""
+        multi_class = self._as_multi_class()
+        earlier: list[PlannedRun] = []
+        for group in groups:
+            start = self._earlier.start_of(group.name)
+            if start is None or start < self._now or not multi_class.covers(group):
+                continue
+            end = start + expected_run_seconds(group)
+            run = self._members.on_earlier_machines(PlannedRun(group, (start, False), end, ()))
+            if not run.assignments:
+                return
+            earlier.append(run)
+        multi_class.renew_together(earlier)
+
+    def _may_move(self, multi_class: MultiClassPass, before: PlannedRun | None) -> bool:
+        """Whether a group may start at another time than this run, which has been released."""
+        return before is None or before.start[0] == self._now or not multi_class.is_needed(before)
 
     def _note_start(self, group: Group, start_seconds: float) -> None:
         """The group starts at this time. If its reservation said otherwise, it may have taken room
         from reservations that have not been renewed yet."""
         self._as_expected &= self._earlier.start_of(group.name) == start_seconds
 
-    def _on_earlier_machines(self, run: PlannedRun) -> PlannedRun:
-        """The run on the machines of the group's earlier reservation, if it had the same start."""
-        group = run.group
-        reservation = self._earlier.reservations.get(group.name)
-        if reservation is None or reservation.start_seconds != run.start[0]:
-            return run
-        rows, where = self._inputs.state.rows, dict(reservation.machines)
-        assignments: list[Assignment] = [
-            (task.shape, rows[where[task.id]], ())
-            for task in group.tasks
-            if where.get(task.id) in rows
-        ]
-        if len(assignments) != len(group.tasks):
-            return run
-        return PlannedRun(group, run.start, run.end, tuple(assignments))
-
     def _unknown_start(self, group: Group) -> Reservation | None:
         if self.infeasible_reason(group) is not None:
+            return None
+        if self._multi_class is not None and self._multi_class.lacks_company(group):
+            # The group waits for other groups, not for work that ends.
+            self.left_without_company = True
             return None
         self._unknown_starts[group.name] = group
         return Reservation(group.name, None)
@@ -321,6 +353,8 @@ class Planner:
         """Counting for the class of the group, None if a search is needed."""
         if self._multi_class is not None or len(group.shapes) != 1:
             return None
+        if self._group_classes.has_rules(group):
+            return None
         shape = group.shapes[0][0]
         single_class = self._single_class
         if single_class is None and shape.devices is None:
@@ -334,42 +368,50 @@ class Planner:
     def _as_multi_class(self) -> MultiClassPass:
         """The search, which from now on is used for all groups."""
         if self._multi_class is None:
-            inputs, single_class, shapes = self._inputs, self._single_class, self._classes()
+            inputs, single_class, classes = self._inputs, self._single_class, self._classes()
             # A resource that no group has asked for before becomes a column of the state.
-            for shape in shapes:
-                inputs.state.requests(shape)
+            for each in classes:
+                inputs.state.requests(each.shape)
             ends = inputs.expected_ends.read(self._now)
-            room = RoomAtInstant(inputs.state, inputs.pricing, list(shapes), ends, self._now)
-            self._multi_class = MultiClassPass(inputs.room_over_time, room, shapes, self._now)
+            group_classes = self._group_classes
+            room = RoomAtInstant(
+                inputs.state,
+                inputs.pricing,
+                list(classes),
+                group_classes,
+                expected_ends=ends,
+                now_seconds=self._now,
+            )
+            self._multi_class = MultiClassPass(
+                inputs.room_over_time, room, classes, group_classes, self._now
+            )
             if single_class is not None:
-                reserved = [self._on_earlier_machines(run) for run in single_class.planned_runs()]
+                reserved = [
+                    self._members.on_earlier_machines(run) for run in single_class.planned_runs()
+                ]
                 started = single_class.started.values()
                 for group in self._multi_class.take_over(started, reserved):
                     self._unknown_start(group)
         return self._multi_class
 
-    def _classes(self) -> dict[Shape, None]:
+    def _classes(self) -> dict[TaskClass, None]:
         """The classes of the search: `max_classes` in queue order, and on top those of all groups
         with a reservation, which could not be kept otherwise."""
-        shapes: dict[Shape, None] = {}
+        classes: dict[TaskClass, None] = {}
+        classes_of = self._group_classes.classes
         if self._single_class is not None:
-            shapes[self._single_class.shape] = None
+            known = [*self._single_class.started.values()]
+            known += [group for group, _ in self._single_class.reserved.values()]
+            for group in known:
+                classes.update(dict.fromkeys(classes_of(group)))
         for group in self._groups:
-            if len(shapes) >= self._inputs.max_classes:
+            if len(classes) >= self._inputs.max_classes:
                 break
-            more = [shape for shape, _ in group.shapes if shape not in shapes]
+            more = [each for each in classes_of(group) if each not in classes]
             # A group that can never start is skipped, but a search needs at least one class.
-            if more and (self.infeasible_reason(group) is None or not shapes):
-                shapes.update(dict.fromkeys(more))
+            if more and (self.infeasible_reason(group) is None or not classes):
+                classes.update(dict.fromkeys(more))
         for group in self._groups:
             if self.had_reservation(group):
-                shapes.update(dict.fromkeys(shape for shape, _ in group.shapes))
-        return shapes
-
-
-def _by_member(run: PlannedRun) -> list[tuple[Task, Assignment]]:
-    """The assignment of each member: in order, within each class."""
-    free: dict[Shape, list[Assignment]] = {}
-    for assignment in reversed(run.assignments):
-        free.setdefault(assignment[0], []).append(assignment)
-    return [(task, free[task.shape].pop()) for task in run.group.tasks]
+                classes.update(dict.fromkeys(classes_of(group)))
+        return classes

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.cluster.task_room import room_of
 from afflux.model.group import Group
-from afflux.model.relations import NO_RELATIONS
+from afflux.model.relations import NO_RELATIONS, TaskLabels
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, FreeCapacity, counted_columns
@@ -25,8 +26,9 @@ MAX_EFFORT = 1_000_000
 EFFORT_PER_CLASS = 1_000
 EFFORT_PER_SEARCH = 100_000
 
-# Groups that ask for the same share an answer.
-_Kind = tuple[tuple[Shape, int], ...]
+# Groups that ask for the same share an answer: their shapes, and the labels of their members if
+# these may repel each other.
+_Kind = tuple[tuple[tuple[Shape, int], ...], frozenset[TaskLabels]]
 
 
 class Feasibility:
@@ -57,7 +59,7 @@ class Feasibility:
         due: dict[_Kind, list[Group]] = {}
         # Most groups were in the last report; only this comparison is made for every group.
         for group in [group for group in groups if self._reported.get(group.name) is not group]:
-            due.setdefault(group.shapes, []).append(group)
+            due.setdefault(_kind_of(group), []).append(group)
         age = {kind: number for number, kind in enumerate(self._old_answers)} if due else {}
         effort_left = MAX_EFFORT
         old_reasons: dict[str, str] = {}
@@ -77,10 +79,10 @@ class Feasibility:
     def infeasible_reason(self, group: Group) -> str | None:
         """Why the group provably can never fit, even on the empty cluster; None if it may."""
         self._start_anew_if_changed()
-        kind = group.shapes
+        kind = _kind_of(group)
         if kind not in self._answers:
             self._answers[kind] = self._compute(group)
-            self._answered_parts += sum(shape.parts for shape, _ in kind)
+            self._answered_parts += _parts(kind)
             self._old_answers.pop(kind, None)
         return self._answers[kind]
 
@@ -105,7 +107,7 @@ class Feasibility:
         self._old_answers.update(self._answers)
         if len(self._old_answers) > MAX_CACHED_ANSWERS or too_many_parts:
             self._old_answers.clear()
-        self._answered_parts = sum(s.parts for kind in self._old_answers for s, _ in kind)
+        self._answered_parts = sum(map(_parts, self._old_answers))
         for cache in (self._answers, self._reported, self._reasons):
             cache.clear()
         self._devices = [() for _ in range(len(self._state))]
@@ -115,9 +117,10 @@ class Feasibility:
 
     def _effort(self, kind: _Kind, reason: str | None) -> int:
         each = EFFORT_PER_CLASS + len(self._state)
-        if len(kind) == 1:
+        shapes = len(kind[0])
+        if shapes == 1:
             return each
-        return 2 * len(kind) * each + (0 if reason is None else EFFORT_PER_SEARCH)
+        return 2 * shapes * each + (0 if reason is None else EFFORT_PER_SEARCH)
 
     def _compute(self, group: Group) -> str | None:
         state = self._state
@@ -131,6 +134,8 @@ class Feasibility:
             capacity = state.view(np.array(rows, np.intp)).capacity_of(asked)
             devices = [self._devices[row] for row in rows]
             room = room_of(requests[asked], shape.devices, capacity, devices)
+            if (reason := self._unmet_relations(group, shape, rows, room)) is not None:
+                return reason
             total = int(np.minimum(room, count).sum())
             if total < count:
                 wanted = f"{count} of its members" if group.is_gang else "it"
@@ -138,6 +143,32 @@ class Feasibility:
                 return f"needs room for {wanted} at once; the empty cluster has it {found}"
         if len(group.shapes) > 1 and not self._fits_together(group):
             return "its members do not fit together, even on the empty cluster"
+        return None
+
+    def _unmet_relations(
+        self, group: Group, shape: Shape, rows: list[int], room: NDArray[np.int64]
+    ) -> str | None:
+        """A constraint between tasks that no other tasks, running or not, could help to meet."""
+        relations, domains = shape.relations, self._state.labels.domains
+        usable = np.array(rows, np.intp)[room > 0]
+        needed = [term.topology_key for term in relations.affinity]
+        needed += [each.topology_key for each in relations.spread if each.required]
+        for key in dict.fromkeys(needed) if len(usable) else ():
+            if not (domains(key)[usable] >= 0).any():
+                return f"needs a node with the label {key}; none that admits it has the label"
+        members = [task.labels for task in group.tasks if _permanent(task.shape) == shape]
+        for term in relations.anti_affinity if len(members) > 1 else ():
+            own = domains(term.topology_key)[usable]
+            different = len(np.unique(own))
+            repel_each_other = all(
+                each.namespace in term.selector.namespaces and term.selector.matches_labels(each)
+                for each in members
+            )
+            if repel_each_other and (own >= 0).all() and different < len(members):
+                return (
+                    f"needs {len(members)} different values of the label {term.topology_key} for"
+                    f" members that repel each other; the nodes that admit them have {different}"
+                )
         return None
 
     def _fits_together(self, group: Group) -> bool:
@@ -149,6 +180,16 @@ class Feasibility:
         classes = [TaskClass(replace(shape, relations=NO_RELATIONS)) for shape in shapes]
         book = Book(self._state, classes, prices, FreeCapacity(capacity, self._devices))
         return book.place_gang(dict(enumerate(count for _, count in group.shapes)))
+
+
+def _kind_of(group: Group) -> _Kind:
+    if all(not shape.relations.anti_affinity for shape, _ in group.shapes):
+        return group.shapes, frozenset()
+    return group.shapes, frozenset(task.labels for task in group.tasks)
+
+
+def _parts(kind: _Kind) -> int:
+    return sum(shape.parts for shape, _ in kind[0])
 
 
 def _permanent(shape: Shape) -> Shape:

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from afflux._core import Timeline
+from afflux.admit.group_classes import GroupClasses
 from afflux.admit.planned_run import PlannedRun, Start, expected_run_seconds
 from afflux.admit.room_at_instant import RoomAtInstant
 from afflux.admit.room_over_time import RoomOverTime
+from afflux.cluster.task_class import TaskClass
 from afflux.model.group import Group
 from afflux.model.task import Shape
 
@@ -26,6 +28,8 @@ MAX_IMPROVEMENT_TRIES = 4
 # cannot be kept: after that such a group still gets another start, but maybe not the earliest.
 MAX_EFFORT = 3_000_000
 EFFORT_PER_TRY = 200
+# A try for a group with constraints between tasks costs so many times more.
+RELATED_EFFORT = 10
 
 
 class MultiClassPass:
@@ -35,7 +39,8 @@ class MultiClassPass:
         self,
         room_over_time: RoomOverTime,
         room: RoomAtInstant,
-        shapes: Iterable[Shape],
+        classes: Iterable[TaskClass],
+        group_classes: GroupClasses,
         now_seconds: float,
     ) -> None:
         self.started: dict[str, PlannedRun] = {}
@@ -47,13 +52,21 @@ class MultiClassPass:
         # How many tasks or groups end at each time; and these times in order.
         self._end_counts: Counter[float] = Counter(room.ends())
         self._ends = sorted(self._end_counts)
+        self._group_classes = group_classes
+        self._classes = frozenset(classes)
+        # Timelines count without constraints between tasks: no group fits before they say.
         self._timelines: dict[Shape, Timeline] = {
-            shape: room_over_time.begin_pass(shape, now_seconds).timeline for shape in shapes
+            shape: room_over_time.begin_pass(shape, now_seconds).timeline
+            for shape in {each.shape for each in self._classes}
         }
 
     def covers(self, group: Group) -> bool:
         """Whether the classes of the group are among those of this pass."""
-        return all(shape in self._timelines for shape, _ in group.shapes)
+        return all(each in self._classes for each in self._group_classes.classes(group))
+
+    def lacks_company(self, group: Group) -> bool:
+        """Whether the group requires tasks of which none runs or is planned."""
+        return self.covers(group) and self._room.lacks_company(group, self._planned_runs())
 
     def take_over(self, started: Iterable[Group], reserved: Iterable[PlannedRun]) -> list[Group]:
         """Continue from the results for a single class, where all groups find machines.
@@ -88,13 +101,16 @@ class MultiClassPass:
             placed.append(PlannedRun(run.group, run.start, run.end, assignments))
         return placed
 
-    def start(self, group: Group) -> bool:
-        """Start the group at once, if it fits."""
+    def start(self, group: Group, reserved: PlannedRun | None = None) -> bool:
+        """Start the group at once, if it fits; where no search finds room, on the machines of its
+        reservation, which is not among the planned runs."""
         start: Start = (self._now, True)
         if not self._may_fit(group, start):
             return False
         end = self._now + expected_run_seconds(group)
         found = self._room.start(group, end, self._planned_runs())
+        if found is None and reserved is not None:
+            found = self._room.start_on(reserved, end, self._planned_runs())
         if found is None:
             return False
         self._take(group, start)
@@ -109,7 +125,7 @@ class MultiClassPass:
         for number, at in enumerate(self._candidate_times(group, MAX_CONSECUTIVE_TRIES)):
             if at > not_after or number >= max_tries or self.is_exhausted:
                 return False
-            self._effort_left -= self._effort_per_try
+            self._effort_left -= self._effort_of_try(group)
             if self._reserve_at(group, (at, False)):
                 return True
         return False
@@ -121,7 +137,7 @@ class MultiClassPass:
         """
         consecutive = MAX_CONSECUTIVE_TRIES if self._effort_left_for_delayed > 0 else 0
         for at in self._candidate_times(group, consecutive):
-            self._effort_left_for_delayed -= self._effort_per_try
+            self._effort_left_for_delayed -= self._effort_of_try(group)
             if self._reserve_at(group, (at, False)):
                 return True
         return False
@@ -130,12 +146,17 @@ class MultiClassPass:
         """The times at which the group might start: the first ones one after the other, then every
         second, fourth, eighth... one, and in any case the last one."""
         tried, stride = 0, 1
+        ends = self._ends
+        if self._group_classes.has_rules(group):
+            # The group may need tasks that are planned to start.
+            starts = {run.start[0] for run in self.reserved.values()}
+            ends = sorted({*ends, *starts})
         at = self._earliest(group, self._now)
         while at is not None:
             yield at
             tried += 1
             stride *= 2 if tried > consecutive else 1
-            later = self._later_end(at, stride)
+            later = _later(ends, at, stride)
             at = None if later is None else self._earliest(group, later)
 
     def _reserve_at(self, group: Group, start: Start) -> bool:
@@ -147,9 +168,9 @@ class MultiClassPass:
         self._update_reserved(found)
         return True
 
-    @property
-    def _effort_per_try(self) -> int:
-        return EFFORT_PER_TRY + self._room.machines
+    def _effort_of_try(self, group: Group) -> int:
+        effort = EFFORT_PER_TRY + self._room.machines
+        return RELATED_EFFORT * effort if self._group_classes.has_rules(group) else effort
 
     @property
     def is_exhausted(self) -> bool:
@@ -167,6 +188,19 @@ class MultiClassPass:
                 self._add_reservation(PlannedRun(group, start, earlier.end, assignments))
                 return True
         return self._reserve_at(group, start)
+
+    def renew_together(self, earlier: Sequence[PlannedRun]) -> bool:
+        """Reserve the same starts as before on the same machines, if all of them can stay there.
+
+        Constraints between tasks may need that they come back together."""
+        found = self._room.reassign_together(earlier, self._planned_runs())
+        for run in found or ():
+            self._add_reservation(run)
+        return found is not None
+
+    def is_needed(self, run: PlannedRun) -> bool:
+        """Whether another reservation rests on this run, which is not among the planned ones."""
+        return self._room.is_needed(run, self._planned_runs())
 
     def may_fit_now(self, group: Group) -> bool:
         """Whether counting leaves room for a group at once that has a reservation in this pass."""
@@ -232,13 +266,6 @@ class MultiClassPass:
                     at, agreed = found[0], False
         return at
 
-    def _later_end(self, at: float, stride: int) -> float | None:
-        """The stride-th next time at which something ends, or the last one there is."""
-        place = bisect_right(self._ends, at)
-        if place == len(self._ends):
-            return None
-        return self._ends[min(place + stride, len(self._ends)) - 1]
-
     def _add_end(self, end: float) -> None:
         if not self._end_counts[end] and end < math.inf:
             insort(self._ends, end)
@@ -248,3 +275,11 @@ class MultiClassPass:
         self._end_counts[end] -= 1
         if not self._end_counts[end] and end < math.inf:
             del self._ends[bisect_left(self._ends, end)]
+
+
+def _later(times: Sequence[float], at: float, stride: int) -> float | None:
+    """The stride-th next of these times, or the last one there is."""
+    place = bisect_right(times, at)
+    if place == len(times):
+        return None
+    return times[min(place + stride, len(times)) - 1]

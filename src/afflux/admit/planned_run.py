@@ -3,15 +3,15 @@
 import math
 from dataclasses import dataclass, field
 
+from afflux.cluster.task_class import TaskClass
 from afflux.model.group import Group
-from afflux.model.task import Shape
 
 # Every run is planned with at least this duration. Around today's Unix time a float cannot tell a
 # start from an end much closer than this, and a run without duration would take no room.
 MIN_RUN_SECONDS = 1e-3
 
 # A member of this class on this machine, with these devices.
-Assignment = tuple[Shape, int, tuple[int, ...]]
+Assignment = tuple[TaskClass, int, tuple[int, ...]]
 # From when, until when, machine, class by its number in a pass.
 Occupancy = tuple[float, float, int, int]
 # When, and whether at once. A start at once comes before all ends of the same time.
@@ -30,6 +30,11 @@ class PlannedRun:
     end: float
     assignments: tuple[Assignment, ...]
     occupancies: list[Occupancy] = field(default_factory=list[Occupancy], compare=False, repr=False)
+
+
+def has_begun(run: PlannedRun, start: Start) -> bool:
+    """Whether a run has begun at this time; runs that start at once begin before all others."""
+    return run.start[1] or (not start[1] and run.start[0] <= start[0])
 
 
 def expected_run_seconds(group: Group) -> float:

@@ -2,6 +2,9 @@
 
 Counting is exact for a single class only. Here the book and the gang search of a round say whether
 a whole group has room, now or when other tasks will have ended, beside all planned runs.
+
+Constraints between tasks are judged when a group starts, with the tasks that run then. So a planned
+run also has to leave those that start after it, while it runs, where they are planned.
 """
 
 import math
@@ -12,13 +15,14 @@ import numpy as np
 
 from afflux._core import least_free
 from afflux.admit.expected_ends import ExpectedEnds
-from afflux.admit.planned_run import Assignment, Occupancy, PlannedRun, Start
+from afflux.admit.group_classes import GroupClasses
+from afflux.admit.planned_run import Assignment, Occupancy, PlannedRun, Start, has_begun
+from afflux.admit.tasks_at_instant import TasksAtInstant
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.model.devices import take_devices
 from afflux.model.group import Group
-from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, FreeCapacity, counted_columns
 
@@ -35,23 +39,27 @@ class RoomAtInstant:
         self,
         state: State,
         pricing: Pricing,
-        shapes: Sequence[Shape],
+        classes: Sequence[TaskClass],
+        group_classes: GroupClasses,
+        *,
         expected_ends: ExpectedEnds,
         now_seconds: float,
     ) -> None:
         self._state = state
-        self._shapes = list(shapes)
-        self._numbers = {shape: number for number, shape in enumerate(shapes)}
-        self._prices = [pricing.prices(shape) for shape in shapes]
+        self._classes = list(classes)
+        self._group_classes = group_classes
+        self._numbers = {each: number for number, each in enumerate(classes)}
+        self._prices = [pricing.prices(each.shape) for each in classes]
         self._now = now_seconds
         # What is free at once; groups that start in this pass are entered into it.
-        self._book_now = Book(state, list(map(TaskClass, self._shapes)), self._prices)
+        self._book_now = Book(state, self._classes, self._prices)
         self._columns = self._book_now.columns
         self._requests = self._book_now.requests
         self._free_now = self._book_now.packing.free()
         self._devices_now = list(state.view().free_devices)
         self._expected_ends = expected_ends
         self._returned = np.ascontiguousarray(expected_ends.returned[:, self._columns])
+        self._tasks = TasksAtInstant(state.relations, expected_ends)
 
     @property
     def machines(self) -> int:
@@ -60,6 +68,23 @@ class RoomAtInstant:
     def ends(self) -> list[float]:
         """The expected ends of running tasks."""
         return self._expected_ends.ends.tolist()
+
+    def lacks_company(self, group: Group, others: Iterable[PlannedRun]) -> bool:
+        """Whether the group requires tasks of which none runs or is planned."""
+        rules = self._book_now.rules
+        if not rules:
+            return False
+        numbers = [self._numbers[each] for each in self._group_classes.classes(group)]
+        planned = {self._numbers[of] for run in others for of, _, _ in run.assignments}
+        there = {c for number in (*numbers, *planned) for c in rules.classes[number].counted_by}
+        return any(
+            rule.kind == "near"
+            and not rule.flag
+            and not there.issuperset(rule.counters)
+            and not any(self._book_now.packing.domain_counts(c).any() for c in rule.counters)
+            for number in numbers
+            for rule in rules.classes[number].rules
+        )
 
     def start(
         self, group: Group, end: float, others: Sequence[PlannedRun]
@@ -72,15 +97,33 @@ class RoomAtInstant:
         start = (self._now, True)
         if all(other.start[1] or other.start[0] >= end for other in others):
             mark = book.packing.mark()
-            if not book.place_gang({self._numbers[shape]: n for shape, n in group.shapes}):
+            counts = self._group_classes.of(group)
+            if not book.place_gang({self._numbers[each]: n for each, n in counts}):
+                return None
+            if self._group_classes.is_related(group) and book.packing.violations():
+                book.packing.rollback(mark)
                 return None
             return [*others, PlannedRun(group, start, end, tuple(book.units_since(mark)))]
         found = self.reserve(group, start, end, others)
         if found is not None:
             own = next(each for each in found if each.group is group)
-            for shape, row, devices in own.assignments:
-                book.packing.place(self._numbers[shape], row, 1, devices)
+            units = [(self._numbers[of], row, devices) for of, row, devices in own.assignments]
+            if not book.packing.place_together(units):
+                return None
         return found
+
+    def start_on(
+        self, reserved: PlannedRun, end: float, others: Sequence[PlannedRun]
+    ) -> list[PlannedRun] | None:
+        """Start a group at once on the machines of its reservation, if it still has room there."""
+        now = PlannedRun(reserved.group, (self._now, True), end, reserved.assignments)
+        found = self.reassign(now, others)
+        if found is None:
+            return None
+        units = [(self._numbers[of], row, devices) for of, row, devices in found]
+        if not self._book_now.packing.place_together(units):
+            return None
+        return [*others, PlannedRun(now.group, now.start, end, found)]
 
     def reserve(
         self, group: Group, start: Start, end: float, others: Sequence[PlannedRun]
@@ -91,7 +134,9 @@ class RoomAtInstant:
         """
         assignments = self._find_assignments(group, start, end, others)
         if assignments is not None:
-            return [*others, PlannedRun(group, start, end, assignments)]
+            run = PlannedRun(group, start, end, assignments)
+            if self._leaves_in_place(run, others):
+                return [*others, run]
         later = (each for each in others if not each.start[1] and each.start[0] >= start[0])
         movable = list(islice(later, MAX_REARRANGED + 1))
         if not movable or len(movable) > MAX_REARRANGED:
@@ -112,25 +157,78 @@ class RoomAtInstant:
             assignments = self._find_assignments(each.group, each.start, each.end, placed)
             if assignments is None:
                 return None
-            placed.append(PlannedRun(each.group, each.start, each.end, assignments))
+            run = PlannedRun(each.group, each.start, each.end, assignments)
+            if not self._leaves_in_place(run, placed):
+                return None
+            placed.append(run)
         return placed
 
     def reassign(
         self, reserved: PlannedRun, others: Sequence[PlannedRun]
     ) -> tuple[Assignment, ...] | None:
         """The same machines for a reservation if they still have room; devices may differ."""
-        book = self._book(reserved.group, reserved.start, reserved.end, others)
-        mark = book.packing.mark()
-        for shape, row, _ in reserved.assignments:
-            if not book.packing.place(book.classes.index(TaskClass(shape)), row):
+        found = self._in_place(reserved, others)
+        if found is None:
+            return None
+        run = PlannedRun(reserved.group, reserved.start, reserved.end, found)
+        return found if self._leaves_in_place(run, others) else None
+
+    def is_needed(self, run: PlannedRun, others: Sequence[PlannedRun]) -> bool:
+        """Whether one of the other runs could not start where it is planned without this one."""
+        return any(
+            self._in_place(other, [each for each in others if each is not other]) is None
+            for other in self._judged_with(run, others)
+        )
+
+    def reassign_together(
+        self, reserved: Sequence[PlannedRun], others: Sequence[PlannedRun]
+    ) -> list[PlannedRun] | None:
+        """The same machines for several reservations, each judged with all others in place; None if
+        one cannot stay there. Classes with devices are not handled."""
+        everything = [*others, *reserved]
+        for run in reserved:
+            if any(of.shape.devices is not None for of, _, _ in run.assignments):
                 return None
-        return tuple(book.units_since(mark))
+            if self._in_place(run, [each for each in everything if each is not run]) is None:
+                return None
+        stay = all(self._leaves_in_place(run, others) for run in reserved)
+        return list(reserved) if stay else None
+
+    def _in_place(
+        self, run: PlannedRun, others: Sequence[PlannedRun]
+    ) -> tuple[Assignment, ...] | None:
+        """The run on its machines, if it can start there with the others in place."""
+        book = self._book(run.group, run.start, run.end, others)
+        numbers = {each: number for number, each in enumerate(book.classes)}
+        mark = book.packing.mark()
+        units = [(numbers[of], row, ()) for of, row, _ in run.assignments]
+        return tuple(book.units_since(mark)) if book.packing.place_together(units) else None
+
+    def _leaves_in_place(self, run: PlannedRun, others: Sequence[PlannedRun]) -> bool:
+        """Whether the runs that start while this one runs can start where they are planned."""
+        return all(
+            self._in_place(other, [*(each for each in others if each is not other), run])
+            is not None
+            for other in self._judged_with(run, others)
+        )
+
+    def _judged_with(self, run: PlannedRun, others: Iterable[PlannedRun]) -> Iterable[PlannedRun]:
+        """The runs that start while this one runs, and whose rules count its tasks."""
+        if not self._group_classes.is_related(run.group):
+            return ()
+        return (
+            other
+            for other in others
+            if has_begun(run, other.start)
+            and other.start[0] < run.end
+            and self._group_classes.concerns(run.group, [other.group])
+        )
 
     def _find_assignments(
         self, group: Group, start: Start, end: float, others: Iterable[PlannedRun]
     ) -> tuple[Assignment, ...] | None:
         book = self._book(group, start, end, others)
-        need = dict(enumerate(count for _, count in group.shapes))
+        need = dict(enumerate(count for _, count in self._group_classes.of(group)))
         mark = book.packing.mark()
         return tuple(book.units_since(mark)) if book.place_gang(need) else None
 
@@ -140,8 +238,8 @@ class RoomAtInstant:
         Running tasks only end, so on most machines that is what is free at the start. Where other
         groups start later, each of their starts is examined as well.
         """
-        numbers = [self._numbers[shape] for shape, _ in group.shapes]
-        shapes = [self._shapes[number] for number in numbers]
+        classes = list(self._group_classes.classes(group))
+        numbers = [self._numbers[each] for each in classes]
         prices = [self._prices[number] for number in numbers]
         at = start[0]
         there = [other for other in others if other.start[0] < end and other.end > at]
@@ -156,13 +254,14 @@ class RoomAtInstant:
             end=end,
         )
         devices = self._devices_now
-        if any(shape.devices is not None for shape in shapes):
+        if any(each.shape.devices is not None for each in classes):
             devices = self._least_devices(start, there)
-        requests = np.array([self._state.requests(shape) for shape in shapes])
+        requests = np.array([self._state.requests(each.shape) for each in classes])
         columns = np.searchsorted(self._columns, counted_columns(self._state, requests))
         avoided = [] if start[1] else [self._cost_if_free_now(number) for number in numbers]
         free_then = FreeCapacity(free[:, columns], devices)
-        return Book(self._state, list(map(TaskClass, shapes)), prices, free_then, avoided)
+        tasks_on = self._tasks.at(start, there)
+        return Book(self._state, classes, prices, free_then, extra_cost=avoided, tasks_on=tasks_on)
 
     def _cost_if_free_now(self, number: int) -> Column:
         """A cost, by the machines of a class, where the class has room now."""
@@ -175,14 +274,14 @@ class RoomAtInstant:
         """The assignments of a run as the core takes them; cached, as every try needs them."""
         moment, end = _moment(run.start), run.end
         run.occupancies.extend(
-            (moment, end, row, self._numbers[shape]) for shape, row, _ in run.assignments
+            (moment, end, row, self._numbers[of]) for of, row, _ in run.assignments
         )
         return run.occupancies
 
     def _least_devices(self, start: Start, others: Sequence[PlannedRun]) -> list[tuple[int, ...]]:
         """The devices that stay free; they are tracked one by one."""
         devices = self._devices_at(start, others)
-        for moment in {other.start for other in others if not _has_begun(other, start)}:
+        for moment in {other.start for other in others if not has_begun(other, start)}:
             rows = {row for o in others if o.start == moment for _, row, _ in o.assignments}
             then = self._devices_at(moment, others)
             for row in rows:
@@ -199,16 +298,11 @@ class RoomAtInstant:
                 milli = -held.task.shape.devices.milli
                 devices[held.row] = take_devices(devices[held.row], held.devices, milli)
         for other in others:
-            if _has_begun(other, start) and other.end > at:
-                for shape, row, taken in other.assignments:
-                    if shape.devices is not None:
-                        devices[row] = take_devices(devices[row], taken, shape.devices.milli)
+            if has_begun(other, start) and other.end > at:
+                for of, row, taken in other.assignments:
+                    if of.shape.devices is not None:
+                        devices[row] = take_devices(devices[row], taken, of.shape.devices.milli)
         return devices
-
-
-def _has_begun(run: PlannedRun, start: Start) -> bool:
-    """Whether a run has begun at this time; runs that start at once begin before all others."""
-    return run.start[1] or (not start[1] and run.start[0] <= start[0])
 
 
 def _moment(start: Start) -> float:

@@ -13,6 +13,7 @@ from afflux.admit.single_class_machines import assign_rows
 from afflux.cluster.machines import Column
 from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.plan.waiting_demand import ClassOf
 
 
 class SingleClassPass:
@@ -71,11 +72,21 @@ class SingleClassPass:
             for group, start in self.reserved.values()
         ]
 
-    def with_machines(self, room: Column, started: Sequence[PlannedRun]) -> list[PlannedRun]:
+    def with_machines(
+        self, room: Column, started: Sequence[PlannedRun], class_of: ClassOf
+    ) -> list[PlannedRun]:
         """All reservations with machines, given the room now and where started groups run."""
         reserved = self.planned_runs()
         assigned = assign_rows(room, self._growth, started, reserved)
         return [
-            PlannedRun(run.group, run.start, run.end, tuple((self.shape, row, ()) for row in rows))
+            PlannedRun(
+                run.group,
+                run.start,
+                run.end,
+                tuple(
+                    (class_of(task), row, ())
+                    for task, row in zip(run.group.tasks, rows, strict=False)
+                ),
+            )
             for run, rows in zip(reserved, assigned, strict=True)
         ]

@@ -56,6 +56,8 @@ class RelationIndex:
         # How many running tasks have these relations; waiting ones are in `_idle` meanwhile.
         self._running: dict[Relations, int] = {}
         self._idle: OrderedDict[Relations, None] = OrderedDict()
+        # How many relations waiting tasks have used since unused ones were dropped.
+        self._used = 0
         self._carried: dict[CarriedTerm, _Carried] = {}
         # By selector, the carried terms that have it.
         self._terms_of: dict[int, dict[CarriedTerm, None]] = {}
@@ -97,7 +99,7 @@ class RelationIndex:
         self._running[relations] -= 1
         if not self._running[relations]:
             del self._running[relations]
-            self._keep_idle(relations)
+            self._idle[relations] = None
 
     def use(self, waiting: Iterable[Relations]) -> None:
         """The relations of the tasks that wait: their selectors are registered from now on."""
@@ -108,7 +110,16 @@ class RelationIndex:
             elif relations not in self._running and relations != NO_RELATIONS:
                 self._register(relations)
                 self._idle[relations] = None
-        self._drop_idle(MAX_IDLE_RELATIONS + len(used))
+        self._used = max(self._used, len(used))
+
+    def drop_unused(self) -> None:
+        """Forget relations that no task has any more, once there are many. The ids of selectors
+        change: not to be called while a round is planned."""
+        limit = MAX_IDLE_RELATIONS + self._used
+        while len(self._idle) > limit:
+            oldest, _ = self._idle.popitem(last=False)
+            self._release(oldest)
+        self._used = 0
 
     def is_selected(self, task: Task) -> bool:
         """Whether any selector that is in use selects a task."""
@@ -117,6 +128,12 @@ class RelationIndex:
     def class_of(self, task: Task) -> TaskClass:
         """The class of a waiting task."""
         return TaskClass(task.shape, self.selected.selectors_of(task.labels))
+
+    def is_related(self, task: Task) -> bool:
+        """Whether constraints between tasks that are in use concern a task."""
+        if not self.selected:
+            return False
+        return bool(task.shape.relations.carried or self.selected.selectors_of(task.labels))
 
     def selector_id(self, selector: AnySelector) -> int:
         """The id of a selector of relations that are in use."""
@@ -130,6 +147,13 @@ class RelationIndex:
         """The running tasks with a term: how many on every row that has any."""
         found = self._carried.get(carried)
         return _NO_ROWS if found is None else found.rows
+
+    def rows_of(self, counted: int | CarriedTerm) -> Mapping[int, int]:
+        """The running tasks that a selector selects, or that carry a term: how many on every row
+        that has any."""
+        if isinstance(counted, CarriedTerm):
+            return self.carriers_on_rows(counted)
+        return self.selected.on_rows(counted)
 
     def _register(self, relations: Relations) -> None:
         if relations in self._idle:
@@ -154,15 +178,6 @@ class RelationIndex:
         for selector in relations.selectors:
             if not self.selected.release(self._ids[selector]):
                 del self._ids[selector]
-
-    def _keep_idle(self, relations: Relations) -> None:
-        self._idle[relations] = None
-        self._drop_idle(MAX_IDLE_RELATIONS)
-
-    def _drop_idle(self, limit: int) -> None:
-        while len(self._idle) > limit:
-            oldest, _ = self._idle.popitem(last=False)
-            self._release(oldest)
 
 
 def relations_of(groups: Iterable[Group]) -> set[Relations]:

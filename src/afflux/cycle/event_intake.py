@@ -22,7 +22,7 @@ from afflux.cycle.events import (
 )
 from afflux.cycle.reservations import DelayCause, Reservations
 from afflux.model.machine import Machine
-from afflux.model.task import Shape
+from afflux.model.task import Shape, Task
 from afflux.queue.order import WaitingQueue
 
 # Pods start some seconds after they were bound, and end as much later: an end that moves by no
@@ -94,6 +94,7 @@ class EventIntake:
                 self.has_unblocking_events |= held is not None
                 if held is not None and held.until_seconds != now_seconds:
                     self._note_moved_end(held.until_seconds, now_seconds)
+                    self._note_company_lost(held.task)
             case GroupReady(group):
                 self._reservations.note_ready(group, self._queue.get(group.name))
                 self._queue.add(group)
@@ -102,6 +103,7 @@ class EventIntake:
                 self.has_unblocking_events |= name in self._queue
                 self._queue.discard(name)
                 self._reservations.discard(name)
+                self._note_company_lost()
             case NamespaceSet(name, labels):
                 self._state.relations.selected.set_namespace(name, labels)
                 self.has_unblocking_events |= bool(self._state.relations)
@@ -136,6 +138,13 @@ class EventIntake:
         have to learn whether it still holds."""
         self.has_unblocking_events |= bool(self._reservations)
         self._reservations.note_disturbance(cause)
+
+    def _note_company_lost(self, task: Task | None = None) -> None:
+        """A task, or a waiting group, has left before its time. A reservation may rest on it, or on
+        its weight in a topology spread."""
+        relations = self._state.relations
+        if relations and (task is None or relations.is_related(task)):
+            self._reservations.note_disturbance(DelayCause.COMPANY)
 
     def _note_moved_end(self, before: float | None, now: float | None) -> None:
         """A task ends at another time than was expected. That is often known in advance: a pod

@@ -181,6 +181,7 @@ class Cycle:
 
     def _decide(self, now_seconds: float) -> tuple[Round, Mapping[str, Exception]]:
         """A checked plan, and the groups that had to be left out of it, with their errors."""
+        self.state.relations.drop_unused()
         has_events = self._intake.has_unblocking_events
         earlier = replace(
             self._reservations.standing(now_seconds), has_unblocking_events=has_events

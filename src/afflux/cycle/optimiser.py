@@ -8,23 +8,32 @@ with as many pairs as fit into memory.
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate, takewhile
 
-from afflux.admit.capacity_planner import Planner, PlanningInputs
+from afflux.admit.capacity_planner import Planner
 from afflux.admit.expected_ends import ExpectedEndsReader
 from afflux.admit.feasibility import Feasibility
+from afflux.admit.group_classes import GroupClasses
+from afflux.admit.planning_inputs import PlanningInputs
 from afflux.admit.room_over_time import RoomOverTime
 from afflux.admit.strategies import Strategy, flow
+from afflux.cluster.relation_index import relations_of
 from afflux.cluster.state import State
+from afflux.cluster.task_class import TaskClass
 from afflux.cycle.depth_rotation import DepthRotation
+from afflux.cycle.merged_units import MergedUnits, merge_units
 from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.relations import NO_RELATIONS, TaskLabels
 from afflux.model.reservation import NO_RESERVATIONS, Reservation, StandingReservations
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
+from afflux.plan.check_relations import find_refused
 from afflux.plan.refused_proposals import RefusedProposals
 from afflux.plan.round import Round, plan_round
+from afflux.plan.units import Unit, units_in_order
 from afflux.policies.policy import Policy
 from afflux.queue.rules import QueueRules
 
@@ -92,26 +101,48 @@ class Optimiser:
             # Each queue can only use what the queues served before it leave.
             earlier = replace(earlier, as_expected=False)
         asked = [group for groups, _, _ in examined for group in groups]
+        merged = merge_units([groups for groups, _, _ in examined], state.relations)
         inputs = replace(self._inputs, max_classes=_max_classes(state))
-        planner = Planner(inputs, asked, earlier, now_seconds)
-        for groups, rules, strategy in examined:
+        planner = Planner(
+            inputs,
+            list(dict.fromkeys(group for groups in merged.queues for group in groups))
+            if merged.members
+            else [group for groups in merged.queues for group in groups],
+            merged.standing(earlier),
+            now_seconds,
+            asked_by=merged.asked_by,
+        )
+        for number, (groups, (_, rules, strategy)) in enumerate(
+            zip(merged.queues, examined, strict=True)
+        ):
             # A strategy is not called for an empty queue: no group would be to blame if it failed.
             if groups:
+                planner.begin_queue(number)
                 strategy(groups, planner, rules)
-        decided = self._start(state, planner)
-        decided = self._place_without_reservation(state, planner, decided)
-        reservations = planner.reservations(decided.placements, with_machines=self._with_machines)
+        planner.start_beside_reservations()
+        decided = self._start(state, planner, merged)
+        decided = self._place_without_reservation(state, planner, merged, decided)
+        reservations = merged.reservations(
+            planner.reservations(decided.placements, with_machines=self._with_machines)
+        )
         # Of all waiting groups, whether a strategy has examined them in this cycle or not.
         never = self._unsatisfiable(queue, decided, reservations)
         if len(asked) < len(queue):
             reservations += _unexamined_unknown(queue, asked, earlier, never)
+        # What starts may be the company that another group lacks; and a group that cannot start in
+        # one round with others, because it would break a constraint of theirs, can start after it.
+        is_due = bool(state.relations) and any(
+            each.start_seconds is not None and each.start_seconds <= now_seconds
+            for each in reservations
+        )
         decided = replace(
             decided,
             reservations=tuple(reservations),
             unsatisfiable=never,
-            not_examined=frozenset(planner.not_examined - never.keys()),
+            not_examined=merged.names(planner.not_examined) - never.keys(),
             queue_order=tuple(rules.name for rules, _ in self._queues),
-            rotation_pending=decided.helps_others,
+            rotation_pending=decided.helps_others
+            or bool(decided.placed and (planner.left_without_company or is_due)),
         )
         if all(rules.depth is None for rules, _ in self._queues):
             return decided
@@ -142,13 +173,13 @@ class Optimiser:
         for rules, strategy in self._queues:
             yield by_name.get(rules.name, []), rules, strategy
 
-    def _start(self, state: State, planner: Planner) -> Round:
+    def _start(self, state: State, planner: Planner, merged: MergedUnits) -> Round:
         """A plan in which all groups start that the strategies have started.
 
         The optimiser's plan, if it has room for all and breaks no reservation, otherwise the
         planner's.
         """
-        groups = planner.started()
+        groups = merged.groups(planner.started())
         best = self._plan(state, groups)
         if len(best.placed) == len(groups) and planner.keeps_reservations(best.placements):
             return best
@@ -156,16 +187,19 @@ class Optimiser:
         planner.keeps_reservations(found)
         return Round(found, tuple(groups), best.solves)
 
-    def _place_without_reservation(self, state: State, planner: Planner, decided: Round) -> Round:
+    def _place_without_reservation(
+        self, state: State, planner: Planner, merged: MergedUnits, decided: Round
+    ) -> Round:
         """Add groups admitted without reservation, on room that is neither taken nor reserved."""
         if not planner.without_reservation:
             return decided
         reserved = [
-            Placement(Task(f"reservation {number}", "", shape), state.name_of(row), devices)
-            for number, (shape, row, devices) in enumerate(planner.reserved(decided.placements))
+            Placement(_reserved_task(number, of.shape), state.name_of(row), devices)
+            for number, (of, row, devices) in enumerate(planner.reserved(decided.placements))
         ]
         with _assumed(state, [*decided.placements, *reserved]):
-            return _joined([decided, self._plan(state, planner.without_reservation)])
+            further = self._plan(state, merged.groups(planner.without_reservation))
+        return _joined([decided, _without_conflicts(state, decided.placements, further)])
 
     def _unsatisfiable(
         self, groups: Sequence[Group], decided: Round, reservations: Sequence[Reservation] = ()
@@ -179,29 +213,38 @@ class Optimiser:
         return {name: reason for name, reason in reasons.items() if name not in starts}
 
     def _plan(self, state: State, groups: Sequence[Group]) -> Round:
+        state.relations.use(relations_of(groups))
+        if self._groups_of_round(state, groups) == len(groups):
+            return plan_round(state, self._pricing, groups)
+        units = units_in_order(groups, state.relations)
         rounds: list[Round] = []
-        with ExitStack() as assumed:
-            while True:
-                count = self._groups_of_round(groups)
-                rounds.append(plan_round(state, self._pricing, groups[:count]))
-                if count == len(groups):
-                    break
-                assumed.enter_context(_assumed(state, rounds[-1].placements))
-                groups = groups[count:]
-        return rounds[0] if len(rounds) == 1 else _joined(rounds)
+        placed: list[Placement] = []
+        while units:
+            count = self._groups_of_round(state, [group for unit in units for group in unit])
+            part = _whole_units(units, count)
+            with _assumed(state, placed):
+                found = plan_round(state, self._pricing, [g for unit in units[:part] for g in unit])
+            rounds.append(_without_conflicts(state, placed, found))
+            placed += rounds[-1].placements
+            units = units[part:]
+        return _joined(rounds)
 
-    def _groups_of_round(self, groups: Sequence[Group]) -> int:
+    def _groups_of_round(self, state: State, groups: Sequence[Group]) -> int:
         """How many groups one round takes; no group is divided."""
         pairs = 0
-        classes: set[Shape] = set()
-        last: Shape | None = None
+        classes: set[TaskClass] = set()
+        group_classes = GroupClasses(state.relations)
+        # Single tasks of these shapes, and with these labels if they matter, are of known classes.
+        known: set[tuple[Shape, TaskLabels]] = set()
         for number, group in enumerate(groups):
-            # Neighbours in the queue are often of one class.
-            if len(group.shapes) == 1 and group.shapes[0][0] is last:
-                continue
-            last = group.shapes[0][0]
-            more = {shape for shape, _ in group.shapes} - classes
-            pairs += sum(len(self._pricing.prices(shape).rows) for shape in more)
+            first = group.tasks[0]
+            if len(group.tasks) == 1:
+                kind = first.shape, first.labels
+                if kind in known:
+                    continue
+                known.add(kind)
+            more = set(group_classes.classes(group)) - classes
+            pairs += sum(len(self._pricing.prices(each.shape).rows) for each in more)
             classes |= more
             too_many = pairs > MAX_PAIRS_PER_ROUND and len(classes) > MIN_CLASSES_PER_ROUND
             if too_many and number:
@@ -224,6 +267,34 @@ def _unexamined_unknown(
 def _max_classes(state: State) -> int:
     """The classes for which the planner keeps rooms over time, each on every machine."""
     return max(MIN_CLASSES_PER_ROUND, MAX_PAIRS_PER_ROUND // max(1, len(state)))
+
+
+def _whole_units(units: Sequence[Unit], count: int) -> int:
+    """How many units have at most so many groups together; at least one."""
+    totals = accumulate(len(unit) for unit in units)
+    return max(1, sum(1 for _ in takewhile(lambda total: total <= count, totals)))
+
+
+def _without_conflicts(state: State, before: Sequence[Placement], further: Round) -> Round:
+    """The further round, without the groups with constraints between tasks if together with the
+    placements before it one would be refused where it is. Those groups wait for another round."""
+    if not before or find_refused(state, [*before, *further.placements]) is None:
+        return further
+    group_classes = GroupClasses(state.relations)
+    kept = [group for group in further.placed if not group_classes.is_related(group)]
+    tasks = {task.id for group in kept for task in group.tasks}
+    placements = tuple(each for each in further.placements if each.task.id in tasks)
+    refused = len(further.placements) - len(placements) + further.refused_tasks
+    return replace(
+        further, placements=placements, placed=tuple(kept), cost=None, refused_tasks=refused
+    )
+
+
+def _reserved_task(number: int, shape: Shape) -> Task:
+    """A task that takes reserved room for a while. No constraint between tasks concerns it."""
+    if shape.relations is not NO_RELATIONS:
+        shape = replace(shape, relations=NO_RELATIONS)
+    return Task(f"reservation {number}", "", shape)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ class DelayCause(StrEnum):
     PRIORITY = "higher priority"
     QUEUE = "queue served first"
     CHANGED = "group changed"
+    COMPANY = "company lost"
     OVERRUN = "ran longer than expected"
     RESTART = "changed during a restart"
     STRATEGY = "strategy"

@@ -15,10 +15,10 @@ from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.model.group import Group
 from afflux.model.placement import Placement
-from afflux.model.task import Shape, Task
+from afflux.model.task import Task
 from afflux.network.pairs import Pairs, Slots
 from afflux.network.pricing import Prices
-from afflux.plan.domain_rules import DomainRules
+from afflux.plan.domain_rules import DomainRules, TasksOn
 from afflux.plan.soft_terms import Candidates, SoftTerms
 
 Table = NDArray[np.int64]
@@ -40,7 +40,8 @@ class Book:
     """Classes and machines are numbers; a pair is a class and a machine that has room for it.
 
     `free` replaces what is free now, with a column for every resource that the book counts;
-    `extra_cost`, aligned with the rows of each class in `prices`, is added to the costs.
+    `extra_cost`, aligned with the rows of each class in `prices`, is added to the costs. `tasks_on`
+    says which tasks run, for the constraints between tasks, if it is not those that run now.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Book:
         classes: Sequence[TaskClass],
         prices: Sequence[Prices],
         free: FreeCapacity | None = None,
+        *,
         extra_cost: Sequence[Table] = (),
+        tasks_on: TasksOn | None = None,
     ) -> None:
         self.classes = list(classes)
         shapes = [each.shape for each in classes]
@@ -65,7 +68,7 @@ class Book:
         costs = [price.cost for price in prices]
         if extra_cost:
             costs = [cost + extra for cost, extra in zip(costs, extra_cost, strict=True)]
-        self.rules = DomainRules(state, classes if state.relations else ())
+        self.rules = DomainRules(state, classes if state.relations else (), tasks_on)
         largest = view.capacities[:, self.columns].max(axis=0, initial=1)
         self.packing = Packing(
             requests=self.requests,
@@ -180,10 +183,10 @@ class Book:
         """Units have been moved: a gang that did not fit may fit now."""
         self._refused.clear()
 
-    def units_since(self, mark: int) -> Iterator[tuple[Shape, int, tuple[int, ...]]]:
-        """Every unit placed since the mark: its shape, its machine, its devices."""
+    def units_since(self, mark: int) -> Iterator[tuple[TaskClass, int, tuple[int, ...]]]:
+        """Every unit placed since the mark: its class, its machine, its devices."""
         for number, row, devices in self.packing.taken_since(mark):
-            yield self.classes[number].shape, row, tuple(devices)
+            yield self.classes[number], row, tuple(devices)
 
 
 def counted_columns(state: State, requests: Table) -> NDArray[np.intp]:

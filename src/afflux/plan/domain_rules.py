@@ -8,7 +8,7 @@ The rules follow kube-scheduler: spread constraints are judged first, then the a
 its anti-affinity, and the anti-affinity of other tasks against it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,18 +64,30 @@ class ClassRules:
     counted_by: list[int] = field(default_factory=list[int])
 
 
-class DomainRules:
-    """Topologies, counters and rules for the classes of one round."""
+# What a counter counts: the tasks that the selector with this id selects, or those that carry this
+# term; and how many of them run on every row that has any.
+Counted = int | CarriedTerm
+TasksOn = Callable[[Counted], Mapping[int, int]]
 
-    def __init__(self, state: State, classes: Sequence[TaskClass]) -> None:
+
+class DomainRules:
+    """Topologies, counters and rules for the classes of one round.
+
+    `tasks_on` says which tasks run; those that run now, if it is not given.
+    """
+
+    def __init__(
+        self, state: State, classes: Sequence[TaskClass], tasks_on: TasksOn | None = None
+    ) -> None:
         self._state = state
+        self._tasks_on = state.relations.rows_of if tasks_on is None else tasks_on
         self._index = state.relations
         self._topologies = Topologies(state)
         self.topologies = self._topologies.found
         self.counters: list[Counter] = []
         # By what is counted and by topology.
-        self._counter_numbers: dict[tuple[int | CarriedTerm, int], int] = {}
-        self._counters_of: dict[int | CarriedTerm, list[int]] = {}
+        self._counter_numbers: dict[tuple[Counted, int], int] = {}
+        self._counters_of: dict[Counted, list[int]] = {}
         self.classes = [ClassRules(self._rules(each)) for each in classes]
         if self.counters:
             for each, rules in zip(classes, self.classes, strict=True):
@@ -166,7 +178,7 @@ class DomainRules:
         )
 
     def _counted_by(self, of: TaskClass) -> list[int]:
-        counted: Iterable[int | CarriedTerm] = (*of.selected_by, *of.shape.relations.carried)
+        counted: Iterable[Counted] = (*of.selected_by, *of.shape.relations.carried)
         found = (self._counters_of.get(each, ()) for each in counted)
         return sorted({number for numbers in found for number in numbers})
 
@@ -174,22 +186,17 @@ class DomainRules:
         self, selector: AnySelector, key: str, eligibility: Eligibility | None = None
     ) -> int:
         number = self._index.selector_id(selector)
-        rows = self._index.selected.on_rows(number)
-        return self._counter(number, rows, self._topologies.number(key, eligibility))
+        return self._counter(number, self._topologies.number(key, eligibility))
 
     def _carried(self, carried: CarriedTerm) -> int:
-        rows = self._index.carriers_on_rows(carried)
-        topology = self._topologies.number(carried.term.topology_key, None)
-        return self._counter(carried, rows, topology)
+        return self._counter(carried, self._topologies.number(carried.term.topology_key, None))
 
-    def _counter(
-        self, counted: int | CarriedTerm, on_rows: Mapping[int, int], topology: int
-    ) -> int:
+    def _counter(self, counted: Counted, topology: int) -> int:
         found = self._counter_numbers.get((counted, topology))
         if found is not None:
             return found
         number = self._counter_numbers[counted, topology] = len(self.counters)
         self._counters_of.setdefault(counted, []).append(number)
-        domains, counts = count_by_domain(self.topologies[topology], on_rows)
+        domains, counts = count_by_domain(self.topologies[topology], self._tasks_on(counted))
         self.counters.append(Counter(topology, domains, counts))
         return number

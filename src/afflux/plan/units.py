@@ -1,0 +1,62 @@
+"""Units: groups that need each other are decided together, at the place of the last of them.
+
+A group needs another if its required affinity is met by no running task and by none of its own.
+Groups that need each other in a circle are one unit. A group that needs others without being needed
+by them comes after them. Of several groups that could meet a need the first in the queue counts.
+"""
+
+from collections.abc import Sequence
+
+from afflux.cluster.relation_index import RelationIndex
+from afflux.model.group import Group
+from afflux.plan.strong_components import strong_components
+
+# A unit of more groups than this is not kept together.
+MAX_GROUPS_OF_UNIT = 64
+
+Unit = tuple[Group, ...]
+
+
+def units_in_order(groups: Sequence[Group], relations: RelationIndex) -> list[Unit]:
+    """The groups, which come in queue order and whose constraints are in use, as units."""
+    needs = _needs(groups, relations)
+    if not needs:
+        return [(group,) for group in groups]
+    # The place of the unit of each group; a component comes after those that it needs.
+    place: dict[int, int] = {}
+    units: list[tuple[int, int, Unit]] = []
+    for component in strong_components(range(len(groups)), lambda n: needs.get(n, ())):
+        members = sorted(component)
+        others = (place[need] for n in members for need in needs.get(n, ()) if need in place)
+        last = max(members[-1], max(others, default=0))
+        place.update(dict.fromkeys(members, last))
+        parts = [members] if len(members) <= MAX_GROUPS_OF_UNIT else [[n] for n in members]
+        units += [(last, len(units), tuple(groups[n] for n in part)) for part in parts]
+    units.sort(key=lambda unit: unit[:2])
+    return [unit for _, _, unit in units]
+
+
+def _needs(groups: Sequence[Group], relations: RelationIndex) -> dict[int, list[int]]:
+    """By the number of a group, those of the groups that it needs: the first for each need."""
+    wanted: dict[int, set[int]] = {}
+    for number, group in enumerate(groups):
+        for shape, _ in group.shapes:
+            attracting = shape.relations.attracting
+            if attracting is not None:
+                selector = relations.selector_id(attracting)
+                if not relations.selected.on_rows(selector):
+                    wanted.setdefault(selector, set()).add(number)
+    if not wanted:
+        return {}
+    first: dict[int, int] = {}
+    for number, group in enumerate(groups):
+        for selector in {s for task in group.tasks for s in relations.class_of(task).selected_by}:
+            if selector in wanted:
+                first.setdefault(selector, number)
+                # A group that meets its own need waits for no other.
+                wanted[selector].discard(number)
+    needs: dict[int, list[int]] = {}
+    for selector, numbers in wanted.items():
+        for number in numbers if selector in first else ():
+            needs.setdefault(number, []).append(first[selector])
+    return needs
