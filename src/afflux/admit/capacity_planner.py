@@ -225,7 +225,8 @@ class Planner:
     ) -> list[Reservation]:
         """All reservations, given where the groups that start are placed."""
         if self._multi_class is None and not with_machines:
-            return self._with_unknown_starts(self._counted_reservations())
+            counted = self._single_class.reservations(self._earlier) if self._single_class else []
+            return self._with_unknown_starts(counted)
         known = map(self._members.reservation, self._reserved_runs(placements))
         return self._with_unknown_starts(list(known))
 
@@ -248,18 +249,6 @@ class Planner:
         found = {each.group for each in known} | {group.name for group in self.started()}
         unknown = [Reservation(name, None) for name in self._unknown_starts if name not in found]
         return known + unknown
-
-    def _counted_reservations(self) -> list[Reservation]:
-        if self._single_class is None:
-            return []
-        before = self._earlier.reservations
-        found: list[Reservation] = []
-        for name, (_, start) in self._single_class.reserved.items():
-            reservation = before.get(name)
-            if reservation is None or reservation.start_seconds != start[0]:
-                reservation = Reservation(name, start[0])
-            found.append(reservation)
-        return found
 
     def _started_on(self, placements: Sequence[Placement]) -> list[PlannedRun]:
         return self._members.runs_at_once(self.started(), placements, self._now)

@@ -12,6 +12,7 @@ from afflux.admit.room_over_time import RoomOfClass
 from afflux.admit.single_class_machines import assign_rows
 from afflux.cluster.machines import Column
 from afflux.model.group import Group
+from afflux.model.reservation import Reservation, StandingReservations
 from afflux.model.task import Shape
 from afflux.plan.waiting_demand import ClassOf
 
@@ -64,6 +65,17 @@ class SingleClassPass:
             return None
         self._timeline.take(-len(group.tasks), expected_run_seconds(group), own[1])
         return own[1][0]
+
+    def reservations(self, earlier: StandingReservations) -> list[Reservation]:
+        """All reservations, without machines; those that stand unchanged are the same objects."""
+        before = earlier.reservations
+        found: list[Reservation] = []
+        for name, (_, start) in self.reserved.items():
+            reservation = before.get(name)
+            if reservation is None or reservation.start_seconds != start[0]:
+                reservation = Reservation(name, start[0])
+            found.append(reservation)
+        return found
 
     def planned_runs(self) -> list[PlannedRun]:
         """All reservations, without machines."""
