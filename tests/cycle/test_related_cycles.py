@@ -1,4 +1,4 @@
-"""Cycles with constraints between tasks: units over queues, parts of a decision, further rounds."""
+"""Cycles with constraints between tasks: sets over queues, parts of a decision, further rounds."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 
 from afflux.admit.capacity_planner import Planner
 from afflux.admit.expected_ends import ExpectedEndsReader
@@ -23,7 +23,7 @@ from afflux.cluster.relation_index import relations_of
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.cycle.depth_rotation import DepthRotation
-from afflux.cycle.merged_units import MergedUnits, merge_units
+from afflux.cycle.merged_sets import MergedSets, merge_sets
 from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.relations import NO_RELATIONS, TaskLabels
@@ -31,9 +31,9 @@ from afflux.model.reservation import NO_RESERVATIONS, Reservation, StandingReser
 from afflux.model.task import Shape, Task
 from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.check_relations import find_refused
+from afflux.plan.group_sets import GroupSet, sets_in_order
 from afflux.plan.refused_proposals import RefusedProposals
 from afflux.plan.round import Round, plan_round
-from afflux.plan.units import Unit, units_in_order
 from afflux.policies.policy import Policy
 from afflux.queue.rules import QueueRules
 
@@ -101,7 +101,7 @@ class Optimiser:
             # Each queue can only use what the queues served before it leave.
             earlier = replace(earlier, as_expected=False)
         asked = [group for groups, _, _ in examined for group in groups]
-        merged = merge_units([groups for groups, _, _ in examined], state.relations)
+        merged = merge_sets([groups for groups, _, _ in examined], state.relations)
         inputs = replace(self._inputs, max_classes=_max_classes(state))
         planner = Planner(
             inputs,
@@ -173,7 +173,7 @@ class Optimiser:
         for rules, strategy in self._queues:
             yield by_name.get(rules.name, []), rules, strategy
 
-    def _start(self, state: State, planner: Planner, merged: MergedUnits) -> Round:
+    def _start(self, state: State, planner: Planner, merged: MergedSets) -> Round:
         """A plan in which all groups start that the strategies have started.
 
         The optimiser's plan, if it has room for all and breaks no reservation, otherwise the
@@ -188,7 +188,7 @@ class Optimiser:
         return Round(found, tuple(groups), best.solves)
 
     def _place_without_reservation(
-        self, state: State, planner: Planner, merged: MergedUnits, decided: Round
+        self, state: State, planner: Planner, merged: MergedSets, decided: Round
     ) -> Round:
         """Add groups admitted without reservation, on room that is neither taken nor reserved."""
         if not planner.without_reservation:
@@ -216,17 +216,19 @@ class Optimiser:
         state.relations.use(relations_of(groups))
         if self._groups_of_round(state, groups) == len(groups):
             return plan_round(state, self._pricing, groups)
-        units = units_in_order(groups, state.relations)
+        sets = sets_in_order(groups, state.relations)
         rounds: list[Round] = []
         placed: list[Placement] = []
-        while units:
-            count = self._groups_of_round(state, [group for unit in units for group in unit])
-            part = _whole_units(units, count)
+        while sets:
+            count = self._groups_of_round(state, list(chain.from_iterable(sets)))
+            part = _whole_sets(sets, count)
             with _assumed(state, placed):
-                found = plan_round(state, self._pricing, [g for unit in units[:part] for g in unit])
+                found = plan_round(
+                    state, self._pricing, [group for one in sets[:part] for group in one]
+                )
             rounds.append(_without_conflicts(state, placed, found))
             placed += rounds[-1].placements
-            units = units[part:]
+            sets = sets[part:]
         return _joined(rounds)
 
     def _groups_of_round(self, state: State, groups: Sequence[Group]) -> int:
@@ -269,9 +271,9 @@ def _max_classes(state: State) -> int:
     return max(MIN_CLASSES_PER_ROUND, MAX_PAIRS_PER_ROUND // max(1, len(state)))
 
 
-def _whole_units(units: Sequence[Unit], count: int) -> int:
-    """How many units have at most so many groups together; at least one."""
-    totals = accumulate(len(unit) for unit in units)
+def _whole_sets(sets: Sequence[GroupSet], count: int) -> int:
+    """How many sets have at most so many groups together; at least one."""
+    totals = accumulate(len(group_set) for group_set in sets)
     return max(1, sum(1 for _ in takewhile(lambda total: total <= count, totals)))
 
 

@@ -1,7 +1,7 @@
-"""Units: groups that need each other are decided together, at the place of the last of them.
+"""Sets of groups that need each other: decided together, at the place of the last of them.
 
 A group needs another if its required affinity is met by no running task and by none of its own.
-Groups that need each other in a circle are one unit. A group that needs others without being needed
+Groups that need each other in a circle are one set. A group that needs others without being needed
 by them comes after them. Of several groups that could meet a need the first in the queue counts.
 """
 
@@ -11,29 +11,29 @@ from afflux.cluster.relation_index import RelationIndex
 from afflux.model.group import Group
 from afflux.plan.strong_components import strong_components
 
-# A unit of more groups than this is not kept together.
-MAX_GROUPS_OF_UNIT = 64
+# A set of more groups than this is not kept together.
+MAX_GROUPS_OF_SET = 64
 
-Unit = tuple[Group, ...]
+GroupSet = tuple[Group, ...]
 
 
-def units_in_order(groups: Sequence[Group], relations: RelationIndex) -> list[Unit]:
-    """The groups, which come in queue order and whose constraints are in use, as units."""
+def sets_in_order(groups: Sequence[Group], relations: RelationIndex) -> list[GroupSet]:
+    """The groups, which come in queue order and whose constraints are in use, as sets."""
     needs = _needs(groups, relations)
     if not needs:
         return [(group,) for group in groups]
-    # The place of the unit of each group; a component comes after those that it needs.
+    # The place of the set of each group; a component comes after those that it needs.
     place: dict[int, int] = {}
-    units: list[tuple[int, int, Unit]] = []
+    sets: list[tuple[int, int, GroupSet]] = []
     for component in strong_components(range(len(groups)), lambda n: needs.get(n, ())):
         members = sorted(component)
         others = (place[need] for n in members for need in needs.get(n, ()) if need in place)
         last = max(members[-1], max(others, default=0))
         place.update(dict.fromkeys(members, last))
-        parts = [members] if len(members) <= MAX_GROUPS_OF_UNIT else [[n] for n in members]
-        units += [(last, len(units), tuple(groups[n] for n in part)) for part in parts]
-    units.sort(key=lambda unit: unit[:2])
-    return [unit for _, _, unit in units]
+        parts = [members] if len(members) <= MAX_GROUPS_OF_SET else [[n] for n in members]
+        sets += [(last, len(sets), tuple(groups[n] for n in part)) for part in parts]
+    sets.sort(key=lambda group_set: group_set[:2])
+    return [group_set for _, _, group_set in sets]
 
 
 def _needs(groups: Sequence[Group], relations: RelationIndex) -> dict[int, list[int]]:
