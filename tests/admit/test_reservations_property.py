@@ -58,7 +58,6 @@ ANYTHING = st.one_of(
     st.tuples(st.just("lose"), numbers),
     st.tuples(st.just("impair"), numbers, numbers),
     st.tuples(st.just("put_foreign"), numbers, numbers, st.one_of(seconds, st.just(math.inf))),
-    st.tuples(st.just("repel"), st.sampled_from(("a", "b", ""))),
     st.tuples(st.just("change"), numbers, runs),
 )
 
@@ -175,7 +174,6 @@ def crowded_history(rng: Random, *, honest: bool) -> list[tuple]:
         lambda: ("lose", rng.randrange(8)),
         lambda: ("impair", rng.randrange(8), rng.randrange(3)),
         lambda: ("put_foreign", rng.randrange(8), rng.randrange(8), rng.choice(SECONDS)),
-        lambda: ("repel", rng.choice(("a", "b", ""))),
         lambda: ("change", rng.randrange(8), rng.choice(RUNS)),
     ]
     mild = [

@@ -24,9 +24,8 @@ from afflux.cycle.reservations import DelayCause
 from afflux.model.group import Group
 from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.machine import Machine
-from afflux.model.reachability import Reachability
 from afflux.model.resources import resources
-from afflux.model.selectors import NodeAffinity, Requirement, Term
+from afflux.model.selectors import NodeAffinity
 from afflux.model.task import Shape, Task
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
@@ -215,25 +214,6 @@ class World:
             self.foreign[task.id] = (task, name, until)
             self.record.happens(DelayCause.FOREIGN)
             self._run(TaskRuns(task, name, None if until == math.inf else until))
-
-    def repel(self, zone: str) -> None:
-        """A foreign pod keeps all waiting groups out of a zone, or no longer does."""
-        apart = Reachability(
-            "kept out", (Term((Requirement("zone", "NotIn", (zone,)),)),), temporary=True
-        )
-        changed: list[Event] = []
-        for name, group in list(self.waiting.items()):
-            tasks = tuple(
-                replace(t, shape=replace(t.shape, reachability=(apart,) if zone else ()))
-                for t in group.tasks
-            )
-            after = replace(group, tasks=tasks)
-            if after != group:
-                self.waiting[name] = after
-                changed.append(GroupReady(after))
-        if changed:
-            self.record.happens(DelayCause.CHANGED)
-            self._run(*changed)
 
     def change(self, which: int, run: float | None) -> None:
         """A waiting group changes its run time."""

@@ -127,7 +127,7 @@ class Feasibility:
         if not state.rows:
             # The machines have not been reported yet.
             return None
-        for shape, count in ((_permanent(shape), count) for shape, count in group.shapes):
+        for shape, count in group.shapes:
             requests = state.requests(shape)
             asked = np.flatnonzero(requests)
             rows: list[int] = self._pricing.prices(shape).rows.tolist()
@@ -156,7 +156,7 @@ class Feasibility:
         for key in dict.fromkeys(needed) if len(usable) else ():
             if not (domains(key)[usable] >= 0).any():
                 return f"needs a node with the label {key}; none that admits it has the label"
-        members = [task.labels for task in group.tasks if _permanent(task.shape) == shape]
+        members = [task.labels for task in group.tasks if task.shape == shape]
         for term in relations.anti_affinity if len(members) > 1 else ():
             own = domains(term.topology_key)[usable]
             different = len(np.unique(own))
@@ -172,7 +172,7 @@ class Feasibility:
         return None
 
     def _fits_together(self, group: Group) -> bool:
-        shapes = [_permanent(shape) for shape, _ in group.shapes]
+        shapes = [shape for shape, _ in group.shapes]
         prices = [self._pricing.prices(shape) for shape in shapes]
         requests = np.array([self._state.requests(shape) for shape in shapes])
         capacity = self._state.view().capacities[:, counted_columns(self._state, requests)]
@@ -190,11 +190,3 @@ def _kind_of(group: Group) -> _Kind:
 
 def _parts(kind: _Kind) -> int:
     return sum(shape.parts for shape, _ in kind[0])
-
-
-def _permanent(shape: Shape) -> Shape:
-    """The shape without restrictions that hold only because of tasks that run now."""
-    if not any(each.temporary for each in shape.reachability):
-        return shape
-    permanent = tuple(each for each in shape.reachability if not each.temporary)
-    return replace(shape, reachability=permanent)

@@ -8,14 +8,10 @@ from afflux.model.selectors import Term
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """A machine must match at least one of the terms; otherwise `reason` speaks against it.
-
-    A `temporary` one follows from the tasks that run now and would not apply in an empty cluster.
-    """
+    """A machine must match at least one of the terms; otherwise `reason` speaks against it."""
 
     reason: str
     terms: tuple[Term, ...]
-    temporary: bool = False
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether a machine of this name with these labels matches one of the terms."""

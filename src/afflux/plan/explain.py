@@ -77,10 +77,8 @@ def _stages(state: State, policies_of: PoliciesOf, of: TaskClass) -> list[Stage]
     drivers, binding, zones = _volume_stages(shape, machines)
     named = _named_stage(shape, machines)
     volumes = binding + by_kind[ResourceKind.VOLUME]
-    temporary = [each for each in shape.reachability if each.temporary]
-    anti_affinity = [(each.reason, ~reachable_machines(each, machines)) for each in temporary]
     room = [ports, resources, drivers, attachments, volumes, zones]
-    return [named, *refused, *room, anti_affinity, refusals_by_relations(state, of)]
+    return [named, *refused, *room, refusals_by_relations(state, of)]
 
 
 def _named_stage(shape: Shape, machines: Machines) -> Stage:
@@ -96,8 +94,7 @@ def _named_stage(shape: Shape, machines: Machines) -> Stage:
 
 def _volume_stages(shape: Shape, machines: Machines) -> tuple[Stage, Stage, Stage]:
     """Missing drivers; volumes that are elsewhere or cannot be made; their zones."""
-    permanent = [each for each in shape.reachability if not each.temporary]
-    outside = [(each.reason, ~reachable_machines(each, machines)) for each in permanent]
+    outside = [(each.reason, ~reachable_machines(each, machines)) for each in shape.reachability]
     binding = [entry for entry in outside if entry[0] in _BINDING]
     binding.sort(key=lambda entry: _BINDING.index(entry[0]))
     zones = [entry for entry in outside if entry[0] == reason.VOLUME_ZONE]
