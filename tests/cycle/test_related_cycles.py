@@ -1,20 +1,38 @@
 """Cycles with constraints between tasks: sets over queues, parts of a decision, further rounds."""
 
+from dataclasses import replace
+
 import pytest
 
 from afflux.admit.strategies import BUILT_IN
 from afflux.cluster.state import State
 from afflux.cycle import optimiser
-from afflux.cycle.events import GroupReady, GroupWithdrawn, TaskEnded
+from afflux.cycle.events import (
+    GroupReady,
+    GroupWithdrawn,
+    MachineGone,
+    MachineSet,
+    TaskEnded,
+    TaskRuns,
+)
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.cycle.reservations import DelayCause
+from afflux.model.relations import Relations, SpreadConstraint, TaskLabels
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 from oracles.builders import machine
-from oracles.related_tasks import near, related_group, related_task, spread
+from oracles.related_tasks import (
+    NAMESPACE,
+    apart,
+    near,
+    related_group,
+    related_task,
+    selects,
+    spread,
+)
 
 
 def cycle_of(*strategies: str, cpu: int = 4) -> Cycle:
@@ -27,6 +45,12 @@ def one(name: str, app: str, relations=None, *, queue: int = 0, **fields):
     group = {"priority": fields.pop("priority", 0), "run_seconds": fields.pop("run", 10.0)}
     task = related_task(name, app, relations, **fields)
     return related_group(name, task, queue=f"q{queue}", **group)
+
+
+def spread_without_ending(app: str) -> Relations:
+    """As Kubernetes spreads: a task that is being deleted does not count."""
+    selector = replace(selects(app), includes_ending=False)
+    return Relations(spread=(SpreadConstraint(selector, "zone", 1),))
 
 
 def placed(outcome) -> dict[str, str]:
@@ -153,3 +177,38 @@ def test_company_that_leaves_early_is_a_cause_of_a_broken_reservation():
         outcome = cycle.run([], outcome.wake_up_seconds)
         broken += outcome.broken
     assert [(each.group, each.cause) for each in broken] == [("w", DelayCause.COMPANY)]
+
+
+def test_a_task_that_loses_a_label_unblocks_what_it_repelled():
+    cycle = cycle_of("flow")
+    running = [related_task(name, "db") for name in ("d", "e")]
+    cycle.run([TaskRuns(each, zone) for each, zone in zip(running, "ab", strict=True)])
+    assert placed(run(cycle, one("w", "web", apart("db")))) == {}
+    renamed = replace(running[1], labels=TaskLabels(NAMESPACE, (("app", "other"),)))
+    assert placed(cycle.run([TaskRuns(renamed, "b")])) == {"w": "b"}
+
+
+def test_a_task_that_is_being_deleted_counts_for_no_spread_from_then_on():
+    cycle = cycle_of("flow", cpu=1)
+    running = related_task("r", "web")
+    cycle.run([TaskRuns(running, "a"), TaskRuns(related_task("full", "x"), "b")])
+    cycle.run([MachineSet(machine("c", cpu=4, labels={"zone": "a"}))])
+    assert placed(run(cycle, one("w", "web", spread_without_ending("web")))) == {}
+    ending = replace(running, labels=replace(running.labels, ending=True))
+    assert placed(cycle.run([TaskRuns(ending, "a")])) == {"w": "c"}
+
+
+def test_a_machine_that_is_gone_takes_along_what_its_tasks_repelled():
+    cycle = cycle_of("flow")
+    cycle.run([MachineGone("b"), MachineSet(machine("c", cpu=4, labels={"zone": "a"}))])
+    cycle.run([TaskRuns(related_task("r", "db"), "a")])
+    assert placed(run(cycle, one("w", "web", apart("db")))) == {}
+    assert placed(cycle.run([MachineGone("a")])) == {"w": "c"}
+
+
+def test_the_domain_of_a_machine_that_is_gone_does_not_hold_up_a_spread():
+    cycle = cycle_of("flow", cpu=1)
+    cycle.run([MachineSet(machine("c", cpu=4, labels={"zone": "a"}))])
+    cycle.run([TaskRuns(related_task("r", "web"), "a"), TaskRuns(related_task("x", "x"), "b")])
+    assert placed(run(cycle, one("w", "web", spread("web")))) == {}
+    assert placed(cycle.run([MachineGone("b")])) == {"w": "c"}

@@ -74,21 +74,9 @@ class EventIntake:
             case MachineSet(machine):
                 self._set_machine(machine)
             case MachineGone(name) if name in self._state.rows:
-                self._state.remove_machine(name)
-                self._note_less_room(DelayCause.MACHINE)
+                self._remove_machine(name)
             case TaskRuns(task, machine, until) if machine in self._state.rows:
-                before, held = self._state.machine_of(task.id), self._state.placed_task(task.id)
-                self._state.place(task, machine, until_seconds=until)
-                self.has_unblocking_events |= before not in (None, machine)
-                if held is None or before != machine or held.task.labels != task.labels:
-                    # Waiting tasks may be waiting for such a task to join its domain.
-                    self.has_unblocking_events |= self._state.relations.is_selected(task)
-                if before != machine or held is None:
-                    self._note_less_room(DelayCause.FOREIGN)
-                    return
-                self._note_resize(held.task.shape, task.shape)
-                if held.until_seconds != until:
-                    self._note_moved_end(held.until_seconds, until)
+                self._set_running(task, machine, until)
             case TaskEnded(task_id):
                 held = self._state.remove(task_id)
                 self.has_unblocking_events |= held is not None
@@ -122,6 +110,35 @@ class EventIntake:
             self._reservations.note_more_room()
         else:
             self._reservations.note_disturbance(DelayCause.MACHINE)
+
+    def _set_running(self, task: Task, machine: str, until: float | None) -> None:
+        before, held = self._state.machine_of(task.id), self._state.placed_task(task.id)
+        self._state.place(task, machine, until_seconds=until)
+        if held is None or before != machine:
+            self.has_unblocking_events |= before is not None
+            # Waiting tasks may be waiting for such a task to join its domain.
+            self.has_unblocking_events |= self._state.relations.is_selected(task)
+            self._note_less_room(DelayCause.FOREIGN)
+            return
+        if held.task.labels != task.labels:
+            self._note_new_labels(held.task, task)
+        self._note_resize(held.task.shape, task.shape)
+        if held.until_seconds != until:
+            self._note_moved_end(held.until_seconds, until)
+
+    def _remove_machine(self, name: str) -> None:
+        self._state.remove_machine(name)
+        self._note_less_room(DelayCause.MACHINE)
+        # The tasks on it repel no others any more, and its domains may be gone.
+        self.has_unblocking_events |= bool(self._state.relations)
+
+    def _note_new_labels(self, before: Task, now: Task) -> None:
+        """Waiting tasks may be waiting for a task to have these labels, or to lose those that it
+        had. Reservations may rest on what it was."""
+        relations = self._state.relations
+        if relations.is_selected(before) or relations.is_selected(now):
+            self.has_unblocking_events = True
+            self._reservations.note_disturbance(DelayCause.COMPANY)
 
     def _note_resize(self, before: Shape, now: Shape) -> None:
         """A running task may ask for other amounts than before."""
@@ -174,8 +191,7 @@ class EventIntake:
         if machine is not None:
             # No task is placed on a machine whose running tasks are not known.
             if machine in self._state.rows:
-                self._state.remove_machine(machine)
-                self._note_less_room(DelayCause.MACHINE)
+                self._remove_machine(machine)
             return ResyncRequest("machine", machine, error)
         match event:
             case GroupReady(group):
