@@ -82,7 +82,8 @@ class Recount:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_counts_are_right_after_any_changes(seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(selected_tasks, "MAX_IDLE_SETS", seed % 4)
+    monkeypatch.setattr(selected_tasks, "MAX_COUNTED", (0, 4, 10, 1_000)[seed % 4])
+    monkeypatch.setattr(selected_tasks, "MAX_MATCHED", (20, 1_000)[seed // 4 % 2])
     rng = Random(f"task labels {seed}")
     generator = Generator(rng)
     state, recount = State(), Recount()
@@ -186,16 +187,14 @@ def test_a_running_task_with_new_labels_changes_its_machine():
 
 
 def test_label_sets_without_tasks_do_not_accumulate(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(selected_tasks, "MAX_IDLE_SETS", 10)
+    monkeypatch.setattr(selected_tasks, "MAX_MATCHED", 100)
     state = State([machine("m")])
     number = state.relations.selected.register(selects("a", app="web"))
     state.place(labelled("t", labels("a", app="web")), "m")
     for index in range(1_000):
         state.relations.selected.selectors_of(labels("a", index=str(index)))
         state.relations.selected.selectors_of(labels(f"n{index}"))
-    kept = state.relations.selected._namespaces.values()
-    assert sum(len(namespace.label_sets) for namespace in kept) <= 13
-    assert len(kept) <= 13
+    assert len(state.relations.selected._matched) <= 13
     assert state.relations.selected.on_rows(number) == {0: 1}
 
 

@@ -1,95 +1,64 @@
-"""How many tasks each selector selects on every machine.
+"""How many tasks each selector selects on every machine, and which selectors select a task.
 
-A selector is matched once with every distinct set of labels, not with every task. A set knows which
-selectors select it and on which rows its tasks run, so that starting or removing a task changes
-one number for each of those selectors. Only rows with selected tasks take memory: a selector that
-selects nothing costs nothing per machine. While no selector is registered nothing is counted.
+A selector is matched with distinct sets of labels, not with every task, and only when its answer
+is asked for. Tasks are counted for the selectors that were asked for last: starting or removing a
+task then changes one number for each of these that select it. Most selectors of running tasks are
+never asked for: they only say which waiting tasks a term concerns.
+
+Only rows with selected tasks take memory: a selector that selects nothing costs nothing per
+machine. While no selector is registered nothing is counted.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from afflux.model.relations import AllSelectors, AnySelector, Labels, TaskLabels
+from afflux.cluster.selector_table import SelectorTable
+from afflux.model.relations import AnySelector, Labels, TaskLabels
 
-# Label sets without running tasks are kept up to this number, and as many as there are others.
-MAX_IDLE_SETS = 4_096
-
-Label = tuple[str, str]
+# Rows and label sets of all counted selectors together, 100 bytes each. Those asked for last are
+# kept: about 400 selectors that select tasks on each of 5,000 machines.
+MAX_COUNTED = 2_000_000
+# Selectors in the answers for waiting tasks that are kept, 8 bytes each; an answer counts as 8
+# more.
+MAX_MATCHED = 4_000_000
 
 _NO_LABELS: Labels = {}
-_NO_SELECTORS: Mapping[int, AnySelector] = {}
+_ANSWER_SIZE = 8
 
 
 @dataclass(slots=True)
-class _Selected:
-    """A registered selector, and the number of its tasks on every row that has any."""
-
+class _Registered:
     selector: AnySelector
     references: int = 0
-    rows: dict[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(slots=True)
 class _LabelSet:
-    """The selectors that select a set of labels, and the number of its tasks on each row."""
+    """A set of labels that running tasks have, and the number of these tasks on each row."""
 
-    selected_by: tuple[int, ...] = ()
+    own: Labels
     rows: dict[int, int] = field(default_factory=dict[int, int])
+    # The counted selectors that select it.
+    counted_by: dict[int, None] = field(default_factory=dict[int, None])
 
 
 @dataclass(slots=True)
-class _Namespace:
-    """The selectors that admit the tasks of a namespace, and the label sets of these tasks.
+class _Counted:
+    """The tasks that a selector selects on every row that has any, and their label sets."""
 
-    A selector that requires a label is kept under it, so that it is compared only with tasks that
-    have this label: most select the tasks of one controller, of which there may be thousands.
-    """
-
+    rows: dict[int, int] = field(default_factory=dict[int, int])
     label_sets: dict[TaskLabels, _LabelSet] = field(default_factory=dict[TaskLabels, _LabelSet])
-    _by_label: dict[Label | None, dict[int, AnySelector]] = field(
-        default_factory=dict[Label | None, dict[int, AnySelector]]
-    )
-    _kept_under: dict[int, Label | None] = field(default_factory=dict[int, Label | None])
 
-    def add(self, number: int, selector: AnySelector) -> None:
-        label = min(
-            _required_labels(selector),
-            key=lambda each: len(self._by_label.get(each, ())),
-            default=None,
-        )
-        self._kept_under[number] = label
-        self._by_label.setdefault(label, {})[number] = selector
 
-    def discard(self, number: int) -> bool:
-        """Returns whether the selector admitted the tasks of this namespace."""
-        if number not in self._kept_under:
-            return False
-        label = self._kept_under.pop(number)
-        del self._by_label[label][number]
-        if not self._by_label[label]:
-            del self._by_label[label]
-        return True
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The selectors that select a task, among those with ids below `below`, when so many selectors
+    had been released."""
 
-    def matching(self, labels: TaskLabels) -> tuple[int, ...]:
-        """The selectors that select a task of this namespace with these labels, ascending."""
-        return tuple(
-            sorted(
-                number
-                for label in (None, *labels.labels)
-                for number, selector in self._by_label.get(label, _NO_SELECTORS).items()
-                if selector.matches_labels(labels)
-            )
-        )
-
-    def selected_by(self, number: int) -> list[_LabelSet]:
-        """The label sets that a selector of this namespace selects."""
-        label = self._kept_under[number]
-        selector = self._by_label[label][number]
-        return [
-            label_set
-            for labels, label_set in self.label_sets.items()
-            if (label is None or label in labels.labels) and selector.matches_labels(labels)
-        ]
+    selected_by: tuple[int, ...]
+    below: int
+    releases: int
 
 
 class SelectedTasks:
@@ -100,14 +69,20 @@ class SelectedTasks:
     def __init__(self, running: Callable[[], Iterable[tuple[TaskLabels, int]]]) -> None:
         self._running = running
         self._ids: dict[AnySelector, int] = {}
-        self._selected: dict[int, _Selected] = {}
+        self._registered: dict[int, _Registered] = {}
+        self._table = SelectorTable()
         self._next_id = 0
-        self._namespaces: dict[str, _Namespace] = {}
+        self._releases = 0
         self._namespace_labels: dict[str, Labels] = {}
         # How often the labels of a namespace have changed.
         self.namespaces_version = 0
-        self._label_sets = 0
-        self._sweep_above = MAX_IDLE_SETS
+        # By namespace, the label sets of running tasks.
+        self._label_sets: dict[str, dict[TaskLabels, _LabelSet]] = {}
+        # The selector that was asked for last is the last one.
+        self._counted: OrderedDict[int, _Counted] = OrderedDict()
+        self._counted_size = 0
+        self._matched: dict[TaskLabels, _Matched] = {}
+        self._matched_size = 0
 
     def __bool__(self) -> bool:
         """Whether any selector is registered; if not, changes need not be reported."""
@@ -120,52 +95,52 @@ class SelectedTasks:
             is_first = not self._ids
             number = self._ids[selector] = self._next_id
             self._next_id += 1
-            self._selected[number] = _Selected(selector)
-            for name, namespace in self._namespaces.items():
-                if selector.admits_namespace(name, self.namespace_labels(name)):
-                    namespace.add(number, selector)
-                    for label_set in namespace.selected_by(number):
-                        self._set_selected_by(label_set, (*label_set.selected_by, number))
+            self._registered[number] = _Registered(selector)
+            self._table.add(number, selector)
             if is_first:
                 for labels, row in self._running():
                     self.add(labels, row)
-        self._selected[number].references += 1
+        self._registered[number].references += 1
         return number
 
     def release(self, number: int) -> bool:
         """Give up one registration; with the last one, the selector is forgotten. Returns whether
         it is still known."""
-        selected = self._selected[number]
-        selected.references -= 1
-        if selected.references:
+        registered = self._registered[number]
+        registered.references -= 1
+        if registered.references:
             return True
-        del self._ids[selected.selector]
+        self._releases += 1
+        self._forget_count(number)
+        self._table.discard(number, registered.selector)
+        del self._registered[number], self._ids[registered.selector]
         if not self._ids:
-            self._selected.clear()
-            self._namespaces.clear()
-            self._label_sets = 0
-            return False
-        for namespace in self._namespaces.values():
-            if not namespace.discard(number):
-                continue
-            for label_set in namespace.label_sets.values():
-                if number in label_set.selected_by:
-                    kept = tuple(each for each in label_set.selected_by if each != number)
-                    label_set.selected_by = kept
-        del self._selected[number]
+            self._label_sets.clear()
+            self._forget_matched()
         return False
 
     def selector(self, number: int) -> AnySelector:
         """The selector with this id."""
-        return self._selected[number].selector
+        return self._registered[number].selector
 
     def selectors_of(self, labels: TaskLabels) -> tuple[int, ...]:
         """The ids of the registered selectors that select a task with these labels, ascending."""
-        return self._label_set(labels).selected_by if self._ids else ()
+        if not self._ids:
+            return ()
+        known = self._matched.get(labels)
+        if known is not None and known.below == self._next_id and known.releases == self._releases:
+            return known.selected_by
+        return self._match(labels, known)
 
     def on_rows(self, number: int) -> Mapping[int, int]:
         """The number of selected tasks by row, without zeros. Callers must not keep it."""
-        return self._selected[number].rows
+        counted = self._counted.get(number)
+        if counted is None:
+            counted = self._counted[number] = self._count(number)
+            self._counted_size += len(counted.rows) + len(counted.label_sets)
+        self._counted.move_to_end(number)
+        self._forget_oldest_counts()
+        return counted.rows
 
     def namespace_labels(self, name: str) -> Labels:
         """The labels of a namespace; none if it is not known."""
@@ -180,82 +155,109 @@ class SelectedTasks:
             self._namespace_labels[name] = dict(labels)
         else:
             del self._namespace_labels[name]
-        namespace = self._namespaces.get(name)
-        if namespace is not None:
-            now = self._namespaces[name] = self._new_namespace(name)
-            now.label_sets = namespace.label_sets
-            for task_labels, label_set in now.label_sets.items():
-                self._set_selected_by(label_set, now.matching(task_labels))
+        self._forget_matched()
+        if name in self._label_sets:
+            for number in list(self._counted):
+                if self._registered[number].selector.looks_at_namespaces:
+                    self._forget_count(number)
 
     def add(self, labels: TaskLabels, row: int) -> None:
         """A task with these labels runs on this row."""
-        label_set = self._label_set(labels)
+        label_sets = self._label_sets.setdefault(labels.namespace, {})
+        label_set = label_sets.get(labels)
+        if label_set is None:
+            label_set = label_sets[labels] = _LabelSet(dict(labels.labels))
+            for number in self._counted_selectors_of(labels, label_set):
+                label_set.counted_by[number] = None
+                self._counted[number].label_sets[labels] = label_set
+                self._counted_size += 1
         _add(label_set.rows, row, 1)
-        for number in label_set.selected_by:
-            _add(self._selected[number].rows, row, 1)
+        for number in label_set.counted_by:
+            self._counted_size += _add(self._counted[number].rows, row, 1)
+        self._forget_oldest_counts()
 
     def remove(self, labels: TaskLabels, row: int) -> None:
         """A task with these labels does not run on this row any more."""
-        label_set = self._label_set(labels)
+        label_sets = self._label_sets[labels.namespace]
+        label_set = label_sets[labels]
         _add(label_set.rows, row, -1)
-        for number in label_set.selected_by:
-            _add(self._selected[number].rows, row, -1)
+        for number in label_set.counted_by:
+            self._counted_size += _add(self._counted[number].rows, row, -1)
+        if label_set.rows:
+            return
+        for number in label_set.counted_by:
+            del self._counted[number].label_sets[labels]
+            self._counted_size -= 1
+        del label_sets[labels]
+        if not label_sets:
+            del self._label_sets[labels.namespace]
 
-    def _new_namespace(self, name: str) -> _Namespace:
-        """The selectors that admit the tasks of a namespace."""
-        labels, namespace = self.namespace_labels(name), _Namespace()
-        for selector, number in self._ids.items():
-            if selector.admits_namespace(name, labels):
-                namespace.add(number, selector)
-        return namespace
+    def _match(self, labels: TaskLabels, known: _Matched | None) -> tuple[int, ...]:
+        """The selectors that select a task: those of the last answer that are still registered, and
+        newer ones."""
+        selected_by: tuple[int, ...] = ()
+        below = 0
+        if known is not None:
+            selected_by, below = known.selected_by, known.below
+            if known.releases != self._releases:
+                selected_by = tuple(each for each in selected_by if each in self._registered)
+            self._matched_size -= _ANSWER_SIZE + len(known.selected_by)
+        if below < self._next_id:
+            space = self.namespace_labels(labels.namespace)
+            newer = self._table.matching(labels, dict(labels.labels), space, below)
+            if newer:
+                selected_by = (*selected_by, *newer)
+        self._matched_size += _ANSWER_SIZE + len(selected_by)
+        if self._matched_size > MAX_MATCHED:
+            self._forget_matched()
+            self._matched_size = _ANSWER_SIZE + len(selected_by)
+        self._matched[labels] = _Matched(selected_by, self._next_id, self._releases)
+        return selected_by
 
-    def _label_set(self, labels: TaskLabels) -> _LabelSet:
-        namespace = self._namespaces.get(labels.namespace)
-        label_set = namespace.label_sets.get(labels) if namespace else None
-        if label_set is not None:
-            return label_set
-        if self._label_sets >= self._sweep_above:
-            self._sweep()
-            namespace = self._namespaces.get(labels.namespace)
-        if namespace is None:
-            namespace = self._new_namespace(labels.namespace)
-            self._namespaces[labels.namespace] = namespace
-        label_set = namespace.label_sets[labels] = _LabelSet(namespace.matching(labels))
-        self._label_sets += 1
-        return label_set
+    def _counted_selectors_of(self, labels: TaskLabels, label_set: _LabelSet) -> list[int]:
+        if not self._counted:
+            return []
+        space = self.namespace_labels(labels.namespace)
+        return self._table.matching(labels, label_set.own, space, among=self._counted)
 
-    def _set_selected_by(self, label_set: _LabelSet, selected_by: tuple[int, ...]) -> None:
-        for number in set(label_set.selected_by) ^ set(selected_by):
-            sign = 1 if number in selected_by else -1
-            for row, tasks in label_set.rows.items():
-                _add(self._selected[number].rows, row, sign * tasks)
-        label_set.selected_by = selected_by
+    def _count(self, number: int) -> _Counted:
+        """Count the running tasks that a selector selects, from now on."""
+        selector, counted = self._registered[number].selector, _Counted()
+        named = selector.named_namespaces
+        for name in self._label_sets if named is None else named:
+            label_sets = self._label_sets.get(name)
+            if not label_sets or not selector.admits_namespace(name, self.namespace_labels(name)):
+                continue
+            for labels, label_set in label_sets.items():
+                if selector.admits_labels(label_set.own, ending=labels.ending):
+                    counted.label_sets[labels] = label_set
+                    label_set.counted_by[number] = None
+                    for row, tasks in label_set.rows.items():
+                        _add(counted.rows, row, tasks)
+        return counted
 
-    def _sweep(self) -> None:
-        """Forget label sets without running tasks; they are matched again when they are needed."""
-        self._label_sets = 0
-        for name, namespace in list(self._namespaces.items()):
-            used = {labels: each for labels, each in namespace.label_sets.items() if each.rows}
-            namespace.label_sets = used
-            self._label_sets += len(used)
-            if not used:
-                del self._namespaces[name]
-        self._sweep_above = 2 * self._label_sets + MAX_IDLE_SETS
+    def _forget_oldest_counts(self) -> None:
+        while self._counted_size > MAX_COUNTED and len(self._counted) > 1:
+            self._forget_count(next(iter(self._counted)))
 
+    def _forget_count(self, number: int) -> None:
+        counted = self._counted.pop(number, None)
+        if counted is not None:
+            self._counted_size -= len(counted.rows) + len(counted.label_sets)
+            for label_set in counted.label_sets.values():
+                del label_set.counted_by[number]
 
-def _required_labels(selector: AnySelector) -> list[Label]:
-    """Labels that every selected task has."""
-    parts = selector.selectors if isinstance(selector, AllSelectors) else (selector,)
-    return [
-        (each.key, each.values[0])
-        for part in parts
-        for each in part.labels or ()
-        if each.operator == "In" and len(each.values) == 1
-    ]
+    def _forget_matched(self) -> None:
+        self._matched.clear()
+        self._matched_size = 0
 
 
-def _add(rows: dict[int, int], row: int, tasks: int) -> None:
-    """Add to the number of tasks on a row; rows without tasks have no entry."""
-    rows[row] = rows.get(row, 0) + tasks
+def _add(rows: dict[int, int], row: int, tasks: int) -> int:
+    """Add to the number of tasks on a row; rows without tasks have no entry. Returns how many
+    entries there are more."""
+    before = rows.get(row, 0)
+    rows[row] = before + tasks
     if not rows[row]:
         del rows[row]
+        return -1
+    return 0 if before else 1

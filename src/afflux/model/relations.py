@@ -4,12 +4,10 @@ A topology key is a label of machines; the machines with the same value form one
 without the label belongs to no domain of that key.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from afflux.model.label_matcher import LabelMatcher, Labels
 from afflux.model.selectors import Requirement
-
-Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,19 @@ class TaskSelector:
     namespace_labels: tuple[Requirement, ...] | None = None
     labels: tuple[Requirement, ...] | None = ()
     includes_ending: bool = True
+    _namespaces: LabelMatcher | None = field(init=False, repr=False, compare=False)
+    _tasks: LabelMatcher | None = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        spaces, tasks = self.namespace_labels, self.labels
+        object.__setattr__(self, "_namespaces", None if spaces is None else LabelMatcher(spaces))
+        object.__setattr__(self, "_tasks", None if tasks is None else LabelMatcher(tasks))
+        own = (self.namespaces, spaces, tasks, self.includes_ending)
+        object.__setattr__(self, "_hash", hash(own))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def parts(self) -> int:
@@ -56,24 +67,41 @@ class TaskSelector:
         requirements = (*(self.namespace_labels or ()), *(self.labels or ()))
         return len(self.namespaces) + sum(1 + len(each.values) for each in requirements)
 
+    @property
+    def named_namespaces(self) -> tuple[str, ...] | None:
+        """The namespaces in which it may select tasks; None if their labels decide that."""
+        return self.namespaces if self.namespace_labels is None else None
+
+    @property
+    def looks_at_namespaces(self) -> bool:
+        """Whether the labels of namespaces decide which tasks are selected."""
+        return self.namespace_labels is not None
+
+    @property
+    def required_labels(self) -> list[tuple[str, str]]:
+        """Labels that every selected task has."""
+        return [
+            (each.key, each.values[0])
+            for each in self.labels or ()
+            if each.operator == "In" and len(each.values) == 1
+        ]
+
     def matches(self, task: TaskLabels, namespace_labels: Labels) -> bool:
         """Whether a task is selected; `namespace_labels` are those of its namespace."""
         admitted = self.admits_namespace(task.namespace, namespace_labels)
-        return admitted and self.matches_labels(task)
+        return admitted and self.admits_labels(dict(task.labels), ending=task.ending)
 
     def admits_namespace(self, namespace: str, labels: Labels) -> bool:
         """Whether tasks of a namespace with these labels may be selected."""
         return namespace in self.namespaces or (
-            self.namespace_labels is not None
-            and all(each.accepts(labels.get(each.key)) for each in self.namespace_labels)
+            self._namespaces is not None and self._namespaces.accepts(labels)
         )
 
-    def matches_labels(self, task: TaskLabels) -> bool:
-        """Whether a task of an admitted namespace is selected."""
-        if self.labels is None or (task.ending and not self.includes_ending):
+    def admits_labels(self, labels: Labels, *, ending: bool) -> bool:
+        """Whether a task of an admitted namespace with these labels is selected."""
+        if self._tasks is None or (ending and not self.includes_ending):
             return False
-        own = dict(task.labels)
-        return all(each.accepts(own.get(each.key)) for each in self.labels)
+        return self._tasks.accepts(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +110,29 @@ class AllSelectors:
 
     selectors: tuple[TaskSelector, ...]
 
+    @property
+    def named_namespaces(self) -> tuple[str, ...] | None:
+        """The namespaces in which it may select tasks; None if their labels decide that."""
+        named = [each.namespaces for each in self.selectors if not each.looks_at_namespaces]
+        return min(named, key=len, default=None)
+
+    @property
+    def looks_at_namespaces(self) -> bool:
+        """Whether the labels of namespaces decide which tasks are selected."""
+        return any(each.looks_at_namespaces for each in self.selectors)
+
+    @property
+    def required_labels(self) -> list[tuple[str, str]]:
+        """Labels that every selected task has."""
+        return [label for each in self.selectors for label in each.required_labels]
+
     def admits_namespace(self, namespace: str, labels: Labels) -> bool:
         """Whether tasks of a namespace with these labels may be selected."""
         return all(each.admits_namespace(namespace, labels) for each in self.selectors)
 
-    def matches_labels(self, task: TaskLabels) -> bool:
-        """Whether a task of an admitted namespace is selected."""
-        return all(each.matches_labels(task) for each in self.selectors)
+    def admits_labels(self, labels: Labels, *, ending: bool) -> bool:
+        """Whether a task of an admitted namespace with these labels is selected."""
+        return all(each.admits_labels(labels, ending=ending) for each in self.selectors)
 
 
 AnySelector = TaskSelector | AllSelectors
