@@ -89,7 +89,11 @@ class TaskSelector:
     def matches(self, task: TaskLabels, namespace_labels: Labels) -> bool:
         """Whether a task is selected; `namespace_labels` are those of its namespace."""
         admitted = self.admits_namespace(task.namespace, namespace_labels)
-        return admitted and self.admits_labels(dict(task.labels), ending=task.ending)
+        return admitted and self.matches_labels(task)
+
+    def matches_labels(self, task: TaskLabels) -> bool:
+        """Whether a task of an admitted namespace is selected."""
+        return self.admits_labels(dict(task.labels), ending=task.ending)
 
     def admits_namespace(self, namespace: str, labels: Labels) -> bool:
         """Whether tasks of a namespace with these labels may be selected."""
