@@ -18,7 +18,13 @@ from afflux.cycle.events import (
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.cycle.reservations import DelayCause
-from afflux.model.relations import Relations, SpreadConstraint, TaskLabels
+from afflux.model.relations import (
+    AffinityTerm,
+    Relations,
+    SpreadConstraint,
+    TaskLabels,
+    TaskSelector,
+)
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -212,3 +218,18 @@ def test_the_domain_of_a_machine_that_is_gone_does_not_hold_up_a_spread():
     cycle.run([TaskRuns(related_task("r", "web"), "a"), TaskRuns(related_task("x", "x"), "b")])
     assert placed(run(cycle, one("w", "web", spread("web")))) == {}
     assert placed(cycle.run([MachineGone("b")])) == {"w": "c"}
+
+
+@pytest.mark.parametrize("strategy", ["easy", "conservative"])
+def test_reserved_room_is_no_company(strategy: str):
+    """The reservation of one queue is entered into the state while another queue is planned."""
+    cycle = cycle_of(strategy, "flow")
+    cycle.run([MachineSet(machine("b", cpu=6, labels={"zone": "b"}))])
+    cycle.run([TaskRuns(related_task("r", "x", cpu=4), "a", until_seconds=10.0)])
+    members = [related_task(name, "h", cpu=4) for name in ("h0", "h1")]
+    gang = related_group("h", *members, queue="q0", run_seconds=10.0)
+    everything = TaskSelector(namespace_labels=())
+    near_any = Relations(affinity=(AffinityTerm(everything, "zone"),))
+    outcome = run(cycle, gang, one("p", "p", near_any, queue=1), now=1.0)
+    assert [each.group for each in outcome.reservations] == ["h"]
+    assert placed(outcome) == {}

@@ -40,7 +40,8 @@ class TaskSelector:
     A task is selected if its namespace is one of `namespaces`, or the labels of its namespace
     satisfy all of `namespace_labels` (None selects no namespace, an empty tuple every one), and its
     own labels satisfy all of `labels` (None selects no task, an empty tuple every one). Tasks that
-    are being deleted are selected only if the selector `includes_ending` ones.
+    are being deleted are selected only if the selector `includes_ending` ones. A task whose
+    namespace has no name, such as reserved room, is in no namespace that labels select.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ class TaskSelector:
     def admits_namespace(self, namespace: str, labels: Labels) -> bool:
         """Whether tasks of a namespace with these labels may be selected."""
         return namespace in self.namespaces or (
-            self._namespaces is not None and self._namespaces.accepts(labels)
+            self._namespaces is not None and bool(namespace) and self._namespaces.accepts(labels)
         )
 
     def admits_labels(self, labels: Labels, *, ending: bool) -> bool:
