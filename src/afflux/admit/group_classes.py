@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from afflux.cluster.relation_index import RelationIndex, relations_of
-from afflux.cluster.task_class import TaskClass
+from afflux.cluster.task_class import Counted, TaskClass
 from afflux.model.group import Group
-from afflux.plan.domain_rules import Counted
 
 # The classes of a group, each with its number of members.
 ClassCounts = tuple[tuple[TaskClass, int], ...]
@@ -49,7 +48,7 @@ class GroupClasses:
         """Whether a rule of the other groups counts tasks of this one."""
         if not self._relations:
             return False
-        counted = {each for of in self.classes(group) for each in _counted_as(of)}
+        counted = {each for of in self.classes(group) for each in of.counted_as}
         looked_at = (self._looks_at(of) for other in others for of in self.classes(other))
         return any(not counted.isdisjoint(each) for each in looked_at)
 
@@ -81,7 +80,3 @@ class GroupClasses:
             found = of.shape.relations.is_required or any(repelled)
             self._has_rules[of] = found
         return found
-
-
-def _counted_as(of: TaskClass) -> Iterable[Counted]:
-    return (*of.selected_by, *of.shape.relations.carried)

@@ -11,7 +11,8 @@ import numpy as np
 from afflux.admit.expected_ends import ExpectedEnds
 from afflux.admit.planned_run import PlannedRun, Start, has_begun
 from afflux.cluster.relation_index import RelationIndex
-from afflux.plan.domain_rules import Counted, TasksOn
+from afflux.cluster.task_class import Counted
+from afflux.plan.domain_rules import TasksOn
 
 # The rows of the tasks that end, in the order of their ends.
 _Rows = list[int]

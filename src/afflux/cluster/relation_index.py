@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from afflux.cluster.selected_tasks import SelectedTasks
-from afflux.cluster.task_class import TaskClass
+from afflux.cluster.task_class import Counted, TaskClass
 from afflux.model.group import Group
 from afflux.model.relations import (
     NO_RELATIONS,
@@ -143,16 +143,12 @@ class RelationIndex:
         """The terms, of running and of waiting tasks, that have one of these selectors."""
         return [term for number in selected_by for term in self._terms_of.get(number, ())]
 
-    def carriers_on_rows(self, carried: CarriedTerm) -> Mapping[int, int]:
-        """The running tasks with a term: how many on every row that has any."""
-        found = self._carried.get(carried)
-        return _NO_ROWS if found is None else found.rows
-
-    def rows_of(self, counted: int | CarriedTerm) -> Mapping[int, int]:
+    def rows_of(self, counted: Counted) -> Mapping[int, int]:
         """The running tasks that a selector selects, or that carry a term: how many on every row
         that has any."""
         if isinstance(counted, CarriedTerm):
-            return self.carriers_on_rows(counted)
+            found = self._carried.get(counted)
+            return _NO_ROWS if found is None else found.rows
         return self.selected.on_rows(counted)
 
     def _register(self, relations: Relations) -> None:

@@ -2,7 +2,12 @@
 
 from typing import NamedTuple
 
+from afflux.model.relations import CarriedTerm
 from afflux.model.task import Shape
+
+# What is counted in domains: the tasks that the selector with this id selects, or those that carry
+# this term.
+Counted = int | CarriedTerm
 
 
 class TaskClass(NamedTuple):
@@ -14,3 +19,8 @@ class TaskClass(NamedTuple):
 
     shape: Shape
     selected_by: tuple[int, ...] = ()
+
+    @property
+    def counted_as(self) -> tuple[Counted, ...]:
+        """As what a task of the class counts where it runs."""
+        return (*self.selected_by, *self.shape.relations.carried)

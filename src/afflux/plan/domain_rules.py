@@ -8,7 +8,7 @@ The rules follow kube-scheduler: spread constraints are judged first, then the a
 its anti-affinity, and the anti-affinity of other tasks against it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from afflux._core import Packing
 from afflux.cluster.state import State
-from afflux.cluster.task_class import TaskClass
+from afflux.cluster.task_class import Counted, TaskClass
 from afflux.model import reason
 from afflux.model.relations import NO_RELATIONS, AnySelector, CarriedTerm, SpreadConstraint
 from afflux.plan.topologies import (
@@ -64,9 +64,7 @@ class ClassRules:
     counted_by: list[int] = field(default_factory=list[int])
 
 
-# What a counter counts: the tasks that the selector with this id selects, or those that carry this
-# term; and how many of them run on every row that has any.
-Counted = int | CarriedTerm
+# How many tasks of what is counted run on every row that has any.
 TasksOn = Callable[[Counted], Mapping[int, int]]
 
 
@@ -178,8 +176,7 @@ class DomainRules:
         )
 
     def _counted_by(self, of: TaskClass) -> list[int]:
-        counted: Iterable[Counted] = (*of.selected_by, *of.shape.relations.carried)
-        found = (self._counters_of.get(each, ()) for each in counted)
+        found = (self._counters_of.get(each, ()) for each in of.counted_as)
         return sorted({number for numbers in found for number in numbers})
 
     def _selected(

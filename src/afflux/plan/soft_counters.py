@@ -5,13 +5,13 @@ such counters only for requirements; the counts of soft terms change between pas
 with every unit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afflux.cluster.state import State
-from afflux.cluster.task_class import TaskClass
+from afflux.cluster.task_class import Counted, TaskClass
 from afflux.model.relations import CarriedTerm
 from afflux.plan.topologies import Domains, Eligibility, Topologies, count_by_domain
 
@@ -22,10 +22,15 @@ class SoftCounters:
     """Counters have numbers, topologies too; equal ones are one."""
 
     def __init__(self, state: State, classes: Sequence[TaskClass]) -> None:
-        self._state = state
-        self._classes = classes
+        self._rows_of = state.relations.rows_of
         self._topologies = Topologies(state)
-        self._numbers: dict[tuple[int | CarriedTerm, int], int] = {}
+        self._class_count = len(classes)
+        # The classes whose tasks are selected, or carry the term.
+        self._classes_of: dict[Counted, list[int]] = {}
+        for number, each in enumerate(classes):
+            for counted in dict.fromkeys(each.counted_as):
+                self._classes_of.setdefault(counted, []).append(number)
+        self._numbers: dict[tuple[Counted, int], int] = {}
         self._topology_of: list[int] = []
         self._domain_counts: dict[int, int] = {}
         # By counter, the tasks that run in each domain, and with those of the round. The last entry
@@ -37,13 +42,11 @@ class SoftCounters:
 
     def selected(self, selector: int, key: str, eligibility: Eligibility | None = None) -> int:
         """The counter of the tasks that the selector with this id selects."""
-        rows = self._state.relations.selected.on_rows(selector)
-        return self._counter(selector, rows, self._topologies.number(key, eligibility))
+        return self._counter(selector, self._topologies.number(key, eligibility))
 
     def carried(self, term: CarriedTerm) -> int:
         """The counter of the tasks that carry a term."""
-        rows = self._state.relations.carriers_on_rows(term)
-        return self._counter(term, rows, self._topologies.number(term.term.topology_key, None))
+        return self._counter(term, self._topologies.number(term.term.topology_key, None))
 
     def topology(self, counter: int) -> int:
         """The number of the topology of a counter."""
@@ -68,40 +71,29 @@ class SoftCounters:
 
     def count_units(self, numbers: Column, machines: Column) -> None:
         """These are the units of the round, each of a class on a machine."""
-        of_class = [machines[numbers == number] for number in range(len(self._classes))]
+        by_class = machines[np.argsort(numbers, kind="stable")]
+        first = np.cumsum([0, *np.bincount(numbers, minlength=self._class_count)])
         for counter, running in enumerate(self._running):
             counts = self._counts[counter] = running.copy()
             topology = self._topologies.found[self._topology_of[counter]]
             for number in self.counted_classes[counter]:
-                on = of_class[number]
+                on = by_class[first[number] : first[number + 1]]
                 if topology.counted is not None:
                     on = on[topology.counted[on]]
                 domains = topology.domain[on]
                 counts += np.bincount(domains[domains >= 0], minlength=len(counts))
 
-    def _counter(
-        self, counted: int | CarriedTerm, on_rows: Mapping[int, int], topology: int
-    ) -> int:
+    def _counter(self, counted: Counted, topology: int) -> int:
         found = self._numbers.get((counted, topology))
         if found is not None:
             return found
         number = self._numbers[counted, topology] = len(self._running)
         of_machine = self._topologies.found[topology]
-        domains, tasks = count_by_domain(of_machine, on_rows)
+        domains, tasks = count_by_domain(of_machine, self._rows_of(counted))
         running = np.zeros(int(of_machine.domain.max(initial=-1)) + 2, np.int64)
         running[domains] = tasks
         self._topology_of.append(topology)
         self._running.append(running)
         self._counts.append(running)
-        self.counted_classes.append(
-            frozenset(
-                index
-                for index, each in enumerate(self._classes)
-                if (
-                    counted in each.selected_by
-                    if isinstance(counted, int)
-                    else counted in each.shape.relations.carried
-                )
-            )
-        )
+        self.counted_classes.append(frozenset(self._classes_of.get(counted, ())))
         return number
