@@ -1,10 +1,12 @@
 """Reservations of groups with constraints between tasks: judged when the group starts, and kept."""
 
+from dataclasses import replace
+
 import pytest
 
 from afflux.admit.strategies import BUILT_IN
 from afflux.cluster.state import State
-from afflux.cycle.events import GroupReady, TaskEnded
+from afflux.cycle.events import GroupReady, TaskEnded, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.policies.cpu_memory import CpuMemory
@@ -129,3 +131,16 @@ def test_a_gang_whose_members_repel_each_other_waits_for_as_many_domains():
     outcome = end(cycle, "q", now=20.0)
     assert placed(outcome).keys() == {"g0", "g1"}
     assert outcome.broken == ()
+
+
+def test_labels_that_changed_before_any_constraint_was_in_use_count_at_a_later_start():
+    cycle = cluster(cpu=2)
+    running = [related_task(name, "x", cpu=2) for name in ("r0", "r1")]
+    cycle.run([TaskRuns(each, f"{z}0", 10.0) for each, z in zip(running, ZONES, strict=True)])
+    # Two classes: the search reads the expected ends of the running tasks.
+    waiting = [lone("two", "y", cpu=2), lone("one", "y", cpu=1)]
+    assert starts(run(cycle, *waiting, now=1.0)) == {"two": 10.0, "one": 10.0}
+    renamed = [replace(each, labels=related_task("", "web").labels) for each in running]
+    cycle.run([TaskRuns(each, f"{z}0", 10.0) for each, z in zip(renamed, ZONES, strict=True)], 2.0)
+    later = run(cycle, lone("w", "db", apart("web"), ready=3.0, cpu=2), now=3.0)
+    assert starts(later)["w"] == 20.0

@@ -25,7 +25,8 @@ class ExpectedEnds:
 
     @cached_property
     def tasks(self) -> list[PlacedTask]:
-        """The tasks that end; needed only for devices, which are tracked one by one."""
+        """The tasks that end; needed only for devices, which are tracked one by one, and for
+        constraints between tasks."""
         flat = [task for on_row in self._tasks for task in on_row]
         return [flat[index] for index in self._order]
 

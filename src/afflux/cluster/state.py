@@ -181,11 +181,12 @@ class State:
         if placed is not None and same and devices in (None, placed.devices):
             # An assumed placement is confirmed: the machine has not changed.
             self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
-            toggled = self._note_required(task)
-            if related := self._are_related_otherwise(placed.task, task):
+            has_changed = self._note_required(task) or placed.until_seconds != until_seconds
+            if self._are_related_otherwise(placed.task, task):
                 self.relations.remove(placed.task, row)
                 self.relations.place(task, row)
-            if toggled or related or placed.until_seconds != until_seconds:
+                has_changed = True
+            if has_changed:
                 self._mark_changed(row)
             return
         self.drop_unused_columns()
@@ -260,7 +261,7 @@ class State:
         """Whether constraints between tasks see these two descriptions of a task differently."""
         if relations_while_running(before) != relations_while_running(now):
             return True
-        return bool(self.relations) and before.labels != now.labels
+        return before.labels != now.labels
 
     def _mark_changed(self, row: int) -> None:
         self.version += 1
