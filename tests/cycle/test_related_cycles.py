@@ -12,6 +12,7 @@ from afflux.cycle.events import (
     GroupWithdrawn,
     MachineGone,
     MachineSet,
+    NamespaceSet,
     TaskEnded,
     TaskRuns,
 )
@@ -25,6 +26,7 @@ from afflux.model.relations import (
     TaskLabels,
     TaskSelector,
 )
+from afflux.model.selectors import Requirement
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -218,6 +220,17 @@ def test_the_domain_of_a_machine_that_is_gone_does_not_hold_up_a_spread():
     cycle.run([TaskRuns(related_task("r", "web"), "a"), TaskRuns(related_task("x", "x"), "b")])
     assert placed(run(cycle, one("w", "web", spread("web")))) == {}
     assert placed(cycle.run([MachineGone("b")])) == {"w": "c"}
+
+
+def test_a_namespace_with_other_labels_causes_a_decision_if_constraints_are_in_use():
+    cycle = cycle_of("flow")
+    cycle.run([NamespaceSet(NAMESPACE, {"team": "blue"})])
+    cycle.run([TaskRuns(related_task("r", "db"), "a")])
+    of_red = TaskSelector(namespace_labels=(Requirement("team", "In", ("red",)),))
+    near_red = Relations(affinity=(AffinityTerm(of_red, "zone"),))
+    assert placed(run(cycle, one("w", "web", near_red))) == {}
+    assert cycle.run([NamespaceSet(NAMESPACE, {"team": "blue"})]).round is None
+    assert placed(cycle.run([NamespaceSet(NAMESPACE, {"team": "red"})])) == {"w": "a"}
 
 
 @pytest.mark.parametrize("strategy", ["easy", "conservative"])

@@ -22,6 +22,7 @@ from afflux.cycle.events import (
 )
 from afflux.cycle.reservations import DelayCause, Reservations
 from afflux.model.machine import Machine
+from afflux.model.relations import Labels
 from afflux.model.task import Shape, Task
 from afflux.queue.order import WaitingQueue
 
@@ -93,8 +94,7 @@ class EventIntake:
                 self._reservations.discard(name)
                 self._note_company_lost()
             case NamespaceSet(name, labels):
-                self._state.relations.selected.set_namespace(name, labels)
-                self.has_unblocking_events |= bool(self._state.relations)
+                self._set_namespace(name, labels)
             case MachineGone() | TaskRuns():
                 # Reports may overtake each other: an unknown machine needs no action.
                 pass
@@ -131,6 +131,15 @@ class EventIntake:
         self._note_less_room(DelayCause.MACHINE)
         # The tasks on it repel no others any more, and its domains may be gone.
         self.has_unblocking_events |= bool(self._state.relations)
+
+    def _set_namespace(self, name: str, labels: Labels) -> None:
+        relations = self._state.relations
+        version = relations.selected.namespaces_version
+        relations.selected.set_namespace(name, labels)
+        if relations and relations.selected.namespaces_version != version:
+            # Other tasks than before may be selected now.
+            self.has_unblocking_events = True
+            self._reservations.note_disturbance(DelayCause.COMPANY)
 
     def _note_new_labels(self, before: Task, now: Task) -> None:
         """Waiting tasks may be waiting for a task to have these labels, or to lose those that it
