@@ -25,7 +25,6 @@ from afflux.model.relations import (
     NO_RELATIONS,
     Labels,
     Relations,
-    SpreadConstraint,
     TaskSelector,
 )
 
@@ -242,9 +241,7 @@ def _owner_of(pod: objects.Pod, namespace: str) -> _OwnerKey | None:
     return None
 
 
-def _owner_selector(
-    found: objects.SelectingObject,
-) -> Requirements:
+def _owner_selector(found: objects.SelectingObject) -> Requirements:
     """The selector of a controller; empty if it has none. An invalid one does not count."""
     match found:
         case objects.ReplicationController(spec=objects.MapSelectorSpec(selector=labels)):
@@ -274,18 +271,4 @@ def _default_relations(
 ) -> Relations:
     labels = in_order([*with_labels(dict(services)), *owner])
     selector = TaskSelector((namespace,), None, labels, includes_ending=False)
-    return Relations(
-        spread=tuple(
-            SpreadConstraint(
-                selector,
-                each.topology_key,
-                each.max_skew,
-                required=each.required,
-                min_domains=each.min_domains,
-                honors_affinity=each.honors_affinity,
-                honors_taints=each.honors_taints,
-                needs_all_keys=each.needs_all_keys,
-            )
-            for each in defaults
-        )
-    )
+    return Relations(spread=tuple(each.over(selector) for each in defaults))

@@ -5,7 +5,9 @@ from Services and owners: cluster_relations.py.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+from afflux.model.relations import SpreadConstraint, TaskSelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,10 @@ class DefaultConstraint:
     honors_affinity: bool = True
     honors_taints: bool = False
     needs_all_keys: bool = True
+
+    def over(self, selector: TaskSelector) -> SpreadConstraint:
+        """The constraint that spreads the tasks which this selector selects."""
+        return SpreadConstraint(selector, **asdict(self))
 
 
 # Those of kube-scheduler. A node that lacks one of the keys still counts for the other one.
