@@ -9,13 +9,13 @@
 //! The account is composed of parts, each of which answers for itself: [`Resources`] are amounts
 //! that add up, [`Devices`] are tracked one by one, because shares of different devices never add
 //! up, and [`Domains`] count tasks by zone, host or another topology key, for the constraints
-//! between tasks. A task fits where every part admits it, and [`Account::refusals`] names the parts that do
-//! not. A further kind of room is one part more.
+//! between tasks. A task fits where every part admits it, and [`Account::refusals`] names the parts
+//! that do not. A further kind of room is one part more.
 //!
 //! # Invariants
 //! Whatever is taken can be released again, and [`Account::rollback`] restores the free amounts,
-//! devices and counts exactly as they were at [`Account::mark`]. Only requested resources are looked at: a
-//! machine that is overcommitted in another resource still takes the task.
+//! devices and counts exactly as they were at [`Account::mark`]. Only requested resources are looked
+//! at: a machine that is overcommitted in another resource still takes the task.
 //!
 //! # Cost
 //! `take`, `release` and `fits` cost the resources that the class asks for, not those that exist,
@@ -23,11 +23,13 @@
 
 mod account;
 mod devices;
+mod domain_counters;
 mod domains;
 mod placed_rules;
 mod resources;
 
 pub use account::{Account, Class, Part, Unit};
 pub use devices::{DeviceRequest, Devices, room_on_devices};
-pub use domains::{Domains, Rule, Topology};
+pub use domain_counters::Topology;
+pub use domains::{Domains, Rule};
 pub use resources::{Resources, UNLIMITED};
