@@ -30,9 +30,12 @@ def settle(book: Book) -> int:
         and book.soft.counts_others(number, placed > 0)
         and not book.is_related([number])
     ]
-    for number in depending[:MAX_SETTLED_CLASSES]:
+    settled = depending[:MAX_SETTLED_CLASSES]
+    for number in settled:
         _place_again(book, number)
-    return len(depending[:MAX_SETTLED_CLASSES])
+    if settled:
+        book.forget_refusals()
+    return len(settled)
 
 
 def _place_again(book: Book, number: int) -> None:
