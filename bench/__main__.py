@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from afflux.cli.text_table import format_table
-from afflux.plan.refused_proposals import CONSTRAINT_KINDS
+from afflux.plan.refused_proposals import REFUSAL_KINDS
 from bench import cold_cycle, import_time, openb, quality, refused_proposals, sparse_rounds
 from bench.random_instances import random_instance
 
@@ -95,11 +95,11 @@ def _refusals(options: argparse.Namespace) -> object:
             r.workload,
             f"{r.seconds:.2f}",
             f"{r.placed} of {r.tasks}",
-            *(str(r.refused.get(kind, 0)) for kind in CONSTRAINT_KINDS),
+            *(str(r.refused.get(kind, 0)) for kind in REFUSAL_KINDS),
         ]
         for r in found
     ]
-    print(format_table(["workload", "seconds", "placed", *CONSTRAINT_KINDS], rows), end="\n\n")
+    print(format_table(["workload", "seconds", "placed", *REFUSAL_KINDS], rows), end="\n\n")
     return [asdict(r) for r in found]
 
 

@@ -18,6 +18,7 @@ from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
+from oracles.builders import machine
 from oracles.kubernetes_filters import (
     REQUIRED,
     Cluster,
@@ -205,6 +206,13 @@ class RelatedPods:
                 zip(self.waiting, self.priorities, strict=True)
             )
         ]
+
+
+def zoned_state() -> State:
+    """Machines `a0`, `a1` and `b0` in the zones `a` and `b`, and `none` in no zone."""
+    zones = {"a0": "a", "a1": "a", "b0": "b"}
+    machines = [machine(name, labels={ZONE: zone, HOST: name}) for name, zone in zones.items()]
+    return State([*machines, machine("none", labels={HOST: "none"})])
 
 
 def _machine(node: Manifest) -> Machine:

@@ -12,20 +12,17 @@ from afflux.model.placement import Placement
 from afflux.plan.check import PlanError, check_plan
 from afflux.plan.check_relations import TasksInPlace, find_refused
 from oracles import kubernetes_filters as filters
-from oracles.builders import machine, shape, task
+from oracles.builders import shape, task
 from oracles.kubernetes_filters import Cluster, Manifest, bound, name_of, node_of
 from oracles.pod_constraints import affinity, pod, spread
-from oracles.related_pods import HOST, ZONE, RelatedPods, task_of
+from oracles.related_pods import HOST, ZONE, RelatedPods, task_of, zoned_state
 
 CLUSTERS = 400
 
 
 @pytest.fixture
 def state() -> State:
-    """Machines `a0`, `a1` and `b0` in the zones `a` and `b`, and `none` in no zone."""
-    zones = {"a0": "a", "a1": "a", "b0": "b"}
-    machines = [machine(name, labels={ZONE: zone, HOST: name}) for name, zone in zones.items()]
-    return State([*machines, machine("none", labels={HOST: "none"})])
+    return zoned_state()
 
 
 def refused(state: State, *pods: Manifest) -> tuple[str, str] | None:

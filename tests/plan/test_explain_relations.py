@@ -10,20 +10,16 @@ from afflux.model.group import Group
 from afflux.plan.explain import verdicts, why_waiting
 from afflux.policies.registry import constraints
 from oracles import kubernetes_filters as filters
-from oracles.builders import machine
 from oracles.kubernetes_filters import Manifest, name_of
 from oracles.pod_constraints import affinity, pod, spread
-from oracles.related_pods import HOST, ZONE, RelatedPods, task_of
+from oracles.related_pods import HOST, ZONE, RelatedPods, task_of, zoned_state
 
 CLUSTERS = 400
 
 
 @pytest.fixture
 def state() -> State:
-    """Machines `a0`, `a1` and `b0` in the zones `a` and `b`, and `none` in no zone."""
-    zones = {"a0": "a", "a1": "a", "b0": "b"}
-    machines = [machine(name, labels={ZONE: zone, HOST: name}) for name, zone in zones.items()]
-    return State([*machines, machine("none", labels={HOST: "none"})])
+    return zoned_state()
 
 
 def sentences(state: State, *waiting: Manifest) -> list[str]:

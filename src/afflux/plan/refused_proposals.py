@@ -16,16 +16,16 @@ from afflux.plan.domain_rules import Rule
 
 Column = NDArray[np.int64]
 
-ConstraintKind = Literal[
+RefusalKind = Literal[
     "resources", "devices", "affinity", "anti-affinity", "existing-anti-affinity", "spread"
 ]
-CONSTRAINT_KINDS: tuple[ConstraintKind, ...] = get_args(ConstraintKind)
+REFUSAL_KINDS: tuple[RefusalKind, ...] = get_args(RefusalKind)
 # By kind of constraint.
 RefusedProposals = Counter[str]
 
 # The parts of the account that are no rules of a class, by their number; the last two are rules of
 # units that are placed already.
-_FIXED_PARTS: dict[int, ConstraintKind] = {
+_FIXED_PARTS: dict[int, RefusalKind] = {
     -2: "resources",
     -1: "devices",
     -4: "spread",
@@ -51,13 +51,13 @@ def count_refused(book: Book, numbers: Column, rows: Column, units: Column) -> R
     return found
 
 
-def _kind_of(book: Book, number: int, part: int) -> ConstraintKind:
+def _kind_of(book: Book, number: int, part: int) -> RefusalKind:
     if part in _FIXED_PARTS:
         return _FIXED_PARTS[part]
-    return kind_of_rule(book.rules.classes[number].rules[part])
+    return _kind_of_rule(book.rules.classes[number].rules[part])
 
 
-def kind_of_rule(rule: Rule) -> ConstraintKind:
+def _kind_of_rule(rule: Rule) -> RefusalKind:
     """The kind of constraint that a rule states."""
     match rule.kind:
         case "near":
