@@ -87,7 +87,7 @@ def test_groups_of_two_queues_that_need_each_other_start_together(first: str, se
     assert outcome.reservations == ()
 
 
-def test_a_unit_waits_until_the_queues_of_all_members_admit_it():
+def test_a_set_waits_until_the_queues_of_all_members_admit_it():
     cycle = cycle_of("fcfs", "fcfs")
     # The head of the second queue does not fit: fcfs does not reach the group behind it.
     head = one("head", "x", queue=1, cpu=4)
@@ -99,7 +99,7 @@ def test_a_unit_waits_until_the_queues_of_all_members_admit_it():
     assert placed(outcome).keys() == {"a", "b"}
 
 
-def test_a_unit_has_the_lowest_priority_of_its_members():
+def test_a_set_has_the_lowest_priority_of_its_members():
     cycle = cycle_of("fcfs", cpu=1)
     groups = [
         one("a", "web", near("db"), priority=9, cpu=1),
@@ -123,7 +123,7 @@ def test_a_group_that_needs_one_of_a_later_queue_starts_in_the_next_cycle():
     assert placed(cycle.run([], 0.0)).keys() == {"a"}
 
 
-def test_members_of_a_unit_have_a_reservation_each():
+def test_members_of_a_set_have_a_reservation_each():
     cycle = cycle_of("conservative", cpu=2)
     run(cycle, one("p", "x", cpu=2), one("q", "x", cpu=2, run=20.0))
     found = run(cycle, one("a", "web", near("db")), one("b", "db", near("web")), now=1.0)
@@ -145,7 +145,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_unit_is_never_split_over_the_parts_of_a_decision():
+def test_a_set_is_never_split_over_the_parts_of_a_decision():
     cycle = cycle_of("flow", cpu=16)
     others = [one(f"x{n}", "x", cpu=1 + n) for n in range(5)]
     outcome = run(cycle, one("a", "web", near("db")), *others, one("b", "db", near("web")))

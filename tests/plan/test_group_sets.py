@@ -25,7 +25,7 @@ def sets(*groups, running: tuple = ()) -> list[list[str]]:
     return [[group.name for group in group_set] for group_set in found]
 
 
-def test_groups_that_need_each_other_are_one_unit_at_the_place_of_the_last():
+def test_groups_that_need_each_other_are_one_set_at_the_place_of_the_last():
     found = sets(alone("a", "web", "db"), alone("x", "x"), alone("b", "db", "web"))
     assert found == [["x"], ["a", "b"]]
 
@@ -35,7 +35,7 @@ def test_a_group_comes_after_the_one_that_it_needs():
     assert found == [["x"], ["b"], ["a"], ["y"]]
 
 
-def test_a_circle_of_three_is_one_unit():
+def test_a_circle_of_three_is_one_set():
     circle = [alone("a", "a", "b"), alone("b", "b", "c"), alone("c", "c", "a")]
     assert sets(*circle) == [["a", "b", "c"]]
 
@@ -46,7 +46,7 @@ def test_company_that_runs_leaves_every_group_in_its_place():
     assert sets(*groups, running=running) == [["a"], ["b"]]
 
 
-def test_a_group_that_meets_its_own_need_is_no_unit_with_others():
+def test_a_group_that_meets_its_own_need_is_no_set_with_others():
     assert sets(alone("a", "web", "web"), alone("b", "web", "web")) == [["a"], ["b"]]
 
 
@@ -61,7 +61,7 @@ def test_a_very_large_circle_is_not_kept_together():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(("", *"abcd"))), max_size=12))
-def test_every_group_is_in_one_unit_and_after_what_it_needs(kinds):
+def test_every_group_is_in_one_set_and_after_what_it_needs(kinds):
     groups = [alone(f"g{n}", app, *filter(None, [need])) for n, (app, need) in enumerate(kinds)]
     found = sets(*groups)
     names = [name for group_set in found for name in group_set]

@@ -119,10 +119,6 @@ class SelectedTasks:
             self._forget_matched()
         return False
 
-    def selector(self, number: int) -> AnySelector:
-        """The selector with this id."""
-        return self._registered[number].selector
-
     def selectors_of(self, labels: TaskLabels) -> tuple[int, ...]:
         """The ids of the registered selectors that select a task with these labels, ascending."""
         if not self._ids:
