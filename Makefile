@@ -77,7 +77,7 @@ bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share
 	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json
 
 conformance: setup-dev ## Kubernetes' own scheduling specs, with kube-scheduler and with afflux (an hour)
-	@$(RUN)/python -m bench.conformance --at-least kube-scheduler=35 afflux=27
+	@$(RUN)/python -m bench.conformance --at-least kube-scheduler=35 afflux=26
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

@@ -15,8 +15,8 @@ from bench.conformance.results import SpecResult
 
 NAME = "e2e"
 POLL_SECONDS = 0.2
-# Some messages contain whole objects.
-MAX_FAILURE = 500
+# The first lines of a message say what was expected; whole objects may follow.
+FAILURE_LINES = 2
 
 Started = Callable[[str, int], None]
 """Called with the name of a spec that begins, and the number of specs of the run."""
@@ -99,7 +99,7 @@ def _result(line: dict[str, Any]) -> SpecResult:
         name=line["name"],
         conformance=line.get("conformance", False),
         state=line["state"],
-        failure=line.get("failure", "")[:MAX_FAILURE],
+        failure="\n".join(line.get("failure", "").splitlines()[:FAILURE_LINES]),
         seconds=line.get("seconds", 0.0),
     )
 
