@@ -1,41 +1,21 @@
 """Rollback of groups that stay half-bound: which pods are deleted, when, and which never."""
 
-import asyncio
-import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
-import msgspec
 import pytest
-from counting_event import CountingEvent
-from small_api import Fault, SmallApi, run, serving, until
+from rollback_cluster import AFTER, OWNER, RollbackCluster, run_rollback
+from small_api import Fault, until
 
 from afflux.cycle.events import GroupReady
-from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.event_recorder import EventRecorder
 from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
-from afflux.kube.live.half_bound_rollback import HalfBoundRollback
 from afflux.model.placement import Placement
-from afflux.web.scheduler_metrics import Metrics
 
 PODS = "/api/v1/namespaces/default/pods"
-AFTER = 60.0
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 
 
-class Cluster:
-    """An API server, the scheduler's copy of it, and a clock that only the test moves."""
-
-    def __init__(self, server: SmallApi) -> None:
-        self.server = server
-        self.now = 1_000.0
-        self.remaining: float | None = None
-        self.announced: list[tuple[str, set[str], str]] = []
-        self.half_bound = HalfBoundGroups(AFTER)
-        self.changed = self.half_bound.changed = CountingEvent()
-        self.reader = ClusterReader(["afflux"], half_bound=self.half_bound)
+class Cluster(RollbackCluster):
+    """A group `g` in the namespace `default`."""
 
     def pod(
         self,
@@ -60,13 +40,7 @@ class Cluster:
             "spec": {"schedulerName": scheduler, "nodeName": node, "containers": [{"name": "c"}]},
             "status": status,
         }
-        kept = self.server.put(f"{PODS}/{name}", manifest)
-        self.reader.pods.changed(msgspec.json.decode(json.dumps(kept), type=objects.Pod))
-
-    def gone(self, name: str) -> None:
-        known = self.reader.pods.get(f"default/{name}")
-        assert known is not None
-        self.reader.pods.deleted(known)
+        self.put(manifest)
 
     def placements(self) -> list[Placement]:
         """Places all pods that may start now on one machine."""
@@ -77,53 +51,9 @@ class Cluster:
             for task in event.group.tasks
         ]
 
-    def deleted(self) -> set[str]:
-        return {
-            request.path.rpartition("/")[2]
-            for request in self.server.requests
-            if request.method == "DELETE"
-        }
-
-    def events(self) -> list[Any]:
-        return [
-            request.body
-            for request in self.server.requests
-            if request.method == "POST" and request.path.endswith("/events")
-        ]
-
-    async def advance(self, seconds: float) -> None:
-        """Move the clock, and wait until the rollback has done all that is due then."""
-        self.now += seconds
-        self.reader.take_events(self.now)
-        await self.changed.wake_and_wait()
-
 
 def run_with_rollback(test: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Run the test while the rollback runs."""
-
-    async def whole() -> None:
-        async with serving() as server, server.api() as api:
-            cluster = Cluster(server)
-            recorder = EventRecorder(api, Metrics())
-            rollback = HalfBoundRollback(
-                api,
-                cluster.reader,
-                cluster.half_bound,
-                recorder,
-                remaining_seconds=lambda: cluster.remaining,
-                announce=lambda group, pods, why: cluster.announced.append((group, set(pods), why)),
-                clock=lambda: cluster.now,
-            )
-            work = asyncio.create_task(rollback.run())
-            try:
-                await test(cluster)
-            finally:
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
-                await recorder.close()
-
-    run(whole)
+    run_rollback(Cluster, test)
 
 
 def test_a_group_that_stays_half_bound_is_rolled_back_after_its_time_and_not_before() -> None:
@@ -209,7 +139,7 @@ def test_nothing_is_deleted_unless_all_bound_pods_are_recreated(
         await cluster.advance(AFTER)
         assert cluster.server.requests == []
         # Without that pod, controllers recreate all the others.
-        cluster.gone("mine")
+        cluster.gone("default/mine")
         await cluster.advance(0)
         await until(lambda: cluster.deleted() == {"a"})
 
