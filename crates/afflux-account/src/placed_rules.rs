@@ -173,6 +173,9 @@ impl PlacedRules {
             let &Rule::Spread { counter, .. } = rule else {
                 return UNLIMITED;
             };
+            if units.is_empty() {
+                return UNLIMITED;
+            }
             domains
                 .counted_domain(counter, machine)
                 .filter(|domain| units.contains_key(domain))

@@ -1,7 +1,8 @@
 """The constraints between tasks of a round's classes, as the account takes them.
 
 A counter counts tasks in the domains of a topology key: those that a selector selects, or those
-that carry a required anti-affinity term. A class has rules about counters, and is counted by some.
+that carry one of some required anti-affinity terms. A class has rules about counters, and is
+counted by some. However many terms of others repel a class, they are one rule for each key.
 Only counters that a rule names are kept: a class that no rule concerns costs nothing.
 
 The rules follow kube-scheduler: spread constraints are judged first, then the affinity of the task,
@@ -64,6 +65,7 @@ class ClassRules:
     counted_by: list[int] = field(default_factory=list[int])
 
 
+Terms = tuple[CarriedTerm, ...]
 # How many tasks of what is counted run on every row that has any.
 TasksOn = Callable[[Counted], Mapping[int, int]]
 
@@ -84,7 +86,8 @@ class DomainRules:
         self.topologies = self._topologies.found
         self.counters: list[Counter] = []
         # By what is counted and by topology.
-        self._counter_numbers: dict[tuple[Counted, int], int] = {}
+        self._counter_numbers: dict[tuple[int | Terms, int], int] = {}
+        self._repelling_terms: dict[tuple[int, ...], Mapping[str, Terms]] = {}
         self._counters_of: dict[Counted, list[int]] = {}
         self.classes = [ClassRules(self._rules(each)) for each in classes]
         if self.counters:
@@ -153,11 +156,22 @@ class DomainRules:
             for term in relations.anti_affinity:
                 counter = self._selected(term.selector, term.topology_key)
                 rules.append(Rule("apart", (counter,), reason.POD_ANTI_AFFINITY))
-        for carried in self._index.terms_selecting(of.selected_by):
-            if carried.weight is None:
-                counter = self._carried(carried)
-                rules.append(Rule("apart", (counter,), reason.EXISTING_ANTI_AFFINITY))
+        for key, terms in self._repelling(of.selected_by).items():
+            counter = self._counter(terms, self._topologies.number(key, None))
+            rules.append(Rule("apart", (counter,), reason.EXISTING_ANTI_AFFINITY))
         return rules
+
+    def _repelling(self, selected_by: tuple[int, ...]) -> Mapping[str, Terms]:
+        """By topology key, the anti-affinity terms of others that select these tasks."""
+        found = self._repelling_terms.get(selected_by)
+        if found is None:
+            by_key: dict[str, list[CarriedTerm]] = {}
+            for carried in self._index.terms_selecting(selected_by):
+                if carried.weight is None:
+                    by_key.setdefault(carried.term.topology_key, []).append(carried)
+            found = {key: tuple(terms) for key, terms in by_key.items()}
+            self._repelling_terms[selected_by] = found
+        return found
 
     def _spread_rule(
         self, of: TaskClass, constraint: SpreadConstraint, keys: tuple[str, ...]
@@ -185,15 +199,17 @@ class DomainRules:
         number = self._index.selector_id(selector)
         return self._counter(number, self._topologies.number(key, eligibility))
 
-    def _carried(self, carried: CarriedTerm) -> int:
-        return self._counter(carried, self._topologies.number(carried.term.topology_key, None))
-
-    def _counter(self, counted: Counted, topology: int) -> int:
+    def _counter(self, counted: int | Terms, topology: int) -> int:
         found = self._counter_numbers.get((counted, topology))
         if found is not None:
             return found
         number = self._counter_numbers[counted, topology] = len(self.counters)
-        self._counters_of.setdefault(counted, []).append(number)
-        domains, counts = count_by_domain(self.topologies[topology], self._tasks_on(counted))
+        parts: tuple[Counted, ...] = (counted,) if isinstance(counted, int) else counted
+        tasks: dict[int, int] = {}
+        for each in parts:
+            self._counters_of.setdefault(each, []).append(number)
+            for row, count in self._tasks_on(each).items():
+                tasks[row] = tasks.get(row, 0) + count
+        domains, counts = count_by_domain(self.topologies[topology], tasks)
         self.counters.append(Counter(topology, domains, counts))
         return number

@@ -10,7 +10,7 @@ own units: such a part is `Rising`, and becomes steps of the network (`rising_co
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
-from afflux.model.relations import SpreadConstraint
+from afflux.model.relations import CarriedTerm, SpreadConstraint
 from afflux.plan.soft_counters import SoftCounters
 from afflux.plan.topologies import eligibility_of
 from afflux.policies.preference_cost import SPREAD_WEIGHT, full_cost
@@ -68,12 +68,12 @@ class SoftCost:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A counter, what one counted task adds to the score of a domain (more is worse), and whether
-    the tasks of the class are counted themselves."""
+    """A counter, what one counted task adds to the score of a domain (more is worse), and for how
+    many a task of the class counts itself."""
 
     counter: int
     weight: int
-    counts_itself: bool
+    own_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ class SoftTerms:
         self._index = state.relations
         self._counters = SoftCounters(state, classes)
         self._terms: dict[int, _ClassTerms] = {}
+        self._terms_of_others: dict[tuple[int, ...], Mapping[str, tuple[CarriedTerm, ...]]] = {}
         for number, each in enumerate(classes):
             terms = _ClassTerms()
             self._read_affinity(number, each, terms)
@@ -175,15 +176,24 @@ class SoftTerms:
                 self._index.selector_id(term.selector), term.topology_key
             )
             own_weight += abs(weight)
-            terms.affinity.append(_Term(counter, -weight, self._counts(counter, number)))
-        for carried in self._index.terms_selecting(of.selected_by):
-            if carried.weight is not None:
-                counter = self._counters.carried(carried)
-                strongest = max(strongest, abs(carried.weight))
-                terms.affinity.append(
-                    _Term(counter, -carried.weight, self._counts(counter, number))
-                )
+            terms.affinity.append(_Term(counter, -weight, self._own_count(counter, number)))
+        for key, carried in self._carried_terms(of.selected_by).items():
+            counter = self._counters.carried(carried, key)
+            strongest = max(strongest, *(abs(each.weight or 0) for each in carried))
+            terms.affinity.append(_Term(counter, -1, self._own_count(counter, number)))
         terms.affinity_cost = full_cost(max(own_weight, strongest))
+
+    def _carried_terms(self, selected_by: tuple[int, ...]) -> Mapping[str, tuple[CarriedTerm, ...]]:
+        """By topology key, the terms by which others attract or repel these tasks."""
+        found = self._terms_of_others.get(selected_by)
+        if found is None:
+            by_key: dict[str, list[CarriedTerm]] = {}
+            for carried in self._index.terms_selecting(selected_by):
+                if carried.weight is not None:
+                    by_key.setdefault(carried.term.topology_key, []).append(carried)
+            found = {key: tuple(terms) for key, terms in by_key.items()}
+            self._terms_of_others[selected_by] = found
+        return found
 
     def _read_spread(self, number: int, of: TaskClass, terms: _ClassTerms) -> None:
         soft = [each for each in of.shape.relations.spread if not each.required]
@@ -191,7 +201,7 @@ class SoftTerms:
         for each in soft:
             keys = all_keys if each.needs_all_keys else (each.topology_key,)
             counter = self._spread_counter(of, each, keys)
-            counts_itself = self._counts(counter, number)
+            counts_itself = self._own_count(counter, number) > 0
             spread = _Spread(counter, each.max_skew, counts_itself, each.needs_all_keys)
             terms.spread.append(spread)
         terms.spread_cost = full_cost(SPREAD_WEIGHT) if soft else 0
@@ -203,8 +213,8 @@ class SoftTerms:
         eligibility = eligibility_of(of.shape, constraint, keys)
         return self._counters.selected(selector, constraint.topology_key, eligibility)
 
-    def _counts(self, counter: int, class_index: int) -> bool:
-        return class_index in self._counters.counted_classes[counter]
+    def _own_count(self, counter: int, class_index: int) -> int:
+        return self._counters.counted_classes[counter].get(class_index, 0)
 
     def _affinity(self, terms: _ClassTerms, where: Candidates, *, taken_out: bool) -> SoftCost:
         """The cost of affinity to other tasks and of theirs to the class."""
@@ -218,7 +228,7 @@ class SoftTerms:
             topology = self._counters.topology(term.counter)
             score = scores.setdefault(topology, none.copy())
             score += term.weight * self._counters.tasks(term.counter, where.rows)
-            growth[topology] = growth.get(topology, 0) + term.weight * term.counts_itself
+            growth[topology] = growth.get(topology, 0) + term.weight * term.own_count
         if where.units > 1 and not taken_out:
             for topology, score in list(scores.items()):
                 if growth[topology] < 0 and score.min() == score.max():
