@@ -101,8 +101,9 @@ impl Account {
     /// taken yet.
     #[must_use]
     pub fn with_domains(mut self, mut domains: Domains) -> Self {
-        for class in &self.classes {
+        for class in &mut self.classes {
             domains.prepare(&class.rules);
+            class.counted_by.sort_unstable();
         }
         self.domains = domains;
         self

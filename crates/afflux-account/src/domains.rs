@@ -289,11 +289,16 @@ impl Domains {
         }
     }
 
-    /// By how much a counter grows with each unit of a class on a machine.
+    /// By how much a counter grows with each unit of a class on a machine. `counted_by` is
+    /// ascending: a class may be counted by thousands.
     pub(crate) fn growth(&self, counter: usize, counted_by: &[usize], machine: usize) -> i64 {
         let topology = &self.topologies[self.counters[counter].topology];
         match topology.counted(machine) {
-            Some(_) => counted_by.iter().filter(|&&grown| grown == counter).count() as i64,
+            Some(_) => {
+                let first = counted_by.partition_point(|&grown| grown < counter);
+                let same = counted_by[first..].iter();
+                same.take_while(|&&grown| grown == counter).count() as i64
+            }
             None => 0,
         }
     }

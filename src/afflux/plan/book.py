@@ -5,6 +5,7 @@ task gets which unit is decided at the end of the round. What fits is the accoun
 (`afflux._core.Packing`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -85,6 +86,8 @@ class Book:
         )
         # Pairs of tasks that may still be searched for in vain (see `related_tasks`).
         self.pair_searches_left = MAX_PAIR_SEARCHES
+        # By namespace, the searches for sets of tasks that failed.
+        self.failed_sets: Counter[str] = Counter()
         self.soft = SoftTerms(state, ())
         # By class with soft terms: its machines, and what it costs there without these terms.
         self._plain_pairs: dict[int, tuple[Table, Table]] = {}
