@@ -56,6 +56,7 @@ def placeable_pods() -> list[Manifest]:
         for number in range(120)
     ]
     port = {"containerPort": 65535, "hostPort": 65535, "hostIP": "::", "protocol": "SCTP"}
+    apart = {"topologyKey": LONG, "labelSelector": {"matchLabels": {LONG: LONG}}}
     found = [
         requesting("tiny", cpu="1n", memory="1m", ephemeral_storage="100u"),
         requesting("half", cpu=".5", memory="1.5Mi"),
@@ -83,6 +84,12 @@ def placeable_pods() -> list[Manifest]:
                 ]
             ),
         ),
+        pod(
+            "apart",
+            affinity={
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+            },
+        ),
         labelled("lonely", group_name="solo", group_size="1"),
         labelled("dotted", group_name="A.B_c", group_size="000000001"),
     ]
@@ -98,7 +105,6 @@ def unplaceable_pods() -> list[Manifest]:
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {},
     }
-    apart = {"topologyKey": LONG, "labelSelector": {"matchLabels": {LONG: LONG}}}
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}
     many_containers = [
         {"name": f"c{n}", "image": "x", "resources": {"requests": {"memory": HUGE, "cpu": HUGE}}}
@@ -125,12 +131,6 @@ def unplaceable_pods() -> list[Manifest]:
             affinity=affinity([{"matchExpressions": [expression("number", "Lt", "0")]}]),
         ),
         pod("spread", topologySpreadConstraints=[spread]),
-        pod(
-            "apart",
-            affinity={
-                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
-            },
-        ),
         pod("claims", volumes=[claim]),
         labelled("no-members", group_name="g1", group_size="0"),
         labelled("half-a-member", group_name="g2", group_size="0.5"),
