@@ -39,6 +39,7 @@ class Cost:
     seconds: float
     waiting: int
     reason: str
+    cut_searches: int
 
 
 def node(number: int) -> objects.Node:
@@ -163,7 +164,49 @@ def spread_attack() -> Iterator[dict]:
         yield pod(f"spread-{number}", "attacker", topologySpreadConstraints=constraints)
 
 
+def _repelling_everything(selector: dict) -> dict:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "namespaceSelector": {},
+        "labelSelector": selector,
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def expression_attack() -> Iterator[dict]:
+    """250 pods that repel every pod, each by 510 expressions of its own."""
+    for number in range(250):
+        absent = [{"key": f"k{number}-{e}", "operator": "DoesNotExist"} for e in range(510)]
+        affinity = _repelling_everything({"matchExpressions": absent})
+        yield pod(f"expressions-{number}", "attacker", affinity=affinity)
+
+
+def repulsion_attack() -> Iterator[dict]:
+    """700 pods that repel every pod, each by a selector of its own."""
+    for number in range(700):
+        absent = [{"key": f"k{number}", "operator": "DoesNotExist"}]
+        affinity = _repelling_everything({"matchExpressions": absent})
+        yield pod(f"repels-{number}", "attacker", affinity=affinity)
+
+
+def set_attack() -> Iterator[dict]:
+    """1,000 different pods of two kinds that require and repel each other: no pair has a place."""
+    key = "kubernetes.io/hostname"
+    for number in range(1_000):
+        own, other = ("a", "b") if number % 2 else ("b", "a")
+        terms = [{"topologyKey": key, "labelSelector": {"matchLabels": {"app": other}}}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        affinity = {"podAffinity": required, "podAntiAffinity": required}
+        requests = {"cpu": f"{100 + number}m"}
+        made = pod(f"sets-{number}", "attacker", requests, affinity=affinity)
+        made["metadata"]["labels"] = {"app": own}
+        yield made
+
+
 ATTACKS = {
+    "expressions": expression_attack,
+    "repulsion": repulsion_attack,
+    "sets": set_attack,
     "affinity": affinity_attack,
     "preferences": preference_attack,
     "values": value_attack,
@@ -191,9 +234,11 @@ def measure(kind: str) -> Cost:
         reader.pods.changed(_decoded(objects.Pod, manifest))
     reader.pods.changed(_decoded(objects.Pod, pod("late", "other")))
     received = _peak_mib()
-    began, placed, waiting = time.monotonic(), None, 0
+    began, placed, cut = time.monotonic(), None, 0
     for number in range(1, MAX_CYCLES + 1):
-        placements = cycle.run(reader.take_events(), float(number)).placements
+        outcome = cycle.run(reader.take_events(), float(number))
+        placements = outcome.placements
+        cut += outcome.round.cut_searches if outcome.round is not None else 0
         reader.assume(placements)
         if any(each.task.name == "other/late" for each in placements):
             placed = number
@@ -202,7 +247,7 @@ def measure(kind: str) -> Cost:
     reasons = [why for _, why in reader.live_groups.held_back.values()] or [""]
     waiting = len(reader.live_groups.held_back) + sum(len(g.tasks) for g in cycle.queue)
     growth, own = _peak_mib() - received, received - before
-    return Cost(growth, own, placed, round(seconds, 2), waiting, reasons[-1][:300])
+    return Cost(growth, own, placed, round(seconds, 2), waiting, reasons[-1][:300], cut)
 
 
 def _decoded(kind, manifest: dict):

@@ -1,5 +1,6 @@
 """Merged requirements, against the requirements one by one."""
 
+from collections import UserDict
 from itertools import product
 
 from hypothesis import given
@@ -27,3 +28,22 @@ def test_a_matcher_accepts_what_every_requirement_accepts(stated: list[Requireme
         found = {"app": app, "tier": tier, "other": other}
         labels = {key: value for key, value in found.items() if value is not None}
         assert matcher.accepts(labels) == all(each.accepts(labels.get(each.key)) for each in stated)
+
+
+class CountedLookups(UserDict[str, str]):
+    lookups = 0
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        self.lookups += 1
+        return self.data.get(key, default)
+
+
+def test_a_comparison_takes_no_more_lookups_than_there_are_labels():
+    absent = [Requirement(f"k{number}", "DoesNotExist") for number in range(500)]
+    other = [Requirement("app", "NotIn", (f"a{number}",)) for number in range(500)]
+    needed = [Requirement("app", "Exists")]
+    labels = CountedLookups({"app": "web", "tier": "1"})
+    assert LabelMatcher([*absent, *other]).accepts(labels)
+    assert labels.lookups <= 2
+    assert LabelMatcher([*absent, *other, *needed]).accepts(labels)
+    assert labels.lookups <= 5
