@@ -57,9 +57,8 @@ _CONSTRAINTS_INTRODUCTION = """\
 ## Constraints between pods, on a real API server
 
 `make bench-constraints`, its second part: measured like the workloads [above]\
-(#on-a-real-api-server), all as backlog. {machine}. After every run the final domains of all pods \
-were judged by the rules of the workload as well{failed}.{busy} All figures: \
-[benchmarks/constraints.json](benchmarks/constraints.json).
+(#on-a-real-api-server), all as backlog. {machine}. After every run, violations of the rules about \
+domains were looked for as well{failed}.{busy} All figures: [benchmarks/constraints.json](benchmarks/constraints.json).
 
 {workloads}
 """
