@@ -58,7 +58,8 @@ _CONSTRAINTS_INTRODUCTION = """\
 
 `make bench-constraints`, its second part: measured like the workloads [above]\
 (#on-a-real-api-server), all as backlog. {machine}. After every run, violations of the rules about \
-domains were looked for as well{failed}.{busy} All figures: [benchmarks/constraints.json](benchmarks/constraints.json).
+domains were looked for as well{failed}.{busy} All figures: \
+[benchmarks/constraints.json](benchmarks/constraints.json).
 
 {workloads}
 """
