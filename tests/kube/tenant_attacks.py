@@ -203,7 +203,24 @@ def set_attack() -> Iterator[dict]:
         yield made
 
 
+def skew_attack() -> Iterator[dict]:
+    """2,000 pods with constraints that differ in their skew only, on 400 selectors of their own."""
+    for number in range(2_000):
+        absent = {"key": f"k{number % 400}", "operator": "DoesNotExist"}
+        spread = [
+            {
+                "topologyKey": key,
+                "maxSkew": 1 + number,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchExpressions": [absent]},
+            }
+            for key in ("kubernetes.io/hostname", "zone")
+        ]
+        yield pod(f"skews-{number}", "attacker", topologySpreadConstraints=spread)
+
+
 ATTACKS = {
+    "skews": skew_attack,
     "expressions": expression_attack,
     "repulsion": repulsion_attack,
     "sets": set_attack,

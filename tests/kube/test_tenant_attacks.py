@@ -29,7 +29,7 @@ def cost_of(kind: str) -> dict:
     "kind",
     [
         *("affinity", "resources", "ports", "keys", "tolerations"),
-        *("terms", "spread", "expressions", "repulsion"),
+        *("terms", "spread", "expressions", "repulsion", "skews"),
     ],
 )
 def test_an_attack_takes_little_memory_and_delays_no_other_tenant(kind: str):

@@ -16,6 +16,7 @@ from afflux.model.placement import Placement
 from afflux.model.relations import (
     NO_RELATIONS,
     AffinityTerm,
+    Labels,
     Relations,
     SpreadConstraint,
     TaskLabels,
@@ -90,6 +91,8 @@ class TasksInPlace:
             for label in _asked_labels(term.selector) or (None,):
                 self._asking.setdefault(label, []).append(term)
         self._requirements: dict[tuple[Shape, TaskLabels], _Requirements] = {}
+        # The labels of each set as a mapping: a pod may have hundreds.
+        self._own: dict[TaskLabels, Labels] = {}
         self._counted_rows: dict[_Counted, frozenset[int]] = {}
         self._counts: dict[object, tuple[dict[str, int], int]] = {}
 
@@ -211,8 +214,12 @@ class TasksInPlace:
         return known
 
     def _selects(self, selector: TaskSelector, labels: TaskLabels) -> bool:
+        if labels not in self._own:
+            self._own[labels] = dict(labels.labels)
         namespace = self._state.relations.selected.namespace_labels(labels.namespace)
-        return selector.matches(labels, namespace)
+        return selector.admits_namespace(labels.namespace, namespace) and selector.admits_labels(
+            self._own[labels], ending=labels.ending
+        )
 
     def _may_select(self, selector: TaskSelector) -> Iterable[TaskLabels]:
         asked = _asked_labels(selector)
