@@ -50,9 +50,9 @@ TOPOLOGY_KEYS = Limit("different topology keys", 64, 512, 4)
 # A selector that requires no label is compared once with every different set of labels of waiting
 # pods, and of running ones if it is counted: 0.5 us each.
 SELECTORS = Limit("different selectors of other pods", 512, 4_096, 64)
-# In a round each is compared with every machine for every class of pods that it counts, and the time
-# grows with the square: 256 that count each other's 128 classes take 4 s on 1,000 machines, 1,024
-# take 270 s. Most pods have one or two, which their replicas share.
+# In a round each is compared with every machine for every class of pods that it counts, so that the
+# time grows with the square: 256 that count each other's 128 classes take 4 s on 1,000 machines,
+# 1,024 take 270 s. Most pods have one or two, which their replicas share.
 CONSTRAINTS = Limit("different topology spread constraints", 256, 2_048, 32)
 # About 150 bytes for each.
 TERMS = Limit("expressions and values in different terms about other pods", 100_000, 400_000, 2_000)
