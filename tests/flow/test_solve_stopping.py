@@ -56,8 +56,8 @@ def test_other_threads_run_during_a_long_solve() -> None:
     done.set()
     heart.join()
     beats = [began, *(tick for tick in ticks if began < tick < ended), ended]
-    assert len(beats) > 20
-    # With the GIL held, one pause would be as long as the solve.
+    # With the GIL held, one pause would be as long as the solve. How many beats there are depends on
+    # how fast the machine is.
     assert np.diff(beats).max() < (ended - began) / 4
 
 
