@@ -197,7 +197,7 @@ GROUP = GroupDetails(
     ),
 )
 ENDED = GroupDetails(
-    metadata=GroupMeta(time=to_datetime(NOW), members=1, events=0),
+    metadata=GroupMeta(time=to_datetime(NOW), members=1, events=4),
     namespace="team-a",
     name="prep",
     queue="default",
@@ -216,8 +216,18 @@ ENDED = GroupDetails(
     promised=False,
     expected_start=None,
     witness=(),
-    members=(Member(name="prep-0", uid=None, state="ended", machine="node-0", reason=""),),
-    events=(),
+    members=(
+        Member(name="prep-0", uid=None, state="ended", machine="node-0", reason="", how="deadline"),
+    ),
+    events=(
+        GroupEvent(time=to_datetime(NOW - 10_100), kind="Created", message="with prep-0"),
+        GroupEvent(time=to_datetime(NOW - 10_000), kind="Ready", message="it waits"),
+        GroupEvent(time=to_datetime(NOW - 9_700), kind="Started", message="it is bound"),
+        GroupEvent(time=to_datetime(NOW - 40), kind="Ended", message="deadline"),
+    ),
+    full_name="prep",
+    namesake="fluxnetes-group-team-a-prep",
+    present=0,
 )
 
 

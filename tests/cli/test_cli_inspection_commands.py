@@ -1,10 +1,7 @@
 """afflux queue, group, reservations and history: where they send the query, what they print."""
 
 import asyncio
-import json
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,119 +10,21 @@ import trustme
 import yaml
 from inspection_values import HISTORY, LINES, Known
 from run_afflux import Afflux, Answer
+from served_inspection import Service, keep_states_in
 
 from afflux.cli import kubectl_main, main
 from afflux.cli.inspection_arguments import INSPECTIONS
-from afflux.cycle.ledger_entries import GroupEntry, LedgerBatch
-from afflux.ledger import directories
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.groups.entries import GroupChange, GroupEntry
+from afflux.groups.group_id import GroupId
 from afflux.ledger.directories import default_directory
 from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.ledger.postgres import PostgresLedger
-from afflux.web.authentication import Access, Authenticator, User
-from afflux.web.inspection_pages import InspectionPages
-from afflux.web.pages import Pages
-from afflux.web.scheduler_metrics import Metrics
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"token": "good"}
-
-
-class TwoTokens:
-    """Reviews: the token `good` may see team-a, `great` everything."""
-
-    async def review_token(self, token: str) -> User | None:
-        return User(token) if token in {"good", "great"} else None
-
-    async def review_access(self, user: User, access: Access) -> bool:
-        return user.name == "great" or access.namespace == "team-a"
-
-
-@dataclass
-class Service:
-    url: str
-    known: Known
-    folder: Path
-    authority: trustme.CA
-
-    def kubeconfig(self, user: dict[str, str]) -> Path:
-        """A kubeconfig for namespace team-a; its cluster is unreachable."""
-        ca = self.folder / "ca.crt"
-        self.authority.cert_pem.write_to_path(str(ca))
-        cluster = {"server": "https://127.0.0.1:1", "certificate-authority": str(ca)}
-        context = {"cluster": "c", "user": "u", "namespace": "team-a"}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": user}],
-            "contexts": [{"name": "x", "context": context}],
-            "current-context": "x",
-        }
-        path = self.folder / "kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
-
-
-@pytest.fixture
-def known() -> Known:
-    return Known()
-
-
-@pytest.fixture
-def service(known: Known, tmp_path: Path) -> Iterator[Service]:
-    """The service in a separate thread."""
-    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
-    leaf = authority.issue_cert("127.0.0.1", "afflux-inspection.afflux-system.svc")
-    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    leaf.cert_chain_pems[0].write_to_path(str(cert))
-    leaf.private_key_pem.write_to_path(str(key))
-    ports: list[int] = []
-    listening, done = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        inspecting = InspectionPages(known, Authenticator(TwoTokens()))
-        pages = Pages(
-            Metrics().registry, live={}, ready={}, configuration={}, inspection=inspecting
-        )
-        async with pages:
-            await pages.start("127.0.0.1", 0, str(cert), str(key))
-            pages.trust_clients_of(authority.cert_pem.bytes())
-            ports.append(pages.port)
-            listening.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    listening.wait(30)
-    yield Service(f"https://127.0.0.1:{ports[0]}", known, tmp_path, authority)
-    done.set()
-    thread.join(30)
-
-
-@pytest.fixture
-def ask(afflux: Afflux, service: Service) -> Callable[..., Answer]:
-    """Runs a command with the address of the service and the token `good`, or another one."""
-
-    def call(*arguments: str, who: str = "good") -> Answer:
-        kubeconfig = service.kubeconfig({"token": who})
-        return afflux(*arguments, "--service", service.url, "--kubeconfig", kubeconfig)
-
-    return call
-
-
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("AFFLUX_SERVICE", "AFFLUX_DATABASE", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    _keep_states_in(str(tmp_path), monkeypatch)
-
-
-def _keep_states_in(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", directory)
-    # Root ignores the variable.
-    monkeypatch.setattr(directories, "ROOT_STATE_HOME", directory)
 
 
 # --- Answers
@@ -202,13 +101,17 @@ def test_an_empty_list_is_an_answer(ask: Callable[..., Answer]) -> None:
     assert ask("queue", "-n", "empty", "-o", "json", who="great").json["items"] == []
 
 
+def waiting(namespace: str, name: str) -> GroupChange:
+    return GroupChange(GroupEntry(GroupId(namespace, name, ""), ready_seconds=1.8e9))
+
+
 def test_the_ledger_can_be_queried_directly(afflux: Afflux) -> None:
     """Without a service and a kubeconfig: `--database` with an address or a directory."""
 
     async def write(embedded: EmbeddedPostgres) -> None:
         ledger = PostgresLedger(embedded.address)
         await ledger.take_over(None)
-        groups = tuple(GroupEntry(f"{place}/g", ready_seconds=1.8e9) for place in ("a", "default"))
+        groups = (waiting("a", "g"), waiting("default", "g"))
         await ledger.commit(LedgerBatch(groups=groups))
         await ledger.close()
 
@@ -245,12 +148,12 @@ def test_without_options_the_default_ledger_on_this_machine_is_queried(
     async def write(embedded: EmbeddedPostgres) -> None:
         ledger = PostgresLedger(embedded.address)
         await ledger.take_over(None)
-        await ledger.commit(LedgerBatch(groups=(GroupEntry("team-a/here", ready_seconds=1.8e9),)))
+        await ledger.commit(LedgerBatch(groups=(waiting("team-a", "here"),)))
         await ledger.close()
 
     kubeconfig = service.kubeconfig(GOOD)
     with TemporaryDirectory(prefix="ledger-") as states:
-        _keep_states_in(states, monkeypatch)
+        keep_states_in(states, monkeypatch)
         embedded = EmbeddedPostgres(default_directory("https://127.0.0.1:1", "kube-system/afflux"))
         embedded.start()
         try:
@@ -338,7 +241,7 @@ def test_an_unreachable_service_is_reported_in_one_line(afflux: Afflux, service:
         (["queue", "--limit", "0"], "'0'; expected an integer from 1 to"),
         (["queue", "--state", "finished"], "'finished'; expected some of provisional"),
         (["queue", "--request-timeout", "x"], "'x'; expected a time such as 10s"),
-        (["queue", "-o", "xml"], "invalid choice: 'xml'"),
+        (["queue", "-o", "xml"], "'xml'; expected one of json"),
         (["group", "--service", "https://x"], "NAME"),
         (["group", "a/b", "--service", "https://x"], "its namespace goes behind --namespace"),
         (["group", "x", "-A"], "-A"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inspection_values import ENDED, GROUP, HISTORY, LINES, NOW, RESERVATIONS, queue
+from msgspec import structs
 
 from afflux.cli.inspection_tables import group_text, list_table
 from afflux.cli.time_format import ago, exact, expected, span
@@ -80,6 +81,16 @@ def test_the_queue() -> None:
         """)  # noqa: E501
 
 
+def test_a_running_group_of_which_members_wait_says_how_many() -> None:
+    late = structs.replace(LINES[0], state="running", position=None, waiting=2)
+    assert list_table(queue(late), headers=False).startswith(
+        "default  -         train  4     running (2 waiting)  5m12s    in 5m12s"
+    )
+    # A service of an earlier version does not say it.
+    unknown = structs.replace(late, waiting=None)
+    assert "running  5m12s" in list_table(queue(unknown))
+
+
 def test_the_queue_of_all_namespaces() -> None:
     """Control characters in names and reasons are escaped."""
     theirs = queue(*(each for each in LINES if each.namespace == "team-b"))
@@ -112,6 +123,16 @@ def test_reservations() -> None:
         train  default  4     in 5m12s  endless   node-0,node-1                10        2027-01-15T08:05:12Z  -
         serve  default  1     unknown   -         -                            0         -                     -
         """)  # noqa: E501
+
+
+def test_the_reservation_of_a_late_member_has_all_its_machines() -> None:
+    witness = RESERVATIONS[1].witness[:1]
+    late = structs.replace(RESERVATIONS[1], witness=witness, starting=1)
+    listed = ReservationList(metadata=META, items=(late, structs.replace(late, starting=4)))
+    assert [line.split()[-1] for line in list_table(listed).splitlines()[1:]] == [
+        "node-0",
+        "node-0+",
+    ]
 
 
 def test_history() -> None:
@@ -188,13 +209,42 @@ def test_a_group_that_has_ended() -> None:
         Ended:     2027-01-15T07:59:20Z (40s ago)
         Reason:    -
 
+        There is also a pod of this name: afflux group fluxnetes-group-team-a-prep -n team-a
+
         Members:
-          NAME    STATE  MACHINE  REASON
-          prep-0  ended  node-0   -
+          NAME    STATE             MACHINE  REASON
+          prep-0  ended (deadline)  node-0   -
 
         Events:
-          none
+          AT                    EVENT    MESSAGE
+          2027-01-15T05:11:40Z  Created  with prep-0
+          2027-01-15T05:13:20Z  Ready    it waits
+          2027-01-15T05:18:20Z  Started  it is bound
+          2027-01-15T07:59:20Z  Ended    deadline
         """)
+
+
+def test_a_group_with_members_that_have_ended_counts_those_that_are_there() -> None:
+    ended = structs.replace(GROUP.members[0], state="ended", machine="node-0", how="failed")
+    group = structs.replace(
+        GROUP, state="running", members=(ended, *GROUP.members[1:]), present=3, position=None
+    )
+    lines = group_text(group).splitlines()
+    assert "Size:           3/4" in lines
+    assert lines[lines.index("Members:") + 2].split()[:3] == ["train-0", "ended", "(failed)"]
+
+
+def test_a_running_group_has_the_expected_start_of_its_late_members() -> None:
+    running = structs.replace(GROUP, state="running", started=GROUP.ready, position=None)
+    assert "Expected start: in 5m12s (2027-01-15T08:05:12Z)" in group_text(running).splitlines()
+    without = structs.replace(running, promised=False, expected_start=None)
+    assert "Expected start" not in group_text(without)
+
+
+def test_a_pod_that_a_group_is_called_like_is_shown_with_both_names() -> None:
+    name = "fluxnetes-group-team-a-train"
+    lines = group_text(structs.replace(GROUP, full_name=name)).splitlines()
+    assert lines[:2] == ["Name:           train", f"Full name:      {name}"]
 
 
 def test_a_group_wide_names_every_witness() -> None:

@@ -174,3 +174,59 @@ def test_the_attach_limit_of_a_driver_holds(place: Callable[..., Any]) -> None:
     assert len(placed) == 1
     exceeded = "node(s) exceed max volume count"
     assert list(waiting.values()) == [f"0/1 nodes are available: 1 {exceeded}."]
+
+
+def zonal(name: str, zone: str) -> Manifest:
+    """A disk that every machine of the zone reaches."""
+    there = disk(name, "-")
+    terms = there["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    terms[0]["matchExpressions"] = [{"key": "zone", "operator": "In", "values": [zone]}]
+    return there
+
+
+def beside(name: str, app: str, **spec: Any) -> Manifest:
+    """A pod that has to be on a machine with a pod of this app."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return pod(name, affinity={"podAffinity": required}, **spec)
+
+
+@pytest.mark.parametrize("flags", [(), ("--strategy", "fcfs"), ("--strategy", "conservative")])
+def test_a_pod_that_loses_its_volume_takes_back_those_that_require_it(
+    afflux: Afflux, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    # A plan does not know that both claims can only bind the same disk: both pods are placed, with
+    # the pods that rest on them. Then one of the two gets the disk.
+    near = node("near", cpu="16", labels={"zone": "a", "kubernetes.io/hostname": "near"})
+    pods = [using(name, f"c-{name}", labels={"app": name}) for name in ("one", "two")]
+    others = [
+        beside("with-one", "one"),
+        beside("with-two", "two"),
+        *gang("both", 2, affinity=beside("x", "two")["spec"]["affinity"]),
+    ]
+    cluster = [near, local_class(), claim("c-one"), claim("c-two"), zonal("d", "a"), *pods, *others]
+    file = write(tmp_path / "cluster.json", *cluster)
+    answer = json.loads(afflux("place", file, "-o", "json", *flags).out)
+    placed = {entry["pod"] for entry in answer["placements"]}
+    waiting = {entry["pod"] for entry in answer["waiting"]}
+    with_disk = {"shop/one", "shop/with-one"}
+    others_of_two = {"shop/with-two", "shop/both-0", "shop/both-1"}
+    if "shop/two" in placed:
+        with_disk, others_of_two = {"shop/two", *others_of_two}, {"shop/with-one"}
+    assert placed == with_disk
+    assert waiting == {"shop/one", "shop/two", *others_of_two, "shop/with-one"} - placed
+
+
+def test_pods_that_lose_a_volume_look_for_another_one(place: Callable[..., Any]) -> None:
+    near = node("near", labels={"zone": "a", "kubernetes.io/hostname": "near"})
+    far = node("far", labels={"zone": "b", "kubernetes.io/hostname": "far"})
+    pods = [using(f"p{n}", f"c{n}") for n in range(4)]
+    claims = [claim(f"c{n}") for n in range(4)]
+    cluster = [near, far, local_class(), zonal("d1", "a"), zonal("d2", "b"), *claims, *pods]
+    placed, waiting = place(*cluster, pod("plain"))
+    assert "shop/plain" in placed
+    assert sorted(placed[each] for each in placed if each != "shop/plain") == ["far", "near"]
+    assert set(waiting.values()) == {f"0/2 nodes are available: 2 {NO_VOLUMES}."}

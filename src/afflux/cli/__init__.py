@@ -5,8 +5,8 @@ the command line, each other subcommand has a file, `safe_output` and `file_argu
 A subcommand imports its modules when it runs, so that `afflux --help` and argument errors are fast.
 Not here: anything that another program could not do through `app`.
 
-Exit codes: 0 done; 1 no answer, output not written, or leadership lost; 2 wrong input; 3 a problem
-without a solution, or no such group; 130 interrupted.
+Every command that prints an answer has the forms of `output_option` and `data_output`, and every
+command ends with a code of `exit_codes`; docs/cli.md has both for users.
 """
 
 import io
@@ -25,13 +25,10 @@ from afflux.cli.arguments import (
     SolveOptions,
     parse,
 )
+from afflux.cli.exit_codes import ExitCode
 from afflux.cli.inspection_arguments import InspectOptions
 from afflux.cli.safe_output import print_error
 from afflux.model.errors import InputError
-
-EXIT_FAILURE = 1
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
@@ -48,18 +45,18 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         sys.stdout.flush()
     except InputError as error:
         print_error(f"{name}: {error}")
-        return EXIT_BAD_INPUT
+        return ExitCode.WRONG_USAGE
     except KeyboardInterrupt:
         print_error(f"{name}: interrupted")
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has closed it, as `head` does: not a failure.
         _discard_stdout()
-        return 0
+        return ExitCode.DONE
     except OSError as error:
         print_error(f"{name}: {error.filename or 'standard output'}: {error.strerror or error}")
         _discard_stdout()
-        return EXIT_FAILURE
+        return ExitCode.NO_ANSWER
     return code
 
 
@@ -68,7 +65,7 @@ def kubectl_main() -> int:
     return main(program=PLUGIN)
 
 
-def _run(options: Options, program: str) -> int:
+def _run(options: Options, program: str) -> ExitCode:
     match options:
         case RunOptions():
             from afflux.cli.run import run as schedule
@@ -97,7 +94,7 @@ def _parsed(arguments: Sequence[str] | None, program: str) -> Options | int:
     try:
         return parse(arguments, program)
     except SystemExit as done:
-        return done.code if isinstance(done.code, int) else 0
+        return done.code if isinstance(done.code, int) else ExitCode.DONE
 
 
 def _prepare_streams() -> None:

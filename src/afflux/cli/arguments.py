@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
+from afflux.cli.exit_codes import ExitCode
 from afflux.cli.inspection_arguments import INSPECTIONS, InspectOptions, add_inspections
+from afflux.cli.output_option import Output, add_output_option
 from afflux.cli.safe_output import printable
 
 PROGRAM = "afflux"
@@ -26,7 +28,7 @@ class SimulateOptions:
     compare: list[str] | None
     config: str | None
     interval: float
-    json: bool
+    output: Output
     starts: str | None
     report: str | None
 
@@ -38,7 +40,7 @@ class PlaceOptions:
     policy: str | None
     strategy: str | None
     config: str | None
-    output: str
+    output: Output
     explain: bool
 
 
@@ -57,7 +59,7 @@ class RunOptions:
 class SolveOptions:
     command: ClassVar = "solve"
     file: str
-    json: bool
+    output: Output
 
 
 Options = RunOptions | SimulateOptions | PlaceOptions | SolveOptions | InspectOptions
@@ -84,7 +86,8 @@ class _Parser(argparse.ArgumentParser):
     """Prints errors in one line, as the rest of afflux does."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, printable(f"{self.prog}: {message} (see {self.prog} --help)") + "\n")
+        line = printable(f"{self.prog}: {message} (see {self.prog} --help)")
+        self.exit(ExitCode.WRONG_USAGE, f"{line}\n")
 
 
 class _Version(argparse.Action):
@@ -159,7 +162,7 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="schedule only at multiples of this time (default: at every event)",
     )
-    parser.add_argument("--json", action="store_true", help="metrics as JSON on standard output")
+    add_output_option(parser, "further metrics")
     parser.add_argument(
         "--starts", metavar="FILE", help="one CSV line per task; one file per compared scheduler"
     )
@@ -175,7 +178,7 @@ def _place(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for standard input")
     _scheduler(parser)
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    add_output_option(parser, "the CPU and memory that pods request")
     parser.add_argument(
         "--explain", action="store_true", help="the verdict of every node on every pending pod"
     )
@@ -187,7 +190,7 @@ def _solve(parser: argparse.ArgumentParser) -> None:
         "without a solution."
     )
     parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
-    parser.add_argument("--json", action="store_true", help="cost, flows and prices as JSON")
+    add_output_option(parser, "the flow of every arc and the price of every node")
 
 
 def _scheduler(parser: argparse.ArgumentParser) -> None:

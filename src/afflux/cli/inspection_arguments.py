@@ -8,9 +8,9 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from afflux.cycle.group_states import NOT_RUNNING_STATES, PRESENT_STATES, GroupState
+from afflux.cli.output_option import Output, add_output_option
+from afflux.groups.states import PRESENT_STATES, GroupState
 
-OUTPUTS = ("table", "wide", "json", "yaml")
 MAX_TIMEOUT_SECONDS = 3600.0
 DEFAULT_TIMEOUT_SECONDS = 30.0
 # History is long, and people look for its latest lines.
@@ -23,6 +23,13 @@ INSPECTIONS = {
     "group": "everything about one group",
     "reservations": "the reserved starts of groups, and where",
     "history": "groups that have ended",
+}
+# What -o wide shows in addition.
+_WIDE = {
+    "queue": "priority, run time, times in UTC, whole reasons",
+    "group": "the reserved machine of every member, times of events in UTC",
+    "reservations": "priority, times in UTC, all machines",
+    "history": "priority, times in UTC, all machines",
 }
 
 
@@ -39,11 +46,11 @@ class InspectOptions:
     tls_server_name: str | None
     request_timeout: float
     namespace: str | None
-    output: str
+    output: Output
     no_headers: bool = False
     all_namespaces: bool = False
     queue: str = ""
-    state: tuple[GroupState, ...] = NOT_RUNNING_STATES
+    state: tuple[GroupState, ...] = ()
     limit: int | None = None
     name: str = ""
 
@@ -58,14 +65,14 @@ def add_inspections(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
         )
         if command == "group":
             parser.add_argument("name", metavar="NAME", help="name of the group")
-        _add_common(parser)
+        _add_common(parser, command)
         if command != "group":
             _add_list_options(parser, command)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig")
-    parser.add_argument("-o", "--output", choices=OUTPUTS, default="table")
+    add_output_option(parser, _WIDE[command])
     parser.add_argument(
         "--service", metavar="URL", help="the inspection service (default: $AFFLUX_SERVICE)"
     )
@@ -111,9 +118,10 @@ def _add_list_options(parser: argparse.ArgumentParser, command: str) -> None:
         parser.add_argument(
             "--state",
             type=_states,
-            default=NOT_RUNNING_STATES,
+            default=(),
             metavar="STATE[,...]",
-            help=f"some of {', '.join(PRESENT_STATES)} (default: all but running)",
+            help=f"some of {', '.join(PRESENT_STATES)} "
+            "(default: groups with members that wait or are being bound)",
         )
 
 

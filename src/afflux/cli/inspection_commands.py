@@ -1,10 +1,5 @@
-"""afflux queue, group, reservations and history: query, then print.
+"""afflux queue, group, reservations and history: query, then print. An empty list is an answer."""
 
-Exit codes: 0 answered, 1 no answer (unreachable or refused), 2 invalid input, 3 no such group. An
-empty list is an answer.
-"""
-
-import json
 import os
 import re
 from typing import TypeVar
@@ -12,8 +7,11 @@ from typing import TypeVar
 import msgspec
 
 from afflux import app
+from afflux.cli.data_output import print_data
+from afflux.cli.exit_codes import ExitCode
 from afflux.cli.inspection_arguments import InspectOptions
 from afflux.cli.inspection_tables import group_text, list_table
+from afflux.cli.output_option import is_data
 from afflux.cli.safe_output import print_error
 from afflux.cycle.inspection_types import (
     MAX_LINES,
@@ -22,11 +20,9 @@ from afflux.cycle.inspection_types import (
     Inspection,
     InspectionError,
     ListQuery,
+    is_name,
 )
 from afflux.model.errors import InputError
-
-NO_ANSWER = 1
-NO_SUCH_GROUP = 3
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -39,7 +35,7 @@ _EMPTY = {
 L = TypeVar("L", bound=GroupList)
 
 
-def run(options: InspectOptions, program: str = "afflux") -> int:
+def run(options: InspectOptions, program: str = "afflux") -> ExitCode:
     """Query, and print the answer."""
     source = _source(options)
     if options.namespace is not None and not _LABEL.fullmatch(options.namespace):
@@ -50,7 +46,7 @@ def run(options: InspectOptions, program: str = "afflux") -> int:
         return _show_list(options, source)
     except InspectionError as error:
         print_error(f"{program} {options.command}: {error}")
-        return NO_ANSWER
+        return ExitCode.NO_ANSWER
 
 
 def _source(options: InspectOptions) -> app.InspectionSource:
@@ -75,9 +71,9 @@ def _source(options: InspectOptions) -> app.InspectionSource:
 # --- One group
 
 
-def _show_group(options: InspectOptions, source: app.InspectionSource, program: str) -> int:
+def _show_group(options: InspectOptions, source: app.InspectionSource, program: str) -> ExitCode:
     name = options.name
-    if not name or "/" in name:
+    if not is_name(name):
         expected = "a group's name; its namespace goes behind --namespace"
         raise InputError(f"NAME: {name!r:.80}, expected {expected}")
 
@@ -91,33 +87,35 @@ def _show_group(options: InspectOptions, source: app.InspectionSource, program: 
             f"{program} group: there is no group {name!r:.260} in namespace {namespace!r};"
             f" `{program} queue` and `{program} history` list those that there are"
         )
-        return NO_SUCH_GROUP
-    if options.output in {"json", "yaml"}:
-        print(_encoded(group, options.output))
+        return ExitCode.NO
+    if is_data(options.output):
+        print_data(msgspec.to_builtins(group), options.output)
     else:
         print(group_text(group, wide=options.output == "wide"))
-    return 0
+    return ExitCode.DONE
 
 
 # --- Lists
 
 
-def _show_list(options: InspectOptions, source: app.InspectionSource) -> int:
+def _show_list(options: InspectOptions, source: app.InspectionSource) -> ExitCode:
     if options.all_namespaces and options.namespace is not None:
         raise InputError("--all-namespaces, --namespace: both are given; expected one of the two")
+    if options.queue and not is_name(options.queue):
+        raise InputError(f"--queue: {options.queue!r:.80}, expected a queue's name")
 
     async def ask(inspection: Inspection, default: str) -> tuple[str | None, GroupList]:
         namespace = None if options.all_namespaces else options.namespace or default
         return namespace, await _all_pages(inspection, options, namespace)
 
     namespace, listed = app.inspect(source, ask)
-    if options.output in {"json", "yaml"}:
-        print(_encoded(listed, options.output))
-        return 0
+    if is_data(options.output):
+        print_data(msgspec.to_builtins(listed), options.output)
+        return ExitCode.DONE
     if not listed.items:
         where = "in any namespace" if namespace is None else f"in namespace {namespace}"
         print_error(f"{_EMPTY[options.command]} {where}.")
-        return 0
+        return ExitCode.DONE
     print(
         list_table(
             listed,
@@ -130,7 +128,7 @@ def _show_list(options: InspectOptions, source: app.InspectionSource) -> int:
         left = listed.metadata.remaining_item_count
         more = "there are more" if left is None else f"{left:,} more"
         print_error(f"{more}; --limit shows so many")
-    return 0
+    return ExitCode.DONE
 
 
 async def _all_pages(
@@ -158,16 +156,3 @@ async def _all_pages(
         found += len(pages[-1].items)
     items = tuple(item for page in pages for item in page.items)
     return msgspec.structs.replace(pages[-1], items=items)
-
-
-# --- For programs
-
-
-def _encoded(answer: GroupList | GroupDetails, form: str) -> str:
-    """JSON or YAML, in ASCII, which is harmless on every terminal."""
-    value = msgspec.to_builtins(answer)
-    if form == "json":
-        return json.dumps(value, indent=2, allow_nan=False)
-    import yaml
-
-    return yaml.safe_dump(value, sort_keys=False).rstrip("\n")

@@ -60,7 +60,7 @@ def _queue_row(line: QueueLine, now: datetime, wide: bool) -> list[str]:
         "-" if line.position is None else str(line.position),
         line.name,
         _size(line.size, line.present),
-        line.state,
+        _state(line),
         ago(line.waiting_since, now),
         expected(line.promised, line.expected_start, now),
         *(more if wide else ()),
@@ -77,7 +77,12 @@ def _reservation_row(line: ReservationLine, now: datetime, wide: bool) -> list[s
         str(line.size),
         expected(True, line.start, now),
         "-" if line.start is None else _run_time(None if run is None else run.total_seconds()),
-        _machines(machines, len(machines), wide, some=len(line.witness) < line.size),
+        _machines(
+            machines,
+            len(machines),
+            wide,
+            some=len(line.witness) < (line.size if line.starting is None else line.starting),
+        ),
         *([str(line.priority), exact(line.start), exact(line.end)] if wide else ()),
     ]
 
@@ -106,9 +111,12 @@ def _history_row(line: HistoryLine, now: datetime, wide: bool) -> list[str]:
 def group_text(group: GroupDetails, *, wide: bool = False) -> str:
     """Everything about one group: its facts, its members and its events."""
     now = group.metadata.time
-    present = group.size if group.state == "finished" else group.metadata.members
+    there = group.metadata.members if group.present is None else group.present
+    present = group.size if group.state == "finished" else there
+    is_expected = group.started is None or group.promised
     facts = [
         ("Name", group.name),
+        *([("Full name", group.full_name)] if group.full_name not in ("", group.name) else ()),
         ("Namespace", group.namespace),
         ("Queue", group.queue),
         ("State", group.state if group.how is None else f"{group.state} ({group.how})"),
@@ -121,11 +129,14 @@ def group_text(group: GroupDetails, *, wide: bool = False) -> str:
         ("Started", _moment(group.started, now)),
         *([("To end by", exact(group.until))] if group.ended is None else ()),
         *([("Ended", _moment(group.ended, now))] if group.ended is not None else ()),
-        *([("Expected start", _reservation(group, now))] if group.started is None else ()),
+        *([("Expected start", _reservation(group, now))] if is_expected else ()),
         ("Reason", group.reason or "-"),
     ]
     width = max(len(name) for name, _ in facts) + 2
     lines = [f"{name + ':':<{width}}{printable(text)}" for name, text in facts]
+    if group.namesake is not None:
+        ask = f"afflux group {group.namesake} -n {group.namespace}"
+        lines += ["", printable(f"There is also a pod of this name: {ask}")]
     lines += _section("Members", _members(group), group.metadata.members - len(group.members))
     if group.witness:
         lines += _section("Promised", _witness(group.witness, wide))
@@ -142,7 +153,15 @@ def _section(title: str, text: str, left_out: int = 0) -> list[str]:
 def _members(group: GroupDetails) -> str:
     if not group.members:
         return ""
-    rows = [[m.name, m.state, m.machine or "-", m.reason or "-"] for m in group.members]
+    rows = [
+        [
+            m.name,
+            m.state if m.how is None else f"{m.state} ({m.how})",
+            m.machine or "-",
+            m.reason or "-",
+        ]
+        for m in group.members
+    ]
     return format_table(["NAME", "STATE", "MACHINE", "REASON"], rows, right_align=False)
 
 
@@ -193,6 +212,12 @@ def _run_time(seconds: float | None) -> str:
 
 def _size(size: int, present: int) -> str:
     return str(size) if present >= size else f"{present}/{size}"
+
+
+def _state(line: QueueLine) -> str:
+    """Of a running group, also how many of its members wait."""
+    late = line.waiting if line.state == "running" else 0
+    return f"{line.state} ({late:,} waiting)" if late else line.state
 
 
 def _shortened(text: str) -> str:

@@ -5,29 +5,27 @@ import logging
 import sys
 import time
 
-import yaml
-
 from afflux import app
 from afflux.cli.arguments import RunOptions
+from afflux.cli.data_output import print_data
+from afflux.cli.exit_codes import ExitCode
 from afflux.cli.safe_output import print_error
 from afflux.config import default_configuration, effective_configuration, read_configuration
 
-EXIT_LEADERSHIP_LOST = 1
 
-
-def run(options: RunOptions) -> int:
+def run(options: RunOptions) -> ExitCode:
     """Reads the configuration, connects, schedules until stopped."""
     path = options.config
     configuration = read_configuration(path) if path else default_configuration()
     if options.print_config:
-        print(yaml.safe_dump(effective_configuration(configuration), sort_keys=False), end="")
-        return 0
+        print_data(effective_configuration(configuration), "yaml")
+        return ExitCode.DONE
     _log_to_stderr(options.log_format, options.log_level)
     lost = app.run_in_kubernetes(configuration, options.kubeconfig, options.context)
     if lost is not None:
         print_error(f"afflux run: {lost}; exiting, so that a restart begins with a fresh state")
-        return EXIT_LEADERSHIP_LOST
-    return 0
+        return ExitCode.NO_ANSWER
+    return ExitCode.DONE
 
 
 def _log_to_stderr(form: str, level: str) -> None:

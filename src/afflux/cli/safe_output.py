@@ -1,4 +1,4 @@
-"""Safe output: printable text, error messages, JSON.
+"""Safe output: printable text and error messages.
 
 Names in the input may contain anything, including escape sequences of a terminal. All output is
 escaped here, so that no input can move the cursor, forge a line or hide one.
@@ -23,10 +23,3 @@ def print_error(message: str) -> None:
         print(printable(message), file=sys.stderr, flush=True)
     except OSError:
         return
-
-
-def to_json(value: object) -> str:
-    """JSON in one line of ASCII: valid in every encoding, safe on every terminal."""
-    import json
-
-    return json.dumps(value, allow_nan=False)

@@ -11,8 +11,11 @@ from tqdm import tqdm
 from afflux import app
 from afflux.cli.arguments import SimulateOptions
 from afflux.cli.chosen_settings import chosen_settings
+from afflux.cli.data_output import print_data
+from afflux.cli.exit_codes import ExitCode
 from afflux.cli.file_arguments import check_writable
-from afflux.cli.safe_output import printable, to_json
+from afflux.cli.output_option import is_data
+from afflux.cli.safe_output import printable
 from afflux.cli.text_table import format_table
 from afflux.model.errors import InputError
 from afflux.sim.metrics import measure
@@ -25,7 +28,7 @@ from afflux.sim.workload import Workload
 from afflux.sim.workload_loader import load_workload
 
 
-def run(options: SimulateOptions) -> int:
+def run(options: SimulateOptions) -> ExitCode:
     """Simulates, then writes the requested files and prints the metrics."""
     schedulers = _schedulers_to_simulate(options)
     starts = _starts_paths(options.starts, schedulers)
@@ -39,11 +42,11 @@ def run(options: SimulateOptions) -> int:
     for path in reports:
         write_report(results, path)
     measured = [measure(result) for result in results]
-    if options.json:
-        print(to_json(measured))
+    if is_data(options.output):
+        print_data(measured, options.output)
     else:
-        _print_table(workload, measured, reports)
-    return 0
+        _print_table(workload, measured, reports, wide=options.output == "wide")
+    return ExitCode.DONE
 
 
 def _schedulers_to_simulate(options: SimulateOptions) -> list[SimulatedScheduler]:
@@ -109,18 +112,34 @@ _CYCLE_ROWS: list[_TableRow] = [
     ("cycle, median", "cycle_seconds.p50", duration),
     ("cycle, p99", "cycle_seconds.p99", duration),
 ]
+# Only in the wide table.
+_WIDE_ROWS: list[_TableRow] = [
+    ("groups", "groups", count),
+    ("median wait", "wait_seconds.p50", duration),
+    ("largest bounded slowdown", "bounded_slowdown.max", significant_figures),
+    ("cycles", "cycles", count),
+    ("longest cycle", "cycle_seconds.max", duration),
+    ("all cycles", "cycle_seconds.total", duration),
+]
 
 
 def _print_table(
-    workload: Workload, measured: Sequence[Mapping[str, object]], reports: Sequence[str]
+    workload: Workload,
+    measured: Sequence[Mapping[str, object]],
+    reports: Sequence[str],
+    *,
+    wide: bool,
 ) -> None:
     tasks, machines = measured[0]["tasks"], measured[0]["machines"]
     print(printable(f"{workload.name}: {tasks} tasks, {machines} machines"), end="\n\n")
     header = ["", *(str(metrics["scheduler"]) for metrics in measured)]
     optional = [*_broken_rows(measured), *_start_unknown_rows(measured)]
+    shown = [*_METRIC_ROWS, *optional, *_CYCLE_ROWS]
+    if wide:
+        shown += [*_utilisation_rows(measured), *_WIDE_ROWS]
     rows = [
         [label, *(_cell(metrics, path, write) for metrics in measured)]
-        for label, path, write in [*_METRIC_ROWS, *optional, *_CYCLE_ROWS]
+        for label, path, write in shown
     ]
     print(format_table(header, rows))
     for path in reports:
@@ -138,6 +157,14 @@ def _broken_rows(measured: Sequence[Mapping[str, object]]) -> list[_TableRow]:
     broken = (cast("Mapping[str, Mapping[str, int]]", m["promises"])["broken_by"] for m in measured)
     causes = sorted({cause for by in broken for cause in by})
     return [(f"- {cause}", f"promises.broken_by.{cause}", count) for cause in causes]
+
+
+def _utilisation_rows(measured: Sequence[Mapping[str, object]]) -> list[_TableRow]:
+    """A row for each resource of the machines."""
+    shares = cast("Mapping[str, object]", measured[0]["utilisation_by_resource"])
+    return [
+        (f"utilisation of {name}", f"utilisation_by_resource.{name}", percent) for name in shares
+    ]
 
 
 def _cell(metrics: object, path: str, write: Callable[[float], str]) -> str:
