@@ -484,7 +484,7 @@ class Packing:
         or with the flag no task anywhere, `apart` none in the domain of one, `spread` bounds the
         skew, and its flag says that the unit counts itself."""
 
-    def set_slope(self, slope: Sequence[int]) -> None:
+    def set_slope(self, slope: NDArray[np.int64], /) -> None:
         """By how much each further unit on each machine costs more; 0 at first."""
 
     def slope(self) -> NDArray[np.int64]:

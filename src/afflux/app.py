@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
@@ -26,6 +26,7 @@ from afflux.cycle.inspection_types import Inspection, InspectionError
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
+from afflux.groups.quorum import QuorumRule, quorum_rule
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
@@ -63,6 +64,14 @@ def _queues(settings: SchedulerSettings) -> list[tuple[QueueRules, Strategy]]:
     return [(each, find_strategy(each.strategy, settings.origin)) for each in rules]
 
 
+def quorum_rules(settings: SchedulerSettings) -> Mapping[str, QuorumRule]:
+    """The quorum rules that the queues name, by name; an InputError for an unknown one."""
+    return {
+        each.quorum: quorum_rule(each.quorum, f"{settings.origin}: queues[{number}].quorum")
+        for number, each in enumerate(settings.queue_rules())
+    }
+
+
 def run_in_kubernetes(
     configuration: Configuration, kubeconfig: str | None, context: str | None
 ) -> str | None:
@@ -78,12 +87,12 @@ def run_in_kubernetes(
     state = State()
     profiles = {each.scheduler_name: _policies(each.settings) for each in configuration.profiles}
     optimiser = Optimiser(state, _queues(settings), constraints(), profiles)
+    options = _options(configuration)
     path = kubeconfig or configuration.client_connection.kubeconfig or None
     client_config = in_cluster() if path is None and context is None else None
     if client_config is None:
         client_config = read_kubeconfig(path, context)
     cycle = Cycle(state, optimiser, isolates_faults=True, tolerance_seconds=1.0)
-    options = _options(configuration)
 
     async def run_adapter(address: "AddressSource | None") -> None:
         if address is None:
@@ -179,9 +188,11 @@ def _options(configuration: Configuration) -> "Options":
         bind_timeout_seconds=configuration.binding.timeout.seconds,
         volume_timeout_seconds=float(configuration.volumes.bind_timeout_seconds),
         rules={rules.name: rules for rules in configuration.settings.queue_rules()},
+        quorum_rules=quorum_rules(configuration.settings),
         default_constraints=configuration.default_constraints(),
         affinity_weight=configuration.settings.pod_affinity.hard_pod_affinity_weight,
         cleanup=configuration.cleanup.enabled,
+        cleanup_finished=configuration.cleanup.finished,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective_configuration(configuration),
@@ -280,7 +291,14 @@ async def _open_inspection(source: InspectionSource) -> AsyncGenerator[tuple[Ins
         fields, namespace = _ledger_at(source.database), "default"
     else:
         fields, namespace = _default_ledger(source)
-    with open_ledger(fields) as address:
+    with ExitStack() as opened:
+        try:
+            address = opened.enter_context(open_ledger(fields))
+        except InputError as error:
+            if fields.url:
+                raise
+            # The directory holds a ledger: that its server does not start is no wrong query.
+            raise InspectionError(f"the ledger does not answer: {error}") from None
         if address is not None:
             async with LedgerInspection(address) as ledger:
                 yield ledger, namespace

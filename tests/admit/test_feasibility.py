@@ -8,8 +8,8 @@ import pytest
 from afflux.admit import feasibility
 from afflux.admit.feasibility import Feasibility
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.relations import Relations
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
 from afflux.policies.registry import constraints
 from oracles.builders import group, machine, shape
@@ -23,7 +23,7 @@ class Reports:
         self.state = State([machine("m", cpu=4)])
         self._feasibility = Feasibility(self.state, Pricing(self.state, constraints(), []))
 
-    def of(self, waiting: Sequence[Group]) -> tuple[int, set[str]]:
+    def of(self, waiting: Sequence[WaitingGroup]) -> tuple[int, set[str]]:
         find_out = Feasibility._compute
         with patch.object(Feasibility, "_compute", autospec=True, side_effect=find_out) as asked:
             found = self._feasibility.infeasible_reasons(waiting)
@@ -35,7 +35,7 @@ def two_answers_per_report(monkeypatch):
     monkeypatch.setattr(feasibility, "MAX_EFFORT", 2 * feasibility.EFFORT_PER_CLASS)
 
 
-def too_large(*numbers: int) -> list[Group]:
+def too_large(*numbers: int) -> list[WaitingGroup]:
     """Infeasible groups, each of another kind."""
     return [group(f"g{number}", shape(cpu=10 + number)) for number in numbers]
 
@@ -96,12 +96,12 @@ def hosts(count: int) -> State:
     return State([machine(f"m{n}", cpu=9, labels={"host": f"m{n}"}) for n in range(count)])
 
 
-def gang_apart(count: int, app: str = "web") -> Group:
+def gang_apart(count: int, app: str = "web") -> WaitingGroup:
     tasks = [related_task(f"t{n}", "web", apart(app, "host")) for n in range(count)]
     return related_group("gang", *tasks)
 
 
-def reason_of(state: State, waiting: Group) -> str | None:
+def reason_of(state: State, waiting: WaitingGroup) -> str | None:
     return Feasibility(state, Pricing(state, constraints(), [])).infeasible_reason(waiting)
 
 

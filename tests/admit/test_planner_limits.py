@@ -10,8 +10,8 @@ from afflux.admit.strategies import easy, fcfs, flow
 from afflux.cycle import optimiser
 from afflux.cycle.events import TaskEnded, TaskRuns
 from afflux.cycle.loop import NOT_EXAMINED
-from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from oracles.builders import by_machine, group, machine, shape, task
 from oracles.queued_cluster import Cluster, job, reserved_starts
 
@@ -22,7 +22,7 @@ def two_classes_per_pass(monkeypatch):
     monkeypatch.setattr(optimiser, "MIN_CLASSES_PER_ROUND", 2)
 
 
-def mixed(name: str, *shapes: Shape, run: float) -> Group:
+def mixed(name: str, *shapes: Shape, run: float) -> WaitingGroup:
     return replace(group(name, *shapes), run_seconds=run)
 
 

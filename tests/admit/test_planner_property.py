@@ -14,7 +14,7 @@ from afflux.cycle.events import GroupReady, TaskEnded
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.cycle.reservations import DelayCause
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -35,7 +35,7 @@ class RandomRun:
         come = [group for _ in range(3) for group in generator.groups()]
         waiting = [group for group in come if not any(task.blocked for task in group.tasks)]
         priorities = rng.random() < 0.3
-        self.arrivals: list[Group] = []
+        self.arrivals: list[WaitingGroup] = []
         at = 0.0
         for group in waiting:
             at += rng.choice((0, 0, 3, 10))

@@ -13,10 +13,10 @@ from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady, TaskEnded
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.relations import Relations
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check_relations import find_refused
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
@@ -52,7 +52,7 @@ def random_relations(rng: Random) -> Relations:
     return both(*(one() for _ in range(rng.choice((1, 1, 2)))))
 
 
-def random_groups(rng: Random, queues: int) -> list[Group]:
+def random_groups(rng: Random, queues: int) -> list[WaitingGroup]:
     """Groups of a few kinds, in the order of their arrival."""
     kinds = [(rng.choice(APPS), random_relations(rng), rng.randint(1, 2)) for _ in range(5)]
     found, at = [], 0.0

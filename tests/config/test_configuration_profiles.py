@@ -76,6 +76,24 @@ def test_the_default_scheduler_can_be_served(tmp_path: Path) -> None:
     assert names(configuration) == {"default-scheduler": ["cpu-memory"]}
 
 
+# --- Queues
+
+
+def test_a_queue_names_its_quorum_rule(tmp_path: Path) -> None:
+    configuration = read(
+        tmp_path, "queues: [{name: a}, {name: b, quorum: most}, {name: c, quorum: null}]"
+    )
+    assert [rules.quorum for rules in configuration.settings.queue_rules()] == [
+        "whole-group",
+        "most",
+        "whole-group",
+    ]
+    shown = effective_configuration(configuration)
+    path = tmp_path / "again.json"
+    path.write_text(json.dumps(shown))
+    assert effective_configuration(read_configuration(str(path))) == shown
+
+
 # --- Leading, serving, binding
 
 
@@ -88,7 +106,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
         "serving: {bindAddress: '::1', port: 0, certFile: c, keyFile: k, stuckAfter: 90s}\n"
         "binding: {parallelism: 8, timeout: 5s}\n"
         "volumes: {bindTimeoutSeconds: 10}\n"
-        "cleanup: {enabled: true, halfBoundAfter: 10m}\n"
+        "cleanup: {enabled: true, finished: true, halfBoundAfter: 10m}\n"
         "ledger: {url: 'postgresql://u@h/d', whenAway: continue, historyDays: 30}\n",
     )
     leading = configuration.leader_election
@@ -101,6 +119,7 @@ def test_every_field_can_be_set(tmp_path: Path) -> None:
     assert configuration.binding.timeout.seconds == 5
     assert configuration.volumes.bind_timeout_seconds == 10
     assert configuration.cleanup.enabled
+    assert configuration.cleanup.finished
     assert configuration.cleanup.half_bound_after == parse_duration("10m")
     assert (configuration.ledger.url, configuration.ledger.when_away) == (
         "postgresql://u@h/d",

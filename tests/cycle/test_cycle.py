@@ -17,10 +17,10 @@ from afflux.cycle.events import (
     TaskRuns,
 )
 from afflux.cycle.loop import Cycle
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.relations import AffinityTerm, Relations, TaskLabels, TaskSelector
 from afflux.model.selectors import Requirement
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import PlanError
 from afflux.plan.round import Round
 from afflux.policies.policy import Policy
@@ -35,7 +35,7 @@ class FixedAnswer:
     def __init__(self, answer: Round) -> None:
         self._answer = answer
 
-    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
+    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Round:
         return self._answer
 
 
@@ -44,7 +44,7 @@ def cycle_of(*machines) -> Cycle:
     return Cycle(state, scheduler(state))
 
 
-def ready(*groups: Group) -> list[GroupReady]:
+def ready(*groups: WaitingGroup) -> list[GroupReady]:
     return [GroupReady(waiting) for waiting in groups]
 
 
@@ -163,7 +163,7 @@ def test_a_running_task_for_which_another_waits_causes_a_decision():
     with_db = TaskSelector(("",), None, (Requirement("app", "In", ("db",)),))
     near = Relations(affinity=(AffinityTerm(with_db, "zone"),))
     cycle = cycle_of(machine("m", cpu=4, labels={"zone": "a"}))
-    waiting = Group("web", (task("web.0", replace(shape(cpu=1), relations=near)),))
+    waiting = WaitingGroup("web", (task("web.0", replace(shape(cpu=1), relations=near)),))
     assert cycle.run(ready(waiting)).placements == ()
     db = task("db", shape(cpu=1))
     assert cycle.run([TaskRuns(db, "m")]).round is None
@@ -192,7 +192,7 @@ def test_a_group_reported_as_placed_without_a_placement_stays_in_the_queue():
 
 def test_every_waiting_task_has_a_reason():
     cycle = cycle_of(machine("m", cpu=1), machine("n", cpu=3, pods=0))
-    blocked = Group("held", (task("held.0", shape(), "spec.volumes: not supported yet"),))
+    blocked = WaitingGroup("held", (task("held.0", shape(), "spec.volumes: not supported yet"),))
     cycle.run(
         [
             *ready(group("big", shape(cpu=2)), group("gang", *[shape(cpu=1)] * 2)),
@@ -211,7 +211,7 @@ def test_every_waiting_task_has_a_reason():
 
 def test_a_blocked_group_waits_until_it_is_reported_unblocked():
     cycle = cycle_of(machine("m", cpu=1))
-    held = Group("g", (task("g.0", shape(cpu=1), "spec.x: not supported"),))
+    held = WaitingGroup("g", (task("g.0", shape(cpu=1), "spec.x: not supported"),))
     assert cycle.run([GroupReady(held)]).placements == ()
     assert by_machine(cycle.run(ready(group("g", shape(cpu=1)))).placements) == {"m": ["g.0"]}
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from afflux.cycle.reservations import DelayCause, Reservations
-from afflux.model.group import Group
 from afflux.model.reservation import Reservation
+from afflux.model.waiting_group import WaitingGroup
 from oracles.builders import group, shape
 
 
 def with_reservations(
-    groups: list[Group], start: float = 10.0, tolerance: float = 0.0
+    groups: list[WaitingGroup], start: float = 10.0, tolerance: float = 0.0
 ) -> Reservations:
     """Each of these groups has a reservation."""
     reservations = Reservations(tolerance)
@@ -20,7 +20,7 @@ def with_reservations(
     return reservations
 
 
-def by_name(groups: list[Group]):
+def by_name(groups: list[WaitingGroup]):
     return {each.name: each for each in groups}.get
 
 

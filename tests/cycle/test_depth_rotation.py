@@ -8,7 +8,7 @@ from afflux.admit import strategies
 from afflux.admit.capacity_planner import Planner
 from afflux.cycle.events import TaskEnded
 from afflux.cycle.loop import ROTATION_INTERVAL_SECONDS, Outcome
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.queue.rules import QueueRules
 from oracles.queued_cluster import Cluster, job, reserved_starts
 
@@ -20,12 +20,12 @@ class RecordingStrategy:
         self.examined: list[list[str]] = []
         self._strategy = strategy
 
-    def __call__(self, queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+    def __call__(self, queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules) -> None:
         self.examined.append([group.name for group in queue])
         self._strategy(queue, planner, rules)
 
 
-def large_groups(count: int, ready: float = 1) -> list[Group]:
+def large_groups(count: int, ready: float = 1) -> list[WaitingGroup]:
     """Groups that need all processors."""
     return [job(f"large{ready}.{number:03}", 4, run=10, ready=ready) for number in range(count)]
 

@@ -13,9 +13,9 @@ from afflux.cycle.fault_isolation import MAX_ATTEMPTS, MAX_BACKOFF_SECONDS, deci
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.cycle.reservations import DelayCause
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import PlanError
 from afflux.plan.round import Round
 from afflux.policies.policy import Policy
@@ -62,11 +62,11 @@ def isolating_cycle(state: State, by) -> Cycle:
     return Cycle(state, by, isolates_faults=True)
 
 
-def ready(*groups: Group) -> list[GroupReady]:
+def ready(*groups: WaitingGroup) -> list[GroupReady]:
     return [GroupReady(each) for each in groups]
 
 
-def plain(count: int) -> list[Group]:
+def plain(count: int) -> list[WaitingGroup]:
     return [group(f"g{number:03}", shape(cpu=1)) for number in range(count)]
 
 
@@ -141,7 +141,7 @@ def test_a_changed_group_leaves_the_quarantine_and_keeps_its_place():
     assert cycle.run([]).wake_up_seconds is None
 
 
-def odd_job(name: str, **fields) -> Group:
+def odd_job(name: str, **fields) -> WaitingGroup:
     """A group that needs all processors, and memory that makes the policy fail."""
     return replace(group(name, shape(cpu=4, memory=13)), **fields)
 
@@ -205,7 +205,7 @@ class ConditionalDecision:
         self._fails = fails
         self.calls = 0
 
-    def __call__(self, groups: Sequence[Group]) -> Round:
+    def __call__(self, groups: Sequence[WaitingGroup]) -> Round:
         self.calls += 1
         if self._fails({each.name for each in groups}):
             raise ValueError("together")

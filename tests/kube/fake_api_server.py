@@ -7,7 +7,7 @@ import msgspec
 from afflux.cluster.state import State
 from afflux.cycle.loop import Cycle
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
 from afflux.plan.round import Round
 
@@ -71,6 +71,7 @@ class FakeApiServer:
 
     def __init__(self):
         self.reader = ClusterReader([OURS])
+        self._ends = record_ends(self.reader)
         self.cycle = Cycle(State(), Idle())
         self.items = {kind: {} for kind in KINDS}
         self.cut = dict.fromkeys(KINDS, False)
@@ -101,10 +102,29 @@ class FakeApiServer:
             self.relist(kind)
         return self.take_events()
 
+    def take_ends(self):
+        """The ends that were reported since the last call."""
+        ends = list(self._ends)
+        self._ends.clear()
+        return ends
+
     def take_events(self):
         events = self.reader.take_events()
         self.cycle.run(events)
         return events
+
+
+def record_ends(reader):
+    """The list that gets the ends of pods of which the reader tells the register."""
+    recorded, take = [], reader.ended_pods.take
+
+    def take_and_record(now_seconds):
+        ends = take(now_seconds)
+        recorded.extend(ends)
+        return ends
+
+    reader.ended_pods.take = take_and_record
+    return recorded
 
 
 def event_types(events):

@@ -1,10 +1,21 @@
 """Small Kubernetes objects to write tests with."""
 
 import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from afflux.kube.cluster_snapshot import ClusterSnapshot, load
+from afflux.control.adapter import Reports
+from afflux.cycle.events import GroupReady, MachineSet, TaskRuns
+from afflux.groups.group_id import GroupId, group_of_one
+from afflux.kube import objects
+from afflux.kube.file_adapter import FileAdapter
+from afflux.kube.group_claims import claimed_group
+from afflux.model.machine import Machine
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
+from afflux.queue.rules import ONE_QUEUE, QueueRules
 
 Manifest = dict[str, Any]
 
@@ -34,6 +45,14 @@ def pod(name: str = "web", *, metadata: Manifest | None = None, **spec: Any) -> 
     }
 
 
+def group_id(pod: objects.Pod, born: str = "uid-first") -> GroupId:
+    """The group that the pod names, as it began with this pod, or the pod's own."""
+    named = claimed_group(pod)
+    if named is None:
+        return group_of_one("default", pod.metadata.name or "", pod.metadata.uid or "")
+    return GroupId("default", named.removeprefix("default/"), born)
+
+
 def pod_group(name: str, minimum: int | None) -> Manifest:
     return {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
@@ -56,8 +75,53 @@ def as_list(*items: Any) -> bytes:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}).encode()
 
 
-def inventory(*items: Any) -> ClusterSnapshot:
-    """The snapshot of one JSON list of these objects."""
+@dataclass(frozen=True)
+class Inventory:
+    """What the reports about some files say."""
+
+    reports: Reports
+    ignored: Counter[str]
+    notes: tuple[str, ...]
+
+    @property
+    def machines(self) -> list[Machine]:
+        return [each.machine for each in self.reports.events if isinstance(each, MachineSet)]
+
+    @property
+    def running(self) -> list[tuple[Task, str]]:
+        """The running tasks with their machines, those on unknown machines left out."""
+        known = {each.name for each in self.machines}
+        events = [each for each in self.reports.events if isinstance(each, TaskRuns)]
+        return [(each.task, each.machine) for each in events if each.machine in known]
+
+    @property
+    def ends(self) -> dict[str, float]:
+        events = [each for each in self.reports.events if isinstance(each, TaskRuns)]
+        return {e.task.id: e.until_seconds for e in events if e.until_seconds is not None}
+
+    @property
+    def groups(self) -> list[WaitingGroup]:
+        events = [each for each in self.reports.events if isinstance(each, GroupReady)]
+        return [*{each.group.key: each.group for each in events}.values()]
+
+    @property
+    def waiting(self) -> list[tuple[Task, str]]:
+        return [(held.task, held.why) for held in self.reports.held]
+
+
+def load(
+    sources: Sequence[tuple[str, bytes]],
+    rules: Mapping[str, QueueRules] = ONE_QUEUE,
+    scheduler_names: Collection[str] = (),
+) -> Inventory:
+    """What is read from these (file name, content) pairs."""
+    adapter = FileAdapter(sources, rules, scheduler_names)
+    reports = adapter.drain(0.0)
+    return Inventory(reports, adapter.ignored, tuple(adapter.notes()))
+
+
+def inventory(*items: Any) -> Inventory:
+    """What is read from one JSON list of these objects."""
     return load([("cluster.json", as_list(*items))])
 
 

@@ -18,11 +18,12 @@ from afflux.cluster.state import State
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
+from oracles.held_tasks import held_tasks
 
 MACHINES = 1_000
 MAX_CYCLES = 20
@@ -40,6 +41,7 @@ class Cost:
     waiting: int
     reason: str
     cut_searches: int
+    untried_sets: int
 
 
 def node(number: int) -> objects.Node:
@@ -251,20 +253,24 @@ def measure(kind: str) -> Cost:
         reader.pods.changed(_decoded(objects.Pod, manifest))
     reader.pods.changed(_decoded(objects.Pod, pod("late", "other")))
     received = _peak_mib()
-    began, placed, cut = time.monotonic(), None, 0
+    began, placed, cut, untried = time.monotonic(), None, 0, 0
     for number in range(1, MAX_CYCLES + 1):
         outcome = cycle.run(reader.take_events(), float(number))
         placements = outcome.placements
-        cut += outcome.round.cut_searches if outcome.round is not None else 0
+        if outcome.round is not None:
+            cut += outcome.round.cut_searches
+            untried += outcome.round.untried_sets
         reader.assume(placements)
         if any(each.task.name == "other/late" for each in placements):
             placed = number
             break
     seconds = time.monotonic() - began
-    reasons = [why for _, why in reader.live_groups.held_back.values()] or [""]
-    waiting = len(reader.live_groups.held_back) + sum(len(g.tasks) for g in cycle.queue)
+    held = held_tasks(reader.register)
+    reasons = [hold.why for _, hold in held] or [""]
+    waiting = len(held) + sum(len(g.tasks) for g in cycle.queue)
     growth, own = _peak_mib() - received, received - before
-    return Cost(growth, own, placed, round(seconds, 2), waiting, reasons[-1][:300], cut)
+    reason = reasons[-1][:300]
+    return Cost(growth, own, placed, round(seconds, 2), waiting, reason, cut, untried)
 
 
 def _decoded(kind, manifest: dict):

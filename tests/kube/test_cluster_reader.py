@@ -98,9 +98,9 @@ def test_a_pod_whose_binding_failed_waits_again_in_its_position():
 def test_a_pod_whose_binding_was_refused_is_held_back_with_the_reason_until_it_is_retried():
     server, placed = server_with_assumed_pod()
     server.take_events()
-    server.reader.forget_assumed(placed, "binding to n was refused: no")
+    server.reader.forget_assumed(placed, refusal="binding to n was refused: no")
     assert event_types(server.take_events()) == [TaskEnded]
-    assert [why for _, why in server.reader.live_groups.take_held_back()] == [
+    assert [hold.why for _, hold in server.reader.register.take_held_back()] == [
         "binding to n was refused: no"
     ]
     assert server.reader.bind_refusals("default/p") == 1
@@ -110,10 +110,10 @@ def test_a_pod_whose_binding_was_refused_is_held_back_with_the_reason_until_it_i
 
 def test_a_refused_pod_that_is_retried_before_events_are_taken_is_queued_again():
     server, placed = server_with_assumed_pod()
-    server.reader.forget_assumed(placed, "binding to n was refused: no")
+    server.reader.forget_assumed(placed, refusal="binding to n was refused: no")
     server.reader.retry("default/p")
     assert event_types(server.take_events()) == [TaskEnded, GroupReady]
-    assert server.reader.live_groups.take_held_back() == []
+    assert server.reader.register.take_held_back() == []
     assert server.reader.bind_refusals("default/p") == 1
 
 
@@ -183,7 +183,7 @@ def test_pods_that_end_leave_nothing_behind():
     for number in range(2):
         server.delete("Pod", f"p{number}")
     assert event_types(server.take_events()) == [TaskEnded, TaskEnded]
-    assert server.reader.live_groups.waiting_group("default/g") is None
+    assert server.reader.register.present("default", "g") == []
 
 
 # --- Namespaces, Services and controllers

@@ -5,8 +5,9 @@ from fake_api_server import FakeApiServer, event_types, node, pod, server_with_a
 
 from afflux.cycle.event_intake import ResyncRequest
 from afflux.cycle.events import GroupReady, MachineSet, TaskEnded, TaskRuns
+from afflux.groups import evaluation
 from afflux.kube import objects
-from afflux.kube.live import cluster_reader, live_groups
+from afflux.kube.reader import cluster_reader
 
 
 def test_a_placement_forgotten_before_events_are_taken_is_queued_again():
@@ -31,7 +32,9 @@ def test_a_resync_of_a_group_repeats_its_event():
     server = FakeApiServer()
     server.put(pod("p", "u"))
     server.take_events()
-    server.reader.resync([ResyncRequest("group", "default/p", OverflowError())])
+    server.reader.resync(
+        [ResyncRequest("group", server.cycle.queue.considered()[0].key, OverflowError())]
+    )
     assert event_types(server.take_events()) == [GroupReady]
     assert event_types(server.take_events()) == []
 
@@ -41,7 +44,7 @@ def test_no_events_are_lost_if_take_events_fails(monkeypatch):
     server.put(node("n"))
     server.put(pod("p", "u"))
     with monkeypatch.context() as patched:
-        patched.setattr(server.reader.live_storage, "take_changed_nodes", lambda: 1 / 0)
+        patched.setattr(server.reader.cluster_storage, "take_changed_nodes", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             server.reader.take_events()
     assert {MachineSet, GroupReady} <= set(event_types(server.take_events()))
@@ -64,53 +67,53 @@ def test_an_internal_error_in_one_pod_does_not_affect_other_pods(monkeypatch, wh
     server.put(pod("p", "u"))
     server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/p"]
-    held = server.reader.live_groups.take_held_back()
+    held = server.reader.register.take_held_back()
     if where:
         # The free resources of the node are unknown, so the pod takes all of them.
         row = server.cycle.state.rows["n"]
         assert dict(next(server.cycle.state.placed_on(row)).task.shape.requests)["pods"] > 10
     else:
-        assert ["an error of the scheduler (IndexError)" in why for _, why in held] == [True]
+        assert ["an error of the scheduler (IndexError)" in hold.why for _, hold in held] == [True]
 
 
 def test_an_internal_error_in_one_group_does_not_affect_other_groups(monkeypatch):
-    right = live_groups.groups
+    right = evaluation.gather
 
-    def wrong(members, *more):
-        if any(each.task.name == "default/odd" for each in members):
+    def wrong(name, *more, **others):
+        if name == "default/odd":
             raise IndexError("inside")
-        return right(members, *more)
+        return right(name, *more, **others)
 
-    monkeypatch.setattr(live_groups, "groups", wrong)
+    monkeypatch.setattr(evaluation, "gather", wrong)
     server = FakeApiServer()
     server.put(pod("odd", "o"))
     server.put(pod("p", "u"))
     server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/p"]
-    held = server.reader.live_groups.take_held_back()
-    assert ["IndexError" in why for _, why in held] == [True]
+    held = server.reader.register.take_held_back()
+    assert ["IndexError" in hold.why for _, hold in held] == [True]
 
 
-def test_an_internal_error_in_the_position_of_one_group_does_not_affect_other_groups(monkeypatch):
-    right = live_groups._inheriting
+def test_an_internal_error_about_a_group_that_waits_does_not_affect_other_groups(monkeypatch):
+    right = evaluation.run_seconds_of
 
-    def wrong(ready, lacking):
-        if any(group.name == "default/odd" for group in ready):
+    def wrong(members, queue):
+        if any(each.task.name == "default/odd" for each in members):
             raise IndexError("inside")
-        return right(ready, lacking)
+        return right(members, queue)
 
     server = FakeApiServer()
     server.put(pod("odd", "o"))
     server.take_events()
     (before,) = server.cycle.queue
     with monkeypatch.context() as patched:
-        patched.setattr(live_groups, "_inheriting", wrong)
+        patched.setattr(evaluation, "run_seconds_of", wrong)
         server.put(pod("odd", "o", cpu="2"))
         server.put(pod("p", "u"))
         server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/p"]
-    held = server.reader.live_groups.take_held_back()
-    assert ["IndexError" in why for _, why in held] == [True]
+    held = server.reader.register.take_held_back()
+    assert ["IndexError" in hold.why for _, hold in held] == [True]
     server.put(pod("odd", "o"))
     server.take_events()
     assert [group.name for group in server.cycle.queue] == ["default/odd", "default/p"]

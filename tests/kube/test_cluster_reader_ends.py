@@ -4,7 +4,7 @@ import pytest
 from fake_api_server import DEADLINE, OURS, FakeApiServer, node, placement, pod, running_pod
 
 from afflux.cycle.events import TaskRuns
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.queue.rules import QueueRules
 
 

@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 from fake_api_server import OURS, FakeApiServer, node, pod
+from manifests import load
 
-from afflux.kube.cluster_snapshot import load
+from oracles.held_tasks import held_tasks
 
 
 class RandomChanges(FakeApiServer):
@@ -125,7 +126,7 @@ def cycle_knowledge(server):
     }
     amounts = {m.name: state.view().used("cpu")[row] for row, m in state.machines()}
     groups = sorted(sorted(task.name for task in g.tasks) for g in server.cycle.queue)
-    held = {task.name: why for task, why in server.reader.live_groups.held_back.values()}
+    held = {task.name: hold.why for task, hold in held_tasks(server.reader.register)}
     return used, amounts, groups, held
 
 
@@ -148,7 +149,7 @@ def test_after_any_history_the_cycle_knows_the_objects_that_exist(batch):
         for _ in range(60):
             server.random_step()
         server.catch_up()
-        if any(most > 1 for most in server.reader.live_groups._max_bound.values()):
+        if any(group.peak_bound > 1 for group in server.reader.register._groups.values()):
             # That a group was fully bound is not known after a restart: compare a restarted reader.
             assert cycle_knowledge(server)[:2] == expected_knowledge(server.expected())[:2], seed
             restarted = RandomChanges()

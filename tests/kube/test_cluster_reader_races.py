@@ -76,7 +76,7 @@ def test_an_observed_pod_is_known_before_its_watch_event_arrives():
     server, placed = server_with_assumed_pod()
     server.take_events()
     old = server.reader.pods.get("default/p")
-    server.reader.set_observed(placed.task, None)
+    server.reader.set_observed(placed.task.id, placed.task.name, None)
     server.reader.forget_assumed(placed)
     server.take_events()
     assert list(server.cycle.queue) == []
@@ -86,7 +86,7 @@ def test_an_observed_pod_is_known_before_its_watch_event_arrives():
     server.put(pod("p", "third"))
     second = server.reader.pods.get("default/p")
     third = decoded(server.items["Pod"]["p"])
-    server.reader.set_observed(task_of(second), third)
+    server.reader.set_observed(task_of(second).id, task_of(second).name, third)
     # The watch catches up with old events of earlier pods of the same name.
     server.reader.pods.changed(second)
     server.reader.pods.deleted(second)
@@ -97,7 +97,7 @@ def test_an_observed_pod_is_known_before_its_watch_event_arrives():
 def test_an_observation_is_ignored_if_the_watch_is_ahead():
     server, placed = server_with_assumed_pod()
     server.put(pod("p", "second"))
-    server.reader.set_observed(placed.task, None)
+    server.reader.set_observed(placed.task.id, placed.task.name, None)
     assert server.reader.pods.get("default/p").metadata.uid == "second"
 
 
@@ -122,7 +122,7 @@ def test_pods_deleted_before_events_are_taken_leave_no_pending_changes():
 def test_state_of_deleted_pods_and_nodes_is_dropped():
     server, placed = server_with_assumed_pod()
     server.take_events()
-    server.reader.forget_assumed(placed, "no")
+    server.reader.forget_assumed(placed, refusal="no")
     server.take_events()
     going = pod("p", "u")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"

@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from manifests import as_list, inventory, native_group, node, pod, pod_group, reasons
+from manifests import as_list, inventory, load, native_group, node, pod, pod_group, reasons
 
+from afflux.groups.register import GroupRegister
 from afflux.kube import objects
-from afflux.kube.cluster_snapshot import load
-from afflux.kube.group_claims import Member
-from afflux.kube.live.live_groups import LiveGroups
+from afflux.kube.group_claims import member
 from afflux.kube.pods import task
 from afflux.model.errors import InputError
 from afflux.queue.rules import QueueRules
+from oracles.held_tasks import held_tasks
 
 AFFLUX = ("afflux.dev/group-name", "afflux.dev/group-size")
 FLUXNETES = ("fluxnetes.group-name", "fluxnetes.group-size")
@@ -22,11 +22,6 @@ def labelled(
     name: str, group: str, size: Any, labels: tuple[str, str] = AFFLUX, **spec: Any
 ) -> Any:
     return pod(name, labels={labels[0]: group, labels[1]: str(size)}, **spec)
-
-
-def _member(manifest: Any) -> Member:
-    found = msgspec.convert(manifest, objects.Pod)
-    return Member(task(found), found, running=False)
 
 
 def ready(*items: Any) -> dict[str, list[str]]:
@@ -54,7 +49,7 @@ def test_a_native_pod_group_makes_a_group_if_it_is_a_gang() -> None:
     gang = native_group("g", schedulingPolicy={"gang": {"minCount": 2}})
     basic = native_group("g", schedulingPolicy={"basic": {}})
     assert list(ready(gang, *members)) == ["default/g"]
-    assert list(ready(basic, *members)) == ["default/p0", "default/p1"]
+    assert list(ready(basic, *members)) == ["default/g", "default/p1"]
 
 
 def test_the_same_name_in_two_namespaces_is_two_groups() -> None:
@@ -63,8 +58,8 @@ def test_the_same_name_in_two_namespaces_is_two_groups() -> None:
         for space in ("x", "y")
         for i in range(2)
     ]
-    for member in members:
-        member["metadata"]["labels"] = {AFFLUX[0]: "g", AFFLUX[1]: "2"}
+    for each in members:
+        each["metadata"]["labels"] = {AFFLUX[0]: "g", AFFLUX[1]: "2"}
     assert list(ready(*members)) == ["x/g", "y/g"]
 
 
@@ -124,8 +119,11 @@ def test_a_wrong_size_holds_back_that_pod_only(size: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        ({AFFLUX[0]: "g"}, f"label {AFFLUX[1]}: missing, expected the number of members"),
-        ({AFFLUX[1]: "2"}, f"label {AFFLUX[1]}: '2' without {AFFLUX[0]}"),
+        (
+            {AFFLUX[1]: "2"},
+            f"label {AFFLUX[1]}: 2 without {AFFLUX[0]}; "
+            f"add the label {AFFLUX[0]} with the name of the group",
+        ),
         ({AFFLUX[0]: "", AFFLUX[1]: "2"}, f"label {AFFLUX[0]}: '', expected the name of a group"),
         (
             {AFFLUX[0]: "g", AFFLUX[1]: "1", FLUXNETES[0]: "h", FLUXNETES[1]: "1"},
@@ -160,14 +158,14 @@ def test_a_size_larger_than_allowed_is_refused(size: int) -> None:
 
 def test_a_pod_that_is_seen_several_times_counts_once() -> None:
     # In the prototype one pod that was enqueued three times satisfied a group of three.
-    live_groups = LiveGroups()
+    register = GroupRegister()
     for version in range(3):
-        member = _member(labelled("a", "g", 3, metadata={"annotations": {"seen": str(version)}}))
-        live_groups.set(member)
-        live_groups.take_events()
-    assert [why for _, why in live_groups.held_back.values()] == [
-        "group default/g has 1 of 3 members"
-    ]
+        manifest = labelled("a", "g", 3, metadata={"annotations": {"seen": str(version)}})
+        found = msgspec.convert(manifest, objects.Pod)
+        register.set(member(found, task(found)))
+        register.take_starts()
+    ((_, hold),) = held_tasks(register)
+    assert hold.why == "group default/g has 1 of 3 members"
 
 
 # --- Queues
@@ -219,9 +217,21 @@ def test_an_invalid_or_unsupported_pod_group_holds_back_its_pods(
     assert reasons(native_group("g", **spec), member) == {"default/web": reason}
 
 
-def test_a_group_and_a_pod_of_the_same_name_get_different_names() -> None:
+def test_a_group_and_a_pod_of_the_same_name_are_two_groups() -> None:
     items = [pod("g"), labelled("a", "g", 2), labelled("b", "g", 2)]
-    assert sorted(ready(*items)) == ["default/g", "default/g (group)"]
+    groups = inventory(*items).groups
+    assert sorted((each.name, len(each.tasks)) for each in groups) == [
+        ("default/g", 1),
+        ("default/g", 2),
+    ]
+
+
+@pytest.mark.parametrize("labels", [AFFLUX, FLUXNETES])
+def test_a_name_without_a_size_means_one_and_a_size_of_one_needs_no_name(
+    labels: tuple[str, str],
+) -> None:
+    named, sized = pod("a", labels={labels[0]: "g"}), pod("b", labels={labels[1]: "1"})
+    assert ready(named, sized) == {"default/g": ["default/a"], "default/b": ["default/b"]}
 
 
 # --- Priority and time
@@ -254,7 +264,7 @@ def test_a_group_has_the_highest_priority_and_the_latest_time_of_its_members() -
     first["metadata"]["creationTimestamp"] = "1970-01-01T00:01:40Z"
     last["metadata"]["creationTimestamp"] = "1970-01-01T02:00:00.5+02:00"
     (group,) = inventory(first, last).groups
-    assert (group.priority, group.ready_seconds) == (9, 100.0)
+    assert (group.priority, group.ready_seconds) == (9, pytest.approx(100.0, abs=1e-3))
 
 
 def run_seconds(*items: Any) -> float | None:

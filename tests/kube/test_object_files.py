@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from manifests import Manifest, as_list, inventory, node, pod
+from manifests import Manifest, as_list, inventory, load, node, pod
 
-from afflux.kube.cluster_snapshot import load
 from afflux.model.errors import InputError
 
 

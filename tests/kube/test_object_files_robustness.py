@@ -8,10 +8,9 @@ from typing import Any
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from manifests import Manifest, as_list, native_group, node, pod, pod_group
+from manifests import Inventory, Manifest, as_list, load, native_group, node, pod, pod_group
 from storage_objects import allowed, claim, claiming, csi_node, driver, space, storage_class, volume
 
-from afflux.kube.cluster_snapshot import ClusterSnapshot, load
 from afflux.model.errors import InputError
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -123,7 +122,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = places(RICH)[1:]
 
 
-def outcome(data: bytes, file: str = "x") -> ClusterSnapshot | str:
+def outcome(data: bytes, file: str = "x") -> Inventory | str:
     try:
         return load([(file, data)])
     except InputError as error:

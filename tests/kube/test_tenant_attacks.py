@@ -44,4 +44,5 @@ def test_sets_without_a_place_are_searched_for_a_bounded_number_of_times():
     assert cost["cycle"] == 1
     assert cost["growth_mib"] < MAX_GROWTH_MIB
     # 48 searches; without the bound, each of the 1,000 is searched for, several times in a round.
+    assert cost["untried_sets"] > 100
     assert cost["cut_searches"] < 100

@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 from fake_api_server import FakeApiServer, node, pod
-from manifests import as_list
+from manifests import as_list, load
 from manifests import node as node_manifest
 from manifests import pod as pod_manifest
 
-from afflux.kube.cluster_snapshot import load
 from afflux.kube.object_limits import (
     MAX_EXPRESSION_VALUES,
     MAX_EXPRESSIONS,
@@ -38,6 +37,7 @@ from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.relations import AffinityTerm, Relations, SpreadConstraint, TaskSelector
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from oracles.builders import shape
+from oracles.held_tasks import held_tasks
 
 
 def ports(*numbers: int):
@@ -223,14 +223,14 @@ def test_a_live_pod_waits_under_the_limit_until_earlier_pods_are_gone():
     server.take_events()
     server.put(pod("late", "late", **invented(100_000, 5)))
     server.take_events()
-    ((_, why),) = server.reader.live_groups.take_held_back()
-    assert why == (
+    ((_, hold),) = server.reader.register.take_held_back()
+    assert hold.why == (
         "waiting pods of namespace default: 1025 different extended resources, "
         "expected at most 1024"
     )
     server.delete("Pod", "p3")
     server.take_events()
-    assert not server.reader.live_groups.held_back
+    assert not held_tasks(server.reader.register)
     assert "default/late" in {group.name for group in server.cycle.queue}
 
 
@@ -241,10 +241,10 @@ def test_a_pod_that_runs_makes_room_under_the_limit():
         server.put(pod(f"p{number}", f"u{number}", **invented(60 * number, 60)))
     server.put(pod("late", "late", **invented(100_000, 5)))
     server.take_events()
-    assert set(server.reader.live_groups.held_back) == {"late"}
+    assert [task.id for task, _ in held_tasks(server.reader.register)] == ["late"]
     server.put(pod("p3", "u3", nodeName="n", **invented(60 * 3, 60)))
     server.take_events()
-    assert not server.reader.live_groups.held_back
+    assert not held_tasks(server.reader.register)
 
 
 def test_pods_in_files_wait_under_the_same_limits():

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from manifests import load
 
-from afflux.kube.cluster_snapshot import load
 from afflux.kube.yaml_reader import documents
 from afflux.model.errors import InputError
 

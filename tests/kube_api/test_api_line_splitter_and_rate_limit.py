@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.kube.api.backoff import MAX_RETRY_AFTER_SECONDS, Backoff
+from afflux.control.backoff import MAX_RETRY_AFTER_SECONDS, Backoff
 from afflux.kube.api.line_splitter import LineSplitter
 from afflux.kube.api.rate_limit import RateLimiter
 

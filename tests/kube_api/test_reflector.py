@@ -58,6 +58,24 @@ def test_a_list_is_followed_by_its_changes() -> None:
     run(test)
 
 
+def test_of_listed_objects_only_the_essence_is_kept() -> None:
+    def named(item: objects.Pod) -> objects.Pod:
+        return objects.Pod(item.metadata)
+
+    async def test() -> None:
+        on_node = {"spec": {"nodeName": "n"}}
+        server = Server(
+            [page(10, pod("a", 1, **on_node), more="token 1"), page(10, pod("b", 2, **on_node))],
+            [says(event("ADDED", pod("c", 11, **on_node)))],
+        )
+        async with reflecting(server, Collection(PODS.path, objects.Pod, essence=named)) as seen:
+            await until(lambda: "c" in seen.now)
+            nodes = {name: item.spec.node_name for name, item in seen.now.items()}
+            assert nodes == {"a": None, "b": None, "c": "n"}
+
+    run(test)
+
+
 def test_a_list_comes_in_pages_and_selectors_go_with_every_request() -> None:
     async def test() -> None:
         pods = Collection(PODS.path, objects.Pod, "spec.nodeName=", "app=web,tier in (a)", 2)

@@ -12,11 +12,11 @@ from counting_event import CountingEvent
 from small_api import Request, SmallApi, run, serving, until
 
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.group_deadlines import GroupDeadlines
 from afflux.kube.live.deadline_cleanup import DeadlineCleanup
 from afflux.kube.live.event_recorder import EventRecorder
-from afflux.kube.live.group_deadlines import GroupDeadlines
 from afflux.kube.live.write_queue import RETRIES, Retries
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.web.scheduler_metrics import Metrics
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -25,6 +25,7 @@ KINDS = {
     "CronJob": "/apis/batch/v1/namespaces/default/cronjobs",
     "ReplicaSet": "/apis/apps/v1/namespaces/default/replicasets",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
+    "Pod": PODS,
 }
 # A cluster-scoped controller.
 FLEET = {
@@ -49,13 +50,33 @@ class Clock:
 
 
 def owned_by(kind: str, name: str, uid: str = "") -> dict[str, Any]:
-    version = KINDS[kind].removeprefix("/apis/").partition("/namespaces")[0]
+    version = KINDS[kind].removeprefix("/apis/").removeprefix("/api/").partition("/namespaces")[0]
     return {
         "apiVersion": version,
         "kind": kind,
         "name": name,
         "uid": uid or f"uid-{name}",
         "controller": True,
+    }
+
+
+def template(
+    group: str | None = "g",
+    *,
+    size: int = 2,
+    scheduler: str = "afflux",
+    deadline: int | None = 60,
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Labels and specification of a pod, as a pod and the template of its controller have them."""
+    named = {"afflux.dev/group-name": group, "afflux.dev/group-size": str(size)} if group else {}
+    return {
+        "metadata": {"labels": {**named, **(labels or {})}},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "c"}],
+            "activeDeadlineSeconds": deadline,
+        },
     }
 
 
@@ -98,30 +119,22 @@ class Cluster:
         group: str | None = "g",
         owner: Mapping[str, Any] | None = None,
         *,
-        scheduler: str = "afflux",
-        deadline: int | None = 60,
         started: str | None = OLD,
         created: str = OLD,
         uid: str = "",
+        **terms: Any,
     ) -> None:
-        labels = {"afflux.dev/group-name": group, "afflux.dev/group-size": "2"} if group else {}
-        manifest: dict[str, Any] = {
-            "metadata": {
-                "name": name,
-                "namespace": "default",
-                "uid": uid or f"uid-{name}",
-                "labels": labels,
-                "creationTimestamp": created,
-                "ownerReferences": [owner] if owner else [],
-            },
-            "spec": {
-                "schedulerName": scheduler,
-                "nodeName": "n" if started else "",
-                "containers": [{"name": "c"}],
-                "activeDeadlineSeconds": deadline,
-            },
-            "status": {"phase": "Running", "startTime": started} if started else {},
+        """A pod that runs since `started`; `terms` are those of `template`."""
+        manifest = template(group, **terms)
+        manifest["metadata"] |= {
+            "name": name,
+            "namespace": "default",
+            "uid": uid or f"uid-{name}",
+            "creationTimestamp": created,
+            "ownerReferences": [owner] if owner else [],
         }
+        manifest["spec"]["nodeName"] = "n" if started else ""
+        manifest["status"] = {"phase": "Running", "startTime": started} if started else {}
         kept = self.server.put(f"{PODS}/{name}", manifest)
         self.reader.pods.changed(msgspec.json.decode(json.dumps(kept), type=objects.Pod))
 
@@ -142,12 +155,31 @@ class Cluster:
 
     def ended(self, name: str) -> None:
         """The kubelet has stopped a pod at its own deadline."""
+        self._left(name)
+        self.server.objects.pop(f"{PODS}/{name}")
+
+    def succeeded(self, *names: str) -> None:
+        """These pods have ended by themselves; the scheduler does not watch ended pods."""
+        for name in names:
+            self._left(name)
+            self.server.objects[f"{PODS}/{name}"]["status"] = {"phase": "Succeeded"}
+
+    def _left(self, name: str) -> None:
         pod = self.reader.pods.get(f"default/{name}")
         assert pod is not None
         self.reader.pods.deleted(pod)
-        self.server.objects.pop(f"{PODS}/{name}")
 
-    def owner(self, kind: str, name: str, above: Any = None, **status: Any) -> None:
+    def owner(
+        self,
+        kind: str,
+        name: str,
+        above: Any = None,
+        *,
+        made: Mapping[str, Any] | None = None,
+        spec: Mapping[str, Any] | None = None,
+        **status: Any,
+    ) -> None:
+        """A controller whose pod template is `made`, by default that of the pods of group g."""
         self.server.put(
             f"{KINDS[kind]}/{name}",
             {
@@ -156,6 +188,7 @@ class Cluster:
                     "uid": f"uid-{name}",
                     "ownerReferences": [above] if above else [],
                 },
+                "spec": {"template": made or template(), **(spec or {})},
                 "status": status,
             },
         )
@@ -168,7 +201,7 @@ class Cluster:
 
     def there(self) -> set[str]:
         """The names of all objects that have not been deleted."""
-        paths = (*KINDS.values(), PODS)
+        paths = KINDS.values()
         return {
             path.rpartition("/")[2]
             for path in self.server.objects

@@ -10,11 +10,11 @@ import msgspec
 from counting_event import CountingEvent
 from small_api import SmallApi, run, serving
 
+from afflux.groups.half_bound import HalfBoundGroups
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.event_recorder import EventRecorder
-from afflux.kube.live.half_bound import HalfBoundGroups
 from afflux.kube.live.half_bound_rollback import HalfBoundRollback
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.web.scheduler_metrics import Metrics
 
 AFTER = 60.0
@@ -22,16 +22,33 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
 
 
 class RollbackCluster:
-    """An API server, the scheduler's copy of it, and what the rollback has announced."""
+    """An API server, and the scheduler's copy of it."""
 
     def __init__(self, server: SmallApi) -> None:
         self.server = server
         self.now = 1_000.0
         self.remaining: float | None = None
-        self.announced: list[tuple[str, set[str], str]] = []
         self.half_bound = HalfBoundGroups(AFTER)
-        self.changed = self.half_bound.changed = CountingEvent()
+        self.changed = CountingEvent()
         self.reader = ClusterReader(["afflux"], half_bound=self.half_bound)
+        # Without a ledger, groups that were there before may have been whole: they are left alone.
+        self.reader.take_events(self.now)
+        resources = [{"name": "replicasets", "kind": "ReplicaSet"}]
+        server.put("/apis/apps/v1", {"metadata": {}, "resources": resources})
+
+    def replica_set(self, namespace: str, **template: Any) -> None:
+        """The owner of the pods of this namespace; `template` are fields of their metadata."""
+        spec = {"schedulerName": "afflux", "containers": [{"name": "c"}]}
+        self.server.put(
+            f"/apis/apps/v1/namespaces/{namespace}/replicasets/r",
+            {
+                "metadata": {"name": "r", "uid": "r"},
+                "spec": {
+                    "selector": {"matchLabels": {}},
+                    "template": {"metadata": template, "spec": spec},
+                },
+            },
+        )
 
     def put(self, manifest: dict[str, Any]) -> None:
         """The API server has this pod now, and the scheduler has seen it."""
@@ -53,6 +70,11 @@ class RollbackCluster:
         requests = self.server.requests
         posted = (each for each in requests if each.method == "POST")
         return [each.body for each in posted if each.path.endswith("/events")]
+
+    def noted(self) -> list[tuple[str, str, str]]:
+        """The events in the history of groups since the last call."""
+        events = self.reader.register.take_changes(self.now)[2]
+        return [(each.group, each.kind, each.message) for each in events]
 
     def observe(self) -> None:
         """The scheduler looks at what has changed."""
@@ -81,9 +103,9 @@ def run_rollback(cluster_of: Callable[[SmallApi], C], test: Callable[[C], Awaita
                 cluster.half_bound,
                 recorder,
                 remaining_seconds=lambda: cluster.remaining,
-                announce=lambda group, pods, why: cluster.announced.append((group, set(pods), why)),
                 clock=lambda: cluster.now,
             )
+            rollback.changed = cluster.changed
             work = asyncio.create_task(rollback.run())
             try:
                 await test(cluster)

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 from recorded_announcements import Recorded
 
+from afflux.control.announcements import Announcements
 from afflux.kube import objects
-from afflux.kube.live.announcements import Announcements
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.kubernetes_adapter import held_tasks
 from afflux.kube.live.pod_conditions import Condition
+from afflux.kube.live.pod_notices import PodNotices
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.web.scheduler_metrics import Metrics
 
 
@@ -20,7 +22,10 @@ class Cluster:
         self.now = 100.0
         recorded: Any = self.recorded
         self.announcements = Announcements(
-            self.reader, recorded, recorded, Metrics(), clock=lambda: self.now
+            PodNotices(self.reader, recorded, recorded),
+            Metrics(),
+            self.reader.register.waiting_group,
+            clock=lambda: self.now,
         )
         node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
         self.reader.nodes.changed(msgspec.convert(node, objects.Node))
@@ -40,7 +45,7 @@ class Cluster:
 
     def look(self) -> None:
         events = self.reader.take_events()
-        self.announcements.held_back(self.reader.live_groups.take_held_back())
+        self.announcements.held_back(held_tasks(self.reader), len(self.reader.nodes))
         self.announcements.ready(event.group for event in events if hasattr(event, "group"))
 
 
@@ -61,7 +66,7 @@ def test_a_refusal_is_announced_once() -> None:
     cluster = Cluster()
     cluster.pod("a", "g", 0)
     for _ in range(3):
-        cluster.reader.live_groups.mark_changed("default/g")
+        cluster.reader.register.reconsider("default", "g")
         cluster.look()
     assert len(cluster.recorded.events) == 1
 
@@ -74,7 +79,8 @@ def test_every_pod_of_an_unsatisfiable_group_gets_an_event() -> None:
     cluster.look()
     words = "0/1 nodes are available: 1 Insufficient cpu."
     reasons = dict.fromkeys(("uid-a", "uid-b", "uid-solo"), words)
-    unsatisfiable = {"default/g": "needs 8 cpu", "default/solo": "needs 9 cpu"}
+    solo = "default/fluxnetes-group-default-solo/uid-solo"
+    unsatisfiable = {"default/g/uid-a": "needs 8 cpu", solo: "needs 9 cpu"}
     for _ in range(2):
         cluster.announcements.decided(0.1, reasons, unsatisfiable)
     recorded = [event for event in cluster.recorded.events if event[1] == "Unsatisfiable"]
@@ -94,12 +100,12 @@ def test_an_unsatisfiable_group_waits_again_when_the_cluster_has_changed() -> No
         cluster.pod(name, "g")
     cluster.look()
     reasons = dict.fromkeys(("uid-a", "uid-b"), "behind others in the queue.")
-    cluster.announcements.decided(0.1, reasons, {"default/g": "too large"})
+    cluster.announcements.decided(0.1, reasons, {"default/g/uid-a": "too large"})
     cluster.announcements.decided(0.1, reasons)
     assert cluster.recorded.condition("a").message == "behind others in the queue."
     # The group stayed in the queue; if it is unsatisfiable again, it is announced again.
-    assert cluster.reader.live_groups.waiting_group("default/g") is not None
-    cluster.announcements.decided(0.1, reasons, {"default/g": "too large"})
+    assert cluster.reader.register.waiting_group("default/g/uid-a") is not None
+    cluster.announcements.decided(0.1, reasons, {"default/g/uid-a": "too large"})
     recorded = [event for event in cluster.recorded.events if event[:2] == ("a", "Unsatisfiable")]
     assert len(recorded) == 2
 

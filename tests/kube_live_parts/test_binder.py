@@ -12,10 +12,10 @@ from small_api import Fault, Request, SmallApi, run, serving, until
 
 from afflux.kube import objects
 from afflux.kube.api.client import Api
-from afflux.kube.live.bind_confirmation import ConfirmationTimes
-from afflux.kube.live.bind_steps import Rejection
 from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.live.pod_locator import LocatorTimes
+from afflux.kube.reader.cluster_reader import ClusterReader
+from afflux.kube.rejection import Rejection
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
@@ -180,7 +180,7 @@ def refusing(*paths: str) -> Callable[[Request], Fault]:
 
 # The pod is read back at once and again at short intervals.
 SOON = BinderTimes(
-    confirmation=ConfirmationTimes(initial_backoff_seconds=0.01, max_refused_backoff_seconds=0.02)
+    locator=LocatorTimes(initial_backoff_seconds=0.01, max_refused_backoff_seconds=0.02)
 )
 
 

@@ -1,7 +1,7 @@
 """Cleanup after a group's deadline: which pods and owners are deleted, and which never."""
 
 import pytest
-from cleanup_cluster import FLEET, KINDS, NOW, PODS, Cluster, cleans, owned_by
+from cleanup_cluster import FLEET, KINDS, NOW, PODS, Cluster, cleans, owned_by, template
 from small_api import Fault, run, serving, until
 
 pytestmark = pytest.mark.slow
@@ -135,9 +135,9 @@ def test_a_cluster_scoped_owner_is_not_deleted() -> None:
     def check(cluster: Cluster) -> None:
         assert "/apis/example.com/v1/fleets/f" in cluster.server.objects
         (note,) = cluster.notes()
-        assert "Fleet f is cluster-scoped and may have pods in other namespaces" in note
+        assert "it stays: Fleet f is cluster-scoped and may have pods in other namespaces" in note
 
-    cleans(prepare, set(), check, notes=1)
+    cleans(prepare, {"a"}, check, notes=1)
 
 
 def test_the_owner_below_a_cluster_scoped_one_is_deleted() -> None:
@@ -212,17 +212,18 @@ def test_a_pod_created_after_the_deadline_belongs_to_the_next_group() -> None:
     cleans(prepare, {"next"})
 
 
-def test_a_pending_member_is_deleted_with_its_group() -> None:
+def test_a_pending_member_of_the_same_controller_is_deleted_with_its_group() -> None:
     def prepare(cluster: Cluster) -> None:
-        cluster.pod("a")
-        cluster.pod("late", started=None)
+        cluster.owner("Job", "sum")
+        cluster.pod("a", owner=owned_by("Job", "sum"))
+        cluster.pod("late", owner=owned_by("Job", "sum"), started=None)
 
     cleans(prepare, set())
 
 
 def test_a_job_is_deleted_although_it_has_replaced_its_pod() -> None:
     def prepare(cluster: Cluster) -> None:
-        cluster.owner("Job", "sum")
+        cluster.owner("Job", "sum", made=template(None))
         cluster.pod("a", None, owner=owned_by("Job", "sum"))
         created = "1970-01-12T13:46:00Z"
         cluster.pod("again", None, owned_by("Job", "sum"), started=None, created=created)
@@ -233,9 +234,10 @@ def test_a_job_is_deleted_although_it_has_replaced_its_pod() -> None:
 
 def test_one_of_several_pods_without_a_group_does_not_end_the_job() -> None:
     def prepare(cluster: Cluster) -> None:
-        cluster.owner("Job", "sum")
+        cluster.owner("Job", "sum", made=template(None))
         cluster.pod("a", None, owner=owned_by("Job", "sum"))
-        cluster.pod("b", None, owner=owned_by("Job", "sum"), deadline=100_000)
+        later = "1970-01-12T13:46:30Z"
+        cluster.pod("b", None, owner=owned_by("Job", "sum"), started=later)
 
     cleans(prepare, {"sum", "b"})
 
@@ -256,7 +258,7 @@ def test_a_new_group_may_use_the_name_of_a_deleted_one() -> None:
             for name in ("c", "d"):
                 cluster.pod(name, started=None, created="1970-01-12T13:46:41Z")
             cluster.reader.take_events(NOW)
-            group = cluster.reader.live_groups.waiting_group("default/g")
+            group = cluster.reader.register.waiting_group("default/g/uid-c")
             assert group is not None
             assert [task.name for task in group.tasks] == ["default/c", "default/d"]
             assert group.ready_seconds > NOW

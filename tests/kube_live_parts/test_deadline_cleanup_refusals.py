@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cleanup_cluster import KINDS, OLD, PODS, Cluster, cleans, owned_by
+from cleanup_cluster import KINDS, OLD, PODS, Cluster, cleans, owned_by, template
 from small_api import Fault, Request, run, serving, until
 
 from afflux.kube.live import deadline_cleanup
@@ -72,7 +72,7 @@ def test_only_pods_below_the_unreadable_owner_stay_and_events_name_each_pods_own
     def prepare(cluster: Cluster) -> None:
         cluster.owner("JobSet", "hidden")
         cluster.pod("a", "g", owned_by("JobSet", "hidden"))
-        cluster.owner("Job", "sum")
+        cluster.owner("Job", "sum", made=template("h"))
         cluster.pod("b", "h", owned_by("Job", "sum"))
         cluster.pod("c", "h")
         cluster.server.fault = refuses("GET", "jobsets")
@@ -93,7 +93,7 @@ def test_an_error_for_one_object_does_not_affect_the_others(what: str, status: i
     def prepare(cluster: Cluster) -> None:
         retries_fast(cluster)
         for name in "abc":
-            cluster.owner("Job", f"job-{name}")
+            cluster.owner("Job", f"job-{name}", made=template(name))
             cluster.pod(f"pod-{name}", name, owned_by("Job", f"job-{name}"))
         cluster.server.fault = lambda request: (
             Fault(status=status)
@@ -117,7 +117,7 @@ def test_after_one_object_has_used_up_its_tries_each_further_object_is_tried_onc
     def prepare(cluster: Cluster) -> None:
         cluster.retries = FAST_RETRIES
         for number in range(10):
-            cluster.owner("Job", f"job-{number}")
+            cluster.owner("Job", f"job-{number}", made=template(f"g{number}"))
             cluster.pod(f"pod-{number}", f"g{number}", owned_by("Job", f"job-{number}"))
         cluster.pod("by-itself", None)
         cluster.server.fault = refuses("DELETE", "jobs", 500)
@@ -207,7 +207,7 @@ def test_recreated_pods_join_the_running_job_and_cause_no_additional_attempts(
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
-            cluster.owner("Job", "sum")
+            cluster.owner("Job", "sum", made=template(group))
             server.fault = refuses("DELETE", "jobs")
             async with cluster.cleaned_up() as cleanup:
                 for number in range(20):
@@ -327,15 +327,17 @@ def test_an_invalid_pod_ends_only_the_attempt(caplog: pytest.LogCaptureFixture) 
     async def test() -> None:
         async with serving() as server:
             cluster = Cluster(server)
-            cluster.pod("a")
+            cluster.owner("Job", "sum", made=template(None))
+            cluster.pod("a", None, owned_by("Job", "sum"))
             async with cluster.cleaned_up():
-                cluster.pod("b", started=None, created="yesterday")
+                cluster.pod("b", None, owned_by("Job", "sum"), started=None, created="yesterday")
                 cluster.allow_retries(3)
                 await until(lambda: cluster.has_used_its_permits)
                 assert "(InputError)" in caplog.text
-                cluster.pod("b", started=None)
+                again = "1970-01-12T13:46:00Z"
+                cluster.pod("b", None, owned_by("Job", "sum"), started=None, created=again)
                 cluster.allow_retries(1)
-                await until(lambda: cluster.there() == set())
+                await until(lambda: cluster.there() == {"b"})
 
     run(test)
 

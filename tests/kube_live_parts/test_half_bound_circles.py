@@ -17,6 +17,8 @@ class Cluster(RollbackCluster):
     def __init__(self, server: SmallApi) -> None:
         super().__init__(server)
         self.circles = HalfBoundCircles(self.reader, self.half_bound)
+        self.replica_set("one")
+        self.replica_set("two")
         self.pod("one/a")
         self.pod("two/b")
         ready = [e for e in self.reader.take_events(self.now) if isinstance(e, GroupReady)]
@@ -60,11 +62,12 @@ def test_the_bound_pod_is_deleted_if_the_other_cannot_be_bound_for_long() -> Non
         await cluster.advance(0)
         await cluster.advance(2 * AFTER)
         assert cluster.deleted() == set()
-        cluster.reader.forget_assumed(cluster.placements["two/b"], "refused")
+        cluster.reader.forget_assumed(cluster.placements["two/b"], refusal="refused")
         await cluster.advance(0)
         await until(lambda: len(cluster.notes()) == 1)
         assert cluster.deleted() == {"a"}
-        assert [each[:2] for each in cluster.announced] == [("one/a", {"uid-a"})]
+        ((group, kind, _),) = cluster.noted()
+        assert (group, kind) == ("one/fluxnetes-group-one-a/uid-a", "TakenBack")
         assert cluster.notes() == [
             "Only 1 of 2 pods that require each other were bound, and the rest could not be for "
             "60 s; its controller recreates it, and all of them start together"
@@ -76,7 +79,7 @@ def test_the_bound_pod_is_deleted_if_the_other_cannot_be_bound_for_long() -> Non
 def test_a_circle_that_is_fully_bound_in_time_stays() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.pod("one/a", "n")
-        cluster.reader.forget_assumed(cluster.placements["two/b"], "refused")
+        cluster.reader.forget_assumed(cluster.placements["two/b"], refusal="refused")
         await cluster.advance(0)
         await cluster.advance(AFTER - 1)
         cluster.pod("two/b", "n")
@@ -116,7 +119,7 @@ def test_a_circle_of_which_nothing_was_bound_is_forgotten() -> None:
 def test_pods_without_a_controller_stay() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.pod("one/a", "n", ownerReferences=[])
-        cluster.reader.forget_assumed(cluster.placements["two/b"], "refused")
+        cluster.reader.forget_assumed(cluster.placements["two/b"], refusal="refused")
         await cluster.advance(0)
         await cluster.advance(2 * AFTER)
         assert cluster.deleted() == set()

@@ -5,17 +5,25 @@ from typing import Any
 
 import pytest
 from rollback_cluster import AFTER, OWNER, RollbackCluster, run_rollback
-from small_api import Fault, until
+from small_api import Fault, SmallApi, until
 
 from afflux.cycle.events import GroupReady
-from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
+from afflux.groups.half_bound import HalfBoundGroup, HalfBoundGroups
 from afflux.model.placement import Placement
 
 PODS = "/api/v1/namespaces/default/pods"
 
 
+def group_labels(size: int) -> dict[str, str]:
+    return {"afflux.dev/group-name": "g", "afflux.dev/group-size": str(size)}
+
+
 class Cluster(RollbackCluster):
     """A group `g` in the namespace `default`."""
+
+    def __init__(self, server: SmallApi) -> None:
+        super().__init__(server)
+        self.replica_set("default", labels=group_labels(3))
 
     def pod(
         self,
@@ -27,13 +35,12 @@ class Cluster(RollbackCluster):
         owner: dict[str, Any] | None = OWNER,
         **status: Any,
     ) -> None:
-        labels = {"afflux.dev/group-name": "g", "afflux.dev/group-size": str(size)}
         manifest: dict[str, Any] = {
             "metadata": {
                 "name": name,
                 "namespace": "default",
                 "uid": f"uid-{name}",
-                "labels": labels,
+                "labels": group_labels(size),
                 "creationTimestamp": "1970-01-01T00:10:00Z",
                 "ownerReferences": [owner] if owner else [],
             },
@@ -77,7 +84,7 @@ def test_a_group_that_stays_half_bound_is_rolled_back_after_its_time_and_not_bef
         why = (
             "Only 2 of 3 members of group default/g were bound, and the rest could not be for 60 s"
         )
-        assert cluster.announced == [("default/g", uids, why)]
+        assert [each[1:] for each in cluster.noted()] == [("TakenBack", why)]
         for event in cluster.events():
             assert event["reason"] == "TakenBack"
             assert (
@@ -111,14 +118,14 @@ def test_failed_binds_do_not_extend_the_time() -> None:
         cluster.pod("b")
         cluster.pod("c")
         placements = cluster.placements()
-        cluster.half_bound.changed.set()
+        cluster.changed.set()
         assert [each.task.name for each in placements] == ["default/b", "default/c"]
         cluster.reader.assume(placements)
         # No rollback while binds of the group are in progress.
         await cluster.advance(AFTER)
         assert not cluster.deleted()
         for each in placements:
-            cluster.reader.forget_assumed(each, "rejected by the node")
+            cluster.reader.forget_assumed(each, refusal="rejected by the node")
         await cluster.advance(0)
         await until(lambda: cluster.deleted() == {"a"})
 
@@ -141,6 +148,50 @@ def test_nothing_is_deleted_unless_all_bound_pods_are_recreated(
         # Without that pod, controllers recreate all the others.
         cluster.gone("default/mine")
         await cluster.advance(0)
+        await until(lambda: cluster.deleted() == {"a"})
+
+    run_with_rollback(test)
+
+
+@pytest.mark.parametrize(
+    ("template", "owner"),
+    [
+        ({}, OWNER),
+        ({"labels": group_labels(2)}, OWNER),
+        ({"labels": group_labels(3)}, OWNER | {"uid": "an-earlier-one"}),
+        ({"labels": group_labels(3)}, OWNER | {"kind": "Pod", "apiVersion": "v1"}),
+    ],
+)
+def test_a_pod_whose_controller_does_not_confirm_it_would_not_be_recreated(
+    template: dict[str, Any], owner: dict[str, Any]
+) -> None:
+    async def test(cluster: Cluster) -> None:
+        cluster.replica_set("default", **template)
+        cluster.pod("a", "n", owner=owner)
+        cluster.pod("b")
+        cluster.pod("c")
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
+        await cluster.advance(AFTER)
+        assert not cluster.deleted()
+
+    run_with_rollback(test)
+
+
+def test_a_group_is_rolled_back_once_its_controller_can_be_read() -> None:
+    async def test(cluster: Cluster) -> None:
+        cluster.server.fault = lambda request: Fault(
+            status=403 if request.method == "GET" else None
+        )
+        cluster.pod("a", "n")
+        cluster.pod("b")
+        cluster.pod("c")
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
+        await cluster.advance(0)
+        assert not cluster.deleted()
+        cluster.server.fault = lambda _: Fault()
+        await cluster.advance(AFTER)
         await until(lambda: cluster.deleted() == {"a"})
 
     run_with_rollback(test)
@@ -271,21 +322,42 @@ def test_a_failed_rollback_is_reported_and_retried_after_the_same_time(status: i
     run_with_rollback(test)
 
 
+def test_a_pod_that_could_not_be_deleted_and_runs_to_its_end_has_run() -> None:
+    async def test(cluster: Cluster) -> None:
+        cluster.server.fault = lambda request: (
+            Fault(status=403) if request.method == "DELETE" else Fault()
+        )
+        for name in "abc":
+            cluster.pod(name, "" if name == "c" else "n")
+        await cluster.advance(0)
+        await cluster.advance(AFTER)
+        await until(lambda: len(cluster.events()) == 2)
+        for name in "ab":
+            cluster.pod(name, "n", phase="Succeeded")
+        cluster.gone("default/c")
+        cluster.observe()
+        (ended,) = cluster.reader.register.take_changes(cluster.now)[1]
+        assert ended.how == "succeeded"
+        assert [each.name for each in ended.members] == ["default/a", "default/b"]
+
+    run_with_rollback(test)
+
+
 # --- Due times
 
 
 def test_the_next_due_time_is_that_of_the_group_that_is_half_bound_longest() -> None:
     half_bound = HalfBoundGroups(10)
     assert half_bound.next_seconds() is None
-    half_bound.set(HalfBoundGroup("d/one", 2, frozenset("a")), 1)
-    half_bound.set(HalfBoundGroup("d/two", 3, frozenset("b")), 2)
+    half_bound.set(HalfBoundGroup("d/one", "d/one", 2, frozenset("a")), 1)
+    half_bound.set(HalfBoundGroup("d/two", "d/two", 3, frozenset("b")), 2)
     assert half_bound.next_seconds() == 11
     half_bound.remove("d/one")
     assert half_bound.next_seconds() == 12
     assert [each.name for each in half_bound.take(12)] == ["d/two"]
     assert half_bound.next_seconds() is None
     # Unchanged, so not reported again; with another pod it is.
-    half_bound.set(HalfBoundGroup("d/two", 3, frozenset("b")), 20)
+    half_bound.set(HalfBoundGroup("d/two", "d/two", 3, frozenset("b")), 20)
     assert half_bound.next_seconds() is None
-    half_bound.set(HalfBoundGroup("d/two", 3, frozenset("bc")), 20)
+    half_bound.set(HalfBoundGroup("d/two", "d/two", 3, frozenset("bc")), 20)
     assert half_bound.next_seconds() == 30

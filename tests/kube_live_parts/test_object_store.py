@@ -3,8 +3,8 @@
 from operator import attrgetter
 
 from afflux.kube import objects
-from afflux.kube.live.object_store import Key, ObjectStore
-from afflux.kube.live.work_queue import WorkQueue
+from afflux.kube.reader.object_store import Departure, Key, ObjectStore
+from afflux.kube.reader.work_queue import WorkQueue
 
 
 def replica_set(version: int, app: str = "web", uid: str = "u") -> objects.ReplicaSet:
@@ -49,3 +49,24 @@ def test_a_list_reports_what_is_new_or_gone() -> None:
     assert not changes.take()
     store.replaced([])
     assert changes.take()
+
+
+def test_objects_that_are_over_are_not_kept() -> None:
+    changes = WorkQueue[Key]()
+    departures: list[Departure[objects.ReplicaSet]] = []
+    store = ObjectStore[objects.ReplicaSet](
+        "replica set", changes, is_over=lambda each: "over" in str(each.spec)
+    )
+    store.on_departure = departures.append
+    alive, over = replica_set(1), replica_set(2, app="over")
+    store.changed(alive)
+    assert changes.take()
+    store.changed(over)
+    assert not len(store)
+    assert changes.take() == [("replica set", "shop/r")]
+    # It is unknown now: later versions concern nothing that the store has.
+    store.replaced([over])
+    store.deleted(over)
+    assert not len(store)
+    assert not changes.take()
+    assert departures == [Departure(over, alive, False), Departure(over, None, False)]

@@ -7,11 +7,12 @@ import msgspec
 import pytest
 from recorded_announcements import Recorded
 
+from afflux.control import start_announcements
+from afflux.control.announcements import Announcements
+from afflux.control.start_announcements import StartAnnouncements, start_text, start_text_in
 from afflux.kube import objects
-from afflux.kube.live import start_announcements
-from afflux.kube.live.announcements import Announcements
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.start_announcements import StartAnnouncements, start_text, start_text_in
+from afflux.kube.live.pod_notices import PodNotices
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.model.reservation import Reservation
 from afflux.web.scheduler_metrics import Metrics
 
@@ -34,7 +35,11 @@ class Cluster:
         self.reader = ClusterReader(["afflux"])
         self.recorded = Recorded()
         recorded: Any = self.recorded
-        self.announcements = Announcements(self.reader, recorded, recorded, Metrics())
+        self.announcements = Announcements(
+            PodNotices(self.reader, recorded, recorded),
+            Metrics(),
+            self.reader.register.waiting_group,
+        )
         for name in names:
             pod = {
                 "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
@@ -47,7 +52,10 @@ class Cluster:
         self.reasons = {f"uid-{name}": WHY for name in names}
 
     def decided(self, now: float = NOON, **starts: float | None) -> None:
-        reservations = [Reservation(f"default/{name}", start) for name, start in starts.items()]
+        reservations = [
+            Reservation(f"default/fluxnetes-group-default-{name}/uid-{name}", start)
+            for name, start in starts.items()
+        ]
         self.announcements.decided(0.1, self.reasons, reservations=reservations, now_seconds=now)
 
     def promised(self) -> list[str]:
@@ -105,7 +113,7 @@ def test_announcements_are_rate_limited() -> None:
     for cycle in range(seconds):
         start = NOON + HOUR * (2 + 3 * cycle)
         cluster.decided(NOON + cycle, **dict.fromkeys(names, start))
-    bound = start_announcements.MAX_BURST_PODS + start_announcements.PODS_PER_SECOND * seconds
+    bound = start_announcements.MAX_BURST_TASKS + start_announcements.TASKS_PER_SECOND * seconds
     assert 0 < len(cluster.promised()) <= bound
     # In addition to the first condition of each pod, which says why it waits.
     assert len(cluster.recorded.messages()) - first - len(names) <= bound

@@ -11,10 +11,11 @@ from recorded_announcements import Recorded
 from afflux.app import make_scheduler
 from afflux.cluster.state import State
 from afflux.config import parse_scheduler_spec
+from afflux.control.violation_announcements import ViolationAnnouncements
 from afflux.cycle.loop import Cycle
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.violation_announcements import ViolationAnnouncements
+from afflux.kube.live.pod_notices import PodNotices
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.plan.standing_violations import Violation
 from afflux.web.scheduler_metrics import Metrics
 
@@ -34,7 +35,7 @@ class Cluster:
         self.now, self.judging_seconds = 100.0, 0.0
         recorded: Any = self.recorded
         self.announcements = ViolationAnnouncements(
-            self.reader, recorded, self.metrics, clock=lambda: self.now
+            PodNotices(self.reader, recorded, recorded), self.metrics, clock=lambda: self.now
         )
         self.woken: list[float] = []
         self._version = 0

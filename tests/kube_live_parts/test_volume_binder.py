@@ -281,10 +281,10 @@ def test_an_error_affects_only_its_gang(monkeypatch: pytest.MonkeyPatch) -> None
             three_nodes(cluster)
             cluster.add(*(disk(f"d{n}", host=f"n{n}") for n in range(3)), claim("s"))
             cluster.add(*gang("g", 2), pod("s", "s"), pod("plain"))
-            choose_gang = cluster.reader.live_storage.storage.choose_gang
+            choose_gang = cluster.reader.cluster_storage.storage.choose_gang
             broken = True
             monkeypatch.setattr(
-                cluster.reader.live_storage.storage,
+                cluster.reader.cluster_storage.storage,
                 "choose_gang",
                 lambda going: choose_gang(None if broken else going),
             )
@@ -342,7 +342,7 @@ def test_volume_counts_of_machines_are_never_too_low(seed: int) -> None:
 
 def check_accounts(cluster: Cluster) -> None:
     """Compares the free volumes of each machine in the cycle with those in the cluster."""
-    cache = cluster.reader.live_storage.storage.cache
+    cache = cluster.reader.cluster_storage.storage.cache
     waiting = {
         name
         for group in cluster.cycle.queue
@@ -358,6 +358,6 @@ def check_accounts(cluster: Cluster) -> None:
             decided = sum(
                 dict(held.task.shape.requests).get(name, 0)
                 for held in cluster.state.placed_on(row)
-                if held.task.id not in cluster.reader.live_storage._assumed_on
+                if held.task.id not in cluster.reader.cluster_storage._assumed_on
             )
             assert left >= there.get(name, 0) - decided, (machine.name, name)

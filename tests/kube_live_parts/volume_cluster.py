@@ -16,23 +16,25 @@ from small_api import Object, SmallApi, serving, until
 
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
+from afflux.control.adapter import HeldTask, NoticeKind
+from afflux.control.loop import ControlLoop
+from afflux.control.violation_announcements import ViolationAnnouncements
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.cycle.optimiser import Optimiser
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.live.binder import BINDER_TIMES, Binder, BinderTimes
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.scheduling_loop import SchedulingLoop
-from afflux.kube.live.violation_announcements import ViolationAnnouncements
+from afflux.kube.live.kubernetes_adapter import KubernetesAdapter, held_tasks
+from afflux.kube.live.pod_locator import PodLocator
 from afflux.kube.live.volume_binder import AVOIDANCE_SECONDS, VolumeBinder
-from afflux.model.group import Group
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
-from afflux.queue.quorum import ONE_QUEUE
-from afflux.queue.rules import QueueRules
+from afflux.queue.rules import ONE_QUEUE, QueueRules
 from afflux.web.scheduler_metrics import Metrics
 from afflux.web.watchdog import Watchdog
 
@@ -138,10 +140,10 @@ class Recorded:
         self.rounds = 0
         self.bound_pods: list[str] = []
 
-    def held_back(self, held: Iterable[tuple[Task, str]]) -> None:
-        self.reasons.update((task.id, why) for task, why in held)
+    def held_back(self, held: Iterable[HeldTask], machines: int) -> None:
+        self.reasons.update((each.task.id, each.why) for each in held)
 
-    def ready(self, groups: Iterable[Group]) -> None: ...
+    def ready(self, groups: Iterable[WaitingGroup]) -> None: ...
 
     def placed(self, placements: Iterable[Placement]) -> None: ...
 
@@ -156,6 +158,8 @@ class Recorded:
         self.errors.append(placement.task.name)
 
     def in_doubt(self, placement: Placement, why: str) -> None: ...
+
+    def event(self, task: Task, kind: NoticeKind, text: str) -> None: ...
 
 
 class Cluster:
@@ -179,6 +183,7 @@ class Cluster:
         self.cycle = Cycle(self.state, scheduler)
         # How long this process may write, None for no limit.
         self.remaining_seconds: float | None = None
+        self.api = api
         self.volume_binder = VolumeBinder(
             api,
             self.reader,
@@ -197,17 +202,18 @@ class Cluster:
             pre_binder=self.volume_binder,
             times=binder_times,
         )
+        self.metrics = Metrics()
         # Claims that no controller binds.
         self.neglected: set[str] = set()
         self._stores: dict[str, tuple[Any, type[objects.Object]]] = {
             "Node": (self.reader.nodes, objects.Node),
             "Pod": (self.reader.pods, objects.Pod),
-            "PersistentVolume": (self.reader.live_storage.volumes, objects.PersistentVolume),
+            "PersistentVolume": (self.reader.cluster_storage.volumes, objects.PersistentVolume),
             "PersistentVolumeClaim": (
-                self.reader.live_storage.claims,
+                self.reader.cluster_storage.claims,
                 objects.PersistentVolumeClaim,
             ),
-            "StorageClass": (self.reader.live_storage.classes, objects.StorageClass),
+            "StorageClass": (self.reader.cluster_storage.classes, objects.StorageClass),
         }
         server.written = self._written
 
@@ -236,7 +242,7 @@ class Cluster:
     def decide(self) -> Outcome:
         """One cycle, the placements of which are assumed."""
         outcome = self.cycle.run(self.reader.take_events())
-        self.recorded.held_back(self.reader.live_groups.take_held_back())
+        self.recorded.held_back(held_tasks(self.reader), len(self.reader.nodes))
         self.reader.assume(outcome.placements)
         return outcome
 
@@ -247,7 +253,7 @@ class Cluster:
             outcome.placements, groups, outcome.circles
         )
         for placement, why in rejected:
-            self.reader.forget_assumed(placement, why.reason or None)
+            self.reader.forget_assumed(placement, refusal=why.reason or None)
         return (
             {each.task.id.removeprefix("uid-"): each.machine for each in kept},
             {each.task.id.removeprefix("uid-"): why.reason for each, why in rejected},
@@ -257,22 +263,20 @@ class Cluster:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        scheduling = SchedulingLoop(
-            self.reader,
+        adapter = KubernetesAdapter(
+            self.reader, self.volume_binder, self.binder, PodLocator(self.api, self.reader)
+        )
+        recorded: Any = self.recorded
+        loop = ControlLoop(
+            adapter,
             self.cycle,
-            self.volume_binder,
-            self.binder,
-            self.recorded,  # pyright: ignore[reportArgumentType]
-            metrics=Metrics(),
+            recorded,
+            metrics=self.metrics,
             watchdog=Watchdog(60.0),
-            violation_announcements=ViolationAnnouncements(
-                self.reader,
-                self.recorded,  # pyright: ignore[reportArgumentType]
-                Metrics(),
-            ),
+            violation_announcements=ViolationAnnouncements(recorded, Metrics()),
             error_pause_seconds=0.1,
         )
-        parts = [asyncio.create_task(self.binder.run()), asyncio.create_task(scheduling.run([]))]
+        parts = [asyncio.create_task(self.binder.run()), asyncio.create_task(loop.run())]
         try:
             yield
             for part in parts:

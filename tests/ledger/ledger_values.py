@@ -1,7 +1,7 @@
 """Entries for tests, and functions that read the ledger's contents."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,7 +9,15 @@ import psycopg
 from msgspec.structs import replace
 from psycopg import sql
 
-from afflux.cycle.ledger_entries import EndedGroup, GroupEntry, MemberEntry
+from afflux.cycle.ledger_entries import ReservationEntry
+from afflux.groups.entries import (
+    EndedGroup,
+    GroupChange,
+    GroupEntry,
+    MemberEntry,
+    RecordedGroup,
+)
+from afflux.groups.group_id import GroupId, group_of_one
 from afflux.ledger.postgres import DEFAULT_TIMEOUTS, LedgerTimeouts, PostgresLedger
 from afflux.ledger.retention import Retention
 from afflux.model.reservation import Reservation
@@ -18,6 +26,7 @@ TABLES = (
     "provisional_groups",
     "queue",
     "running_groups",
+    "member_chunks",
     "pods",
     "reservations",
     "intents",
@@ -26,40 +35,73 @@ TABLES = (
 )
 
 
-def group(name: str = "default/g", **fields: Any) -> GroupEntry:
-    """A waiting group of two; `fields` override its fields."""
+def group(name: str = "default/g", **fields: Any) -> GroupChange:
+    """A waiting group of two, namespace/name; `fields` override its fields and its members."""
     own = f"{name}-"
     members = tuple(MemberEntry(f"uid {own}{number}", f"{own}{number}") for number in range(2))
-    given = {"size": 2, "ready_seconds": 1_700_000_000.000001, "members": members, **fields}
-    return GroupEntry(name, **given)
+    members = fields.pop("members", members)
+    given = {"size": 2, "ready_seconds": 1_700_000_000.000001, **fields}
+    namespace, _, rest = name.partition("/")
+    born = members[0].uid if members else ""
+    return GroupChange(GroupEntry(GroupId(namespace, rest, born), **given), members)
 
 
-def ended_group(entry: GroupEntry, how: Any = "finished", ended_seconds: float = 2e9) -> EndedGroup:
-    return EndedGroup(entry, how, ended_seconds)
+def single(name: str, ready_seconds: float | None = 0.0, **fields: Any) -> GroupChange:
+    """The group of a pod of the namespace default that names none."""
+    members = fields.pop("members", (MemberEntry(f"uid-{name}", f"default/{name}"),))
+    own = group_of_one("default", name, members[0].uid)
+    return GroupChange(GroupEntry(own, ready_seconds=ready_seconds, **fields), members)
 
 
-def sent(entry: GroupEntry, *machines: str, doubt: str = "") -> GroupEntry:
+def with_fields(change: GroupChange, **fields: Any) -> GroupChange:
+    """The same group with these fields, and perhaps other changed or dropped members."""
+    members = fields.pop("members", change.members)
+    dropped = fields.pop("dropped", ())
+    return GroupChange(replace(change.entry, **fields), members, dropped)
+
+
+def recorded(change: GroupChange) -> RecordedGroup:
+    """The group as the next leader reads it."""
+    return RecordedGroup(change.entry, change.members)
+
+
+def ended_group(
+    change: GroupChange, how: Any = "succeeded", ended_seconds: float = 2e9
+) -> EndedGroup:
+    return EndedGroup(change.entry, change.members, how, ended_seconds)
+
+
+def sent(change: GroupChange, *machines: str, doubt: str = "") -> GroupChange:
     """The same group with its first pods about to be bound to these machines."""
     members = tuple(
         MemberEntry(each.uid, each.name, "", machine, doubt)
-        for each, machine in zip(entry.members, machines, strict=False)
+        for each, machine in zip(change.members, machines, strict=False)
     )
-    return replace(entry, state="starting", members=members + entry.members[len(machines) :])
+    members += change.members[len(machines) :]
+    return with_fields(change, state="starting", members=members)
 
 
-def bound(entry: GroupEntry, *machines: str) -> GroupEntry:
+def bound(change: GroupChange, *machines: str) -> GroupChange:
     """The same group with its first pods bound to these machines; it runs if all are bound."""
     members = tuple(
         MemberEntry(each.uid, each.name, machine)
-        for each, machine in zip(entry.members, machines, strict=False)
+        for each, machine in zip(change.members, machines, strict=False)
     )
-    state = "running" if len(members) == len(entry.members) else "starting"
-    return replace(entry, state=state, members=members + entry.members[len(machines) :])
+    state = "running" if len(members) == len(change.members) else "starting"
+    return with_fields(change, state=state, members=members + change.members[len(machines) :])
 
 
-def reservation(entry: GroupEntry, start_seconds: float | None = 5.0) -> Reservation:
-    machines = tuple((member.uid, f"m{n}") for n, member in enumerate(entry.members))
-    return Reservation(entry.name, start_seconds, machines)
+def reservation(change: GroupChange, start_seconds: float | None = 5.0) -> ReservationEntry:
+    machines = tuple((member.uid, f"m{n}") for n, member in enumerate(change.members))
+    return reserved(change, start_seconds, machines)
+
+
+def reserved(
+    change: GroupChange, start_seconds: float | None, machines: tuple[tuple[str, str], ...] = ()
+) -> ReservationEntry:
+    """A reservation of the whole group."""
+    key = change.entry.id.key
+    return ReservationEntry(key, Reservation(key, start_seconds, machines))
 
 
 @asynccontextmanager
@@ -82,12 +124,29 @@ def rows(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode(), values or None).fetchall()
 
 
+def states(url: str) -> dict[str, str]:
+    """The states of the groups that are there, by the names that people see."""
+    query = "SELECT coalesce(nullif(alone, ''), name), state FROM afflux.groups"
+    return dict(rows(url, query))
+
+
+def history(url: str) -> dict[str, str]:
+    """How the groups of the history ended, by the names that people see."""
+    query = "SELECT coalesce(nullif(alone, ''), name), how FROM afflux.finished_groups"
+    return dict(rows(url, query))
+
+
 # Columns that differ in every run: serial numbers, and times of the server.
 _UNSTEADY = {"id", "at", "promised_at", "epoch"}
 
 
-def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """The contents of the ledger without the fence, epochs and times of the server."""
+# How members are put into chunks.
+LAYOUT = {"members", "chunk"}
+
+
+def contents(url: str, without: Collection[str] = ()) -> dict[str, list[tuple[Any, ...]]]:
+    """The contents of the ledger without the fence, epochs, times of the server and the columns
+    `without`."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     with psycopg.connect(url, autocommit=True) as connection:
         for table in TABLES:
@@ -96,7 +155,7 @@ def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
             steady = [
                 place
                 for place, column in enumerate(cursor.description or ())
-                if column.name not in _UNSTEADY
+                if column.name not in _UNSTEADY and column.name not in without
             ]
             found[table] = sorted(
                 (tuple(row[place] for place in steady) for row in cursor), key=repr

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from msgspec import structs
+from ledger_values import ended_group, group
 
 from afflux.cycle.inspection_types import ListQuery
-from afflux.cycle.ledger_entries import EndedGroup, GroupEntry, LedgerBatch, MemberEntry
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.groups.entries import EndedGroup, GroupChange, MemberEntry
+from afflux.groups.group_id import GroupKey
 from afflux.ledger.postgres import PostgresLedger
 from afflux.ledger.queries import LedgerInspection
 
@@ -21,13 +23,17 @@ def members(group: str, count: int) -> tuple[MemberEntry, ...]:
     return tuple(MemberEntry(f"{group}-{n}-uid", f"{group}-{n}") for n in range(count))
 
 
-def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupEntry:
-    made = GroupEntry(
-        name=f"a/{name}" if "/" not in name else name,
-        ready_seconds=None if ready is None else START + ready,
-        created_seconds=START - 100.0,
-    )
-    return structs.replace(made, **more)
+def entry(name: str, ready: float | None = 0.0, **more: object) -> GroupChange:
+    """A group of the namespace `a`, or of the one in its name, without members."""
+    full_name = f"a/{name}" if "/" not in name else name
+    ready_seconds = None if ready is None else START + ready
+    given = {"size": 1, "created_seconds": START - 100.0, "members": (), **more}
+    return group(full_name, ready_seconds=ready_seconds, **given)
+
+
+def key(name: str, born: str = "") -> GroupKey:
+    """The key of a group of the namespace `a`."""
+    return f"a/{name}/{born}"
 
 
 def ask(
@@ -53,4 +59,4 @@ def ask(
 
 
 def ended(name: str, seconds: float, **more: object) -> EndedGroup:
-    return EndedGroup(entry(name, **more), "finished", START + seconds)
+    return ended_group(entry(name, **more), "succeeded", START + seconds)

@@ -12,13 +12,13 @@ from small_api import SmallApi, serving
 from afflux.app import make_scheduler
 from afflux.cluster.state import State
 from afflux.config import parse_scheduler_spec
+from afflux.control.ledger_writer import LedgerWriter
 from afflux.cycle.interfaces import Ledger
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.leader_election import LeadershipTerm
-from afflux.kube.live.ledger_writer import LedgerWriter
+from afflux.kube.live.pod_locator import PodLocator
 from afflux.kube.pods import DEFAULT_SCHEDULER
+from afflux.kube.reader.cluster_reader import ClusterReader
 
 NOW = 1_763_236_800.0
 
@@ -84,11 +84,10 @@ class Leader:
         self.cycle = Cycle(state, make_scheduler(parse_scheduler_spec("cpu-memory@fcfs"), state))
         self.server = api
         self._api = api.api()
+        self._locator = PodLocator(self._api, self.reader, sleep=self._pause)
         self.ledger_writer = LedgerWriter(
             ledger,
-            self.reader,
-            self._api,
-            scheduler_names=[DEFAULT_SCHEDULER],
+            self.reader.register,
             now_seconds=lambda: self.now,
             sleep=self._pause,
             **options,
@@ -103,13 +102,13 @@ class Leader:
         self,
         nodes: Sequence[objects.Node] = (),
         pods: Sequence[objects.Pod] = (),
-        term: LeadershipTerm | None = None,
+        epoch: int | None = None,
         lease_seconds: float = 0.0,
     ) -> None:
         """Take over with these nodes and pods, and start the ledger writer."""
         self.reader.nodes.replaced(nodes)
         self.reader.pods.replaced(pods)
-        await self.ledger_writer.take_over(self.cycle, term, lease_seconds)
+        await self.ledger_writer.take_over(self.cycle, self._locator, epoch, lease_seconds)
         self.writing = asyncio.create_task(self.ledger_writer.run())
 
     async def once(self) -> Outcome:
@@ -120,9 +119,7 @@ class Leader:
 
     def decide(self) -> Outcome:
         """One cycle, up to the moment at which its decision must be written to the ledger."""
-        events = self.reader.take_events()
-        self.ledger_writer.observe(events, self.reader.live_groups.take_held_back())
-        outcome = self.cycle.run(events, self.now)
+        outcome = self.cycle.run(self.reader.take_events(self.now), self.now)
         self.reader.assume(outcome.placements)
         return outcome
 
@@ -130,14 +127,14 @@ class Leader:
         """One cycle, until everything is written."""
         outcome = await self.once()
         if outcome.round is not None:
-            self.ledger_writer.set_reasons(self.cycle.explain(), outcome)
+            self.reader.register.set_reasons(self.cycle.explain(), outcome.unsatisfiable)
         await self.ledger_writer.wait_written()
         return outcome
 
     def bound(self, outcome: Outcome, version: int = 2) -> None:
         """Every bind of this cycle succeeds, and the watch reports it."""
         for placement in outcome.placements:
-            self.ledger_writer.settled(placement, "bound")
+            self.reader.register.bound(placement.task.id, placement.machine)
             known = self.reader.pods.get(placement.task.name)
             assert known is not None
             metadata = msgspec.structs.replace(known.metadata, resource_version=str(version))

@@ -10,21 +10,20 @@ from ledger_values import (
     ended_group,
     group,
     ledger_at,
+    recorded,
     reservation,
+    reserved,
     rows,
     run,
     sent,
+    single,
+    with_fields,
 )
-from msgspec.structs import replace
 
 from afflux.cycle.interfaces import LedgerError
-from afflux.cycle.ledger_entries import (
-    EventEntry,
-    GroupEntry,
-    LedgerBatch,
-    MemberEntry,
-    RecoveredLedger,
-)
+from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger, ReservationEntry
+from afflux.groups.entries import EventEntry, GroupChange, GroupEntry, MemberEntry
+from afflux.groups.group_id import GroupId
 from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
@@ -72,7 +71,7 @@ def test_all_fields_of_a_group_are_recovered(database: str) -> None:
         started_seconds=None,
         until_seconds=None,
     )
-    assert after(database, LedgerBatch(groups=(entry,))).groups == (entry,)
+    assert after(database, LedgerBatch(groups=(entry,))).groups == (recorded(entry),)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_all_fields_of_a_group_are_recovered(database: str) -> None:
 )
 def test_each_state_has_its_table(database: str, state: str, table: str) -> None:
     entry = group("default/a", state=state)
-    assert after(database, LedgerBatch(groups=(entry,))).groups == (entry,)
+    assert after(database, LedgerBatch(groups=(entry,))).groups == (recorded(entry),)
     assert where_is(database, "default/a") == [table]
 
 
@@ -107,7 +106,7 @@ def test_a_group_is_always_in_exactly_one_table(database: str) -> None:
                 ("provisional", "provisional_groups"),
             ):
                 ready = None if state == "provisional" else 1.0
-                now = replace(entry, state=state, ready_seconds=ready)
+                now = with_fields(entry, state=state, ready_seconds=ready)
                 await ledger.commit(LedgerBatch(groups=(now,)))
                 assert where_is(database, "default/a") == [table]
             await ledger.commit(LedgerBatch(ended=(ended_group(entry),)))
@@ -126,7 +125,7 @@ def test_groups_are_recovered_in_queue_order(database: str) -> None:
         group("default/first", ready_seconds=1_763_236_800.0000002),
     ]
     found = after(database, LedgerBatch(groups=tuple(entries))).groups
-    assert [entry.name.removeprefix("default/") for entry in found] == [
+    assert [each.entry.id.name for each in found] == [
         "important",
         "early",
         "late",
@@ -135,29 +134,40 @@ def test_groups_are_recovered_in_queue_order(database: str) -> None:
     ]
 
 
-def test_the_last_written_members_replace_earlier_ones(database: str) -> None:
+def test_members_that_a_change_does_not_name_stay(database: str) -> None:
     one, two, three = (MemberEntry(f"u{n}", f"default/p{n}") for n in range(3))
-    entry = group("default/a")
+    entry = group("default/a", members=(one, two))
     found = after(
         database,
-        LedgerBatch(groups=(replace(entry, members=(one, two)),)),
-        LedgerBatch(groups=(replace(entry, members=(two, three)),)),
+        LedgerBatch(groups=(entry,)),
+        LedgerBatch(groups=(with_fields(entry, members=(three,)),)),
     )
-    assert found.groups[0].members == (two, three)
+    assert found.groups[0].members == (one, two, three)
+
+
+def test_changed_members_replace_earlier_ones_and_dropped_ones_go(database: str) -> None:
+    one, two, three = (MemberEntry(f"u{n}", f"default/p{n}") for n in range(3))
+    entry = group("default/a", members=(one, two, three))
+    now = MemberEntry("u1", "default/p1", machine="m", how="failed")
+    found = after(
+        database,
+        LedgerBatch(groups=(entry,)),
+        LedgerBatch(groups=(with_fields(entry, members=(now,), dropped=("u0", "unknown")),)),
+    )
+    assert found.groups[0].members == (now, three)
+    assert rows(database, "SELECT present FROM afflux.groups") == [(1,)]
 
 
 def test_a_pod_that_changes_its_group_is_in_the_new_one_only(database: str) -> None:
     pod = MemberEntry("u", "default/p")
     one, other = group("default/a", members=(pod,)), group("default/b", members=())
+    left = with_fields(one, members=(), dropped=("u",))
     found = after(
         database,
         LedgerBatch(groups=(one, other)),
-        LedgerBatch(groups=(replace(one, members=()), replace(other, members=(pod,)))),
+        LedgerBatch(groups=(left, with_fields(other, members=(pod,)))),
     )
-    assert {entry.name: entry.members for entry in found.groups} == {
-        "default/a": (),
-        "default/b": (pod,),
-    }
+    assert {each.entry.id.name: each.members for each in found.groups} == {"a": (), "b": (pod,)}
 
 
 # --- Names
@@ -172,7 +182,7 @@ def test_a_name_is_free_again_when_its_group_is_finished(database: str) -> None:
         LedgerBatch(ended=(ended_group(first, "deadline"),)),
         LedgerBatch(groups=(second,)),
     )
-    assert found.groups == (second,)
+    assert found.groups == (recorded(second),)
     assert sorted(where_is(database, "default/a")) == ["history", "queue"]
 
 
@@ -184,12 +194,21 @@ def test_a_name_can_be_reused_in_the_batch_that_frees_it(database: str) -> None:
         LedgerBatch(groups=(first,)),
         LedgerBatch(ended=(ended_group(first),), groups=(second,)),
     )
-    assert found.groups == (second,)
+    assert found.groups == (recorded(second),)
 
 
 def test_the_same_name_in_two_namespaces_is_two_groups(database: str) -> None:
     entries = (group("a/g", ready_seconds=1.0), group("b/g", ready_seconds=2.0))
-    assert after(database, LedgerBatch(groups=entries)).groups == entries
+    found = after(database, LedgerBatch(groups=entries)).groups
+    assert found == tuple(recorded(each) for each in entries)
+
+
+def test_a_pod_and_a_group_of_one_name_are_two_groups(database: str) -> None:
+    entries = (group("default/simx", ready_seconds=1.0), single("simx", 2.0))
+    found = after(database, LedgerBatch(groups=entries))
+    assert found.groups == tuple(recorded(each) for each in entries)
+    assert where_is(database, "default/simx") == ["queue"]
+    assert where_is(database, "default/fluxnetes-group-default-simx") == ["queue"]
 
 
 NASTY = [
@@ -213,10 +232,10 @@ def test_any_text_is_stored_unchanged(database: str, text: str) -> None:
     batch = LedgerBatch(
         groups=(entry,),
         reservations=(reservation(entry),),
-        events=(EventEntry(entry.name, text, text),),
+        events=(EventEntry(entry.entry.id.key, text, text),),
     )
     found = after(database, batch)
-    assert found.groups == (entry,)
+    assert found.groups == (recorded(entry),)
     assert found.reservations == batch.reservations
     assert [each.machine for each in found.intents] == [f"to {text}"]
     assert rows(database, "SELECT kind, message FROM afflux.events") == [(text, text)]
@@ -229,9 +248,8 @@ def test_any_text_is_stored_unchanged(database: str, text: str) -> None:
 
 def test_what_postgresql_cannot_store_is_replaced(database: str) -> None:
     entry = group("default/a", reason="zero \0 and half \ud800")
-    assert (
-        after(database, LedgerBatch(groups=(entry,))).groups[0].reason == "zero \ufffd and half ?"
-    )
+    (found,) = after(database, LedgerBatch(groups=(entry,))).groups
+    assert found.entry.reason == "zero \ufffd and half ?"
 
 
 # --- Binding
@@ -245,9 +263,9 @@ def test_an_intent_is_stored_until_its_outcome_is_written(database: str) -> None
         ("default/a-1", "m2"),
     ]
     one, two = sent(entry, "m1", "m2").members
-    half = replace(bound(entry, "m1"), members=(bound(entry, "m1").members[0], two))
+    half = with_fields(bound(entry, "m1"), members=(bound(entry, "m1").members[0], two))
     assert [each.uid for each in after(database, LedgerBatch(groups=(half,))).intents] == [two.uid]
-    failed = replace(half, members=(half.members[0], entry.members[1]), state="waiting")
+    failed = with_fields(half, members=(half.members[0], entry.members[1]), state="waiting")
     found = after(database, LedgerBatch(groups=(failed,)))
     assert found.intents == ()
     assert [member.machine for member in found.groups[0].members] == ["m1", ""]
@@ -258,7 +276,7 @@ def test_an_intent_with_an_unknown_outcome_is_kept(database: str) -> None:
     entry = sent(group("default/a"), "m1", doubt="no answer")
     found = after(database, LedgerBatch(groups=(entry,)))
     assert [each.machine for each in found.intents] == ["m1"]
-    assert found.groups == (entry,)
+    assert found.groups == (recorded(entry),)
     shown = rows(database, "SELECT pod, machine, state, reason FROM afflux.intents")
     assert shown == [("a-0", "m1", "unknown", "no answer")]
     read_back = bound(group("default/a"), "m1", "m1")
@@ -287,8 +305,21 @@ def test_reservations_are_recovered_with_their_witnesses(database: str) -> None:
 
 
 def test_a_reservation_may_lack_a_start_or_machines(database: str) -> None:
-    held = (Reservation("default/a", 3.0, ()), Reservation("default/b", None, ()))
+    held = (reserved(group("default/a"), 3.0), reserved(group("default/b"), None))
     assert after(database, LedgerBatch(reservations=held)).reservations == held
+
+
+def test_a_late_member_has_a_reservation_of_its_own(database: str) -> None:
+    entry = bound(group("default/a"), "m1", "m2")
+    key = entry.entry.id.key
+    held = (
+        ReservationEntry(key, Reservation("late 1", 1.0, (("u1", "m1"),))),
+        ReservationEntry(key, Reservation("late 2", 2.0, (("u2", "m1"),))),
+    )
+    found = after(database, LedgerBatch(groups=(entry,), reservations=held))
+    assert found.reservations == held
+    found = after(database, LedgerBatch(ended=(ended_group(entry),)))
+    assert found.reservations == ()
 
 
 def test_reservations_missing_from_the_batch_are_deleted(database: str) -> None:
@@ -329,9 +360,12 @@ def test_an_ended_group_is_only_in_history(database: str) -> None:
 
 
 def test_history_has_pods_machines_times_and_the_end(database: str) -> None:
-    members = (MemberEntry("u0", "s/p0", "m0"), MemberEntry("u1", "s/p1", "m1"))
+    members = (
+        MemberEntry("u0", "s/p0", "m0", how="succeeded"),
+        MemberEntry("u1", "s/p1", "m1", how="deadline"),
+    )
     entry = group("s/a", queue="q", priority=3, started_seconds=20.0, run_seconds=50.0)
-    entry = replace(entry, members=members, created_seconds=1.0, ready_seconds=2.0)
+    entry = with_fields(entry, members=members, created_seconds=1.0, ready_seconds=2.0)
     after(
         database,
         LedgerBatch(
@@ -340,12 +374,12 @@ def test_history_has_pods_machines_times_and_the_end(database: str) -> None:
     )
     query = (
         "SELECT name, queue, size, priority, created_seconds, ready_seconds, started_seconds,"
-        " ended_seconds, how, pods, machines FROM afflux.finished_groups ORDER BY id"
+        " ended_seconds, how, pods, machines, hows FROM afflux.finished_groups ORDER BY id"
     )
     first, second = rows(database, query)
     assert first == (
         *("a", "q", 2, 3, 1.0, 2.0, 20.0, 70.0, "deadline"),
-        *(["p0", "p1"], ["m0", "m1"]),
+        *(["p0", "p1"], ["m0", "m1"], ["succeeded", "deadline"]),
     )
     assert (second[0], second[8], second[10]) == ("b", "deleted", ["", ""])
 
@@ -396,7 +430,7 @@ def test_a_batch_before_take_over_is_an_error(database: str) -> None:
     run(test)
 
 
-def test_an_entry_needs_nothing_but_a_name(database: str) -> None:
-    entry = GroupEntry("default/a", ready_seconds=0.0)
-    found = after(database, LedgerBatch(groups=(entry,))).groups
-    assert found == (entry,)
+def test_an_entry_needs_nothing_but_an_identity(database: str) -> None:
+    change = GroupChange(GroupEntry(GroupId("default", "a", ""), ready_seconds=0.0))
+    found = after(database, LedgerBatch(groups=(change,))).groups
+    assert found == (recorded(change),)

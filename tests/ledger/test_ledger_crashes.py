@@ -18,31 +18,42 @@ from ledger_values import (
     rows,
     run,
     sent,
+    with_fields,
 )
-from msgspec.structs import replace
 
 from afflux.cycle.interfaces import LedgerUnavailableError
-from afflux.cycle.ledger_entries import EventEntry, LedgerBatch
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.groups.entries import EventEntry, MemberEntry
 from afflux.ledger.postgres import LedgerTimeouts, PostgresLedger, statements_of
+from afflux.ledger.retention import Step
 
 pytestmark = pytest.mark.slow
 
 # A batch with every kind of change: groups that are new, change their table, start and end.
 OLD = [group(f"default/old-{number}", ready_seconds=100.0 + number) for number in range(5)]
+MANY = tuple(MemberEntry(f"u{number}", f"default/p{number}") for number in range(130))
+LARGE = group("default/large", ready_seconds=90.0, members=MANY)
+NEW = group("default/new", ready_seconds=50.0, members=MANY)
 BEFORE = LedgerBatch(
-    groups=(OLD[0], OLD[1], sent(OLD[2], "m", "m"), sent(OLD[3], "m", "m"), OLD[4]),
+    groups=(OLD[0], OLD[1], sent(OLD[2], "m", "m"), sent(OLD[3], "m", "m"), OLD[4], LARGE),
     reservations=(reservation(OLD[0]), reservation(OLD[1])),
 )
 BATCH = LedgerBatch(
-    ended=(ended_group(OLD[4], "deleted"),),
+    ended=(ended_group(OLD[4], "deleted"), ended_group(LARGE)),
     groups=(
         sent(OLD[1], "m1", "m2"),
-        replace(bound(OLD[2], "m", "m"), started_seconds=9.0),
-        replace(OLD[3], state="provisional", reason="1 of 2", members=OLD[3].members[:1]),
-        group("default/new", ready_seconds=50.0),
+        with_fields(bound(OLD[2], "m", "m"), started_seconds=9.0),
+        with_fields(
+            OLD[3],
+            state="provisional",
+            reason="1 of 2",
+            members=OLD[3].members[:1],
+            dropped=(OLD[3].members[1].uid,),
+        ),
+        NEW,
     ),
     reservations=(reservation(OLD[0], 7.0),),
-    events=(EventEntry("default/new", "Ready", "it's here"),),
+    events=(EventEntry(NEW.entry.id.key, "Ready", "it's here"),),
 )
 ORDER = ["new", "old-0", "old-1", "old-2", "old-3"]
 
@@ -69,11 +80,19 @@ def expected(make: Callable[[str | None], str], template: str) -> tuple[object, 
     return found[0], found[1]
 
 
+def steps_of_the_batch() -> list[Step]:
+    _, stored = statements_of(BEFORE, 1, {})
+    steps, _ = statements_of(BATCH, 1, {key: members for key, members in stored.items() if members})
+    return steps
+
+
 def test_the_batch_of_these_tests_uses_every_statement() -> None:
-    written = {name for name, _ in statements_of(BATCH, 1)}
+    written = {name for name, _ in steps_of_the_batch()}
     assert {
         "insert_finished_groups",
         "delete_groups",
+        "delete_member_chunks",
+        "put_member_chunks",
         "put_provisional",
         "put_queue",
         "put_running",
@@ -92,7 +111,7 @@ def test_a_broken_connection_leaves_the_ledger_as_before_or_after_the_batch(
 
     async def prepared(ledger: PostgresLedger, epoch: int) -> None:
         await ledger.take_over(epoch)
-        all_groups = (*OLD, group("default/new"))
+        all_groups = (*OLD, NEW)
         await ledger.commit(
             LedgerBatch(ended=tuple(ended_group(entry) for entry in all_groups), reservations=())
         )
@@ -124,7 +143,7 @@ def test_a_broken_connection_leaves_the_ledger_as_before_or_after_the_batch(
             # Cut before and after each statement, and before and after the commit.
             ends = (b"E", b"S") if direction == "asked" else (b"C", b"Z")
             cuts = [place for place, kind in enumerate(messages) if kind in ends]
-            assert len(cuts) > len(statements_of(BATCH, 1)) + 1
+            assert len(cuts) > len(steps_of_the_batch()) + 1
             # A second commit would split the batch in two.
             assert messages.count(ends[1]) == 1
             for number, place in enumerate(cuts):
@@ -185,7 +204,7 @@ def test_a_process_killed_at_any_statement_leaves_the_ledger_as_before_the_batch
 ) -> None:
     before, after = expected(new_database, template)
     # The fence and every statement of the batch; one more process is not killed.
-    statements = len(statements_of(BATCH, 1)) + 1
+    statements = len(steps_of_the_batch()) + 1
     urls = [new_database(template) for _ in range(statements + 1)]
     folder = Path(__file__).parent
     ended = subprocess.run(
@@ -209,8 +228,8 @@ def finish_as_the_next_leader(url: str) -> None:
     async def test() -> None:
         async with ledger_at(url) as successor:
             found = await successor.take_over(2)
-            names = [entry.name.removeprefix("default/") for entry in found.groups]
-            assert names == ["old-0", "old-1", "old-2", "old-3", "old-4"]
+            names = [each.entry.id.name for each in found.groups]
+            assert names == ["large", "old-0", "old-1", "old-2", "old-3", "old-4"]
             assert len(found.intents) == 4
             await successor.commit(BATCH)
 
@@ -221,9 +240,7 @@ def test_a_batch_whose_answer_was_lost_is_written_once(database: str) -> None:
     async def test() -> None:
         async with proxied_database(database) as proxy, ledger_at(proxy.url) as ledger:
             await ledger.take_over(1)
-            batch = LedgerBatch(
-                events=(EventEntry("default/a", "Once"),), ended=(ended_group(group()),)
-            )
+            batch = LedgerBatch(events=(EventEntry("any", "Once"),), ended=(ended_group(group()),))
             proxy.count_from_here()
             await ledger.commit(batch)
             with_history_cleared(database)

@@ -94,7 +94,7 @@ def test_the_server_of_a_killed_process_is_found_again(directory: Path) -> None:
         ledger = PostgresLedger(server.address)
         try:
             found = await ledger.take_over(None)
-            assert [entry.name for entry in found.groups] == ["default/kept"]
+            assert [each.entry.id.shown for each in found.groups] == ["default/kept"]
             assert pid_of(directory) == before
 
             # A killed server is started again.
@@ -109,7 +109,8 @@ def test_the_server_of_a_killed_process_is_found_again(directory: Path) -> None:
                             break
                     await asyncio.sleep(0.05)
             found = await ledger.take_over(None)
-            assert {entry.name for entry in found.groups} == {"default/kept", "default/next"}
+            shown = {each.entry.id.shown for each in found.groups}
+            assert shown == {"default/kept", "default/next"}
         finally:
             await ledger.close()
 

@@ -8,7 +8,8 @@ from database_proxy import proxied_database
 from ledger_values import contents, group, ledger_at, rows, run
 
 from afflux.cycle.interfaces import DeposedError, LedgerUnavailableError
-from afflux.cycle.ledger_entries import EventEntry, LedgerBatch
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.groups.entries import EventEntry
 from afflux.ledger.postgres import LedgerTimeouts
 
 
@@ -55,7 +56,7 @@ def test_a_leader_suspended_during_a_batch_loses_the_fence(
             while rows(database, held) == [(0,)]:
                 await asyncio.sleep(0.01)
             found = await new.take_over(4)
-            assert [entry.name for entry in found.groups] == ["default/a"]
+            assert [each.entry.id.shown for each in found.groups] == ["default/a"]
             await new.commit(LedgerBatch(groups=(group("default/c"),)))
             proxy.reopen()
             with pytest.raises(LedgerUnavailableError):

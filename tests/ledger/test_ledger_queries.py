@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ledger_values import reserved
 from msgspec import structs
 from queried_ledger import ALL_NAMESPACES, START, ask, ended, entry, members
 
-from afflux.cycle.group_states import GROUP_STATES, NOT_RUNNING_STATES
 from afflux.cycle.inspection_types import MAX_MACHINES, ListQuery, QueueLine, Witness, to_datetime
-from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.cycle.ledger_entries import LedgerBatch, ReservationEntry
+from afflux.groups.entries import GroupChange
+from afflux.groups.states import GROUP_STATES, PRESENT_STATES
 from afflux.ledger.queries import LedgerInspection
 from afflux.model.errors import InputError
 from afflux.model.reservation import Reservation
@@ -23,6 +25,13 @@ pytestmark = pytest.mark.slow
 
 def places(lines: tuple[QueueLine, ...]) -> list[tuple[str, str, int | None]]:
     return [(line.queue, line.name, line.position) for line in lines]
+
+
+def late_start(
+    change: GroupChange, key: str, start_seconds: float | None, *machines: tuple[str, str]
+) -> ReservationEntry:
+    """A reservation of a late member of this group."""
+    return ReservationEntry(change.entry.id.key, Reservation(key, start_seconds, machines))
 
 
 # --- The queue
@@ -98,10 +107,39 @@ def test_the_queue_can_be_filtered_by_queue_and_state(database: str) -> None:
     assert ask(database, question, batch) == [["night"], ["runs"], ["waits", "runs", "night"], []]
 
 
+def test_running_groups_of_which_members_wait_are_shown_with_them(database: str) -> None:
+    """Unless states are named. They have waited since they were created, not since the group was
+    ready, and have no position of the group."""
+    late = {"waiting": 2, "late_since_seconds": START + 70.0, "reason": "no room"}
+    there = entry("there", 1.0, size=2, state="running", started_seconds=START, **late)
+    batch = LedgerBatch(
+        groups=(
+            there,
+            entry("whole", 2.0, state="running", started_seconds=START),
+            entry("waits", 3.0, waiting=1),
+        ),
+        reservations=(late_start(there, "c", None), late_start(there, "d", START + 90.0)),
+    )
+
+    async def question(inspection: LedgerInspection) -> list[tuple[QueueLine, ...]]:
+        return [
+            (await inspection.queue(asked)).items
+            for asked in (ALL_NAMESPACES, ListQuery(namespace=None, states=("waiting",)))
+        ]
+
+    shown, named = ask(database, question, batch)
+    assert places(shown) == [("default", "waits", 1), ("default", "there", None)]
+    assert [line.waiting for line in shown] == [1, 2]
+    assert (shown[1].state, shown[1].reason) == ("running", "no room")
+    assert shown[1].waiting_since == to_datetime(START + 70.0)
+    assert (shown[1].promised, shown[1].expected_start) == (True, to_datetime(START + 90.0))
+    assert [line.name for line in named] == ["waits"]
+
+
 def test_expected_starts_are_those_of_reservations(database: str) -> None:
     batch = LedgerBatch(
         groups=(entry("known", 1.0), entry("endless", 2.0), entry("none", 3.0)),
-        reservations=(Reservation("a/known", START + 500.25), Reservation("a/endless", None)),
+        reservations=(reserved(entry("known"), START + 500.25), reserved(entry("endless"), None)),
     )
     listed = ask(database, lambda inspection: inspection.queue(ALL_NAMESPACES), batch)
     assert [(line.promised, line.expected_start) for line in listed.items] == [
@@ -118,7 +156,7 @@ def test_expected_starts_are_those_of_reservations(database: str) -> None:
             st.sampled_from(["default", "night"]),
             st.integers(-2, 2),
             st.sampled_from([0.0, 0.1, 1.0, 1e9 + 0.123456789]),
-            st.sampled_from(NOT_RUNNING_STATES),
+            st.sampled_from([each for each in PRESENT_STATES if each != "running"]),
         ),
         max_size=12,
     ),
@@ -136,7 +174,7 @@ def test_pages_together_are_the_whole_list(
             for number, (queue, priority, ready, state) in enumerate(groups)
         ),
         reservations=tuple(
-            Reservation(f"a/g{number}", START + ready if ready else None)
+            reserved(entry(f"g{number}"), START + ready if ready else None)
             for number, (_, _, ready, _) in enumerate(groups)
         ),
     )
@@ -183,11 +221,11 @@ def test_a_forged_continue_token_is_refused_or_causes_no_error(
     async def question(inspection: LedgerInspection) -> None:
         fits = -(2**63) <= number < 2**63
         with nullcontext() if fits else pytest.raises(InputError):
-            await inspection.queue(token(f'["q", {number}, {number}, 1e999, "a", "b"]'))
+            await inspection.queue(token(f'["q", {number}, {number}, 1e999, "a"]'))
         with nullcontext() if fits else pytest.raises(InputError):
             await inspection.history(token(f"[NaN, {number}]"))
         with pytest.raises(InputError):
-            await inspection.reservations(token(f'[0.0, "{text}", "b"]'))
+            await inspection.reservations(token(f'[0.0, "{text}"]'))
 
     ask(database, question)
 
@@ -203,14 +241,14 @@ def test_times_after_the_year_9999_are_shown_as_its_end(database: str, seconds: 
             entry("runs", state="running", run_seconds=seconds, until_seconds=START + seconds),
             entry("waits", run_seconds=60.0),
         ),
-        reservations=(Reservation("a/waits", START + seconds),),
+        reservations=(reserved(entry("waits"), START + seconds),),
     )
     last = to_datetime(1e20)
     assert last.year == 9999
     listed = ask(database, lambda inspection: inspection.queue(ALL_NAMESPACES), batch)
     assert [line.expected_start for line in listed.items] == [last]
-    reserved = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES))
-    assert [(line.start, line.end) for line in reserved.items] == [(last, last)]
+    promised = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES))
+    assert [(line.start, line.end) for line in promised.items] == [(last, last)]
     details = ask(database, lambda inspection: inspection.group("a", "runs"))
     assert details is not None
     assert details.until == last
@@ -220,29 +258,42 @@ def test_times_after_the_year_9999_are_shown_as_its_end(database: str, seconds: 
 
 
 def test_reservations_have_a_machine_for_every_member(database: str) -> None:
+    later = entry("later", 1.0, size=2, run_seconds=60.0, members=members("a/later", 2))
+    sooner = entry("sooner", 2.0, members=members("a/sooner", 1))
+    never = entry("never", 0.0, members=members("a/never", 1))
     batch = LedgerBatch(
-        groups=(
-            entry("later", 1.0, size=2, run_seconds=60.0, members=members("a/later", 2)),
-            entry("sooner", 2.0, members=members("a/sooner", 1)),
-            entry("never", 0.0, members=members("a/never", 1)),
-        ),
+        groups=(later, sooner, never),
         reservations=(
-            Reservation("a/later", START + 100, (("a/later-0-uid", "m1"), ("a/later-1-uid", "m2"))),
-            Reservation("a/sooner", START + 50, (("a/sooner-0-uid", "m1"),)),
-            Reservation("a/never", None),
+            reserved(later, START + 100, (("a/later-0-uid", "m1"), ("a/later-1-uid", "m2"))),
+            reserved(sooner, START + 50, (("a/sooner-0-uid", "m1"),)),
+            reserved(never, None),
         ),
     )
     listed = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES), batch)
     assert [line.name for line in listed.items] == ["sooner", "later", "never"]
-    sooner, later, never = listed.items
-    assert later.witness == (
+    first, second, third = listed.items
+    assert second.witness == (
         Witness(member="later-0", machine="m1"),
         Witness(member="later-1", machine="m2"),
     )
-    assert (later.start, later.end) == (to_datetime(START + 100), to_datetime(START + 160))
+    assert (second.start, second.end) == (to_datetime(START + 100), to_datetime(START + 160))
     # One without an end, and one with an unknown start.
-    assert (sooner.start, sooner.end) == (to_datetime(START + 50), None)
-    assert (never.start, never.end, never.witness) == (None, None, ())
+    assert (first.start, first.end) == (to_datetime(START + 50), None)
+    assert (third.start, third.end, third.witness) == (None, None, ())
+
+
+def test_reservations_of_late_members_are_under_their_group(database: str) -> None:
+    pods = members("a/big", 4)
+    big = entry("big", 1.0, size=3, state="running", members=pods, waiting=1)
+    late = late_start(big, pods[3].uid, START + 9.0, (pods[3].uid, "m1"))
+    batch = LedgerBatch(groups=(big,), reservations=(late,))
+    listed = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES), batch)
+    (line,) = listed.items
+    assert (line.name, line.size, line.starting) == ("big", 3, 1)
+    assert line.witness == (Witness(member="big-3", machine="m1"),)
+    details = ask(database, lambda inspection: inspection.group("a", "big"))
+    assert details is not None
+    assert (details.promised, details.expected_start) == (True, to_datetime(START + 9.0))
 
 
 def test_a_line_names_a_bounded_number_of_machines(database: str) -> None:
@@ -250,9 +301,7 @@ def test_a_line_names_a_bounded_number_of_machines(database: str) -> None:
     big = entry("big", size=300, members=many)
     batch = LedgerBatch(
         groups=(big,),
-        reservations=(
-            Reservation("a/big", START, tuple((each.uid, f"m-{each.uid}") for each in many)),
-        ),
+        reservations=(reserved(big, START, tuple((each.uid, f"m-{each.uid}") for each in many)),),
     )
     listed = ask(database, lambda inspection: inspection.reservations(ALL_NAMESPACES), batch)
     assert len(listed.items[0].witness) == MAX_MACHINES
@@ -279,7 +328,7 @@ def test_history_lists_ended_groups_the_latest_first(database: str) -> None:
     assert [(line.name, line.how) for line in listed.items] == [
         ("gone", "deleted"),
         ("long", "deadline"),
-        ("ran", "finished"),
+        ("ran", "succeeded"),
     ]
     first, last = listed.items[0], listed.items[2]
     assert (first.started, first.machines, first.machine_count) == (None, (), 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from ledger_values import reserved
 from psycopg import conninfo
 from queried_ledger import ALL_NAMESPACES, START, ask, ended, entry, members
 
@@ -13,7 +14,6 @@ from afflux.cycle.inspection_types import InspectionError
 from afflux.cycle.ledger_entries import LedgerBatch
 from afflux.ledger.queries import MAX_CONNECTIONS, LedgerInspection
 from afflux.model.errors import InputError
-from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +128,7 @@ def test_functions_of_other_users_are_not_called(database: str) -> None:
             "CREATE OPERATOR public.<> (LEFTARG = text[], RIGHTARG = text[], FUNCTION = differ)"
         )
     pods = members("a/g", 2)
+    waits = entry("g", size=2, members=pods)
 
     async def question(inspection: LedgerInspection) -> None:
         assert len((await inspection.queue(ALL_NAMESPACES)).items) == 1
@@ -136,8 +137,10 @@ def test_functions_of_other_users_are_not_called(database: str) -> None:
         assert await inspection.group("a", "over") is not None
 
     batch = LedgerBatch(
-        groups=(entry("g", size=2, members=pods),),
+        groups=(waits,),
         ended=(ended("over", 1.0, members=pods),),
-        reservations=(Reservation("a/g", START, tuple((pod.uid, "m") for pod in pods)),),
+        reservations=(
+            reserved(entry("g", members=pods), START, tuple((pod.uid, "m") for pod in pods)),
+        ),
     )
     ask(database, question, batch, LedgerBatch(reservations=batch.reservations))

@@ -7,12 +7,23 @@ from typing import Any
 
 import psycopg
 import pytest
-from ledger_values import contents, ended_group, group, ledger_at, reservation, rows, run, sent
+from ledger_values import (
+    contents,
+    ended_group,
+    group,
+    ledger_at,
+    reservation,
+    reserved,
+    rows,
+    run,
+    sent,
+)
 
 from afflux.app import run_in_kubernetes
 from afflux.config import read_configuration
 from afflux.cycle.interfaces import DeposedError, LedgerError
-from afflux.cycle.ledger_entries import EventEntry, LedgerBatch
+from afflux.cycle.ledger_entries import LedgerBatch
+from afflux.groups.entries import EventEntry
 from afflux.ledger.postgres import PostgresLedger
 from afflux.ledger.retention import (
     DEFAULT_HISTORY_DAYS,
@@ -23,7 +34,6 @@ from afflux.ledger.retention import (
     RetentionIntervals,
 )
 from afflux.ledger.statements import statement
-from afflux.model.reservation import Reservation
 
 DAY_SECONDS = 86_400.0
 INITIAL = DEFAULT_INTERVALS.initial_seconds
@@ -77,7 +87,7 @@ def test_history_is_deleted_after_its_days(database: str) -> None:
         async with ledger_at(database, always(10)) as ledger:
             await ledger.take_over(None)
             ended = (
-                ended_group(group(f"s/{name}"), "finished", days_ago(ages[name])) for name in ages
+                ended_group(group(f"s/{name}"), "failed", days_ago(ages[name])) for name in ages
             )
             await ledger.commit(LedgerBatch(ended=tuple(ended)))
             await ledger.commit(LedgerBatch())
@@ -130,7 +140,7 @@ def test_groups_that_have_not_ended_are_never_deleted(database: str) -> None:
         sent(group("s/starts", **ancient), "m1"),
         group("s/runs", state="running", started_seconds=3.0, until_seconds=4.0, **ancient),
     )
-    held = (reservation(waiting, 5.0), Reservation("s/never", None, ()))
+    held = (reservation(waiting, 5.0), reserved(group("s/never"), None))
 
     async def test() -> None:
         async with ledger_at(database, always(1)) as ledger:

@@ -1,19 +1,11 @@
 """The ledger writer records each group from its first pod to its last."""
 
 import pytest
-from ledger_values import ledger_at, rows, run
+from ledger_values import history, ledger_at, rows, run, states
 from small_cluster import Leader, leader_with, node, pod
 
 from afflux.ledger.postgres import PostgresLedger
 from afflux.model.placement import Placement
-
-
-def states(url: str) -> dict[str, str]:
-    return dict(rows(url, "SELECT name, state FROM afflux.groups"))
-
-
-def history(url: str) -> dict[str, str]:
-    return dict(rows(url, "SELECT name, how FROM afflux.finished_groups"))
 
 
 def members(url: str, name: str) -> list[tuple[str, str]]:
@@ -50,12 +42,12 @@ def test_a_group_is_provisional_starting_running_and_then_history(database: str)
             one.now += 60
             for name in ("a-0", "a-1"):
                 ended = pod(name, "a", node="n", version=3, status={"phase": "Succeeded"})
-                one.reader.pods.deleted(ended)
+                one.reader.pods.changed(ended)
                 await one.settled()
             assert states(database) == {}
             query = "SELECT name, how, started_seconds, ended_seconds, pods, machines"
             assert rows(database, f"{query} FROM afflux.finished_groups") == [
-                ("a", "finished", started, one.now, ["a-0", "a-1"], ["n", "n"])
+                ("a", "succeeded", started, one.now, ["a-0", "a-1"], ["n", "n"])
             ]
 
     run(test)
@@ -69,9 +61,9 @@ def test_a_pod_without_a_group_is_recorded_under_its_name(database: str) -> None
             one.bound(await one.settled())
             await one.settled()
             assert states(database) == {"p": "running"}
-            one.reader.pods.deleted(pod("p", version=9, status={"phase": "Failed"}))
+            one.reader.pods.changed(pod("p", version=9, status={"phase": "Failed"}))
             await one.settled()
-            assert history(database) == {"p": "finished"}
+            assert history(database) == {"p": "failed"}
 
     run(test)
 
@@ -134,8 +126,10 @@ def test_a_group_keeps_its_position_after_a_failed_bind(database: str) -> None:
             outcome = await one.settled()
             before = rows(database, "SELECT ready_seconds FROM afflux.groups")
             for placement in outcome.placements:
-                one.ledger_writer.settled(placement, "failed", "the node said no")
-                one.reader.forget_assumed(placement, "the node said no; trying again after 1 s")
+                one.reader.register.not_bound(placement.task.id, "the node said no")
+                one.reader.forget_assumed(
+                    placement, refusal="the node said no; trying again after 1 s"
+                )
             await one.settled()
             assert states(database) == {"p": "waiting"}
             assert rows(database, "SELECT ready_seconds FROM afflux.groups") == before
@@ -156,12 +150,12 @@ def test_an_unknown_outcome_stays_an_intent(database: str) -> None:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             (placement,) = (await one.settled()).placements
-            one.ledger_writer.settled(placement, "unknown", "no answer")
+            one.reader.register.doubtful(placement.task.id, "no answer")
             one.reader.changes.put(("cycle", ""))
             await one.settled()
             found = rows(database, "SELECT pod, machine, state, reason FROM afflux.intents")
             assert found == [("p", "n", "unknown", "no answer")]
-            one.ledger_writer.settled(placement, "bound")
+            one.reader.register.bound(placement.task.id, placement.machine)
             one.reader.changes.put(("cycle", ""))
             await one.settled()
             assert states(database) == {"p": "running"}
@@ -190,22 +184,24 @@ def test_a_group_name_can_be_reused_at_once(database: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "how"),
+    ("status", "how"),
     [
-        ({"status": {"phase": "Succeeded"}}, "finished"),
-        ({"status": {"phase": "Failed"}}, "finished"),
-        ({"status": {"phase": "Failed", "reason": "DeadlineExceeded"}}, "deadline"),
-        ({"metadata": {"deletionTimestamp": "2025-11-15T20:01:00Z"}}, "deleted"),
+        ({"phase": "Succeeded"}, "succeeded"),
+        ({"phase": "Failed"}, "failed"),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, "deadline"),
+        ({"phase": "Running"}, "deleted"),
     ],
 )
-def test_history_says_how_a_group_ended(database: str, last: dict[str, object], how: str) -> None:
+def test_history_says_how_a_group_ended(database: str, status: dict[str, str], how: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([node("n")])
             one.reader.pods.changed(pod("p"))
             one.bound(await one.settled())
             await one.settled()
-            one.reader.pods.deleted(pod("p", node="n", version=3, **last))
+            # First its last status, then its deletion.
+            one.reader.pods.changed(pod("p", node="n", version=3, status=status))
+            one.reader.pods.deleted(pod("p", node="n", version=4, status=status))
             await one.settled()
             assert history(database) == {"p": how}
 
@@ -222,7 +218,7 @@ def test_a_group_cleaned_up_at_its_deadline_ends_with_deadline(database: str) ->
             ((until,),) = rows(database, "SELECT until_seconds FROM afflux.running_groups")
             # The deadline and 30 s of grace.
             assert until == one.now + 60
-            one.ledger_writer.record_deadline({"uid-p"})
+            one.reader.register.overdue({"uid-p"})
             deleted = {"deletionTimestamp": "2025-11-15T20:01:00Z"}
             one.reader.pods.deleted(pod("p", node="n", version=3, metadata=deleted))
             await one.settled()
@@ -242,11 +238,11 @@ def test_the_next_group_of_a_name_does_not_inherit_the_deadline(database: str) -
                 await one.settled()
                 if name == "b":
                     # The cleanup is too late: the kubelet has already stopped the first pod.
-                    one.ledger_writer.record_deadline({"uid-a"})
-                one.reader.pods.deleted(pod(name, "g", 1, node="n", version=3, status=last))
+                    one.reader.register.overdue({"uid-a"})
+                one.reader.pods.changed(pod(name, "g", 1, node="n", version=3, status=last))
                 await one.settled()
             ended = "SELECT name, how FROM afflux.finished_groups ORDER BY how"
-            assert rows(database, ended) == [("g", "deadline"), ("g", "finished")]
+            assert rows(database, ended) == [("g", "deadline"), ("g", "succeeded")]
 
     run(test)
 
@@ -259,9 +255,7 @@ def test_rolled_back_pods_do_not_count_as_run(database: str) -> None:
             for name in ("a", "b"):
                 one.reader.pods.changed(pod(name, "g", 2, node="n"))
                 await one.settled()
-                one.ledger_writer.record_rollback(
-                    "default/g", [f"uid-{name}"], "only 1 of 2 were bound"
-                )
+                one.reader.register.roll_back([f"uid-{name}"], "only 1 of 2 were bound")
                 one.reader.pods.deleted(pod(name, "g", 2, node="n", version=2))
                 await one.settled()
             assert (
@@ -308,7 +302,7 @@ async def half_bound(one: Leader, ledger: PostgresLedger) -> list[Placement]:
         one.reader.pods.changed(pod(f"a-{number}", "a", 3))
     outcome = await one.settled()
     first, *rest = outcome.placements
-    one.ledger_writer.settled(first, "bound")
+    one.reader.register.bound(first.task.id, first.machine)
     name = first.task.name.removeprefix("default/")
     one.reader.pods.changed(pod(name, "a", 3, node="n", version=2))
     return list(rest)
@@ -321,8 +315,8 @@ def test_the_rest_of_a_half_bound_gang_goes_first(database: str) -> None:
             ((ready,),) = rows(database, "SELECT ready_seconds FROM afflux.groups")
             # Another group of the same priority became ready earlier.
             for placement in rest:
-                one.ledger_writer.settled(placement, "failed", "refused")
-                one.reader.forget_assumed(placement, "refused")
+                one.reader.register.not_bound(placement.task.id, "refused")
+                one.reader.forget_assumed(placement, refusal="refused")
             one.reader.nodes.changed(node("n", cpu=1))
             one.reader.pods.changed(pod("early", created=0, metadata={"creationTimestamp": EARLY}))
             await one.settled()

@@ -10,10 +10,10 @@ from database_proxy import proxied_database
 from ledger_values import ledger_at, rows, run
 from small_cluster import Leader, leader_with, let_tasks_run, node, pod, wait_until
 
+from afflux.control.ledger_writer import LedgerTiming, WhenAway
 from afflux.cycle.interfaces import DeposedError, LedgerError, LedgerUnavailableError
 from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
 from afflux.kube import objects
-from afflux.kube.live.ledger_writer import LedgerTiming, WhenAway
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ class ScriptedLedger:
         pass
 
     def names(self) -> list[str]:
-        return [entry.name for batch in self.batches for entry in batch.groups]
+        return [each.entry.id.shown for batch in self.batches for each in batch.groups]
 
 
 @asynccontextmanager
@@ -100,8 +100,8 @@ def test_nothing_is_bound_before_it_is_written() -> None:
             assert not deciding.done()
             ledger.lets_pass.set()
             assert len((await deciding).placements) == 1
-            (entry,) = ledger.batches[0].groups
-            assert [member.sent_to for member in entry.members] == ["n"]
+            (change,) = ledger.batches[0].groups
+            assert [member.sent_to for member in change.members] == ["n"]
 
     run(test)
 
@@ -151,13 +151,14 @@ def test_binding_goes_on_while_the_ledger_is_unavailable_if_configured() -> None
             assert ledger.batches == []
             ledger.error = None
             await one.ledger_writer.wait_written()
-            states = {each.name: each.state for batch in ledger.batches for each in batch.groups}
+            changes = [each.entry for batch in ledger.batches for each in batch.groups]
+            states = {entry.id.shown: entry.state for entry in changes}
             assert states == {"default/first": "starting", "default/second": "running"}
             ended_group = [each for batch in ledger.batches for each in batch.ended]
-            assert [(each.entry.name, each.how) for each in ended_group] == [
-                ("default/first", "finished")
+            assert [(each.entry.id.shown, each.how) for each in ended_group] == [
+                ("default/first", "failed")
             ]
-            assert [member.machine for member in ended_group[0].entry.members] == ["n"]
+            assert [member.machine for member in ended_group[0].members] == ["n"]
             # The first batch is sent again unchanged; all later ones are merged into one.
             assert len(ledger.batches) == 2
 
@@ -213,9 +214,12 @@ def test_the_last_outcomes_are_written_on_shutdown() -> None:
     async def test() -> None:
         async with begun([node("n")], [pod("p")]) as (ledger, one):
             (placement,) = (await one.once()).placements
-            one.ledger_writer.settled(placement, "bound")
+            one.reader.register.bound(placement.task.id, placement.machine)
             await one.ledger_writer.finish()
-            assert [batch.groups[0].state for batch in ledger.batches] == ["starting", "running"]
+            assert [batch.groups[0].entry.state for batch in ledger.batches] == [
+                "starting",
+                "running",
+            ]
 
     run(test)
 
@@ -249,7 +253,7 @@ def test_groups_of_an_outage_are_in_the_ledger_afterwards(
             proxy.close()
             for number in range(3, 6):
                 one.reader.pods.changed(pod(f"p{number}", created=number))
-            one.reader.pods.deleted(pod("p0", node="n", version=3, status={"phase": "Succeeded"}))
+            one.reader.pods.changed(pod("p0", node="n", version=3, status={"phase": "Succeeded"}))
             going_on = asyncio.create_task(one.once())
             if when_away == "continue":
                 await asyncio.wait({going_on})
@@ -261,7 +265,7 @@ def test_groups_of_an_outage_are_in_the_ledger_afterwards(
             assert [each.task.name for each in outcome.placements] == ["default/p2"]
             one.bound(outcome)
             await one.settled()
-            query = "SELECT name, state FROM afflux.groups ORDER BY ready_seconds"
+            query = "SELECT alone, state FROM afflux.groups ORDER BY ready_seconds"
             assert rows(database, query) == [
                 ("p1", "running"),
                 ("p2", "running"),
@@ -269,6 +273,6 @@ def test_groups_of_an_outage_are_in_the_ledger_afterwards(
                 ("p4", "waiting"),
                 ("p5", "waiting"),
             ]
-            assert rows(database, "SELECT name FROM afflux.finished_groups") == [("p0",)]
+            assert rows(database, "SELECT alone FROM afflux.finished_groups") == [("p0",)]
 
     run(test)

@@ -6,26 +6,27 @@ import logging
 
 import msgspec
 import pytest
-from ledger_values import group, ledger_at, reservation, rows, run, sent
-from msgspec.structs import replace
-from small_cluster import leader_with, node, pod, wait_until
+from ledger_values import (
+    group,
+    history,
+    ledger_at,
+    reservation,
+    rows,
+    run,
+    sent,
+    single,
+    states,
+)
+from small_cluster import NOW, leader_with, node, pod, wait_until
 
-from afflux.cycle.interfaces import DeposedError
-from afflux.cycle.ledger_entries import GroupEntry, LedgerBatch, MemberEntry
+from afflux.cycle.interfaces import DeposedError, LaterSchemaError
+from afflux.cycle.ledger_entries import LedgerBatch
 from afflux.cycle.loop import Cycle
+from afflux.groups.entries import MemberEntry
 from afflux.kube import objects
-from afflux.kube.live.leader_election import LeadershipTerm, boottime_seconds
 from afflux.model.reservation import Reservation
 
 pytestmark = pytest.mark.slow
-
-
-def single(name: str, ready_seconds: float, **fields: object) -> GroupEntry:
-    """The entry of a single pod of small_cluster."""
-    members = (MemberEntry(f"uid-{name}", f"default/{name}"),)
-    return replace(
-        GroupEntry(f"default/{name}", ready_seconds=ready_seconds, members=members), **fields
-    )
 
 
 async def left_behind(url: str, batch: LedgerBatch) -> None:
@@ -35,23 +36,21 @@ async def left_behind(url: str, batch: LedgerBatch) -> None:
         await last.commit(batch)
 
 
-def states(url: str) -> dict[str, str]:
-    return dict(rows(url, "SELECT name, state FROM afflux.groups"))
-
-
 def test_groups_keep_their_order_over_a_takeover(database: str) -> None:
     async def test() -> None:
         # Not the order of creation, the only one that the API server knows.
         await left_behind(
-            database, LedgerBatch(groups=(single("late", 10.5), single("early", 20.25)))
+            database, LedgerBatch(groups=(single("late", NOW + 10.5), single("early", NOW + 20.25)))
         )
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
-            await one.begin([], [pod("early", created=1), pod("late", created=2), pod("new")])
+            await one.begin(
+                [], [pod("early", created=1), pod("late", created=2), pod("new", created=30)]
+            )
             await one.settled()
             queue = one.cycle.queue.considered()
             assert [(each.name, each.ready_seconds) for each in queue[:2]] == [
-                ("default/late", 10.5),
-                ("default/early", 20.25),
+                ("default/late", NOW + 10.5),
+                ("default/early", NOW + 20.25),
             ]
             assert queue[2].name == "default/new"
 
@@ -60,19 +59,19 @@ def test_groups_keep_their_order_over_a_takeover(database: str) -> None:
 
 def test_a_position_belongs_to_a_pod_and_not_to_its_name(database: str) -> None:
     async def test() -> None:
-        await left_behind(database, LedgerBatch(groups=(single("p", 10.5),)))
+        await left_behind(database, LedgerBatch(groups=(single("p", NOW + 10.5),)))
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [pod("p", uid="another")])
             await one.settled()
             (waiting,) = one.cycle.queue.considered()
-            assert waiting.ready_seconds > 1e9
+            assert waiting.ready_seconds < NOW + 10.0
             assert states(database) == {"p": "waiting"}
             assert rows(database, "SELECT how FROM afflux.finished_groups") == [("deleted",)]
 
     run(test)
 
 
-def test_a_gang_that_lost_a_pod_during_the_takeover_keeps_its_position(database: str) -> None:
+def test_a_gang_that_lost_a_pod_during_the_takeover_is_ready_anew(database: str) -> None:
     async def test() -> None:
         members = tuple(MemberEntry(f"uid-a-{n}", f"default/a-{n}") for n in range(2))
         entry = group("default/a", ready_seconds=10.5, members=members)
@@ -84,7 +83,7 @@ def test_a_gang_that_lost_a_pod_during_the_takeover_keeps_its_position(database:
             one.reader.pods.changed(pod("a-9", "a"))
             await one.settled()
             (waiting,) = one.cycle.queue.considered()
-            assert waiting.ready_seconds == 10.5
+            assert waiting.ready_seconds > 1e9
 
     run(test)
 
@@ -92,12 +91,15 @@ def test_a_gang_that_lost_a_pod_during_the_takeover_keeps_its_position(database:
 def test_a_late_member_keeps_its_own_position(database: str) -> None:
     async def test() -> None:
         ran = MemberEntry("uid-a", "default/a", machine="n")
+        late = MemberEntry("uid-late", "default/late", ready_seconds=20.25)
         named = MemberEntry("uid-named", "default/named")
-        entry = group("default/g", size=1, ready_seconds=10.5, members=(ran, named))
-        await left_behind(database, LedgerBatch(groups=(entry, single("late", 20.25))))
+        entry = group(
+            "default/g", size=1, ready_seconds=10.5, peak_bound=1, members=(ran, late, named)
+        )
+        await left_behind(database, LedgerBatch(groups=(entry,)))
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
-            late = [pod(name, "g", 1, created=5) for name in ("late", "named")]
-            await one.begin([], [pod("a", "g", 1, node="n"), *late])
+            waiting = [pod(name, "g", 1, created=5) for name in ("late", "named")]
+            await one.begin([], [pod("a", "g", 1, node="n"), *waiting])
             await one.settled()
             places = {each.name: each.ready_seconds for each in one.cycle.queue.considered()}
             assert places["default/late"] == 20.25
@@ -115,7 +117,7 @@ def test_pods_with_an_open_intent_are_read_from_the_api_server(
 ) -> None:
     async def test() -> None:
         names = ("seen", "bound", "open", "gone", "remade")
-        entries = [sent(single(name, 10.0 + n), "n") for n, name in enumerate(names)]
+        entries = [sent(single(name, NOW + 10.0 + n), "n") for n, name in enumerate(names)]
         await left_behind(database, LedgerBatch(groups=tuple(entries)))
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
             # The watch has seen that the first pod is bound, and is behind for the others.
@@ -139,10 +141,10 @@ def test_pods_with_an_open_intent_are_read_from_the_api_server(
                 "open": "starting",
                 "remade": "starting",
             }
-            kept = dict(rows(database, "SELECT name, ready_seconds FROM afflux.groups"))
-            assert kept["open"] == 12.0
-            assert kept["remade"] > 1e9
-            assert dict(rows(database, "SELECT name, how FROM afflux.finished_groups")) == {
+            kept = dict(rows(database, "SELECT alone, ready_seconds FROM afflux.groups"))
+            assert kept["open"] == NOW + 12.0
+            assert kept["remade"] < NOW + 10.0
+            assert history(database) == {
                 "gone": "deleted",
                 "remade": "deleted",
             }
@@ -166,18 +168,19 @@ def test_a_forbidden_read_back_is_logged_once_and_backs_off(
                 path = f"/api/v1/namespaces/default/pods/{each.metadata.name}"
                 one.server.objects[path] = on_the_server(each)
             beginning = asyncio.create_task(one.begin([node("n")], pods))
-            await wait_until(lambda: len(one.pauses) >= 3 * 10)
+            await wait_until(lambda: len(one.pauses) >= 3 * 12)
             assert not beginning.done()
-            # 0.2, 0.4, 0.8, ... 60 s, each drawn from its upper half.
-            assert all(0.1 <= pause <= 0.2 for pause in one.pauses[:3])
+            # 0.1, 0.2, 0.4, ... 60 s, each drawn from its upper half.
+            assert all(0.05 <= pause <= 0.1 for pause in one.pauses[:3])
             assert 30 <= max(one.pauses) <= 60
             assert len(one.server.requests) <= len(one.pauses) + 3
             one.server.fault = lambda _: Fault()
             await beginning
 
     run(test)
-    (said,) = [each.message for each in caplog.records if "nothing is scheduled" in each.message]
-    assert "expected the right to get pods" in said
+    assert "nothing is scheduled until it is known of 3 pods" in caplog.text
+    (said,) = [each.message for each in caplog.records if "read back" in each.message]
+    assert "needs the right to get and list pods" in said
 
 
 def test_a_failing_read_back_is_retried(database: str) -> None:
@@ -218,15 +221,16 @@ def test_differences_are_logged_and_the_api_server_is_right(
             assert states(database) == {"moved": "running", "bound": "running", "same": "starting"}
             machines = dict(rows(database, "SELECT name, machine FROM afflux.pods"))
             assert machines == {"moved": "m", "bound": "n", "same": ""}
-            said = dict(rows(database, "SELECT name, message FROM afflux.events"))
+            said = dict(rows(database, "SELECT key, message FROM afflux.events"))
+            vanished, moved, bound, _ = (entry.entry.id.key for entry in entries)
             assert said == {
-                "vanished": "none of its pods is there",
-                "moved": "pod default/moved is on m; the ledger says that it is on n",
-                "bound": "pod default/bound is on n; the ledger says that it is not bound",
+                vanished: "none of its pods is there",
+                moved: "pod default/moved is on m; the ledger says that it is on n",
+                bound: "pod default/bound is on n; the ledger says that it is not bound",
             }
 
     run(test)
-    assert "disagree 3 times; the API server wins" in caplog.text
+    assert "disagree 3 times; the cluster is right" in caplog.text
     assert "pod default/moved is on m; the ledger says" in caplog.text
 
 
@@ -242,7 +246,7 @@ def test_reservations_are_restored_if_all_members_still_wait(
         await left_behind(database, LedgerBatch(groups=(kept, started, lost), reservations=held))
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
             await one.begin([], [pod("kept"), pod("started", node="n"), pod("lost", uid="other")])
-            assert restored == [held[0]]
+            assert restored == [held[0].reservation]
 
     run(test)
 
@@ -253,7 +257,7 @@ def test_a_takeover_waits_for_an_unavailable_ledger(
     from database_proxy import proxied_database
 
     async def test() -> None:
-        await left_behind(database, LedgerBatch(groups=(single("p", 10.5),)))
+        await left_behind(database, LedgerBatch(groups=(single("p", NOW + 10.5),)))
         async with proxied_database(database) as proxy, ledger_at(proxy.url) as ledger:
             proxy.close()
             async with leader_with(ledger, when_away="continue") as one:
@@ -263,10 +267,24 @@ def test_a_takeover_waits_for_an_unavailable_ledger(
                 proxy.reopen()
                 await beginning
                 await one.settled()
-                assert one.cycle.queue.considered()[0].ready_seconds == 10.5
+                assert one.cycle.queue.considered()[0].ready_seconds == NOW + 10.5
 
     run(test)
     assert "the ledger cannot be taken over" in caplog.text
+
+
+def test_a_ledger_of_a_later_version_is_not_taken_over_and_not_waited_for(database: str) -> None:
+    """The process ends with the reason and releases its Lease, so that another replica leads."""
+
+    async def test() -> None:
+        later = "INSERT INTO afflux.migrations (name) VALUES ('2099-01-01-add') RETURNING name"
+        rows(database, later)
+        async with ledger_at(database) as ledger, leader_with(ledger) as one:
+            with pytest.raises(LaterSchemaError, match="2099-01-01-add"):
+                await one.begin([], [pod("p")])
+            assert one.pauses == []
+
+    run(test)
 
 
 def test_after_a_deleted_lease_the_next_epoch_of_the_ledger_is_taken(
@@ -277,8 +295,7 @@ def test_after_a_deleted_lease_the_next_epoch_of_the_ledger_is_taken(
         async with ledger_at(database) as last, ledger_at(database) as ledger:
             await last.take_over(17)
             async with leader_with(ledger) as one:
-                term = LeadershipTerm(0, boottime_seconds() + 60)
-                await one.begin([], [pod("p")], term, lease_seconds=0.1)
+                await one.begin([], [pod("p")], epoch=0, lease_seconds=0.1)
                 await one.settled()
                 assert rows(database, "SELECT epoch FROM afflux.fence") == [(18,)]
             with pytest.raises(DeposedError):
@@ -291,7 +308,7 @@ def test_after_a_deleted_lease_the_next_epoch_of_the_ledger_is_taken(
 def test_the_ledger_gets_the_epoch_of_the_lease(database: str) -> None:
     async def test() -> None:
         async with ledger_at(database) as ledger, leader_with(ledger) as one:
-            await one.begin([], [], LeadershipTerm(5, boottime_seconds() + 60), lease_seconds=15.0)
+            await one.begin([], [], epoch=5, lease_seconds=15.0)
             assert rows(database, "SELECT epoch FROM afflux.fence") == [(5,)]
 
     run(test)

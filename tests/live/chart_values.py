@@ -17,6 +17,7 @@ ALL_VALUES: dict[str, Any] = {
             {
                 "name": "night",
                 "strategy": "easy",
+                "quorum": "whole-group",
                 "depth": 32,
                 "reservations": 1,
                 "defaultDuration": "1h",
@@ -56,7 +57,7 @@ ALL_VALUES: dict[str, Any] = {
         "serving": {"port": 9000, "certFile": "/etc/tls/tls.crt", "keyFile": "/etc/tls/tls.key"},
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
-        "cleanup": {"enabled": True, "halfBoundAfter": "10m"},
+        "cleanup": {"enabled": True, "finished": True, "halfBoundAfter": "10m"},
         "ledger": {
             "url": "postgresql://afflux@database.batch/afflux",
             "whenAway": "continue",

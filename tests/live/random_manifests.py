@@ -21,6 +21,7 @@ from live_manifests import (
 )
 from testbed import Manifest
 from testbed.nodes import node
+from testbed.resource_requests import of_pod, quantity
 
 GPU = "example.com/gpu"
 # Not the testbed's provisioner: its volumes count only once they exist.
@@ -144,7 +145,9 @@ class RandomManifests:
         if self._happens(0.15):
             spec["runtimeClassName"] = OVERHEAD
         if self._happens(0.1) and "runtimeClassName" not in spec:
-            spec["resources"] = {"requests": {"cpu": "8" if self._happens(0.3) else "3500m"}}
+            # A pod may not request less than its containers.
+            least = "3500m" if of_pod({"spec": spec}).get("cpu", 0) <= quantity("3500m") else "8"
+            spec["resources"] = {"requests": {"cpu": "8" if self._happens(0.3) else least}}
         if self._happens(0.2):
             key = self._random.choice(tuple(LABELS))
             spec["nodeSelector"] = {key: self._random.choice(LABELS[key])}

@@ -74,7 +74,7 @@ class Scheduler:
 
     # --- Start and end
 
-    def start(self, *, ready: bool = True) -> Self:
+    def start(self, *, ready: bool = True, log_level: str = "info") -> Self:
         """Start the process and wait until it is ready."""
         self._starts += 1
         source = str(Path(afflux.__file__).parents[1])
@@ -83,6 +83,7 @@ class Scheduler:
                 [
                     sys.executable, "-m", "afflux.cli", "run",
                     "--kubeconfig", str(self._kubeconfig), "--config", str(self._config),
+                    "--log-level", log_level,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

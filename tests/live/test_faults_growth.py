@@ -36,7 +36,14 @@ UNPLACEABLE = 50
 # Sizes may differ by this even when idle: array pages, queued events.
 SLACK = 60
 # Bounded containers with large bounds.
-BOUNDED = ("._recorder._sent", "._pod_conditions._written", "._announcements._waits")
+BOUNDED = (
+    "._recorder._sent",
+    "._pod_conditions._written",
+    "._announcements._waits",
+    ".ended_pods._uids",
+    ".ended_pods._departed",
+    ".ended_pods._departed[]",
+)
 
 OPTIONS = process.Options(
     scheduler_names=("afflux",),

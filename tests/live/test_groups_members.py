@@ -15,7 +15,7 @@ from testbed import ControlPlane
 
 from afflux.cycle.events import TaskRuns
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
+from afflux.kube.reader.cluster_reader import ClusterReader
 
 RUN_SECONDS = "testbed.afflux.dev/run-seconds"
 

@@ -25,7 +25,9 @@ from testbed import ControlPlane, Manifest
 
 import afflux
 from afflux.cycle.inspection_types import API_GROUP, ROOT
-from afflux.cycle.ledger_entries import EventEntry, GroupEntry, LedgerBatch, MemberEntry
+from afflux.cycle.ledger_entries import LedgerBatch, ReservationEntry
+from afflux.groups.entries import EventEntry, GroupChange, GroupEntry, MemberEntry
+from afflux.groups.group_id import GroupId
 from afflux.kube.api.client import Api
 from afflux.kube.api.kubeconfig import read_kubeconfig
 from afflux.kube.live.access_review import AccessReviews, follow_authorities
@@ -55,12 +57,14 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         written = PostgresLedger(embedded.address)
         await written.take_over(None)
         members = (MemberEntry("u0", "team-a/train-0"), MemberEntry("u1", "team-a/train-1"))
+        first, train = GroupId("team-b", "first", ""), GroupId("team-a", "train", "u0")
         groups = (
-            GroupEntry("team-b/first", size=1, ready_seconds=1.8e9, reason="waits"),
-            GroupEntry("team-a/train", size=2, ready_seconds=1.8e9 + 1, members=members),
+            GroupChange(GroupEntry(first, size=1, ready_seconds=1.8e9, reason="waits")),
+            GroupChange(GroupEntry(train, size=2, ready_seconds=1.8e9 + 1), members),
         )
-        reservations = (Reservation("team-a/train", 1.9e9, (("u0", "node-0"), ("u1", "node-1"))),)
-        events = (EventEntry("team-a/train", "Promised", "on 2 machines"),)
+        reservation = Reservation(train.key, 1.9e9, (("u0", "node-0"), ("u1", "node-1")))
+        reservations = (ReservationEntry(train.key, reservation),)
+        events = (EventEntry(train.key, "Promised", "on 2 machines"),)
         await written.commit(LedgerBatch(groups=groups, reservations=reservations, events=events))
         await written.close()
 

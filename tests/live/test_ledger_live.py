@@ -34,7 +34,7 @@ def ask(directory: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def queue(directory: str) -> list[tuple[str, float]]:
-    query = "SELECT name, ready_seconds FROM afflux.queue ORDER BY priority DESC, ready_seconds"
+    query = "SELECT alone, ready_seconds FROM afflux.queue ORDER BY priority DESC, ready_seconds"
     try:
         return [(row[0], row[1]) for row in ask(directory, query)]
     except psycopg.errors.UndefinedTable:
@@ -64,7 +64,7 @@ def test_the_queue_keeps_its_order_when_the_process_is_killed(
     afflux.wait_until(lambda: queue(directory) == before[3:], "three to have left the queue")
     delete(cluster, "Pod", *names[:3])
     wait_placed(cluster, *names[3:6])
-    ended = "SELECT name, how, machines <> '{\"\"}' FROM afflux.finished_groups ORDER BY name"
+    ended = "SELECT alone, how, machines <> '{\"\"}' FROM afflux.finished_groups ORDER BY alone"
     afflux.wait_until(lambda: len(ask(directory, ended)) == 3, "three to be history")
     assert ask(directory, ended) == [(name, "deleted", True) for name in sorted(names[:3])]
     afflux.assert_healthy()
@@ -179,7 +179,7 @@ class Side:
 
     def rows(self, table: str) -> list[str]:
         """The groups in a table of the ledger, in queue order."""
-        query = sql.SQL("SELECT name FROM {} ORDER BY priority DESC, ready_seconds")
+        query = sql.SQL("SELECT alone FROM {} ORDER BY priority DESC, ready_seconds")
         with psycopg.connect(self.url) as connection:
             found = connection.execute(query.format(sql.Identifier("afflux", table))).fetchall()
         return [row[0].removeprefix(f"{self.name}-") for row in found]

@@ -6,8 +6,8 @@ from chart_installation import CHART, NAMESPACE, install, is_allowed
 from testbed import ControlPlane, Manifest
 
 from afflux.config import read_configuration
-from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.watched_kinds import optional_kinds, required_kinds
+from afflux.kube.reader.cluster_reader import ClusterReader
 
 STATIC_POD = CHART.parents[1] / "deploy" / "static-pod"
 USER = f"system:serviceaccount:{NAMESPACE}:afflux"
@@ -140,24 +140,30 @@ def test_rights_to_delete_are_granted_only_when_configured(cluster: ControlPlane
     owners = [{"apiGroup": "example.org", "resource": "trainings"}]
     install(cluster, config={"cleanup": {"enabled": True}}, rbac={"cleanupOwners": owners})
     cluster.wait_until(lambda: is_allowed(cluster, USER, verb="delete", **jobs), "the right")
-    more = {
-        ("", ("pods",), ("delete",)),
-        ("batch", ("jobs",), ("get", "delete")),
-        # ReplicaSets and StatefulSets are read for the default constraints already.
-        ("apps", ("daemonsets", "deployments"), ("get",)),
-        ("jobset.x-k8s.io", ("jobsets",), ("get",)),
-        ("example.org", ("trainings",), ("get", "delete")),
+    deletes = {
+        ("", "pods", "", "delete"),
+        ("batch", "jobs", "", "delete"),
+        ("example.org", "trainings", "", "delete"),
     }
-    assert rights(cluster, NAMESPACE, "afflux", "default") - before == {
-        (group, resource, "", verb)
-        for group, resources, verbs in more
-        for resource, verb in product(resources, verbs)
+    reads = {
+        ("batch", "jobs", "", "get"),
+        # Other controllers are read for the default constraints already.
+        ("apps", "daemonsets", "", "get"),
+        ("apps", "deployments", "", "get"),
+        ("jobset.x-k8s.io", "jobsets", "", "get"),
+        ("example.org", "trainings", "", "get"),
     }
-    # The rollback of half-bound groups deletes pods and nothing else.
-    install(cluster, config={"cleanup": {"halfBoundAfter": "10m"}})
+    assert rights(cluster, NAMESPACE, "afflux", "default") - before == deletes | reads
+    # The cleanup of completed groups needs the same.
+    install(cluster, config={"cleanup": {"finished": True}}, rbac={"cleanupOwners": owners})
+    cluster.wait_until(lambda: is_allowed(cluster, USER, verb="delete", **jobs), "the right")
+    assert rights(cluster, NAMESPACE, "afflux", "default") - before == deletes | reads
+    # The rollback of half-bound groups reads controllers, and deletes pods and nothing else.
+    rollback = {"halfBoundAfter": "10m"}
+    install(cluster, config={"cleanup": rollback}, rbac={"cleanupOwners": owners})
     cluster.wait_until(lambda: not is_allowed(cluster, USER, verb="delete", **jobs), "no right")
     only_pods = {("", "pods", "", "delete")}
-    assert rights(cluster, NAMESPACE, "afflux", "default") - before == only_pods
+    assert rights(cluster, NAMESPACE, "afflux", "default") - before == only_pods | reads
     # Turning it off removes the rights.
     install(cluster)
     cluster.wait_until(

@@ -2,10 +2,10 @@
 
 from afflux.model import reason
 from afflux.model.devices import DeviceRequest
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import amount_of, resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 
 
 def test_equal_vectors_are_equal_values():
@@ -27,8 +27,8 @@ def test_shapes_are_equal_if_requests_and_devices_are():
 
 def test_a_group_of_one_is_no_gang():
     tasks = tuple(Task(f"t{i}", f"t{i}", Shape(())) for i in range(2))
-    assert not Group("g", tasks[:1]).is_gang
-    assert Group("g", tasks).is_gang
+    assert not WaitingGroup("g", tasks[:1]).is_gang
+    assert WaitingGroup("g", tasks).is_gang
 
 
 def test_a_free_machine_has_whole_devices():

@@ -6,12 +6,12 @@ from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.state import State
 from afflux.cycle.optimiser import Optimiser
 from afflux.model.devices import DeviceRequest
-from afflux.model.group import Group
 from afflux.model.implied_resources import ImpliedResource
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.round import Round
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
@@ -45,9 +45,9 @@ def task(name: str, of: Shape | None = None, blocked: str | None = None) -> Task
     return Task(name, name, of or shape(), blocked)
 
 
-def group(name: str, *shapes: Shape, priority: int = 0, ready: float = 0.0) -> Group:
+def group(name: str, *shapes: Shape, priority: int = 0, ready: float = 0.0) -> WaitingGroup:
     tasks = tuple(task(f"{name}.{i}", of) for i, of in enumerate(shapes))
-    return Group(name, tasks, priority, ready)
+    return WaitingGroup(name, tasks, priority, ready)
 
 
 def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weighted) -> Optimiser:
@@ -55,7 +55,7 @@ def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weigh
     return Optimiser(state, [(QueueRules(), strategy)], constraints(), chosen)
 
 
-def decide(state: State, *groups: Group, strategy: Strategy = flow) -> Round:
+def decide(state: State, *groups: WaitingGroup, strategy: Strategy = flow) -> Round:
     return scheduler(state, strategy).decide(state, groups)
 
 

@@ -7,8 +7,8 @@ are taken and no device gives more than t.
 
 from collections.abc import Callable, Sequence
 
-from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from oracles.highs import Highs, Program, Terms
 from oracles.naive_model import Room, admits
 
@@ -16,17 +16,17 @@ from oracles.naive_model import Room, admits
 class PlacementProgram:
     """Which groups are placed, all or nothing, on what is left of some machines."""
 
-    def __init__(self, rooms: dict[str, Room], groups: Sequence[Group]) -> None:
+    def __init__(self, rooms: dict[str, Room], groups: Sequence[WaitingGroup]) -> None:
         self.program = Program()
-        self.opened: dict[str, tuple[int, Group]] = {}
+        self.opened: dict[str, tuple[int, WaitingGroup]] = {}
         self.units: list[tuple[int, Shape, str]] = []
         self._rooms = list(rooms.values())
         self._asked: dict[tuple[int, str], Terms] = {}
         self._held: dict[tuple[int, int], Terms] = {}
         # Equal groups of one would only make the search longer: they are counted, and their class
         # has one variable.
-        self.pools: dict[tuple[int, Shape], tuple[int, list[Group]]] = {}
-        pools: dict[tuple[int, Shape], list[Group]] = {}
+        self.pools: dict[tuple[int, Shape], tuple[int, list[WaitingGroup]]] = {}
+        pools: dict[tuple[int, Shape], list[WaitingGroup]] = {}
         for group in groups:
             if len(group.tasks) == 1:
                 pools.setdefault((group.priority, group.tasks[0].shape), []).append(group)
@@ -51,7 +51,7 @@ class PlacementProgram:
             (column, 1.0) for (p, _), (column, _) in self.pools.items() if p == priority
         ]
 
-    def _place_whole(self, opened: int, group: Group) -> None:
+    def _place_whole(self, opened: int, group: WaitingGroup) -> None:
         need: dict[Shape, int] = {}
         for task in group.tasks:
             need[task.shape] = need.get(task.shape, 0) + 1
@@ -92,8 +92,8 @@ class PlacementProgram:
 def least_cost(
     highs: Highs,
     rooms: dict[str, Room],
-    groups: Sequence[Group],
-    worth: Callable[[Group], int],
+    groups: Sequence[WaitingGroup],
+    worth: Callable[[WaitingGroup], int],
     cost: Callable[[Shape, str], int] | None = None,
     slope: Callable[[str], int] | None = None,
 ) -> int:
@@ -121,7 +121,7 @@ def least_cost(
     return round(total + highs.solve(program).value)
 
 
-def can_place_whole(highs: Highs, rooms: dict[str, Room], group: Group) -> bool:
+def can_place_whole(highs: Highs, rooms: dict[str, Room], group: WaitingGroup) -> bool:
     """Whether the whole group has room; arithmetic decides where it can, the program otherwise."""
     need: dict[Shape, int] = {}
     for task in group.tasks:
@@ -146,7 +146,9 @@ def _most(room: Room, shape: Shape, count: int) -> int:
     return count
 
 
-def most_placed(highs: Highs, rooms: dict[str, Room], groups: Sequence[Group]) -> dict[int, int]:
+def most_placed(
+    highs: Highs, rooms: dict[str, Room], groups: Sequence[WaitingGroup]
+) -> dict[int, int]:
     """The largest numbers of tasks by priority, the highest priority first."""
     placement = PlacementProgram(rooms, groups)
     counts: dict[int, int] = {}

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 
 
 def holds(requirement: Requirement, value: str | None) -> bool:
@@ -198,7 +198,7 @@ class World:
 
 
 def broken_rules(
-    world: World, waiting: Iterable[Group], placements: Iterable[Placement]
+    world: World, waiting: Iterable[WaitingGroup], placements: Iterable[Placement]
 ) -> list[str]:
     """What is wrong with a plan made in this world; empty if nothing is."""
     wrong: list[str] = []

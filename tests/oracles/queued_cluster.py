@@ -5,8 +5,8 @@ from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.cycle.optimiser import Optimiser, Queues
-from afflux.model.group import Group
 from afflux.model.machine import Machine
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -14,9 +14,11 @@ from afflux.queue.rules import QueueRules
 from oracles.builders import machine, shape, task
 
 
-def job(name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **more) -> Group:
+def job(
+    name: str, *cpus: int, run: float | None = None, ready: float = 0.0, **more
+) -> WaitingGroup:
     members = tuple(task(f"{name}.{i}", shape(cpu=cpu)) for i, cpu in enumerate(cpus))
-    return Group(name, members, ready_seconds=ready, run_seconds=run, **more)
+    return WaitingGroup(name, members, ready_seconds=ready, run_seconds=run, **more)
 
 
 class Cluster:
@@ -35,12 +37,13 @@ class Cluster:
         scheduler = Optimiser(self.state, queues, constraints(), policies)
         self.cycle = Cycle(self.state, scheduler, tolerance_seconds=tolerance_seconds)
 
-    def run(self, *events: Event | Group, now: float = 0.0) -> Outcome:
+    def run(self, *events: Event | WaitingGroup, now: float = 0.0) -> Outcome:
         return self.cycle.run(
-            [GroupReady(event) if isinstance(event, Group) else event for event in events], now
+            [GroupReady(event) if isinstance(event, WaitingGroup) else event for event in events],
+            now,
         )
 
-    def starts(self, *events: Event | Group, now: float = 0.0) -> list[str]:
+    def starts(self, *events: Event | WaitingGroup, now: float = 0.0) -> list[str]:
         return sorted({p.task.id.split(".")[0] for p in self.run(*events, now=now).placements})
 
 

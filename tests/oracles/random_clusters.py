@@ -6,7 +6,6 @@ from random import Random
 
 from afflux.model import reason
 from afflux.model.devices import DeviceRequest
-from afflux.model.group import Group
 from afflux.model.images import Images
 from afflux.model.implied_resources import HostPort, attachment_resource, port_requests
 from afflux.model.machine import Machine
@@ -15,6 +14,7 @@ from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 
 SCALES = {
     "cpu": 16,
@@ -196,16 +196,16 @@ class Generator:
         shape = self.shape() if rng.random() < 0.05 else rng.choice(self.shapes)
         return Task(name, name, shape, blocked)
 
-    def group(self) -> Group:
+    def group(self) -> WaitingGroup:
         rng = self.rng
         name = f"g{next(self._numbers)}"
         size = rng.randint(2, 6) if rng.random() < self.gangs else 1
-        return Group(
+        return WaitingGroup(
             name,
             tuple(self.task(f"{name}.{i}") for i in range(size)),
             rng.choice(self.priorities),
             rng.choice((0.0, 60.0, 5000.0, 100_000.0)),
         )
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[WaitingGroup]:
         return [self.group() for _ in range(self.rng.randint(1, self.largest_groups))]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.relations import (
     AffinityTerm,
@@ -18,6 +17,7 @@ from afflux.model.resources import resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from oracles.builders import machine
 from oracles.kubernetes_filters import (
     REQUIRED,
@@ -199,9 +199,9 @@ class RelatedPods:
             state.place(task_of(pod), node_of(pod))
         return state
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[WaitingGroup]:
         return [
-            Group(f"g{number}", tuple(map(task_of, pods)), priority)
+            WaitingGroup(f"g{number}", tuple(map(task_of, pods)), priority)
             for number, (pods, priority) in enumerate(
                 zip(self.waiting, self.priorities, strict=True)
             )

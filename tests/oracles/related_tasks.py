@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from afflux.model.group import Group
 from afflux.model.relations import (
     AffinityTerm,
     Relations,
@@ -12,6 +11,7 @@ from afflux.model.relations import (
 )
 from afflux.model.selectors import Requirement
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 from oracles.builders import shape
 
 NAMESPACE = "ns"
@@ -49,6 +49,6 @@ def related_task(name: str, app: str, relations: Relations | None = None, **requ
     return Task(name, name, of, labels=TaskLabels(NAMESPACE, (("app", app),)))
 
 
-def related_group(name: str, *tasks: Task, **fields: object) -> Group:
+def related_group(name: str, *tasks: Task, **fields: object) -> WaitingGroup:
     """A group of these tasks."""
-    return Group(name, tasks, **fields)
+    return WaitingGroup(name, tasks, **fields)

@@ -11,10 +11,10 @@ from functools import partial
 
 from afflux.cycle.loop import Outcome
 from afflux.cycle.reservations import BrokenReservation, DelayCause
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from oracles.naive_model import admits, unstated
 
 KEEP_RESERVATIONS = {"easy", "conservative", "conservative-compress"}
@@ -51,9 +51,11 @@ class Record:
         self._first: dict[str, FirstReservation] = {}
         self._latest: dict[str, float | None] = {}
         self._last: Sequence[Reservation] = ()
-        self._happened: list[tuple[int, DelayCause, Callable[[Group], bool]]] = []
+        self._happened: list[tuple[int, DelayCause, Callable[[WaitingGroup], bool]]] = []
 
-    def happens(self, cause: DelayCause, to: Callable[[Group], bool] = lambda _: True) -> None:
+    def happens(
+        self, cause: DelayCause, to: Callable[[WaitingGroup], bool] = lambda _: True
+    ) -> None:
         self._happened.append((self.step, cause, to))
 
     def forget(self, name: str) -> None:
@@ -74,7 +76,11 @@ class Record:
         self.happens(DelayCause.RESTART, lambda g: self._strategy[g.queue] not in KEEP_RESERVATIONS)
 
     def check(
-        self, outcome: Outcome, placed: list[Group], waiting: Mapping[str, Group], now: float
+        self,
+        outcome: Outcome,
+        placed: list[WaitingGroup],
+        waiting: Mapping[str, WaitingGroup],
+        now: float,
     ) -> None:
         """Compare the reservations, the broken ones and their causes with the record."""
         self.step += 1
@@ -105,7 +111,7 @@ class Record:
                 assert name in new or name in outcome.unsatisfiable, (name, start)
         self._latest = new
 
-    def _check_cause(self, broken: BrokenReservation, group: Group) -> None:
+    def _check_cause(self, broken: BrokenReservation, group: WaitingGroup) -> None:
         first, strategy = self._first[group.name], self._strategy[group.queue]
         assert broken.reserved_start_seconds == first.start
         self.broken.append((strategy, broken.cause))
@@ -116,7 +122,10 @@ class Record:
         assert broken.cause in since, (broken, first, since)
 
     def _note_overtaken(
-        self, placed: list[Group], reservations: Sequence[Reservation], waiting: Mapping[str, Group]
+        self,
+        placed: list[WaitingGroup],
+        reservations: Sequence[Reservation],
+        waiting: Mapping[str, WaitingGroup],
     ) -> None:
         """Groups that start or get another reservation may delay the groups served after them."""
         moved = [waiting[each.group] for each in reservations if each not in self._last]
@@ -129,13 +138,13 @@ class Record:
             if self._latest.get(ahead.name) is None:
                 self._happened.append((before, DelayCause.PRIORITY, partial(_is_above, ahead)))
 
-    def _is_served_before(self, group: Group, other: Group) -> bool:
+    def _is_served_before(self, group: WaitingGroup, other: WaitingGroup) -> bool:
         return self._rank[group.queue] < self._rank[other.queue]
 
 
 def check_room(
     outcome: Outcome,
-    waiting: Mapping[str, Group],
+    waiting: Mapping[str, WaitingGroup],
     machines: Mapping[str, Machine],
     taken: list[Taken],
     now: float,
@@ -186,5 +195,5 @@ def _too_much(machine: Machine, taken: list[Shape], asked: set[str]) -> dict[str
     return over | ({"devices": devices} if devices > 1000 * machine.devices else {})
 
 
-def _is_above(group: Group, other: Group) -> bool:
+def _is_above(group: WaitingGroup, other: WaitingGroup) -> bool:
     return group.queue == other.queue and group.priority > other.priority

@@ -21,12 +21,12 @@ from afflux.cycle.events import (
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.cycle.optimiser import Optimiser
 from afflux.cycle.reservations import DelayCause
-from afflux.model.group import Group
 from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.selectors import NodeAffinity
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -58,7 +58,7 @@ MACHINES = (
 class Running:
     """A started group: its machines, its expected end `until`, and its real end `ends`."""
 
-    group: Group
+    group: WaitingGroup
     where: dict[str, str]
     until: float
     ends: float
@@ -74,7 +74,7 @@ class World:
         self.cycle = self._new_cycle(list(self.machines.values()))
         self.now = 0.0
         self.numbers = 0
-        self.waiting: dict[str, Group] = {}
+        self.waiting: dict[str, WaitingGroup] = {}
         self.running: dict[str, Running] = {}
         self.foreign: dict[str, tuple[Task, str, float]] = {}
         self.outcome = Outcome()
@@ -98,7 +98,7 @@ class World:
             for i, s in enumerate(shapes)
         )
         rules = self.queues[queue % len(self.queues)][0]
-        group = Group(name, tasks, priority, max(0.0, self.now - age), run, rules.name)
+        group = WaitingGroup(name, tasks, priority, max(0.0, self.now - age), run, rules.name)
         self.waiting[name] = group
         self._run(GroupReady(group))
 
@@ -250,7 +250,7 @@ class World:
         check_room(outcome, self.waiting, self.machines, self._taken(), self.now)
         self._check_unsatisfiable(outcome, events)
 
-    def _start(self, outcome: Outcome) -> list[Group]:
+    def _start(self, outcome: Outcome) -> list[WaitingGroup]:
         where = {p.task.id: p.machine for p in outcome.placements}
         placed = [g for g in self.waiting.values() if g.tasks[0].id in where]
         assert sum(len(g.tasks) for g in placed) == len(outcome.placements)

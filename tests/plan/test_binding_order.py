@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady
 from afflux.cycle.loop import Cycle
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.relations import AffinityTerm, Relations, TaskLabels, TaskSelector
 from afflux.model.resources import resources
 from afflux.model.selectors import Requirement
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.binding_order import BindingOrder, binding_order
 from oracles.builders import machine, scheduler
 
@@ -316,12 +316,12 @@ def test_the_placements_of_a_cycle_come_in_an_order_in_which_they_can_be_bound()
     b = pod("b", (selects(app="a"), ZONE), app="b")
     near = [pod(f"near{n}", (selects(app="db"), ZONE)) for n in range(3)]
     waiting = [a, *near, b, pod("db", app="db")]
-    outcome = cycle.run([GroupReady(Group(each.name, (each,))) for each in waiting])
+    outcome = cycle.run([GroupReady(WaitingGroup(each.name, (each,))) for each in waiting])
     assert outcome.circles == (frozenset({"a", "b"}),)
     assert outcome.rests_on == {f"near{n}": ("db",) for n in range(3)}
     turn = [each.task.id for each in outcome.placements]
     assert all(turn.index("db") < turn.index(each.id) for each in near)
     assert abs(turn.index("a") - turn.index("b")) == 1
     late = pod("late", (selects(app="db"), ZONE))
-    outcome = cycle.run([GroupReady(Group("late", (late,)))], unconfirmed={"db", "a"})
+    outcome = cycle.run([GroupReady(WaitingGroup("late", (late,)))], unconfirmed={"db", "a"})
     assert outcome.rests_on == {"late": ("db",)}

@@ -7,8 +7,8 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.model import reason
-from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import PlanError, check_plan
 from afflux.plan.check_relations import TasksInPlace, find_refused
 from oracles import kubernetes_filters as filters
@@ -81,7 +81,7 @@ def test_a_plan_that_a_rule_refuses_is_an_error_that_names_task_machine_and_rule
     state.place(task_of(lone), "a0")
     late = task_of(pod("late", "db"))
     with pytest.raises(PlanError, match=r"late on a0: .* existing pods anti-affinity"):
-        check_plan(state, [Group("late", (late,))], [Placement(late, "a0")])
+        check_plan(state, [WaitingGroup("late", (late,))], [Placement(late, "a0")])
 
 
 def test_a_running_task_is_judged_where_it_is(state: State):

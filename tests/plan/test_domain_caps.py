@@ -3,11 +3,11 @@
 from collections import Counter
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.relations import Relations, SpreadConstraint, TaskLabels, TaskSelector
 from afflux.model.resources import resources
 from afflux.model.selectors import Requirement
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from oracles.builders import decide, machine
 
 WEB = TaskSelector(("default",), labels=(Requirement("app", "In", ("web",)),))
@@ -19,7 +19,9 @@ def spread_round(max_skew: int) -> Counter[str]:
     state = State(machine(f"m{i}", cpu=1_000, labels={"zone": f"z{i % 3}"}) for i in range(30))
     spread = (SpreadConstraint(WEB, "zone", max_skew),)
     of = Shape(resources({"pods": 1, "cpu": 10}), relations=Relations(spread=spread))
-    waiting = [Group(f"t{i}", (Task(f"t{i}", f"t{i}", of, labels=LABELS),)) for i in range(60)]
+    waiting = [
+        WaitingGroup(f"t{i}", (Task(f"t{i}", f"t{i}", of, labels=LABELS),)) for i in range(60)
+    ]
     return Counter(each.machine for each in decide(state, *waiting).placements)
 
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.explain import verdicts, why_waiting
 from afflux.policies.registry import constraints
 from oracles import kubernetes_filters as filters
@@ -23,7 +23,7 @@ def state() -> State:
 
 
 def sentences(state: State, *waiting: Manifest) -> list[str]:
-    groups = [Group(name_of(each), (task_of(each),)) for each in waiting]
+    groups = [WaitingGroup(name_of(each), (task_of(each),)) for each in waiting]
     return list(why_waiting(state, lambda _: constraints(), groups).values())
 
 

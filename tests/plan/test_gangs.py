@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, make_placements
 from afflux.plan.waiting_demand import count_classes
@@ -37,7 +37,7 @@ def random_cluster(rng: Random, largest: int) -> tuple[World, Generator]:
     return world, generator
 
 
-def planted_gang(rng: Random, world: World, generator: Generator, max_room: int) -> Group:
+def planted_gang(rng: Random, world: World, generator: Generator, max_room: int) -> WaitingGroup:
     """Members that fill the machines to the brim, sometimes one more than there is room for."""
     rooms = world.rooms()
     shapes = []
@@ -58,10 +58,10 @@ def planted_gang(rng: Random, world: World, generator: Generator, max_room: int)
     while len(shapes) < 2 or (len(shapes) < max_room and rng.random() < 0.5):
         shapes.append(rng.choice(generator.shapes))
     tasks = tuple(Task(f"t{i}", f"t{i}", shape) for i, shape in enumerate(shapes))
-    return Group("gang", tasks)
+    return WaitingGroup("gang", tasks)
 
 
-def try_to_place(world: World, gang: Group) -> bool:
+def try_to_place(world: World, gang: WaitingGroup) -> bool:
     """What `place_gang` says, with its answer checked."""
     state = State(world.machines.values())
     for task, name, devices in world.running.values():

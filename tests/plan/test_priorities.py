@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.selectors import NodeAffinity
+from afflux.model.waiting_group import WaitingGroup
 from oracles.builders import by_machine, decide, group, machine, shape
 from oracles.highs import Highs
 from oracles.integer_programs import can_place_whole, most_placed
@@ -30,7 +30,7 @@ MOST_OVERTAKEN = 0.001
 INSTANCES_PER_BATCH = 60
 
 
-def random_instance(seed: str) -> tuple[World, list[Group]]:
+def random_instance(seed: str) -> tuple[World, list[WaitingGroup]]:
     """Two or three priorities; all groups equally old, so that their number is what counts."""
     rng = Random(seed)
     generator = Generator(rng, gangs_only=rng.random() < 0.5, largest_machines=6, largest_groups=25)
@@ -49,11 +49,11 @@ def random_instance(seed: str) -> tuple[World, list[Group]]:
     return world, sorted(groups, key=lambda waiting: -waiting.priority)
 
 
-def place(world: World, groups: Sequence[Group]) -> tuple[Placement, ...]:
+def place(world: World, groups: Sequence[WaitingGroup]) -> tuple[Placement, ...]:
     return decide(State(world.machines.values()), *groups).placements
 
 
-def counts(groups: Sequence[Group], placements: Sequence[Placement]) -> dict[int, int]:
+def counts(groups: Sequence[WaitingGroup], placements: Sequence[Placement]) -> dict[int, int]:
     placed = {placement.task.id for placement in placements}
     levels = dict.fromkeys(sorted({g.priority for g in groups}, reverse=True), 0)
     for waiting in groups:
@@ -91,7 +91,7 @@ def test_a_lower_priority_never_takes_what_a_higher_one_could_use(batch: int, hi
 def waiting_with_room(
     highs: Highs,
     world: World,
-    groups: Sequence[Group],
+    groups: Sequence[WaitingGroup],
     placements: Sequence[Placement],
     priority: int,
 ) -> list[str]:

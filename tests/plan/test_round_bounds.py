@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book
 from afflux.plan.preselection import preselect
@@ -28,7 +28,7 @@ from oracles.naive_model import World
 from oracles.random_clusters import Generator
 
 
-def random_instance(seed: str) -> tuple[World, list[Group]]:
+def random_instance(seed: str) -> tuple[World, list[WaitingGroup]]:
     """One priority, all ages."""
     rng = Random(seed)
     generator = Generator(rng, gangs_only=rng.random() < 0.5, largest_machines=5, largest_groups=14)
@@ -44,7 +44,7 @@ def random_instance(seed: str) -> tuple[World, list[Group]]:
     return world, sorted(groups, key=lambda waiting: waiting.ready_seconds)
 
 
-def books(world: World, groups: list[Group]) -> tuple[Book | None, Demand, State]:
+def books(world: World, groups: list[WaitingGroup]) -> tuple[Book | None, Demand, State]:
     """The book of a round at its start, over groups that have room for all members of a shape."""
     state = State(world.machines.values())
     pricing = Pricing(state, constraints(), [Weighted(CpuMemory())])
@@ -82,7 +82,7 @@ class Instance:
         self.waiting = [g for g in self.groups if g.name in self.waiting_costs]
         self.numbers = {each.shape: i for i, each in enumerate(self.demand.classes)}
 
-    def waiting_cost(self, waiting: Group) -> int:
+    def waiting_cost(self, waiting: WaitingGroup) -> int:
         return self.waiting_costs[waiting.name]
 
     def cost(self, shape: Shape, name: str) -> int:

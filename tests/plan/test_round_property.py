@@ -23,8 +23,8 @@ from afflux.cycle.events import (
 )
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
-from afflux.model.group import Group
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.load_spreading import LoadSpreading
 from afflux.policies.policy import Weighted
@@ -50,7 +50,7 @@ class Story:
         self.rng = Random(seed)
         self.random = Generator(self.rng, **kind)
         self.world = World()
-        self.waiting: dict[str, Group] = {}
+        self.waiting: dict[str, WaitingGroup] = {}
         self.arrived: dict[str, int] = {}
         policies = [Weighted(CpuMemory()), Weighted(LoadSpreading(), self.rng.randint(1, 3))]
         state = State()
@@ -126,10 +126,10 @@ class Story:
                 del self.waiting[name]
 
     @staticmethod
-    def is_blocked(group: Group) -> bool:
+    def is_blocked(group: WaitingGroup) -> bool:
         return any(task.blocked for task in group.tasks)
 
-    def considered(self) -> list[Group]:
+    def considered(self) -> list[WaitingGroup]:
         return [group for group in self.waiting.values() if not self.is_blocked(group)]
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from afflux.admit.strategies import Strategy, easy, fcfs
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.relations import (
     AffinityTerm,
@@ -18,6 +17,7 @@ from afflux.model.relations import (
 from afflux.model.resources import resources
 from afflux.model.selectors import Requirement
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.round import Round
 from oracles.builders import decide
 
@@ -56,9 +56,9 @@ def pod(name: str, app: str, relations: Relations, cpu: int = 1, **fields: objec
     return Task(name, name, shape, labels=TaskLabels("default", (("app", app),)))
 
 
-def pods(count: int, app: str, relations: Relations, cpu: int = 1) -> list[Group]:
+def pods(count: int, app: str, relations: Relations, cpu: int = 1) -> list[WaitingGroup]:
     tasks = (pod(f"{app}-{i}", app, relations, cpu) for i in range(count))
-    return [Group(task.name, (task,)) for task in tasks]
+    return [WaitingGroup(task.name, (task,)) for task in tasks]
 
 
 def by(state: State, decided: Round, key: str, app: str) -> Counter[str]:
@@ -141,7 +141,7 @@ def test_the_default_constraints_spread_the_replicas_of_a_service():
     # One after the other, as after a restart.
     for i in range(8, 16):
         task = pod(f"later{i}", "web", defaults)
-        for placement in decide(state, Group(task.name, (task,))).placements:
+        for placement in decide(state, WaitingGroup(task.name, (task,))).placements:
             state.place(placement.task, placement.machine)
     assert set(state.running[: len(state)].tolist()) == {2}
 
@@ -203,10 +203,10 @@ def test_the_stronger_preference_between_tasks_wins_whatever_the_order(first: st
     state.place(pod("db", "db", Relations(), cpu=1), "n0-0")
     state.place(pod("filler", "other", Relations(), cpu=1), "n1-0")
     weights = {"weak": 1, "strong": 100}
-    groups: list[Group] = []
+    groups: list[WaitingGroup] = []
     for name in sorted(weights, key=lambda name: name != first):
         relations = Relations(preferred=((sign * weights[name], term("db", ZONE)),))
-        groups.append(Group(name, (pod(name, name, relations, cpu=10),)))
+        groups.append(WaitingGroup(name, (pod(name, name, relations, cpu=10),)))
     found = {p.task.name: p.machine for p in decide(state, *groups).placements}
     assert found == {"strong": good, "weak": bad}
 
@@ -221,7 +221,7 @@ def test_a_soft_spread_counts_as_a_preference_of_full_strength(first: str):
         "spread": Relations(spread=(spread("spread", ZONE),)),
     }
     order = sorted(wishes, key=lambda name: name != first)
-    groups = [Group(name, (pod(name, name, wishes[name], cpu=10),)) for name in order]
+    groups = [WaitingGroup(name, (pod(name, name, wishes[name], cpu=10),)) for name in order]
     found = {p.task.name: p.machine for p in decide(state, *groups).placements}
     assert found == {"spread": "n1-0", "affinity": "n0-0"}
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from afflux.model.group import Group
 from afflux.model.relations import AffinityTerm, SpreadConstraint, TaskSelector
 from afflux.model.selectors import Requirement
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import check_complete, check_plan
 from oracles.builders import decide
 from oracles.related_pods import APPS, HOST, NAMESPACES, RACK, ZONE, RelatedPods
@@ -50,7 +50,7 @@ def test_rounds_with_preferences_keep_every_requirement_and_place_as_many(batch:
         state = random.state()
         plain = random.groups()
         groups = [
-            Group(g.name, tuple(with_preferences(t, seed) for t in g.tasks), g.priority)
+            WaitingGroup(g.name, tuple(with_preferences(t, seed) for t in g.tasks), g.priority)
             for g in plain
         ]
         decided = decide(state, *groups)

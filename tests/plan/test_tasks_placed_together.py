@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import check_plan
 from oracles.builders import decide, machine
 from oracles.kubernetes_filters import Manifest, name_of
@@ -26,7 +26,7 @@ def placed(
 ) -> dict[str, str]:
     """Where each pod of these groups goes in one round."""
     waiting = [
-        Group(f"g{number}", tuple(map(task_of, pods)), priorities.get(number, 0))
+        WaitingGroup(f"g{number}", tuple(map(task_of, pods)), priorities.get(number, 0))
         for number, pods in enumerate(groups)
     ]
     decided = decide(state, *waiting)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, MEMORY, resources
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies import node_affinity
 from afflux.policies.policy import OMEGA
 from afflux.policies.preference_cost import full_cost
@@ -33,7 +33,7 @@ def gpu_machine_and_others(others: int = 2) -> list[Machine]:
     return [*plain, with_gpu]
 
 
-def machines_of(machines: list[Machine], groups: list[Group]) -> dict[str, str]:
+def machines_of(machines: list[Machine], groups: list[WaitingGroup]) -> dict[str, str]:
     """The machine of each group after one round."""
     placements = decide(State(machines), *groups).placements
     return {placement.task.name.split(".")[0]: placement.machine for placement in placements}

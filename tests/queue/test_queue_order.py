@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.queue.order import WaitingQueue
 from oracles.builders import group, shape, task
 
@@ -15,14 +15,14 @@ def names(queue: WaitingQueue) -> list[str]:
     return [waiting.name for waiting in queue.considered()]
 
 
-def queue_of(*groups: Group) -> WaitingQueue:
+def queue_of(*groups: WaitingGroup) -> WaitingQueue:
     queue = WaitingQueue()
     for waiting in groups:
         queue.add(waiting)
     return queue
 
 
-def blocked(waiting: Group) -> Group:
+def blocked(waiting: WaitingGroup) -> WaitingGroup:
     return replace(waiting, tasks=(task("x", shape(), "spec.field: not supported"),))
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from afflux.model.devices import DeviceRequest
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import amount_of, resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.report import render
 from afflux.sim.result import CycleTiming, Result, Run
 from afflux.sim.workload import Submission, Workload
@@ -48,7 +48,9 @@ def made_up(groups: int, machines: int, seed: int = 1, load: float = 0.95) -> Wo
         seconds = min(2400.0, draw.lognormvariate(5.6, 1.1))
         run = None if draw.random() < 0.004 else round(seconds, 1)
         priority = draw.choices([0, 50, 100], [6, 3, 1])[0]
-        group = Group(name, tasks, priority=priority, ready_seconds=round(now, 3), run_seconds=run)
+        group = WaitingGroup(
+            name, tasks, priority=priority, ready_seconds=round(now, 3), run_seconds=run
+        )
         submissions.append(Submission(group, run))
     return Workload("made-up mix", hosts, tuple(submissions))
 
@@ -157,7 +159,7 @@ def tiny(
     """Tasks submitted at 0, each with its bound, start and end, all on the first machine."""
     hosts = tuple(Machine(f"m{i}", resources({"cpu": 8000})) for i in range(machines))
     tasks = [Task(f"t{i}", f"t{i}", SHAPES[0]) for i in range(len(lives))]
-    submissions = tuple(Submission(Group(f"g{i}", (t,)), 10.0) for i, t in enumerate(tasks))
+    submissions = tuple(Submission(WaitingGroup(f"g{i}", (t,)), 10.0) for i, t in enumerate(tasks))
     runs = tuple(
         Run(task, f"g{i}", 0.0, *life, None if life[0] is None else "m0")
         for i, (task, life) in enumerate(zip(tasks, lives, strict=True))

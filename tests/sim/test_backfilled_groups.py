@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.backfilled_groups import backfilled
 from afflux.sim.metrics import measure
 from afflux.sim.result import Result, Run
@@ -119,7 +119,7 @@ def simulated(*lives: tuple[float, float | None], queues: tuple[str, ...] = ()) 
     named = queues or ("default",) * len(lives)
     tasks = [Task(f"t{i}", f"t{i}", Shape(resources({"cpu": 1}))) for i in range(len(lives))]
     submissions = tuple(
-        Submission(Group(f"g{i}", (task,), ready_seconds=submit, queue=queue), 1.0)
+        Submission(WaitingGroup(f"g{i}", (task,), ready_seconds=submit, queue=queue), 1.0)
         for i, (task, (submit, _), queue) in enumerate(zip(tasks, lives, named, strict=True))
     )
     runs = tuple(

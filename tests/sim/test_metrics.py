@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afflux.model.devices import DeviceRequest
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.metrics import measure
 from afflux.sim.result import CycleTiming, ReservationRecord, Result, Run
 from afflux.sim.workload import Submission, Workload
@@ -30,7 +30,7 @@ def machine(name: str, devices: int = 0) -> Machine:
 
 def group(name: str, *shapes: Shape, submit: float = 0.0, run: float | None = 10.0) -> Submission:
     tasks = tuple(Task(f"{name}-{i}", f"{name}-{i}", shape) for i, shape in enumerate(shapes))
-    return Submission(Group(name, tasks, ready_seconds=submit, run_seconds=run), run)
+    return Submission(WaitingGroup(name, tasks, ready_seconds=submit, run_seconds=run), run)
 
 
 def result(

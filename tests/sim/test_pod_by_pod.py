@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from afflux.cluster.state import State
 from afflux.model.devices import DeviceRequest
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, MEMORY, PODS, resources
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.pod_by_pod import PodByPod, balanced_allocation, least_allocated, normalised
 
 MIB = 2**20
@@ -90,8 +90,8 @@ def shape(cpu: int = 0, memory: int = 0, **more: object) -> Shape:
     return Shape(resources({CPU: cpu, MEMORY: memory, PODS: 1}), **more)
 
 
-def single(name: str, of: Shape) -> Group:
-    return Group(name, (Task(name, name, of),))
+def single(name: str, of: Shape) -> WaitingGroup:
+    return WaitingGroup(name, (Task(name, name, of),))
 
 
 def choices(state: State, *shapes: Shape, seed: int = 0) -> list[str | None]:

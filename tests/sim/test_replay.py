@@ -13,11 +13,11 @@ from afflux import app
 from afflux.cluster.state import State
 from afflux.cycle.interfaces import Scheduler
 from afflux.model.devices import WHOLE_MILLI, DeviceRequest
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.resources import amount_of, resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.round import Round
 from afflux.policies.policy import Policy
 from afflux.sim.replay import SimulatedScheduler, replay
@@ -38,7 +38,7 @@ def processors(count: int) -> tuple[Machine, ...]:
 def job(name: str, submit: float, run: float | None, size: int = 1) -> Submission:
     shape = Shape(resources({"cpu": 1000, "pods": 1}))
     tasks = tuple(Task(f"{name}.{i}", f"{name}.{i}", shape) for i in range(size))
-    return Submission(Group(name, tasks, ready_seconds=submit, run_seconds=run), run)
+    return Submission(WaitingGroup(name, tasks, ready_seconds=submit, run_seconds=run), run)
 
 
 def workload(
@@ -72,11 +72,11 @@ class FirstFit:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return ()
 
-    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
+    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Round:
         self.asked.append([group.name for group in queue])
         free = [machine.name for row, machine in state.machines() if not state.running[row]]
         placements: list[Placement] = []
-        placed: list[Group] = []
+        placed: list[WaitingGroup] = []
         for group in queue:
             if len(group.tasks) <= len(free):
                 placements += [Placement(task, free.pop(0)) for task in group.tasks]
@@ -150,7 +150,7 @@ def test_a_workload_without_machines_leaves_everything_waiting() -> None:
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_resource_that_no_machine_has_makes_its_task_wait(name: str) -> None:
     odd = Shape(resources({"example.com/odd": 1, "pods": 1}))
-    group = Group("odd", (Task("odd.0", "odd.0", odd),), ready_seconds=0.0)
+    group = WaitingGroup("odd", (Task("odd.0", "odd.0", odd),), ready_seconds=0.0)
     result = replay(workload(1, Submission(group, 10.0)), simulated_scheduler(name))
     assert spans(result) == {"odd.0": (None, None)}
 
@@ -336,7 +336,7 @@ class Watched:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return self.inner.policies_of(shape)
 
-    def decide(self, state: State, queue: Sequence[Group], *when: object) -> Round:
+    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Round:
         decided = self.inner.decide(state, queue, *when)
         self.devices |= {p.task.id: p.devices for p in decided.placements}
         return decided
@@ -385,7 +385,7 @@ def random_workload(machines: Iterable, groups: Iterable, cycle_per_event: bool)
     submissions = []
     for number, (shapes, submit, run, priority) in enumerate(groups):
         tasks = tuple(Task(f"{number}.{i}", f"{number}.{i}", s) for i, s in enumerate(shapes))
-        group = Group(f"{number}", tasks, priority, float(submit), run)
+        group = WaitingGroup(f"{number}", tasks, priority, float(submit), run)
         submissions.append(Submission(group, run))
     submissions.sort(key=lambda submission: submission.group.ready_seconds)
     cluster = tuple(Machine(f"m{n}", *offer) for n, offer in enumerate(machines))

@@ -9,10 +9,10 @@ from call_counter import count_calls
 from report_parser import SECTIONS, Outline, check, pictures, visible
 from report_results import NEVER, PAGE, RAN, RESULTS, STRANDED, made_up, tiny
 
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.report import render, write_report
 from afflux.sim.result import CycleTiming, Result, Run
 from afflux.sim.workload import Submission, Workload
@@ -68,7 +68,7 @@ class TestNames:
         machine = Machine(self.EVIL, resources({"cpu": 4000, self.EVIL: 5}))
         shape = Shape(resources({"cpu": 1000, self.EVIL: 1}))
         tasks = tuple(Task(f"{i}{self.EVIL}", self.EVIL, shape) for i in range(2))
-        group = Group(self.EVIL, tasks, run_seconds=5.0)
+        group = WaitingGroup(self.EVIL, tasks, run_seconds=5.0)
         workload = Workload(self.EVIL, (machine,), (Submission(group, 5.0),))
         runs = tuple(Run(t, self.EVIL, 0.0, 1.0, 2.0, 7.0, self.EVIL) for t in tasks)
         never = tuple(Run(t, self.EVIL, 0.0, None, None, None, None) for t in tasks)

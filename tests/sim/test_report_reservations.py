@@ -11,10 +11,10 @@ from report_results import tiny
 
 from afflux.app import simulated_scheduler
 from afflux.config import parse_scheduler_spec
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.replay import replay
 from afflux.sim.report import render
 from afflux.sim.report.comparison import compare
@@ -72,7 +72,7 @@ class Passing:
         runs: list[Run] = []
         for group, (submit, start, end) in lives.items():
             task = Task(group, group, Shape(resources({"cpu": 2})))
-            group_of = Group(group, (task,), ready_seconds=submit, run_seconds=end - start)
+            group_of = WaitingGroup(group, (task,), ready_seconds=submit, run_seconds=end - start)
             submissions.append(Submission(group_of, end - start))
             runs.append(Run(task, group, submit, start, start, end, "m"))
         workload = Workload("three", self.hosts, tuple(submissions))
@@ -119,7 +119,9 @@ class TestThePage:
         hosts = tuple(Machine(f"m{i}", resources({"cpu": 4000})) for i in range(100))
         shape = Shape(resources({"cpu": 1000}))
         submissions = tuple(
-            Submission(Group(f"g{i}", (Task(f"g{i}", f"g{i}", shape),), ready_seconds=10.0 * i), 9)
+            Submission(
+                WaitingGroup(f"g{i}", (Task(f"g{i}", f"g{i}", shape),), ready_seconds=10.0 * i), 9
+            )
             for i in range(groups)
         )
         workload = Workload("many", hosts, submissions)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from afflux.atomic_write import atomic_write
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.result import Result, Run
 from afflux.sim.starts_csv import write_starts
 from afflux.sim.workload import Submission, Workload
@@ -22,9 +22,9 @@ def small_result() -> Result:
     names = ("a", "b,c", 'd"e', "f")
     tasks = [Task(f"uid-{name}", name, SHAPE) for name in names]
     submissions = (
-        Submission(Group("first", (tasks[0], tasks[1])), 10.0),
-        Submission(Group("später", (tasks[2],), ready_seconds=0.1), None),
-        Submission(Group("last", (tasks[3],), ready_seconds=1e6), 1.0),
+        Submission(WaitingGroup("first", (tasks[0], tasks[1])), 10.0),
+        Submission(WaitingGroup("später", (tasks[2],), ready_seconds=0.1), None),
+        Submission(WaitingGroup("last", (tasks[3],), ready_seconds=1e6), 1.0),
     )
     runs = (
         Run(tasks[3], "last", 1e6, None, None, None, None),

@@ -47,6 +47,8 @@ LINE = QueueLine(
     promised=True,
     expected_start=to_datetime(1_800_000_312.5),
     reason="0/5 nodes are available: 5 Insufficient cpu.",
+    full_name="train",
+    waiting=4,
 )
 DETAILS = GroupDetails(
     metadata=GroupMeta(time=NOW, members=0, events=0),

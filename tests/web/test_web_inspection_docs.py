@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from afflux.cycle.group_states import GROUP_STATES
 from afflux.cycle.inspection_types import (
     DEFAULT_LINES,
     MAX_EVENTS,
@@ -24,6 +23,7 @@ from afflux.cycle.inspection_types import (
     ReservationLine,
     Witness,
 )
+from afflux.groups.states import GROUP_STATES
 from afflux.web.authentication import (
     CACHE_TTL_SECONDS,
     MAX_CACHE_ENTRIES,
@@ -82,7 +82,7 @@ def test_limits_and_names_on_the_page_are_those_of_the_code() -> None:
         f"`limit` (1 to {MAX_LINES}, else {DEFAULT_LINES})",
         f"the first {MAX_MACHINES} of them",
         f"at most {MAX_MEMBERS:,}",
-        f"the last {MAX_EVENTS} under",
+        f"the last {MAX_EVENTS} of",
     ):
         assert text in FORM
     assert f"Reviews hold for {CACHE_TTL_SECONDS:g} s" in PAGE

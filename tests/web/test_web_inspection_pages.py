@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from inspection_service import QUEUE, run, service
 
-from afflux.cycle.group_states import NOT_RUNNING_STATES
 from afflux.cycle.inspection_types import MAX_LINES, ROOT, InspectionError, ListQuery
 from afflux.model.errors import InputError
 from afflux.web.authentication import Access
@@ -47,6 +46,8 @@ def test_the_queue_is_a_list_in_the_form_of_the_kubernetes_api(tmp_path: Path) -
                         "promised": True,
                         "expectedStart": "2027-01-15T08:05:12.500000Z",
                         "reason": "0/5 nodes are available: 5 Insufficient cpu.",
+                        "fullName": "train",
+                        "waiting": 4,
                     }
                 ],
             }
@@ -82,7 +83,8 @@ def test_the_queue_can_be_filtered_by_states(tmp_path: Path) -> None:
         async with service(tmp_path) as served:
             await served.get(f"{QUEUE}?state=running,waiting", "alices")
             assert served.answers.asked[-1].states == ("waiting", "running")
-            assert ListQuery(namespace=None).states == NOT_RUNNING_STATES
+            await served.get(QUEUE, "alices")
+            assert served.answers.asked[-1].states == ()
 
     run(test)
 

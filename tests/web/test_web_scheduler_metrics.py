@@ -50,7 +50,7 @@ def busy() -> Metrics:
     metrics.queued("active", "UnscheduledPodAdd", 4)
     metrics.preempted(3)
     metrics.cycled(0.5, considered=4, placed=3, solves=2, gap=0.25)
-    metrics.refused({"spread": 2, "resources": 1}, cut_searches=3)
+    metrics.refused({"spread": 2, "resources": 1}, cut_searches=3, untried_sets=4)
     metrics.violated({"spread": 2, "node-affinity": 0})
     metrics.phase("decide", 0.01)
     metrics.bind_sent(2)
@@ -154,10 +154,11 @@ def test_binds_held_back_are_as_last_reported() -> None:
 
 def test_refused_proposals_are_counted_by_constraint() -> None:
     metrics = busy()
-    metrics.refused({"spread": 5}, cut_searches=0)
+    metrics.refused({"spread": 5}, cut_searches=0, untried_sets=2)
     assert value(metrics, "afflux_refused_proposals_total", constraint="spread") == 7
     assert value(metrics, "afflux_refused_proposals_total", constraint="resources") == 1
     assert value(metrics, "afflux_cut_searches_total") == 3
+    assert value(metrics, "afflux_untried_sets_total") == 6
 
 
 def test_an_unknown_gap_is_nan() -> None:

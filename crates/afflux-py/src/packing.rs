@@ -134,11 +134,12 @@ impl Packing {
         })
     }
 
-    fn set_slope(&mut self, slope: Vec<i64>) -> PyResult<()> {
+    fn set_slope(&mut self, slope: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
+        let slope = slope.as_slice()?;
         if slope.len() != self.inner.machines() {
             return Err(inconsistent());
         }
-        self.inner.set_slope(slope);
+        self.inner.set_slope(slope.to_vec());
         Ok(())
     }
 

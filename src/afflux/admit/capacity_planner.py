@@ -19,9 +19,9 @@ from afflux.admit.planning_inputs import PlanningInputs
 from afflux.admit.room_at_instant import RoomAtInstant
 from afflux.admit.single_class_pass import SingleClassPass
 from afflux.cluster.task_class import TaskClass
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation, StandingReservations
+from afflux.model.waiting_group import WaitingGroup
 
 NO_QUEUES: Mapping[str, frozenset[int]] = {}
 
@@ -36,7 +36,7 @@ class Planner:
     def __init__(
         self,
         inputs: PlanningInputs,
-        groups: Sequence[Group],
+        groups: Sequence[WaitingGroup],
         earlier: StandingReservations,
         now_seconds: float,
         *,
@@ -61,9 +61,9 @@ class Planner:
         # Whether a group got no reservation because its class is not in the search. The groups
         # behind it get no new reservation, so that they do not take its room.
         self._is_full = False
-        self.without_reservation: list[Group] = []
+        self.without_reservation: list[WaitingGroup] = []
         # The groups that wait for work without end.
-        self._unknown_starts: dict[str, Group] = {}
+        self._unknown_starts: dict[str, WaitingGroup] = {}
         # The groups that this pass has no time or memory for; some of them can never start.
         self.not_examined: set[str] = set()
 
@@ -73,13 +73,13 @@ class Planner:
         """The questions that follow are asked for this queue."""
         self._queue = number
 
-    def start(self, group: Group) -> bool:
+    def start(self, group: WaitingGroup) -> bool:
         """Start the group at once, if it fits, and if all queues that have to have asked for it."""
         if not self._is_asked_by_all(group):
             return False
         return self._start(group)
 
-    def _start(self, group: Group) -> bool:
+    def _start(self, group: WaitingGroup) -> bool:
         single_class = self._as_single_class(group)
         if single_class is not None:
             own = single_class.release(group)
@@ -91,10 +91,10 @@ class Planner:
             return False
         multi_class = self._as_multi_class()
         if not multi_class.covers(group):
-            self.not_examined.add(group.name)
+            self.not_examined.add(group.key)
             return False
         before = multi_class.release(group)
-        is_due = self._earlier.start_of(group.name) == self._now
+        is_due = self._earlier.start_of(group.key) == self._now
         if before is None and is_due and self._renew(group):
             before = multi_class.release(group)
         if self._may_move(multi_class, before) and multi_class.start(group, before):
@@ -103,7 +103,7 @@ class Planner:
             multi_class.restore(before)
         return False
 
-    def reserve(self, group: Group) -> Reservation | None:
+    def reserve(self, group: WaitingGroup) -> Reservation | None:
         """Reserve the earliest start for the group, never a later one than it had before.
 
         The start is unknown if the group waits for work without end. None if the group can never
@@ -116,7 +116,9 @@ class Planner:
             return self._reserve_by_counting(single_class, group)
         return self._reserve_by_search(self._as_multi_class(), group)
 
-    def _reserve_by_search(self, multi_class: MultiClassPass, group: Group) -> Reservation | None:
+    def _reserve_by_search(
+        self, multi_class: MultiClassPass, group: WaitingGroup
+    ) -> Reservation | None:
         if not multi_class.covers(group) or (self._is_full and not self.had_reservation(group)):
             self._leave_out(group)
             return None
@@ -132,12 +134,12 @@ class Planner:
                 return self._unknown_start(group)
         elif not multi_class.reserve(group, math.inf):
             if multi_class.is_exhausted:
-                self.not_examined.add(group.name)
+                self.not_examined.add(group.key)
                 return None
             return self._unknown_start(group)
-        return Reservation(group.name, multi_class.reserved[group.name].start[0])
+        return Reservation(group.key, multi_class.reserved[group.key].start[0])
 
-    def renew(self, groups: Sequence[Group]) -> None:
+    def renew(self, groups: Sequence[WaitingGroup]) -> None:
         """Keep the earlier reservations of these groups, as far as that is possible.
 
         If a reservation cannot be kept, because something takes longer than expected, its group
@@ -148,42 +150,42 @@ class Planner:
         if any(map(self._group_classes.has_rules, reserved)):
             self._renew_together(reserved)
             # A group may need those that start before it.
-            reserved.sort(key=lambda group: self._earlier.start_of(group.name) or self._now)
+            reserved.sort(key=lambda group: self._earlier.start_of(group.key) or self._now)
         for group in reserved:
             if not self._is_reserved(group) and not self._renew(group):
                 self.reserve(group)
 
-    def confirm(self, group: Group) -> bool:
+    def confirm(self, group: WaitingGroup) -> bool:
         """Keep the earlier reservation of the group, if nothing unexpected has happened.
 
         If True, the reservation stands, and there is no earlier start to look for.
         """
-        start = self._earlier.start_of(group.name)
+        start = self._earlier.start_of(group.key)
         if not self._earlier.as_expected or start is None or start <= self._now:
             return False
         single_class = self._single_class if self._multi_class is None else None
-        if single_class is not None and group.name in single_class.reserved:
+        if single_class is not None and group.key in single_class.reserved:
             # Most groups come here after `renew`: nothing is left to do.
             return True
         single_class = self._as_single_class(group)
         if single_class is None:
             multi_class = self._as_multi_class()
-            if group.name not in multi_class.reserved and not self._renew(group):
+            if group.key not in multi_class.reserved and not self._renew(group):
                 return False
             # The search may have missed room that is there now, and no event would point it out.
             return not multi_class.may_fit_now(group)
         return single_class.renew(group, start, surely_fits=self._as_expected)
 
-    def admit_without_reservation(self, groups: Iterable[Group]) -> None:
+    def admit_without_reservation(self, groups: Iterable[WaitingGroup]) -> None:
         """Let the optimiser start those of these groups that fit now, on room that is neither
         taken nor reserved. Nothing is reserved for the others."""
         self.without_reservation += filter(self._is_asked_by_all, groups)
 
-    def had_reservation(self, group: Group) -> bool:
+    def had_reservation(self, group: WaitingGroup) -> bool:
         """Whether a start was reserved for the group before this pass."""
-        return self._earlier.start_of(group.name) is not None
+        return self._earlier.start_of(group.key) is not None
 
-    def infeasible_reason(self, group: Group) -> str | None:
+    def infeasible_reason(self, group: WaitingGroup) -> str | None:
         """Why the group can never start, None if it may one day."""
         return self._inputs.feasibility.infeasible_reason(group)
 
@@ -203,7 +205,7 @@ class Planner:
             else:
                 self._start(group)
 
-    def started(self) -> list[Group]:
+    def started(self) -> list[WaitingGroup]:
         """All groups that start."""
         if self._multi_class is not None:
             return [run.group for run in self._multi_class.started.values()]
@@ -246,7 +248,7 @@ class Planner:
 
     def _with_unknown_starts(self, known: list[Reservation]) -> list[Reservation]:
         """These reservations, and those of unknown start, unless their groups got a start later."""
-        found = {each.group for each in known} | {group.name for group in self.started()}
+        found = {each.group for each in known} | {group.key for group in self.started()}
         unknown = [Reservation(name, None) for name in self._unknown_starts if name not in found]
         return known + unknown
 
@@ -256,23 +258,23 @@ class Planner:
     # Reservations.
 
     def _reserve_by_counting(
-        self, single_class: SingleClassPass, group: Group
+        self, single_class: SingleClassPass, group: WaitingGroup
     ) -> Reservation | None:
         own = single_class.release(group)
         if own is None and self._renew(group):
             own = single_class.release(group)
         if single_class.reserve(group, math.inf if own is None else own):
-            start = single_class.reserved[group.name][1][0]
+            start = single_class.reserved[group.key][1][0]
             self._note_start(group, start)
-            return Reservation(group.name, start)
+            return Reservation(group.key, start)
         if own is None:
             return self._unknown_start(group)
         single_class.renew(group, own, surely_fits=True)
-        return Reservation(group.name, own)
+        return Reservation(group.key, own)
 
-    def _renew(self, group: Group) -> bool:
+    def _renew(self, group: WaitingGroup) -> bool:
         """Keep the earlier reservation of the group, if it has one that can be kept."""
-        start = self._earlier.start_of(group.name)
+        start = self._earlier.start_of(group.key)
         if start is None or start < self._now:
             return False
         single_class = self._as_single_class(group)
@@ -284,25 +286,25 @@ class Planner:
             self._members.on_earlier_machines(earlier)
         )
 
-    def _is_asked_by_all(self, group: Group) -> bool:
+    def _is_asked_by_all(self, group: WaitingGroup) -> bool:
         """Note that the queue asks for this group; whether all queues have that have to."""
-        queues = self._asked_by.get(group.name)
+        queues = self._asked_by.get(group.key)
         if queues is None:
             return True
-        asked = self._has_asked.setdefault(group.name, set())
+        asked = self._has_asked.setdefault(group.key, set())
         asked.add(self._queue)
         return asked.issuperset(queues)
 
-    def _is_reserved(self, group: Group) -> bool:
+    def _is_reserved(self, group: WaitingGroup) -> bool:
         """Whether the search has a reservation for the group."""
-        return self._multi_class is not None and group.name in self._multi_class.reserved
+        return self._multi_class is not None and group.key in self._multi_class.reserved
 
-    def _renew_together(self, groups: Iterable[Group]) -> None:
+    def _renew_together(self, groups: Iterable[WaitingGroup]) -> None:
         """Keep the earlier reservations of these groups on their machines, if all can stay."""
         multi_class = self._as_multi_class()
         earlier: list[PlannedRun] = []
         for group in groups:
-            start = self._earlier.start_of(group.name)
+            start = self._earlier.start_of(group.key)
             if start is None or start < self._now or not multi_class.covers(group):
                 continue
             end = start + expected_run_seconds(group)
@@ -316,29 +318,29 @@ class Planner:
         """Whether a group may start at another time than this run, which has been released."""
         return before is None or before.start[0] == self._now or not multi_class.is_needed(before)
 
-    def _note_start(self, group: Group, start_seconds: float) -> None:
+    def _note_start(self, group: WaitingGroup, start_seconds: float) -> None:
         """The group starts at this time. If its reservation said otherwise, it may have taken room
         from reservations that have not been renewed yet."""
-        self._as_expected &= self._earlier.start_of(group.name) == start_seconds
+        self._as_expected &= self._earlier.start_of(group.key) == start_seconds
 
-    def _unknown_start(self, group: Group) -> Reservation | None:
+    def _unknown_start(self, group: WaitingGroup) -> Reservation | None:
         if self.infeasible_reason(group) is not None:
             return None
         if self._multi_class is not None and self._multi_class.lacks_company(group):
             # The group waits for other groups, not for work that ends.
             self.left_without_company = True
             return None
-        self._unknown_starts[group.name] = group
-        return Reservation(group.name, None)
+        self._unknown_starts[group.key] = group
+        return Reservation(group.key, None)
 
-    def _leave_out(self, group: Group) -> None:
+    def _leave_out(self, group: WaitingGroup) -> None:
         """The class of the group is not in the search; a later pass may have room for it."""
-        self.not_examined.add(group.name)
+        self.not_examined.add(group.key)
         self._is_full = self._is_full or self.infeasible_reason(group) is None
 
     # Counting or search.
 
-    def _as_single_class(self, group: Group) -> SingleClassPass | None:
+    def _as_single_class(self, group: WaitingGroup) -> SingleClassPass | None:
         """Counting for the class of the group, None if a search is needed."""
         if self._multi_class is not None or len(group.shapes) != 1:
             return None

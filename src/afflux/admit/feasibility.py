@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.cluster.task_room import room_of
-from afflux.model.group import Group
 from afflux.model.relations import NO_RELATIONS, TaskLabels
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, FreeCapacity, counted_columns
 
@@ -45,10 +45,10 @@ class Feasibility:
         # Answers from before machines changed, the oldest first.
         self._old_answers: dict[_Kind, str | None] = {}
         # The groups of earlier reports, and the reasons of those that are infeasible.
-        self._reported: dict[str, Group] = {}
+        self._reported: dict[str, WaitingGroup] = {}
         self._reasons: dict[str, str] = {}
 
-    def infeasible_reasons(self, groups: Sequence[Group]) -> dict[str, str]:
+    def infeasible_reasons(self, groups: Sequence[WaitingGroup]) -> dict[str, str]:
         """A report: the groups that can never fit, with the reason.
 
         If there are too many different groups for one report, the rest keeps its answers from
@@ -56,9 +56,9 @@ class Feasibility:
         answers.
         """
         self._start_anew_if_changed()
-        due: dict[_Kind, list[Group]] = {}
+        due: dict[_Kind, list[WaitingGroup]] = {}
         # Most groups were in the last report; only this comparison is made for every group.
-        for group in [group for group in groups if self._reported.get(group.name) is not group]:
+        for group in [group for group in groups if self._reported.get(group.key) is not group]:
             due.setdefault(_kind_of(group), []).append(group)
         age = {kind: number for number, kind in enumerate(self._old_answers)} if due else {}
         effort_left = MAX_EFFORT
@@ -67,16 +67,16 @@ class Feasibility:
             alike, is_new = due[kind], kind not in self._answers
             if is_new and effort_left <= 0:
                 reason = self._old_answers.get(kind)
-                old_reasons.update({group.name: reason for group in alike if reason is not None})
+                old_reasons.update({group.key: reason for group in alike if reason is not None})
                 continue
             reason = self.infeasible_reason(alike[0])
             effort_left -= self._effort(kind, reason) if is_new else 0
             self._note(alike, reason)
         self._forget_gone_groups(groups)
         reasons = self._reasons | old_reasons
-        return {g.name: reasons[g.name] for g in groups if g.name in reasons} if reasons else {}
+        return {g.key: reasons[g.key] for g in groups if g.key in reasons} if reasons else {}
 
-    def infeasible_reason(self, group: Group) -> str | None:
+    def infeasible_reason(self, group: WaitingGroup) -> str | None:
         """Why the group provably can never fit, even on the empty cluster; None if it may."""
         self._start_anew_if_changed()
         kind = _kind_of(group)
@@ -86,16 +86,16 @@ class Feasibility:
             self._old_answers.pop(kind, None)
         return self._answers[kind]
 
-    def _note(self, groups: Sequence[Group], reason: str | None) -> None:
+    def _note(self, groups: Sequence[WaitingGroup], reason: str | None) -> None:
         for group in groups:
-            self._reported[group.name] = group
-            self._reasons.pop(group.name, None)
+            self._reported[group.key] = group
+            self._reasons.pop(group.key, None)
             if reason is not None:
-                self._reasons[group.name] = reason
+                self._reasons[group.key] = reason
 
-    def _forget_gone_groups(self, groups: Sequence[Group]) -> None:
+    def _forget_gone_groups(self, groups: Sequence[WaitingGroup]) -> None:
         if len(self._reported) > 2 * len(groups) + MAX_GONE_GROUPS:
-            there = {group.name for group in groups}
+            there = {group.key for group in groups}
             self._reported = {name: g for name, g in self._reported.items() if name in there}
             self._reasons = {name: why for name, why in self._reasons.items() if name in there}
 
@@ -122,7 +122,7 @@ class Feasibility:
             return each
         return 2 * shapes * each + (0 if reason is None else EFFORT_PER_SEARCH)
 
-    def _compute(self, group: Group) -> str | None:
+    def _compute(self, group: WaitingGroup) -> str | None:
         state = self._state
         if not state.rows:
             # The machines have not been reported yet.
@@ -146,7 +146,7 @@ class Feasibility:
         return None
 
     def _unmet_relations(
-        self, group: Group, shape: Shape, rows: list[int], room: NDArray[np.int64]
+        self, group: WaitingGroup, shape: Shape, rows: list[int], room: NDArray[np.int64]
     ) -> str | None:
         """A constraint between tasks that no other tasks, running or not, could help to meet."""
         relations, domains = shape.relations, self._state.labels.domains
@@ -171,7 +171,7 @@ class Feasibility:
                 )
         return None
 
-    def _fits_together(self, group: Group) -> bool:
+    def _fits_together(self, group: WaitingGroup) -> bool:
         shapes = [shape for shape, _ in group.shapes]
         prices = [self._pricing.prices(shape) for shape in shapes]
         requests = np.array([self._state.requests(shape) for shape in shapes])
@@ -182,7 +182,7 @@ class Feasibility:
         return book.place_gang(dict(enumerate(count for _, count in group.shapes)))
 
 
-def _kind_of(group: Group) -> _Kind:
+def _kind_of(group: WaitingGroup) -> _Kind:
     if all(not shape.relations.anti_affinity for shape, _ in group.shapes):
         return group.shapes, frozenset()
     return group.shapes, frozenset(task.labels for task in group.tasks)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from afflux.cluster.relation_index import RelationIndex, relations_of
 from afflux.cluster.task_class import Counted, TaskClass
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 
 # The classes of a group, each with its number of members.
 ClassCounts = tuple[tuple[TaskClass, int], ...]
@@ -15,7 +15,7 @@ class GroupClasses:
     """The classes of groups, kept for one pass. `groups` are those that the pass may ask about:
     their constraints are in use from now on."""
 
-    def __init__(self, relations: RelationIndex, groups: Iterable[Group] = ()) -> None:
+    def __init__(self, relations: RelationIndex, groups: Iterable[WaitingGroup] = ()) -> None:
         relations.use(relations_of(groups))
         self._relations = relations
         self._counts: dict[str, ClassCounts] = {}
@@ -23,28 +23,28 @@ class GroupClasses:
         self._subjects: dict[TaskClass, frozenset[Counted]] = {}
         self.class_of = relations.class_of
 
-    def of(self, group: Group) -> ClassCounts:
+    def of(self, group: WaitingGroup) -> ClassCounts:
         """The classes of a group."""
         if not self._relations:
             return tuple((TaskClass(shape), count) for shape, count in group.shapes)
-        counts = self._counts.get(group.name)
+        counts = self._counts.get(group.key)
         if counts is None:
             counts = tuple(Counter(map(self.class_of, group.tasks)).items())
-            self._counts[group.name] = counts
+            self._counts[group.key] = counts
         return counts
 
-    def has_rules(self, group: Group) -> bool:
+    def has_rules(self, group: WaitingGroup) -> bool:
         """Whether constraints between tasks, its own or those of others, may refuse the group a
         machine: such a group cannot be counted."""
         return bool(self._relations) and any(map(self.may_be_refused, self.classes(group)))
 
-    def is_related(self, group: Group) -> bool:
+    def is_related(self, group: WaitingGroup) -> bool:
         """Whether constraints between tasks concern the group in any way."""
         return bool(self._relations) and any(
             each.selected_by or each.shape.relations.is_required for each in self.classes(group)
         )
 
-    def concerns(self, group: Group, others: Iterable[Group]) -> bool:
+    def concerns(self, group: WaitingGroup, others: Iterable[WaitingGroup]) -> bool:
         """Whether a rule of the other groups counts tasks of this one."""
         if not self._relations:
             return False
@@ -66,7 +66,7 @@ class GroupClasses:
             found = self._subjects[of] = frozenset(subjects)
         return found
 
-    def classes(self, group: Group) -> Iterable[TaskClass]:
+    def classes(self, group: WaitingGroup) -> Iterable[TaskClass]:
         """The classes of a group, without their numbers."""
         return (each for each, _ in self.of(group))
 

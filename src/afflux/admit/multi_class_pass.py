@@ -16,8 +16,8 @@ from afflux.admit.planned_run import PlannedRun, Start, expected_run_seconds
 from afflux.admit.room_at_instant import RoomAtInstant
 from afflux.admit.room_over_time import RoomOverTime
 from afflux.cluster.task_class import TaskClass
-from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 
 # So many times are tried for a group one after the other, then every second, fourth, eighth... one.
 MAX_CONSECUTIVE_TRIES = 16
@@ -60,15 +60,17 @@ class MultiClassPass:
             for shape in {each.shape for each in self._classes}
         }
 
-    def covers(self, group: Group) -> bool:
+    def covers(self, group: WaitingGroup) -> bool:
         """Whether the classes of the group are among those of this pass."""
         return all(each in self._classes for each in self._group_classes.classes(group))
 
-    def lacks_company(self, group: Group) -> bool:
+    def lacks_company(self, group: WaitingGroup) -> bool:
         """Whether the group requires tasks of which none runs or is planned."""
         return self.covers(group) and self._room.lacks_company(group, self._planned_runs())
 
-    def take_over(self, started: Iterable[Group], reserved: Iterable[PlannedRun]) -> list[Group]:
+    def take_over(
+        self, started: Iterable[WaitingGroup], reserved: Iterable[PlannedRun]
+    ) -> list[WaitingGroup]:
         """Continue from the results for a single class, where all groups find machines.
 
         Returns the groups that find none after all.
@@ -87,7 +89,7 @@ class MultiClassPass:
                 if not self.renew(run) and not self.reserve_delayed(run.group)
             ]
         for run in found:
-            if run.group.name not in self.started:
+            if run.group.key not in self.started:
                 self._add_reservation(run)
         return []
 
@@ -101,7 +103,7 @@ class MultiClassPass:
             placed.append(PlannedRun(run.group, run.start, run.end, assignments))
         return placed
 
-    def start(self, group: Group, reserved: PlannedRun | None = None) -> bool:
+    def start(self, group: WaitingGroup, reserved: PlannedRun | None = None) -> bool:
         """Start the group at once, if it fits; where no search finds room, on the machines of its
         reservation, which is not among the planned runs."""
         start: Start = (self._now, True)
@@ -115,11 +117,11 @@ class MultiClassPass:
             return False
         self._take(group, start)
         self._add_end(end)
-        self.started[group.name] = next(run for run in found if run.group is group)
+        self.started[group.key] = next(run for run in found if run.group is group)
         self._update_reserved(found)
         return True
 
-    def reserve(self, group: Group, not_after: float) -> bool:
+    def reserve(self, group: WaitingGroup, not_after: float) -> bool:
         """Reserve the earliest start found for the group, if it is not later than `not_after`."""
         max_tries = math.inf if not_after == math.inf else MAX_IMPROVEMENT_TRIES
         for number, at in enumerate(self._candidate_times(group, MAX_CONSECUTIVE_TRIES)):
@@ -130,7 +132,7 @@ class MultiClassPass:
                 return True
         return False
 
-    def reserve_delayed(self, group: Group) -> bool:
+    def reserve_delayed(self, group: WaitingGroup) -> bool:
         """Reserve another start for a group whose reservation cannot be kept.
 
         It finds one even if no effort is left, unless the group waits for work without end.
@@ -142,7 +144,7 @@ class MultiClassPass:
                 return True
         return False
 
-    def _candidate_times(self, group: Group, consecutive: int) -> Iterator[float]:
+    def _candidate_times(self, group: WaitingGroup, consecutive: int) -> Iterator[float]:
         """The times at which the group might start: the first ones one after the other, then every
         second, fourth, eighth... one, and in any case the last one."""
         tried, stride = 0, 1
@@ -159,7 +161,7 @@ class MultiClassPass:
             later = _later(ends, at, stride)
             at = None if later is None else self._earliest(group, later)
 
-    def _reserve_at(self, group: Group, start: Start) -> bool:
+    def _reserve_at(self, group: WaitingGroup, start: Start) -> bool:
         end = start[0] + expected_run_seconds(group)
         found = self._room.reserve(group, start, end, self._planned_runs())
         if found is None:
@@ -168,7 +170,7 @@ class MultiClassPass:
         self._update_reserved(found)
         return True
 
-    def _effort_of_try(self, group: Group) -> int:
+    def _effort_of_try(self, group: WaitingGroup) -> int:
         effort = EFFORT_PER_TRY + self._room.machines
         return RELATED_EFFORT * effort if self._group_classes.has_rules(group) else effort
 
@@ -202,7 +204,7 @@ class MultiClassPass:
         """Whether another reservation rests on this run, which is not among the planned ones."""
         return self._room.is_needed(run, self._planned_runs())
 
-    def may_fit_now(self, group: Group) -> bool:
+    def may_fit_now(self, group: WaitingGroup) -> bool:
         """Whether counting leaves room for a group at once that has a reservation in this pass."""
         own = self.release(group)
         may_fit = self._may_fit(group, (self._now, True))
@@ -210,9 +212,9 @@ class MultiClassPass:
             self._add_reservation(own)
         return may_fit
 
-    def release(self, group: Group) -> PlannedRun | None:
+    def release(self, group: WaitingGroup) -> PlannedRun | None:
         """Cancel the reservation that the group got in this pass, and return it."""
-        own = self.reserved.pop(group.name, None)
+        own = self.reserved.pop(group.key, None)
         if own is not None:
             for shape, count in group.shapes:
                 self._timelines[shape].take(-count, expected_run_seconds(group), own.start)
@@ -233,8 +235,8 @@ class MultiClassPass:
     def _update_reserved(self, runs: Iterable[PlannedRun]) -> None:
         """Reservations keep their times, but may have got other machines."""
         for run in runs:
-            if run.group.name in self.reserved:
-                self.reserved[run.group.name] = run
+            if run.group.key in self.reserved:
+                self.reserved[run.group.key] = run
 
     def _planned_runs(self) -> list[PlannedRun]:
         return [*self.started.values(), *self.reserved.values()]
@@ -242,17 +244,17 @@ class MultiClassPass:
     def _add_reservation(self, run: PlannedRun) -> None:
         self._take(run.group, run.start)
         self._add_end(run.end)
-        self.reserved[run.group.name] = run
+        self.reserved[run.group.key] = run
 
-    def _take(self, group: Group, start: Start) -> None:
+    def _take(self, group: WaitingGroup, start: Start) -> None:
         for shape, count in group.shapes:
             self._timelines[shape].take(count, expected_run_seconds(group), start)
 
-    def _may_fit(self, group: Group, start: Start) -> bool:
+    def _may_fit(self, group: WaitingGroup, start: Start) -> bool:
         run = expected_run_seconds(group)
         return all(self._timelines[shape].fits(n, run, start) for shape, n in group.shapes)
 
-    def _earliest(self, group: Group, not_before: float) -> float | None:
+    def _earliest(self, group: WaitingGroup, not_before: float) -> float | None:
         """The earliest time at which there is room for every class, each counted alone."""
         # Each class may move the time on, until all classes agree on one.
         at, agreed = not_before, False

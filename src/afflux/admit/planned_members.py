@@ -6,10 +6,10 @@ from afflux.admit.group_classes import GroupClasses
 from afflux.admit.planned_run import Assignment, PlannedRun, expected_run_seconds
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation, StandingReservations
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 
 
 class PlannedMembers:
@@ -31,10 +31,10 @@ class PlannedMembers:
         """The reservation of the group of a run, with a machine for each member."""
         name_of = self._state.name_of
         machines = tuple((task.id, name_of(row)) for task, (_, row, _) in self._of(run))
-        return Reservation(run.group.name, run.start[0], machines)
+        return Reservation(run.group.key, run.start[0], machines)
 
     def runs_at_once(
-        self, groups: Iterable[Group], placements: Sequence[Placement], now_seconds: float
+        self, groups: Iterable[WaitingGroup], placements: Sequence[Placement], now_seconds: float
     ) -> list[PlannedRun]:
         """Those of the groups that all have a placement, as runs that start now."""
         rows, class_of = self._state.rows, self._class_of
@@ -53,7 +53,7 @@ class PlannedMembers:
     def on_earlier_machines(self, run: PlannedRun) -> PlannedRun:
         """The run on the machines of the group's earlier reservation, if it had the same start."""
         group = run.group
-        reservation = self._earlier.reservations.get(group.name)
+        reservation = self._earlier.reservations.get(group.key)
         if reservation is None or reservation.start_seconds != run.start[0]:
             return run
         rows, where = self._state.rows, dict(reservation.machines)

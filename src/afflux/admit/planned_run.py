@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from afflux.cluster.task_class import TaskClass
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 
 # Every run is planned with at least this duration. Around today's Unix time a float cannot tell a
 # start from an end much closer than this, and a run without duration would take no room.
@@ -25,7 +25,7 @@ class PlannedRun:
     `occupancies` are the assignments as the core takes them, cached; they are valid in one pass.
     """
 
-    group: Group
+    group: WaitingGroup
     start: Start
     end: float
     assignments: tuple[Assignment, ...]
@@ -37,6 +37,6 @@ def has_begun(run: PlannedRun, start: Start) -> bool:
     return run.start[1] or (not start[1] and run.start[0] <= start[0])
 
 
-def expected_run_seconds(group: Group) -> float:
+def expected_run_seconds(group: WaitingGroup) -> float:
     """How long a group is expected to run, infinity without end."""
     return math.inf if group.run_seconds is None else max(MIN_RUN_SECONDS, group.run_seconds)

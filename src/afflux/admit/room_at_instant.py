@@ -22,7 +22,7 @@ from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.model.devices import take_devices
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book, FreeCapacity, counted_columns
 
@@ -69,7 +69,7 @@ class RoomAtInstant:
         """The expected ends of running tasks."""
         return self._expected_ends.ends.tolist()
 
-    def lacks_company(self, group: Group, others: Iterable[PlannedRun]) -> bool:
+    def lacks_company(self, group: WaitingGroup, others: Iterable[PlannedRun]) -> bool:
         """Whether the group requires tasks of which none runs or is planned."""
         rules = self._book_now.rules
         if not rules:
@@ -87,7 +87,7 @@ class RoomAtInstant:
         )
 
     def start(
-        self, group: Group, end: float, others: Sequence[PlannedRun]
+        self, group: WaitingGroup, end: float, others: Sequence[PlannedRun]
     ) -> list[PlannedRun] | None:
         """Start the group at once: it and all others with their machines, None if it does not fit.
 
@@ -126,7 +126,7 @@ class RoomAtInstant:
         return [*others, PlannedRun(now.group, now.start, end, found)]
 
     def reserve(
-        self, group: Group, start: Start, end: float, others: Sequence[PlannedRun]
+        self, group: WaitingGroup, start: Start, end: float, others: Sequence[PlannedRun]
     ) -> list[PlannedRun] | None:
         """The group and all others with their machines; the others keep their starts.
 
@@ -141,8 +141,8 @@ class RoomAtInstant:
         movable = list(islice(later, MAX_REARRANGED + 1))
         if not movable or len(movable) > MAX_REARRANGED:
             return None
-        moved = {each.group.name for each in movable}
-        fixed = [other for other in others if other.group.name not in moved]
+        moved = {each.group.key for each in movable}
+        fixed = [other for other in others if other.group.key not in moved]
         return self.rearrange(fixed, [*movable, PlannedRun(group, start, end, ())])
 
     def rearrange(
@@ -225,14 +225,16 @@ class RoomAtInstant:
         )
 
     def _find_assignments(
-        self, group: Group, start: Start, end: float, others: Iterable[PlannedRun]
+        self, group: WaitingGroup, start: Start, end: float, others: Iterable[PlannedRun]
     ) -> tuple[Assignment, ...] | None:
         book = self._book(group, start, end, others)
         need = dict(enumerate(count for _, count in self._group_classes.of(group)))
         mark = book.packing.mark()
         return tuple(book.units_since(mark)) if book.place_gang(need) else None
 
-    def _book(self, group: Group, start: Start, end: float, others: Iterable[PlannedRun]) -> Book:
+    def _book(
+        self, group: WaitingGroup, start: Start, end: float, others: Iterable[PlannedRun]
+    ) -> Book:
         """What stays free from the start to the end, for the classes of a group.
 
         Running tasks only end, so on most machines that is what is free at the start. Where other

@@ -11,9 +11,9 @@ from afflux.admit.planned_run import PlannedRun, Start, expected_run_seconds
 from afflux.admit.room_over_time import RoomOfClass
 from afflux.admit.single_class_machines import assign_rows
 from afflux.cluster.machines import Column
-from afflux.model.group import Group
 from afflux.model.reservation import Reservation, StandingReservations
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.waiting_demand import ClassOf
 
 
@@ -22,45 +22,47 @@ class SingleClassPass:
 
     def __init__(self, shape: Shape, room: RoomOfClass, now_seconds: float) -> None:
         self.shape = shape
-        self.started: dict[str, Group] = {}
-        self.reserved: dict[str, tuple[Group, Start]] = {}
+        self.started: dict[str, WaitingGroup] = {}
+        self.reserved: dict[str, tuple[WaitingGroup, Start]] = {}
         self._growth = room.growth
         self._timeline = room.timeline
         self._now = now_seconds
         self._at_once: Start = (now_seconds, True)
 
-    def start(self, group: Group) -> bool:
+    def start(self, group: WaitingGroup) -> bool:
         """Start the group at once, if it fits."""
         run = expected_run_seconds(group)
         if not self._timeline.fits(len(group.tasks), run, self._at_once):
             return False
         self._timeline.take(len(group.tasks), run, self._at_once)
-        self.started[group.name] = group
+        self.started[group.key] = group
         return True
 
-    def reserve(self, group: Group, not_after: float) -> bool:
+    def reserve(self, group: WaitingGroup, not_after: float) -> bool:
         """Reserve the earliest start for the group, if it is not later than `not_after`."""
         run = expected_run_seconds(group)
         start = self._timeline.earliest(len(group.tasks), run, self._now)
         if start is None or start[0] > not_after:
             return False
         self._timeline.take(len(group.tasks), run, start)
-        self.reserved[group.name] = (group, start)
+        self.reserved[group.key] = (group, start)
         return True
 
-    def renew(self, group: Group, start_seconds: float, *, surely_fits: bool = False) -> bool:
+    def renew(
+        self, group: WaitingGroup, start_seconds: float, *, surely_fits: bool = False
+    ) -> bool:
         """Reserve this start for the group, if it fits; with `surely_fits` that is not checked."""
         run = expected_run_seconds(group)
         start: Start = (start_seconds, False)
         if not surely_fits and not self._timeline.fits(len(group.tasks), run, start):
             return False
         self._timeline.take(len(group.tasks), run, start)
-        self.reserved[group.name] = (group, start)
+        self.reserved[group.key] = (group, start)
         return True
 
-    def release(self, group: Group) -> float | None:
+    def release(self, group: WaitingGroup) -> float | None:
         """Cancel the reservation that the group got in this pass; returns its start."""
-        own = self.reserved.pop(group.name, None)
+        own = self.reserved.pop(group.key, None)
         if own is None:
             return None
         self._timeline.take(-len(group.tasks), expected_run_seconds(group), own[1])

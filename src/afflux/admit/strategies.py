@@ -22,7 +22,7 @@ from typing import cast
 
 from afflux.admit.capacity_planner import Planner
 from afflux.model.errors import InputError
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.queue.rules import QueueRules
 
 ENTRY_POINT_GROUP = "afflux.strategies"
@@ -31,16 +31,16 @@ ENTRY_POINT_GROUP = "afflux.strategies"
 DEFAULT_HYBRID_RESERVATIONS = 64
 
 # Groups come in queue order, as many as the queue's depth allows.
-Strategy = Callable[[Sequence[Group], Planner, QueueRules], None]
+Strategy = Callable[[Sequence[WaitingGroup], Planner, QueueRules], None]
 
 
-def flow(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+def flow(queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules) -> None:
     """Admit all groups; cost decides which of them start."""
     del rules
     planner.admit_without_reservation(queue)
 
 
-def fcfs(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+def fcfs(queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules) -> None:
     """Start groups in order until one does not fit; groups that can never start are skipped."""
     del rules
     for group in queue:
@@ -48,28 +48,32 @@ def fcfs(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
             return
 
 
-def easy(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+def easy(queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules) -> None:
     """One reservation, which is also kept if other groups come ahead: late members, for example."""
     _backfill(_after_renewal(queue, planner), planner, rules, 1)
 
 
-def hybrid(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+def hybrid(queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules) -> None:
     """As many reservations as the queue says."""
     most = rules.max_reservations
     _backfill(queue, planner, rules, DEFAULT_HYBRID_RESERVATIONS if most is None else most)
 
 
-def conservative_rebuild(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+def conservative_rebuild(
+    queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules
+) -> None:
     """A reservation for every group, made anew in each pass: some may move to a later start."""
     _backfill(queue, planner, rules, rules.max_reservations)
 
 
-def conservative_compress(queue: Sequence[Group], planner: Planner, rules: QueueRules) -> None:
+def conservative_compress(
+    queue: Sequence[WaitingGroup], planner: Planner, rules: QueueRules
+) -> None:
     """A reservation for every group, which only ever moves to an earlier start."""
     _backfill(_after_renewal(queue, planner), planner, rules, rules.max_reservations)
 
 
-def _after_renewal(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
+def _after_renewal(queue: Sequence[WaitingGroup], planner: Planner) -> Iterator[WaitingGroup]:
     """The groups of the queue, after earlier reservations have been renewed.
 
     Priority by priority: the reservations of a priority are renewed before its new groups come,
@@ -88,7 +92,7 @@ def _after_renewal(queue: Sequence[Group], planner: Planner) -> Iterator[Group]:
 
 
 def _backfill(
-    queue: Iterable[Group], planner: Planner, rules: QueueRules, max_reservations: int | None
+    queue: Iterable[WaitingGroup], planner: Planner, rules: QueueRules, max_reservations: int | None
 ) -> None:
     reservations, holds_machines = 0, False
     for group in queue:

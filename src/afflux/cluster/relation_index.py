@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from afflux.cluster.selected_tasks import SelectedTasks
 from afflux.cluster.task_class import Counted, TaskClass
-from afflux.model.group import Group
 from afflux.model.relations import (
     NO_RELATIONS,
     AnySelector,
@@ -23,6 +22,7 @@ from afflux.model.relations import (
     TaskLabels,
 )
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 
 # Constraints of tasks that neither run nor wait any more stay registered up to this number, so that
 # the next task of the same kind need not be matched anew.
@@ -176,7 +176,7 @@ class RelationIndex:
                 del self._ids[selector]
 
 
-def relations_of(groups: Iterable[Group]) -> set[Relations]:
+def relations_of(groups: Iterable[WaitingGroup]) -> set[Relations]:
     """What the tasks of these groups require and prefer of others."""
     return {
         shape.relations

@@ -19,7 +19,7 @@ The format is similar to a KubeSchedulerConfiguration. Every field has a default
 
 The top-level `policies` apply to every profile without policies of its own, and to `place` and
 `simulate`. On the command line a scheduler is named POLICY[+POLICY...][@STRATEGY]. The names of
-policies and strategies are checked when these are constructed, not here.
+policies, strategies and quorum rules are checked when these are loaded, not here.
 
 `schema` and `durations` define the values, `validation` checks them, `configuration` reads them
 from a file, `unknown_fields` explains misspelt fields. Not here: the parts that app.py constructs

@@ -226,6 +226,7 @@ def _queue_rules(queue: QueueFields, strategy: str) -> QueueRules:
     return QueueRules(
         name=queue.name,
         strategy=queue.strategy or strategy,
+        quorum=queue.quorum,
         depth=queue.depth,
         max_reservations=queue.reservations,
         default_run_seconds=in_seconds(queue.default_duration),
@@ -243,6 +244,7 @@ def _queue_fields(rules: QueueRules) -> QueueFields:
     return QueueFields(
         name=rules.name,
         strategy=rules.strategy,
+        quorum=rules.quorum,
         depth=rules.depth,
         reservations=rules.max_reservations,
         default_duration=duration(rules.default_run_seconds),

@@ -4,9 +4,9 @@ import msgspec
 
 from afflux.config.durations import Duration, seconds
 from afflux.ledger.retention import DEFAULT_HISTORY_DAYS
-from afflux.model.group import DEFAULT_QUEUE
 from afflux.model.relations import DEFAULT_REQUIRED_AFFINITY_WEIGHT
-from afflux.queue.rules import DEFAULT_MAX_GROUP_SIZE
+from afflux.model.waiting_group import DEFAULT_QUEUE
+from afflux.queue.rules import DEFAULT_MAX_GROUP_SIZE, DEFAULT_QUORUM
 
 API_VERSION = "afflux.dev/v1alpha1"
 KIND = "AffluxConfiguration"
@@ -74,10 +74,11 @@ class QueueLimits(Fields, frozen=True):
 
 
 class QueueFields(Fields, frozen=True):
-    """A named queue: its strategy, how many groups are considered, its limits."""
+    """A named queue: its strategy and quorum rule, how many groups are considered, its limits."""
 
     name: str
     strategy: str | None = None
+    quorum: str = DEFAULT_QUORUM
     depth: int | None = None
     reservations: int | None = None
     default_duration: Duration | None = None
@@ -128,10 +129,11 @@ class Volumes(Fields, frozen=True):
 
 
 class Cleanup(Fields, frozen=True):
-    """Whether groups are deleted after their deadline, and after how long the bound pods of a
-    half-bound group are deleted; never by default."""
+    """Whether groups are deleted after their deadline, and when they have completed, and after how
+    long the bound pods of a half-bound group are deleted; never by default."""
 
     enabled: bool = False
+    finished: bool = False
     half_bound_after: Duration | None = None
 
 

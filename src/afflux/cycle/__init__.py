@@ -4,6 +4,6 @@
 selects the groups that one cycle examines, `fault_isolation` quarantines groups that make decisions
 fail, `reservations` follows reservations from cycle to cycle, `optimiser` is the scheduler, and
 `interfaces` what a scheduler and a ledger have to offer. `inspection_types` are the values that
-users see, with the states of `group_states`.
+users see, with the states of `groups.states`.
 Not here: any policy or search, nor a clock, a network or a database.
 """

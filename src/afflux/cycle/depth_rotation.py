@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from heapq import nsmallest
 
 from afflux.admit.feasibility import Feasibility
-from afflux.model.group import Group
 from afflux.model.reservation import StandingReservations
+from afflux.model.waiting_group import WaitingGroup
 from afflux.queue.rules import QueueRules
 
 
@@ -28,8 +28,8 @@ class DepthRotation:
         self._examined_in: dict[str, int] = {}
 
     def select(
-        self, groups: Sequence[Group], rules: QueueRules, earlier: StandingReservations
-    ) -> Sequence[Group]:
+        self, groups: Sequence[WaitingGroup], rules: QueueRules, earlier: StandingReservations
+    ) -> Sequence[WaitingGroup]:
         """The groups of one queue that this cycle examines, in queue order.
 
         These are `depth` groups from the head, and all groups with a reserved start, however far
@@ -42,27 +42,30 @@ class DepthRotation:
             return groups
         unknown = _unknown_starts(rules, earlier)
         reach = self._reach(groups, depth, unknown)
-        waiting = [group for group in groups[:reach] if group.name in unknown]
+        waiting = [group for group in groups[:reach] if group.key in unknown]
         share = max(1, depth // 2)
         rotated = nsmallest(share, waiting[share:], key=self._last_examined)
-        passed = unknown.difference(group.name for group in (*waiting[:share], *rotated))
+        passed = unknown.difference(group.key for group in (*waiting[:share], *rotated))
         return [
-            *(group for group in groups[:reach] if group.name not in passed),
-            *(group for group in groups[reach:] if earlier.start_of(group.name) is not None),
+            *(group for group in groups[:reach] if group.key not in passed),
+            *(group for group in groups[reach:] if earlier.start_of(group.key) is not None),
         ]
 
     def record_examined(
-        self, groups: Sequence[Group], waiting: Sequence[Group], earlier: StandingReservations
+        self,
+        groups: Sequence[WaitingGroup],
+        waiting: Sequence[WaitingGroup],
+        earlier: StandingReservations,
     ) -> None:
         """A cycle is over; it examined these groups of all that wait."""
         self._cycle += 1
         if earlier.has_unblocking_events:
             self._cycle_with_events = self._cycle
-        known = self._examined_in | dict.fromkeys((group.name for group in groups), self._cycle)
-        self._examined_in = {g.name: known[g.name] for g in waiting if g.name in known}
+        known = self._examined_in | dict.fromkeys((group.key for group in groups), self._cycle)
+        self._examined_in = {g.key: known[g.key] for g in waiting if g.key in known}
 
     def has_pending(
-        self, groups: Sequence[Group], rules: QueueRules, earlier: StandingReservations
+        self, groups: Sequence[WaitingGroup], rules: QueueRules, earlier: StandingReservations
     ) -> bool:
         """Whether groups within reach of this queue have not been examined since the last
         unblocking event."""
@@ -71,16 +74,16 @@ class DepthRotation:
         reach = self._reach(groups, rules.depth, _unknown_starts(rules, earlier))
         return any(self._last_examined(group) < self._cycle_with_events for group in groups[:reach])
 
-    def _last_examined(self, group: Group) -> int:
-        return self._examined_in.get(group.name, 0)
+    def _last_examined(self, group: WaitingGroup) -> int:
+        return self._examined_in.get(group.key, 0)
 
-    def _reach(self, groups: Sequence[Group], depth: int, unknown: Collection[str]) -> int:
+    def _reach(self, groups: Sequence[WaitingGroup], depth: int, unknown: Collection[str]) -> int:
         """The number of groups up to the last one that counts towards the depth."""
         counted = 0
         for number, group in enumerate(groups):
             if counted == depth:
                 return number
-            if group.name not in unknown:
+            if group.key not in unknown:
                 counted += self._feasibility.infeasible_reason(group) is None
         return len(groups)
 

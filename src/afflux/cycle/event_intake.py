@@ -85,13 +85,13 @@ class EventIntake:
                     self._note_moved_end(held.until_seconds, now_seconds)
                     self._note_company_lost(held.task)
             case GroupReady(group):
-                self._reservations.note_ready(group, self._queue.get(group.name))
+                self._reservations.note_ready(group, self._queue.get(group.key))
                 self._queue.add(group)
                 self.has_unblocking_events = True
-            case GroupWithdrawn(name):
-                self.has_unblocking_events |= name in self._queue
-                self._queue.discard(name)
-                self._reservations.discard(name)
+            case GroupWithdrawn(key):
+                self.has_unblocking_events |= key in self._queue
+                self._queue.discard(key)
+                self._reservations.discard(key)
                 self._note_company_lost()
             case NamespaceSet(name, labels):
                 self._set_namespace(name, labels)
@@ -204,9 +204,9 @@ class EventIntake:
             return ResyncRequest("machine", machine, error)
         match event:
             case GroupReady(group):
-                return ResyncRequest("group", group.name, error)
-            case GroupWithdrawn(name):
-                return ResyncRequest("group", name, error)
+                return ResyncRequest("group", group.key, error)
+            case GroupWithdrawn(key):
+                return ResyncRequest("group", key, error)
             case _:
                 # A task without a machine has ended.
                 return None

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class GroupReady:
-    """A group has all its members and waits; if it waited already, it is replaced in its place."""
+    """A group, or a late member, may start and waits; if it waited already, it is replaced."""
 
-    group: Group
+    group: WaitingGroup
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWithdrawn:
     """A waiting group no longer has to be placed."""
 
-    name: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.round import Round
 from afflux.queue.order import WaitingQueue
 
@@ -26,11 +26,11 @@ MAX_ATTEMPTS = 1000
 # If so many groups of one class fail alone, the other groups of that class are not tried.
 MAX_FAILURES_PER_CLASS = 2
 
-Decide = Callable[[Sequence[Group]], Round]
+Decide = Callable[[Sequence[WaitingGroup]], Round]
 
 
 def decide_isolating_faults(
-    decide: Decide, queue: Sequence[Group]
+    decide: Decide, queue: Sequence[WaitingGroup]
 ) -> tuple[Round, Mapping[str, Exception]]:
     """A decision for the groups that do not make it fail; the other groups with their errors."""
     try:
@@ -50,7 +50,7 @@ class _FaultSearch:
         self._attempts = 0
         self._failures: Counter[frozenset[Shape]] = Counter()
 
-    def sound_groups(self, groups: Sequence[Group], error: Exception) -> list[Group]:
+    def sound_groups(self, groups: Sequence[WaitingGroup], error: Exception) -> list[WaitingGroup]:
         """Of groups that fail together, those that do not fail in smaller parts."""
         if len(groups) == 1 or self._attempts >= MAX_ATTEMPTS:
             self._blame(groups, error)
@@ -58,14 +58,14 @@ class _FaultSearch:
                 self._failures[_class_of(groups[0])] += 1
             return []
         middle = len(groups) // 2
-        sound: list[Group] = []
+        sound: list[WaitingGroup] = []
         for half in (groups[:middle], groups[middle:]):
             part = self._without_faulty_classes(half, error)
             answer = self._attempt(part)
             sound += part if isinstance(answer, Round) else self.sound_groups(part, answer)
         return sound
 
-    def largest_decision(self, groups: list[Group]) -> Round:
+    def largest_decision(self, groups: list[WaitingGroup]) -> Round:
         """A decision for all of these groups, which pass in parts, or for as many as possible."""
         answer = self._attempt(groups)
         while not isinstance(answer, Round):
@@ -85,7 +85,7 @@ class _FaultSearch:
             answer = self._attempt(groups)
         return answer
 
-    def _attempt(self, groups: Sequence[Group]) -> Round | Exception:
+    def _attempt(self, groups: Sequence[WaitingGroup]) -> Round | Exception:
         if not groups:
             return Round((), ())
         self._attempts += 1
@@ -94,18 +94,20 @@ class _FaultSearch:
         except Exception as error:
             return error
 
-    def _without_faulty_classes(self, groups: Sequence[Group], error: Exception) -> Sequence[Group]:
+    def _without_faulty_classes(
+        self, groups: Sequence[WaitingGroup], error: Exception
+    ) -> Sequence[WaitingGroup]:
         faulty = {of for of, count in self._failures.items() if count >= MAX_FAILURES_PER_CLASS}
         if not faulty:
             return groups
         self._blame([group for group in groups if _class_of(group) in faulty], error)
         return [group for group in groups if _class_of(group) not in faulty]
 
-    def _blame(self, groups: Sequence[Group], error: Exception) -> None:
-        self.faulty.update({group.name: error for group in groups})
+    def _blame(self, groups: Sequence[WaitingGroup], error: Exception) -> None:
+        self.faulty.update({group.key: error for group in groups})
 
 
-def _class_of(group: Group) -> frozenset[Shape]:
+def _class_of(group: WaitingGroup) -> frozenset[Shape]:
     return frozenset(shape for shape, _ in group.shapes)
 
 
@@ -113,8 +115,8 @@ def _class_of(group: Group) -> frozenset[Shape]:
 class _Quarantined:
     """A group as it came and as it waits (`blocked`), the earlier failures, and the release."""
 
-    group: Group
-    blocked: Group
+    group: WaitingGroup
+    blocked: WaitingGroup
     failures: int
     until_seconds: float | None
 

@@ -6,12 +6,13 @@ always present, null where nothing is known. Not here: where the answers come fr
 users may see them.
 """
 
+import re
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 import msgspec
 
-from afflux.cycle.group_states import NOT_RUNNING_STATES, GroupState
+from afflux.groups.states import GroupState
 
 API_GROUP = "inspect.afflux.dev"
 VERSION = "v1alpha1"
@@ -28,8 +29,16 @@ MAX_MACHINES = 100
 # Of one group. A group may have no more members than that, unless its queue allows more.
 MAX_MEMBERS = 10_000
 MAX_EVENTS = 200
+# A group's name is a pod's, a label's value, or the default name of a pod's group: with the prefix
+# fluxnetes-group- and the namespace at most 333 characters.
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,331}[A-Za-z0-9])?")
 
 MemberState = Literal["waiting", "binding", "unknown", "bound", "ended"]
+
+
+def is_name(text: str) -> bool:
+    """Whether a group or a queue may have this name; the others are refused in queries."""
+    return _NAME.fullmatch(text) is not None
 
 
 class InspectionError(Exception):
@@ -43,9 +52,15 @@ class _Json(msgspec.Struct, frozen=True, rename="camel"):
 class QueueLine(_Json, frozen=True, kw_only=True):
     """A group that has not ended.
 
+    `name` is the name of the pod if it names no group, unless a group is there that has this name:
+    then it is `full_name`, the default name `fluxnetes-group-NAMESPACE-POD`. Both are the same for
+    groups with a name.
+
     `position` counts from 1 within its queue; null for groups that are not in the queue. `present`
-    of its `size` members exist. `waiting_since` is when the group had all its members, or before
-    that when its first member was created. `promised` says whether the group has a reservation; if
+    of its `size` members exist, and `waiting` members have no machine: null if the service is of an
+    earlier version. `waiting_since` is when the group had all its members, or before that when its
+    first member was created; of a running group, when the oldest of its members that wait was
+    created. `promised` says whether the group has a reservation; if
     it has one and `expected_start` is null, it waits for work without a known end.
     """
 
@@ -62,6 +77,8 @@ class QueueLine(_Json, frozen=True, kw_only=True):
     promised: bool
     expected_start: datetime | None
     reason: str
+    full_name: str = ""
+    waiting: int | None = None
 
 
 class Witness(_Json, frozen=True, kw_only=True):
@@ -72,9 +89,10 @@ class Witness(_Json, frozen=True, kw_only=True):
 
 
 class ReservationLine(_Json, frozen=True, kw_only=True):
-    """A reservation: the group starts at `start` at the latest and ends at `end`. `start` is null
-    if it cannot be known, `end` is null without an expected end. `witness` has a machine for every
-    member, or for the first hundred."""
+    """A reservation: the group, or a late member of it, starts at `start` at the latest and ends at
+    `end`. `start` is null if it cannot be known, `end` is null without an expected end. `starting`
+    members have a machine then; null if the service is of an earlier version. `witness` has this
+    machine for each of them, or for the first hundred."""
 
     namespace: str
     name: str
@@ -84,11 +102,14 @@ class ReservationLine(_Json, frozen=True, kw_only=True):
     start: datetime | None
     end: datetime | None
     witness: tuple[Witness, ...]
+    full_name: str = ""
+    starting: int | None = None
 
 
 class HistoryLine(_Json, frozen=True, kw_only=True):
-    """A group that has ended; `how` is finished, deleted or deadline. `started` is null for a group
-    that never started. `machines` are the first hundred of `machine_count`."""
+    """A group that has ended; `how` is succeeded, failed, deadline, deleted or rejected; finished,
+    if it ended by itself before 2026-11-19. `started` is null for a group that never started.
+    `machines` are the first hundred of `machine_count`."""
 
     namespace: str
     name: str
@@ -102,21 +123,25 @@ class HistoryLine(_Json, frozen=True, kw_only=True):
     how: str
     machine_count: int
     machines: tuple[str, ...]
+    full_name: str = ""
 
 
 class Member(_Json, frozen=True, kw_only=True):
     """A pod of a group: its machine, or why it waits. `binding`: the bind is under way. `unknown`:
-    the bind had no clear answer, and its outcome is being confirmed."""
+    the bind had no clear answer, and its outcome is being confirmed. `how` it ended is one of the
+    values of a group's, null if it has not, or if this is not known."""
 
     name: str
     uid: str | None
     state: MemberState
     machine: str | None
     reason: str
+    how: str | None = None
 
 
 class GroupEvent(_Json, frozen=True, kw_only=True):
-    """An event in the history of a group."""
+    """An event in the life of a group. Created, Ready, Started and Ended are known of every group;
+    others say what happened meanwhile."""
 
     time: datetime
     kind: str
@@ -166,7 +191,9 @@ class GroupMeta(_Json, frozen=True, kw_only=True):
 
 class GroupDetails(_Json, frozen=True, kw_only=True, tag_field="kind", tag="GroupDetails"):
     """Everything about one group. Of several groups with this name it is the present one, or else
-    the one that ended last. `until` is the deadline of a running group."""
+    the one that ended last; a group goes before a pod of this name that names no group, whose full
+    name is then in `namesake`. `present` of its `size` members exist. `until` is the deadline of a
+    running group. `events` are in the order of time."""
 
     api_version: str = API_VERSION
     metadata: GroupMeta
@@ -190,6 +217,9 @@ class GroupDetails(_Json, frozen=True, kw_only=True, tag_field="kind", tag="Grou
     witness: tuple[Witness, ...]
     members: tuple[Member, ...]
     events: tuple[GroupEvent, ...]
+    full_name: str = ""
+    namesake: str | None = None
+    present: int | None = None
 
 
 GroupList = QueueList | ReservationList | HistoryList
@@ -198,11 +228,12 @@ Answer = GroupList | GroupDetails
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Selects lines of a list: one namespace, None for all; one queue, empty for all; groups in
-    these states. `continue_token` is that of the page before."""
+    these states, empty for groups with members that wait or are being bound. `continue_token` is
+    that of the page before."""
 
     namespace: str | None
     queue: str = ""
-    states: tuple[GroupState, ...] = NOT_RUNNING_STATES
+    states: tuple[GroupState, ...] = ()
     limit: int = DEFAULT_LINES
     continue_token: str = ""
 

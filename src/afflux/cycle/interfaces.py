@@ -5,9 +5,9 @@ from typing import Protocol
 
 from afflux.cluster.state import State
 from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
-from afflux.model.group import Group
 from afflux.model.reservation import StandingReservations
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.round import Round
 from afflux.policies.policy import Policy
 
@@ -22,7 +22,7 @@ class Scheduler(Protocol):
     def decide(
         self,
         state: State,
-        queue: Sequence[Group],
+        queue: Sequence[WaitingGroup],
         now_seconds: float,
         earlier: StandingReservations,
     ) -> Round:
@@ -42,6 +42,10 @@ class DeposedError(LedgerError):
     """A later leader writes; this one must neither write nor bind any more."""
 
 
+class LaterSchemaError(DeposedError):
+    """A later version of the program has changed the ledger; this one cannot write it."""
+
+
 class LedgerUnavailableError(LedgerError):
     """The ledger cannot be reached. To learn whether it took the batch, commit the batch again."""
 
@@ -53,7 +57,8 @@ class Ledger(Protocol):
         """Become the only process that may write, under the leader's epoch.
 
         None takes the next epoch after the last one, for a leader that was not elected. Raises a
-        DeposedError if the ledger has seen a later epoch.
+        DeposedError if the ledger has seen a later epoch, and a LaterSchemaError if a later version
+        has written it.
         """
         ...
 

@@ -1,69 +1,24 @@
-"""Entries of the ledger: groups, pods, bind intents, events, and the batch that a cycle writes.
+"""What a cycle writes to the ledger, and what a new leader reads from it.
 
-Plain values between the adapter that watches a cluster and the one that stores the ledger. Not
-here: how they are stored, and when.
+Plain values between the adapter that watches a cluster and the one that stores the ledger. The
+entries of groups are in `groups.entries`. Not here: how they are stored, and when.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
-import msgspec
-
-from afflux.cycle.group_states import GroupState
-from afflux.model.group import DEFAULT_QUEUE
+from afflux.groups.entries import EndedGroup, EventEntry, GroupChange, RecordedGroup
+from afflux.groups.group_id import GroupKey
 from afflux.model.reservation import Reservation
-
-EndReason = Literal["finished", "deleted", "deadline"]
-BindOutcome = Literal["bound", "failed", "unknown"]
-
-
-class MemberEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pod of a group: its uid, its namespace/name, and the `machine` to which it is bound.
-
-    `sent_to` is a bind intent: the machine to which the pod is about to be bound. It is cleared
-    when the outcome of the bind is known. If the outcome stays unknown, `doubt` says why, and the
-    pod still counts on that machine.
-
-    There is one for every pod: a struct is made and compared ten times as fast as a dataclass, and
-    the garbage collector does not track it.
-    """
-
-    uid: str
-    name: str
-    machine: str = ""
-    sent_to: str = ""
-    doubt: str = ""
-
-
-class GroupEntry(msgspec.Struct, frozen=True):
-    """The current state of a group; `name` is namespace/name. Times are Unix seconds.
-
-    Within its queue a group is ordered by priority, then by `ready_seconds`: the time at which it
-    first had all its members, None before. `until_seconds` is the deadline of a running group,
-    None without one. `members` are all its pods, also those that ran and have ended.
-    """
-
-    name: str
-    queue: str = DEFAULT_QUEUE
-    size: int = 1
-    priority: int = 0
-    ready_seconds: float | None = None
-    run_seconds: float | None = None
-    state: GroupState = "waiting"
-    reason: str = ""
-    created_seconds: float = 0.0
-    members: tuple[MemberEntry, ...] = ()
-    started_seconds: float | None = None
-    until_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class EndedGroup:
-    """A group that has left the cluster: its last entry, how and when it ended."""
+class ReservationEntry:
+    """A reservation, and the group of what it is for: that of a late member is the group which it
+    joins."""
 
-    entry: GroupEntry
-    how: EndReason
-    ended_seconds: float
+    group: GroupKey
+    reservation: Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +27,9 @@ class BindIntent:
 
     uid: str
     pod: str
-    group: str
+    group: GroupKey
     machine: str
     epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class EventEntry:
-    """An event in the history of a group."""
-
-    group: str
-    kind: str
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +41,8 @@ class LedgerBatch:
     """
 
     ended: tuple[EndedGroup, ...] = ()
-    groups: tuple[GroupEntry, ...] = ()
-    reservations: tuple[Reservation, ...] | None = None
+    groups: tuple[GroupChange, ...] = ()
+    reservations: tuple[ReservationEntry, ...] | None = None
     events: tuple[EventEntry, ...] = ()
 
     def is_empty(self) -> bool:
@@ -108,18 +54,36 @@ _NOTHING = LedgerBatch()
 
 def merged(earlier: LedgerBatch, later: LedgerBatch) -> LedgerBatch:
     """One batch with the same effect on the ledger as the two in this order."""
-    ended = {each.entry.name for each in later.ended}
-    groups = {entry.name: entry for entry in earlier.groups if entry.name not in ended}
-    groups.update({entry.name: entry for entry in later.groups})
+    ended = {each.entry.id.key for each in later.ended}
     reservations = later.reservations
     if reservations is None and earlier.reservations is not None:
         reservations = tuple(each for each in earlier.reservations if each.group not in ended)
+    still_there = [each for each in earlier.groups if each.entry.id.key not in ended]
     return LedgerBatch(
         ended=earlier.ended + later.ended,
-        groups=tuple(groups.values()),
+        groups=merged_changes([*still_there, *later.groups]),
         reservations=reservations,
         events=earlier.events + later.events,
     )
+
+
+def merged_changes(changes: Iterable[GroupChange]) -> tuple[GroupChange, ...]:
+    """The same changes, in this order, with one for each group."""
+    found: dict[GroupKey, GroupChange] = {}
+    for later in changes:
+        key = later.entry.id.key
+        earlier = found.get(key)
+        found[key] = later if earlier is None else _merged_change(earlier, later)
+    return tuple(found.values())
+
+
+def _merged_change(earlier: GroupChange, later: GroupChange) -> GroupChange:
+    members = {member.uid: member for member in earlier.members}
+    for uid in later.dropped:
+        members.pop(uid, None)
+    members.update((member.uid, member) for member in later.members)
+    dropped = dict.fromkeys(earlier.dropped + later.dropped)
+    return GroupChange(later.entry, tuple(members.values()), tuple(dropped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +94,6 @@ class RecoveredLedger:
     """
 
     epoch: int
-    groups: tuple[GroupEntry, ...] = ()
-    reservations: tuple[Reservation, ...] = ()
+    groups: tuple[RecordedGroup, ...] = ()
+    reservations: tuple[ReservationEntry, ...] = ()
     intents: tuple[BindIntent, ...] = ()

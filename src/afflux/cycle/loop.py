@@ -24,13 +24,13 @@ from afflux.cycle.events import Event
 from afflux.cycle.fault_isolation import Quarantine, decide_isolating_faults
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.reservations import BrokenReservation, Reservations
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
-from afflux.model.task import Shape
+from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.binding_order import binding_order
 from afflux.plan.check import check_complete, check_plan
-from afflux.plan.explain import why_waiting
+from afflux.plan.explain import Verdicts, verdicts_by_task, why_waiting
 from afflux.plan.round import Round
 from afflux.plan.standing_violations import StandingViolations
 from afflux.policies.policy import Policy
@@ -164,6 +164,10 @@ class Cycle:
                 reasons[task.id] += NOT_EXAMINED
         return reasons
 
+    def verdicts(self, tasks: Sequence[Task]) -> dict[str, Verdicts]:
+        """For each of these tasks, by name, the reasons of every machine against it."""
+        return verdicts_by_task(self.state, self.policies_of, tasks)
+
     def _wake_up_seconds(self) -> float | None:
         release = self._quarantine.next_release_seconds()
         wake_up = min(self._due_seconds, self._rotation_seconds, release)
@@ -187,7 +191,7 @@ class Cycle:
             self._reservations.standing(now_seconds), has_unblocking_events=has_events
         )
 
-        def decide(groups: Sequence[Group]) -> Round:
+        def decide(groups: Sequence[WaitingGroup]) -> Round:
             decided = self._scheduler.decide(self.state, groups, now_seconds, earlier)
             check_plan(self.state, decided.placed, decided.placements, self.policies_of)
             check_complete(decided.placed, decided.placements)
@@ -224,7 +228,7 @@ class Cycle:
         rank = {name: number for number, name in enumerate(decided.queue_order)}
         reservations = decided.reservations
         self._reservations.note_overtaken(decided.placed, reservations, self.queue.get, rank)
-        placed = [group.name for group in decided.placed]
+        placed = [group.key for group in decided.placed]
         broken = self._reservations.note_started(placed, now_seconds)
         self.queue.discard_all(placed)
         self._reservations.replace(reservations, self.queue.get)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.cluster.relation_index import RelationIndex, relations_of
-from afflux.model.group import Group
 from afflux.model.reservation import Reservation, StandingReservations
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.group_sets import GroupSet, sets_in_order
 
 # No name of a group has this character.
@@ -24,13 +24,13 @@ class MergedSets:
     """`queues` have the groups of each queue as the strategies see them. `members` has, by the name
     of a merged group, its groups; `asked_by` the numbers of the queues that have to ask for it."""
 
-    queues: Sequence[Sequence[Group]]
+    queues: Sequence[Sequence[WaitingGroup]]
     members: Mapping[str, GroupSet] = field(default_factory=dict[str, GroupSet])
     asked_by: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
-    def groups(self, merged: Iterable[Group]) -> list[Group]:
+    def groups(self, merged: Iterable[WaitingGroup]) -> list[WaitingGroup]:
         """The groups, those of merged ones apart."""
-        return [each for group in merged for each in self.members.get(group.name, (group,))]
+        return [each for group in merged for each in self.members.get(group.key, (group,))]
 
     def names(self, merged: Iterable[str]) -> frozenset[str]:
         """The names of the groups, those of merged ones apart."""
@@ -50,7 +50,7 @@ class MergedSets:
             where = dict(each.machines)
             for group in group_set:
                 machines = tuple((t.id, where[t.id]) for t in group.tasks if t.id in where)
-                found.append(Reservation(group.name, each.start_seconds, machines))
+                found.append(Reservation(group.key, each.start_seconds, machines))
         return found
 
     def standing(self, earlier: StandingReservations) -> StandingReservations:
@@ -59,7 +59,7 @@ class MergedSets:
             return earlier
         joined = dict(earlier.reservations)
         for name, group_set in self.members.items():
-            own = [joined.pop(group.name, None) for group in group_set]
+            own = [joined.pop(group.key, None) for group in group_set]
             known = [each for each in own if each is not None]
             starts = {each.start_seconds for each in known}
             if len(known) == len(group_set) and len(starts) == 1:
@@ -68,14 +68,14 @@ class MergedSets:
         return replace(earlier, reservations=joined)
 
 
-def merge_sets(queues: Sequence[Sequence[Group]], relations: RelationIndex) -> MergedSets:
+def merge_sets(queues: Sequence[Sequence[WaitingGroup]], relations: RelationIndex) -> MergedSets:
     """The groups of each queue, which come in its order: those that need each other merged, and
     those that need others behind them."""
     used = relations_of(group for groups in queues for group in groups)
     if not any(each.affinity for each in used):
         return MergedSets(queues)
     relations.use(used)
-    queue_of = {group.name: number for number, groups in enumerate(queues) for group in groups}
+    queue_of = {group.key: number for number, groups in enumerate(queues) for group in groups}
     # In the order in which groups are decided: by priority, then queue by queue.
     everything = sorted(
         (group for groups in queues for group in groups), key=lambda group: -group.priority
@@ -85,22 +85,22 @@ def merge_sets(queues: Sequence[Sequence[Group]], relations: RelationIndex) -> M
         group_set[0] is group for group_set, group in zip(sets, everything, strict=True)
     ):
         return MergedSets(queues)
-    found: list[list[Group]] = [[] for _ in queues]
+    found: list[list[WaitingGroup]] = [[] for _ in queues]
     members: dict[str, GroupSet] = {}
     asked_by: dict[str, frozenset[int]] = {}
     for group_set in sets:
-        numbers = frozenset(queue_of[group.name] for group in group_set)
+        numbers = frozenset(queue_of[group.key] for group in group_set)
         group = group_set[0]
         if len(group_set) > 1:
             group = _merged(group_set)
-            members[group.name] = group_set
-            asked_by[group.name] = numbers
+            members[group.key] = group_set
+            asked_by[group.key] = numbers
         for number in sorted(numbers):
             found[number].append(group)
     return MergedSets(found, members, asked_by)
 
 
-def _merged(group_set: GroupSet) -> Group:
+def _merged(group_set: GroupSet) -> WaitingGroup:
     runs = [math.inf if group.run_seconds is None else group.run_seconds for group in group_set]
     longest = max(runs)
     return replace(
@@ -113,4 +113,4 @@ def _merged(group_set: GroupSet) -> Group:
 
 
 def _names(group_set: GroupSet) -> list[str]:
-    return [group.name for group in group_set]
+    return [group.key for group in group_set]

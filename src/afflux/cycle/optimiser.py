@@ -24,11 +24,11 @@ from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.cycle.depth_rotation import DepthRotation
 from afflux.cycle.merged_sets import MergedSets, merge_sets
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.relations import NO_RELATIONS, TaskLabels
 from afflux.model.reservation import NO_RESERVATIONS, Reservation, StandingReservations
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.check_relations import find_refused
 from afflux.plan.group_sets import GroupSet, sets_in_order
@@ -43,7 +43,7 @@ MAX_PAIRS_PER_ROUND = 2_000_000
 MIN_CLASSES_PER_ROUND = 64
 
 Queues = Sequence[tuple[QueueRules, Strategy]]
-_Walk = tuple[Sequence[Group], QueueRules, Strategy]
+_Walk = tuple[Sequence[WaitingGroup], QueueRules, Strategy]
 
 
 class Optimiser:
@@ -80,7 +80,7 @@ class Optimiser:
     def decide(
         self,
         state: State,
-        queue: Sequence[Group],
+        queue: Sequence[WaitingGroup],
         now_seconds: float = 0.0,
         earlier: StandingReservations = NO_RESERVATIONS,
     ) -> Round:
@@ -151,15 +151,15 @@ class Optimiser:
         return replace(decided, rotation_pending=pending or decided.rotation_pending)
 
     def _has_pending(
-        self, decided: Round, groups: Sequence[Group], rules: QueueRules, _: Strategy
+        self, decided: Round, groups: Sequence[WaitingGroup], rules: QueueRules, _: Strategy
     ) -> bool:
         """Whether groups of this queue have not been examined yet, after this decision."""
-        placed = {group.name for group in decided.placed}
-        waiting = [group for group in groups if group.name not in placed]
+        placed = {group.key for group in decided.placed}
+        waiting = [group for group in groups if group.key not in placed]
         earlier = StandingReservations({each.group: each for each in decided.reservations})
         return self._rotation.has_pending(waiting, rules, earlier)
 
-    def _by_queue(self, queue: Sequence[Group]) -> Iterator[_Walk]:
+    def _by_queue(self, queue: Sequence[WaitingGroup]) -> Iterator[_Walk]:
         """The groups of each queue; groups of unknown queues are in the first one."""
         if len(self._queues) == 1:
             rules, strategy = self._queues[0]
@@ -167,7 +167,7 @@ class Optimiser:
             return
         known = {rules.name for rules, _ in self._queues}
         first = self._queues[0][0].name
-        by_name: dict[str, list[Group]] = {}
+        by_name: dict[str, list[WaitingGroup]] = {}
         for group in queue:
             by_name.setdefault(group.queue if group.queue in known else first, []).append(group)
         for rules, strategy in self._queues:
@@ -202,17 +202,20 @@ class Optimiser:
         return _joined([decided, _without_conflicts(state, decided.placements, further)])
 
     def _unsatisfiable(
-        self, groups: Sequence[Group], decided: Round, reservations: Sequence[Reservation] = ()
+        self,
+        groups: Sequence[WaitingGroup],
+        decided: Round,
+        reservations: Sequence[Reservation] = (),
     ) -> Mapping[str, str]:
         """The groups that still wait and can never start, with the reason."""
         reasons = self._inputs.feasibility.infeasible_reasons(groups)
         if not reasons:
             return reasons
         # An answer may be outdated: it is wrong about a group that starts or has a reservation.
-        starts = {group.name for group in decided.placed} | {each.group for each in reservations}
+        starts = {group.key for group in decided.placed} | {each.group for each in reservations}
         return {name: reason for name, reason in reasons.items() if name not in starts}
 
-    def _plan(self, state: State, groups: Sequence[Group]) -> Round:
+    def _plan(self, state: State, groups: Sequence[WaitingGroup]) -> Round:
         state.relations.use(relations_of(groups))
         if self._groups_of_round(state, groups) == len(groups):
             return plan_round(state, self._pricing, groups)
@@ -231,7 +234,7 @@ class Optimiser:
             sets = sets[part:]
         return _joined(rounds)
 
-    def _groups_of_round(self, state: State, groups: Sequence[Group]) -> int:
+    def _groups_of_round(self, state: State, groups: Sequence[WaitingGroup]) -> int:
         """How many groups one round takes; no group is divided."""
         pairs = 0
         classes: set[TaskClass] = set()
@@ -255,14 +258,14 @@ class Optimiser:
 
 
 def _unexamined_unknown(
-    queue: Sequence[Group],
-    asked: Sequence[Group],
+    queue: Sequence[WaitingGroup],
+    asked: Sequence[WaitingGroup],
     earlier: StandingReservations,
     never: Mapping[str, str],
 ) -> list[Reservation]:
     """The reservations of unknown start that groups keep which this cycle did not examine."""
-    examined = {group.name for group in asked} | never.keys()
-    found = (earlier.reservations.get(g.name) for g in queue if g.name not in examined)
+    examined = {group.key for group in asked} | never.keys()
+    found = (earlier.reservations.get(g.key) for g in queue if g.key not in examined)
     return [each for each in found if each is not None and each.start_seconds is None]
 
 
@@ -324,6 +327,7 @@ def _joined(rounds: Sequence[Round]) -> Round:
         refused_tasks=sum(each.refused_tasks for each in rounds),
         refused_proposals=sum((Counter(r.refused_proposals) for r in rounds), RefusedProposals()),
         cut_searches=sum(each.cut_searches for each in rounds),
+        untried_sets=sum(each.untried_sets for each in rounds),
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from afflux.model.group import Group
 from afflux.model.reservation import Reservation, StandingReservations
+from afflux.model.waiting_group import WaitingGroup
 
 
 class DelayCause(StrEnum):
@@ -41,7 +41,7 @@ class BrokenReservation:
 
 
 # The waiting group of a name; and the place of each queue in the order of service, from 0.
-GroupOf = Callable[[str], Group | None]
+GroupOf = Callable[[str], WaitingGroup | None]
 Rank = Mapping[str, int]
 
 # Queue and priority.
@@ -140,7 +140,7 @@ class Reservations:
         """There is more room than was expected: reservations may move to an earlier start."""
         self._as_expected = False
 
-    def note_ready(self, group: Group, before: Group | None) -> None:
+    def note_ready(self, group: WaitingGroup, before: WaitingGroup | None) -> None:
         """A group became ready; `before` is the group as it waited already, if it did."""
         if group == before:
             return
@@ -168,7 +168,7 @@ class Reservations:
 
     def note_overtaken(
         self,
-        placed: Iterable[Group],
+        placed: Iterable[WaitingGroup],
         reservations: Iterable[Reservation],
         group_of: GroupOf,
         rank: Rank,
@@ -181,11 +181,11 @@ class Reservations:
         """
         first = len(rank)
         highest: dict[str, int] = {}
-        ahead = [(group, not self._has_start(group.name)) for group in placed]
+        ahead = [(group, not self._has_start(group.key)) for group in placed]
         for reservation in reservations:
             if self._current.get(reservation.group) != reservation:
                 group = group_of(reservation.group)
-                ahead += [] if group is None else [(group, not self._has_start(group.name))]
+                ahead += [] if group is None else [(group, not self._has_start(group.key))]
         for group, is_new in ahead:
             first = min(first, rank.get(group.queue, 0))
             if is_new:
@@ -258,7 +258,7 @@ class Reservations:
             if record.slipped > self._tolerance:
                 record.causes.add(DelayCause.OVERRUN)
 
-    def _settle(self, record: _Record, group: Group | None) -> None:
+    def _settle(self, record: _Record, group: WaitingGroup | None) -> None:
         record.level = ("", 0) if group is None else (group.queue, group.priority)
         self._levels[record.level] += 1
 

@@ -2,8 +2,7 @@
 
 The selectors of other pods look at the labels of a pod's namespace. A pod that states no topology
 spread constraint gets the default ones, which spread the pods of its Services and of its controller
-(a ReplicationController, ReplicaSet or StatefulSet) over hosts and zones. The reader of files and
-the reader of a live cluster both ask this module.
+(a ReplicationController, ReplicaSet or StatefulSet) over hosts and zones.
 
 As in kube-scheduler, the pods that the default constraints count are those that match the selectors
 of all of the pod's Services and of its controller. A pod without any has no default constraints.

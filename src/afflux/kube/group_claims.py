@@ -1,23 +1,23 @@
-"""Pods to groups: the group, size and queue that each pod claims, and the groups that result.
+"""What a pod claims about its group: name, size and queue, as the register of groups takes it.
 
 A pod names its group in one of four ways; the first one that is present counts:
 `afflux.dev/group-name` with `afflux.dev/group-size`, `fluxnetes.group-name` with
 `fluxnetes.group-size`, `scheduling.x-k8s.io/pod-group` with its PodGroup, or
-`spec.schedulingGroup.podGroupName` with Kubernetes' own PodGroup. A pod that names none is a
-group of one. The label `afflux.dev/queue` names its queue.
+`spec.schedulingGroup.podGroupName` with Kubernetes' own PodGroup. A name without a size means 1. A
+pod that names none is a group of one. The label `afflux.dev/queue` names its queue.
 
-The rules for a group as a whole are in queue/quorum.py.
+The rules for a group as a whole are in groups/quorum.py.
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from afflux.groups.member import Claim, GroupTerms, Hold, Member
 from afflux.kube import objects
 from afflux.kube.input_errors import shown
 from afflux.kube.objects import is_name
-from afflux.kube.pods import namespace
+from afflux.kube.pods import created_seconds, namespace, started_seconds
 from afflux.kube.run_time import (
     UNKNOWN_RUN_TIME,
     ExpectedRunTimeError,
@@ -25,16 +25,8 @@ from afflux.kube.run_time import (
     declared_run_seconds,
     run_time,
 )
-from afflux.model.group import DEFAULT_QUEUE
 from afflux.model.task import Task
-from afflux.queue.quorum import (
-    ONE_QUEUE,
-    Candidate,
-    GroupingResult,
-    GroupTerms,
-    form_group,
-    form_single,
-)
+from afflux.model.waiting_group import DEFAULT_QUEUE
 from afflux.queue.rules import QueueRules
 
 SIZED_LABELS = (
@@ -49,20 +41,6 @@ _NAME_LABELS = tuple((label, f"label {label}") for label in _LABELS)
 _NATIVE_FIELD = "spec.schedulingGroup.podGroupName"
 _SIZE = re.compile(r"[0-9]{1,9}")
 
-PodShortage = Callable[[Sequence[objects.Pod]], str | None]
-"""Why these pods cannot start together on any nodes; None if they can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A pod with its task, as input for grouping."""
-
-    task: Task
-    pod: objects.Pod
-    running: bool
-    priority: int = 0
-    created_seconds: float = 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class PodGroups:
@@ -70,6 +48,9 @@ class PodGroups:
 
     coscheduling: Mapping[str, objects.CoschedulingPodGroup]
     native: Mapping[str, objects.NativePodGroup]
+
+
+NO_POD_GROUPS = PodGroups({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,58 +69,51 @@ class _PodGroupError(ValueError):
     """A pod whose PodGroup is missing or not supported; the message says why."""
 
 
-def groups(
-    members: Iterable[Member],
-    pod_groups: PodGroups,
-    rules: Mapping[str, QueueRules] = ONE_QUEUE,
-    shortage: PodShortage | None = None,
-    peak_running: int = 0,
-) -> GroupingResult:
-    """The groups that have their quorum, and the pods that wait or are refused, with the reason. Of
-    the group that they name, `peak_running` at once were seen running before."""
-    gathered = GroupingResult()
-    named: dict[str, list[Candidate]] = {}
-    refused: Counter[str] = Counter()
-    pods: dict[str, objects.Pod] = {}
-    for member in members:
-        group: str | None = None
-        try:
-            name = _group_name(member.pod)
-            group = name.group if name else None
-            terms = _terms(member.pod, name, pod_groups)
-            candidate = _candidate(member, terms, run_time(member.pod))
-        except (_GroupError, _PodGroupError, ExpectedRunTimeError) as problem:
-            if member.running:
-                if group is not None:
-                    named.setdefault(group, []).append(_candidate(member, None, UNKNOWN_RUN_TIME))
-            elif member.task.blocked is not None or isinstance(problem, _PodGroupError):
-                gathered.waiting.append((member.task, member.task.blocked or str(problem)))
-            else:
-                gathered.refused.append((member.task, str(problem)))
-                refused.update([group] if group else ())
-            continue
-        if group is not None and terms.source:
-            named.setdefault(group, []).append(candidate)
-            pods[member.task.id] = member.pod
-        elif not member.running:
-            gathered.add(form_single(candidate, rules))
+def member(
+    pod: objects.Pod,
+    found: Task,
+    pod_groups: PodGroups = NO_POD_GROUPS,
+    *,
+    ends_seconds: float | None = None,
+    ours: bool = True,
+) -> Member:
+    """A pod as a member of its group; `found` is its task."""
+    metadata = pod.metadata
+    claim, runs = _claim(pod, pod_groups)
+    return Member(
+        found,
+        namespace(pod),
+        metadata.name or "",
+        claim,
+        machine=pod.spec.node_name or "",
+        priority=pod.spec.priority or 0,
+        created_seconds=created_seconds(pod),
+        started_seconds=started_seconds(pod),
+        run_seconds=runs.run_seconds,
+        limit_seconds=runs.limit_seconds,
+        ends_seconds=ends_seconds,
+        leaving=bool(metadata.deletion_timestamp),
+        ours=ours,
+    )
 
-    def shortage_of_tasks(tasks: Sequence[Task]) -> str | None:
-        return shortage([pods[task.id] for task in tasks]) if shortage else None
 
-    for group, candidates in named.items():
-        others = refused[group]
-        gathered.add(
-            form_group(
-                group,
-                candidates,
-                rules,
-                already_refused=others,
-                peak_running=peak_running,
-                shortage=shortage_of_tasks,
-            )
-        )
-    return gathered
+def _claim(pod: objects.Pod, pod_groups: PodGroups) -> tuple[Claim, RunTime]:
+    name: _GroupName | None = None
+    try:
+        name = _group_name(pod)
+        terms = _terms(pod, name, pod_groups)
+        runs = run_time(pod)
+    except (_GroupError, ExpectedRunTimeError) as error:
+        problem = Hold("refused", str(error))
+    except _PodGroupError as error:
+        problem = Hold("waits", str(error))
+    else:
+        return Claim(_name_alone(name), terms), runs
+    return Claim(_name_alone(name), None, problem), UNKNOWN_RUN_TIME
+
+
+def _name_alone(name: _GroupName | None) -> str:
+    return "" if name is None else name.group.partition("/")[2]
 
 
 def claimed_group(pod: objects.Pod) -> str | None:
@@ -164,25 +138,10 @@ def expected_run_seconds(pod: objects.Pod, rules: Mapping[str, QueueRules]) -> f
     return seconds
 
 
-def _candidate(member: Member, terms: GroupTerms | None, run_time: RunTime) -> Candidate:
-    return Candidate(
-        task=member.task,
-        terms=terms,
-        running=member.running,
-        priority=member.priority,
-        created_seconds=member.created_seconds,
-        run_seconds=run_time.run_seconds,
-        limit_seconds=run_time.limit_seconds,
-    )
-
-
 def _group_name(pod: objects.Pod) -> _GroupName | None:
     labels = pod.metadata.labels or {}
     named = [(source, labels[label]) for label, source in _NAME_LABELS if label in labels]
-    for name_label, size_label in SIZED_LABELS:
-        if size_label in labels and name_label not in labels:
-            written = shown(labels[size_label])
-            raise _GroupError(f"label {size_label}: {written} without {name_label}")
+    _check_sizes_without_name(labels)
     native = pod.spec.scheduling_group
     if native is not None and native.pod_group_name:
         named.append((_NATIVE_FIELD, native.pod_group_name))
@@ -201,10 +160,10 @@ def _group_name(pod: objects.Pod) -> _GroupName | None:
 
 
 def _terms(pod: objects.Pod, named: _GroupName | None, pod_groups: PodGroups) -> GroupTerms:
-    """The terms of the group that the pod claims; without a source the pod starts on its own."""
+    """The terms of the group that the pod claims."""
     queue = queue_of(pod)
     if named is None:
-        return GroupTerms(1, queue, source="")
+        return GroupTerms(1, queue)
     label = named.source.removeprefix("label ")
     if label == POD_GROUP_LABEL:
         found = pod_groups.coscheduling.get(named.group)
@@ -217,10 +176,21 @@ def _terms(pod: objects.Pod, named: _GroupName | None, pod_groups: PodGroups) ->
     return GroupTerms(_size(pod.metadata.labels or {}, size_label), queue, f"label {size_label}")
 
 
+def _check_sizes_without_name(labels: Mapping[str, str]) -> None:
+    """A size above 1 needs the name of a group; 1 is the size of a pod alone."""
+    for name_label, size_label in SIZED_LABELS:
+        if name_label not in labels and (size := _size(labels, size_label)) > 1:
+            raise _GroupError(
+                f"label {size_label}: {size} without {name_label}; "
+                f"add the label {name_label} with the name of the group"
+            )
+
+
 def _size(labels: Mapping[str, str], label: str) -> int:
+    """The size that this label states; 1 without it."""
     written = labels.get(label)
     if written is None:
-        raise _GroupError(f"label {label}: missing, expected the number of members")
+        return 1
     if not _SIZE.fullmatch(written) or int(written) == 0:
         raise _GroupError(f"label {label}: {shown(written)}, expected a whole number from 1 up")
     return int(written)
@@ -241,7 +211,7 @@ def _native_terms(group: str, pod_groups: PodGroups, queue: str) -> GroupTerms:
         return _checked(group, field_name, policy.gang.min_count, queue)
     if policy.basic is None:
         raise _GroupError(f"{spec}.schedulingPolicy: missing, expected basic or gang")
-    return GroupTerms(1, queue, source="")
+    return GroupTerms(1, queue)
 
 
 def _checked(group: str, field_name: str, minimum: int | None, queue: str) -> GroupTerms:

@@ -144,6 +144,6 @@ def _parameters(query: ListQuery, *, states: bool = False) -> dict[str, str]:
         parameters["queue"] = query.queue
     if query.continue_token:
         parameters["continue"] = query.continue_token
-    if states:
+    if states and query.states:
         parameters["state"] = ",".join(query.states)
     return parameters

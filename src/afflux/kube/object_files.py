@@ -263,7 +263,7 @@ def _add_object(
     if not metadata.name:
         raise InputError(f"{origin}: {kind}: metadata.name: missing, expected a name")
     name = _full_name(kind, metadata.namespace, metadata.name)
-    found = LoadedObject(value, kind, name, origin)
+    found = LoadedObject(_in_its_namespace(value, kind), kind, name, origin)
     for field_name, written in (("name", metadata.name), ("namespace", metadata.namespace)):
         if written and not objects.is_name(written):
             raise found.error(f"metadata.{field_name}: {shown(written)}, expected a plain name")
@@ -278,6 +278,15 @@ def _add_list(header: _Header, origin: Origin, contents: LoadedObjects) -> None:
         raise InputError(f"{origin}: lists nested more than {MAX_LIST_NESTING} deep")
     for index, item in enumerate(_decode(_array, items, origin, "items")):
         _add_object(bytes(item), origin.item(index), contents, header)
+
+
+def _in_its_namespace(value: objects.Object, kind: str) -> objects.Object:
+    """The object with the namespace that the API server gives it."""
+    namespace = None if kind in _CLUSTER_WIDE else value.metadata.namespace or "default"
+    if namespace == value.metadata.namespace:
+        return value
+    metadata = msgspec.structs.replace(value.metadata, namespace=namespace)
+    return msgspec.structs.replace(value, metadata=metadata)
 
 
 def _full_name(kind: str, namespace: str | None, name: str) -> str:

@@ -52,6 +52,7 @@ class Metadata(Fields, frozen=True, gc=False):
     owner_references: tuple[OwnerReference, ...] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int64 | None = None
 
 
 def is_older(version: str | None, than: str | None) -> bool:
@@ -222,10 +223,19 @@ class Container(Fields, frozen=True, gc=False):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
+class ContainerStateTerminated(Fields, frozen=True, gc=False):
+    finished_at: str | None = None
+
+
+class ContainerState(Fields, frozen=True, gc=False):
+    terminated: ContainerStateTerminated | None = None
+
+
 class ContainerStatus(Fields, frozen=True, gc=False):
     name: str | None = None
     resources: ContainerResources | None = None
     allocated_resources: ResourceTable | None = None
+    state: ContainerState | None = None
 
 
 # --- Pod: volumes

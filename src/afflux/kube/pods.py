@@ -159,7 +159,7 @@ def created_seconds(pod: objects.Pod) -> float:
     written = pod.metadata.creation_timestamp
     if not written:
         return 0.0
-    found = _seconds(written)
+    found = seconds_of(written)
     if found is None:
         raise InputError(
             f"metadata.creationTimestamp: {shown(written)}, expected a time such as "
@@ -171,18 +171,19 @@ def created_seconds(pod: objects.Pod) -> float:
 def started_seconds(pod: objects.Pod) -> float | None:
     """When the kubelet started the pod, in seconds since 1970; None if it has not yet."""
     written = pod.status and pod.status.start_time
-    return _seconds(written) if written else None
+    return seconds_of(written) if written else None
 
 
 def deleted_seconds(pod: objects.Pod) -> float | None:
     """When a pod that is being deleted stops at the latest, None if it is not being deleted. The
     timestamp of the API server includes the grace period."""
     written = pod.metadata.deletion_timestamp
-    return _seconds(written) if written else None
+    return seconds_of(written) if written else None
 
 
 @lru_cache(maxsize=65536)
-def _seconds(written: str) -> float | None:
+def seconds_of(written: str) -> float | None:
+    """A time of the API server in seconds since 1970, None if it is malformed."""
     if _RFC3339.fullmatch(written):
         try:
             return datetime.fromisoformat(written).timestamp()

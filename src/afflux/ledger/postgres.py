@@ -15,11 +15,14 @@ from uuid import uuid4
 from psycopg.errors import LockNotAvailable
 
 from afflux.cycle.interfaces import LedgerError, LedgerUnavailableError
-from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
+from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger, merged_changes
+from afflux.groups.group_id import GroupKey
+from afflux.groups.states import GroupState
 from afflux.ledger import encoding
 from afflux.ledger.connection import AddressSource, Connection, LedgerConnection
 from afflux.ledger.retention import Retention, Step
 from afflux.ledger.statements import statement
+from afflux.ledger.stored_members import NO_MEMBERS, StoredMembers, with_change
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +42,15 @@ class LedgerTimeouts:
 
 DEFAULT_TIMEOUTS = LedgerTimeouts()
 
-_PUT: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("put_provisional", ("provisional", "refused")),
-    ("put_queue", ("waiting", "unsatisfiable")),
-    ("put_running", ("starting", "running")),
-)
+# The statement that writes a group in each state.
+_PUT: Mapping[GroupState, str] = {
+    "provisional": "put_provisional",
+    "refused": "put_provisional",
+    "waiting": "put_queue",
+    "unsatisfiable": "put_queue",
+    "starting": "put_running",
+    "running": "put_running",
+}
 
 
 class PostgresLedger:
@@ -67,10 +74,12 @@ class PostgresLedger:
         self._batches = 0
         # Sent without an answer: it may have been written.
         self._unanswered: LedgerBatch | None = None
+        # The members of all groups, as they were written.
+        self._members: dict[GroupKey, StoredMembers] = {}
 
     async def take_over(self, epoch: int | None) -> RecoveredLedger:
         """Make this process the only writer, and read the contents."""
-        found: list[RecoveredLedger] = []
+        found: list[tuple[RecoveredLedger, dict[GroupKey, StoredMembers]]] = []
 
         async def move(connection: Connection) -> None:
             async with connection.transaction():
@@ -81,8 +90,9 @@ class PostgresLedger:
                 fence = {"epoch": epoch, "holder": self._holder}
                 ((taken,),) = await _rows(connection, "move_fence", fence)
                 groups = await _rows(connection, "recover_groups")
+                chunks = await _rows(connection, "recover_member_chunks")
                 reservations = await _rows(connection, "recover_reservations")
-                found.append(encoding.recovered(taken, groups, reservations))
+                found.append(encoding.recovered(taken, groups, chunks, reservations))
                 await connection.execute(statement("notify"), {"message": f"epoch {taken} leads"})
 
         async def work(connection: Connection) -> None:
@@ -98,9 +108,10 @@ class PostgresLedger:
                 await move(connection)
 
         await self._connection.run(work, self._timeouts.take_over_seconds)
-        self._epoch, self._batches, self._unanswered = found[-1].epoch, 0, None
+        recovered, self._members = found[-1]
+        self._epoch, self._batches, self._unanswered = recovered.epoch, 0, None
         self._retention.begin(monotonic())
-        return found[-1]
+        return recovered
 
     async def commit(self, batch: LedgerBatch) -> None:
         """Write the whole batch or nothing. An empty batch only checks that no other leads."""
@@ -111,7 +122,8 @@ class PostgresLedger:
         number = self._batches + 1
         message = "" if batch.is_empty() else f"turn {number} of epoch {self._epoch}"
         fence = {"epoch": self._epoch, "holder": self._holder, "batch": number, "message": message}
-        writes = [("pass_fence", fence), *statements_of(batch, self._epoch)]
+        steps, written = statements_of(batch, self._epoch, self._members)
+        writes = [("pass_fence", fence), *steps]
         deletions = self._retention.steps(monotonic())
 
         async def work(connection: Connection) -> None:
@@ -138,32 +150,53 @@ class PostgresLedger:
             raise
         self._unanswered = None
         self._batches = number
+        for key, members in written.items():
+            if members is None:
+                self._members.pop(key, None)
+            else:
+                self._members[key] = members
 
     async def close(self) -> None:
         await self._connection.close()
 
 
-def statements_of(batch: LedgerBatch, epoch: int) -> list[Step]:
-    """The statements that write a batch, in order, without those that would change nothing."""
+def statements_of(
+    batch: LedgerBatch, epoch: int, stored: Mapping[GroupKey, StoredMembers]
+) -> tuple[list[Step], dict[GroupKey, StoredMembers | None]]:
+    """The statements that write a batch, in order, without those that would change nothing; and the
+    members that are stored when they are written, None for ended groups."""
     steps: list[Step] = []
+    written: dict[GroupKey, StoredMembers | None] = {}
 
     def add(name: str, rows: list[encoding.Row], **more: int) -> None:
         if rows:
             steps.append((name, {"rows": encoding.encoded(rows), **more}))
 
     add("insert_finished_groups", encoding.ended_groups(batch.ended))
-    add("delete_groups", encoding.keys(dict.fromkeys(each.entry.name for each in batch.ended)))
+    written.update((each.entry.id.key, None) for each in batch.ended)
+    add("delete_groups", encoding.keys(written))
+    in_chunks = [key for key in written if len(stored.get(key, NO_MEMBERS).chunks) > 1]
+    add("delete_member_chunks", encoding.keys(in_chunks))
+    rows: dict[str, list[encoding.Row]] = {name: [] for name in _PUT.values()}
+    chunk_rows: list[encoding.Row] = []
     # Each group once: an upsert fails if it meets the same row twice.
-    entries = {entry.name: entry for entry in batch.groups}.values()
-    for name, states in _PUT:
-        rows = encoding.groups(entry for entry in entries if entry.state in states)
-        add(name, rows, epoch=epoch)
+    for change in merged_changes(batch.groups):
+        key = change.entry.id.key
+        before = NO_MEMBERS if key in written else stored.get(key, NO_MEMBERS)
+        members, changed = with_change(before, change)
+        rows[_PUT[change.entry.state]].append(encoding.group(change.entry, members))
+        chunk_rows += (encoding.member_chunk(key, members, n) for n in changed if n > 0)
+        written[key] = members
+    for name, group_rows in rows.items():
+        add(name, group_rows, epoch=epoch)
+    add("put_member_chunks", chunk_rows)
     if batch.reservations is not None:
-        current = encoding.keys(each.group for each in batch.reservations)
-        steps.append(("delete_other_reservations", {"rows": encoding.encoded(current)}))
-        add("put_reservations", encoding.reservations(batch.reservations))
+        current = encoding.reservations(batch.reservations)
+        kept = [{"start_key": row["start_key"]} for row in current]
+        steps.append(("delete_other_reservations", {"rows": encoding.encoded(kept)}))
+        add("put_reservations", current)
     add("insert_events", encoding.events(batch.events), epoch=epoch)
-    return steps
+    return steps, written
 
 
 async def _rows(

@@ -35,7 +35,9 @@ from afflux.cycle.inspection_types import (
     to_datetime,
 )
 from afflux.ledger.query_rows import (
+    Namesakes,
     Row,
+    StoredEvents,
     ended_group,
     history_line,
     present_group,
@@ -82,32 +84,28 @@ class LedgerInspection:
     # --- Lists
 
     async def queue(self, query: ListQuery) -> QueueList:
-        kinds = (str, int, int, float, str, str)
+        kinds = (str, int, int, float, str)
         key = _sort_key(query, kinds) or (None,) * len(kinds)
-        names = ("queue", "rank", "priority", "seconds", "namespace", "name")
+        names = ("queue", "rank", "priority", "seconds", "key")
         after = {f"after_{name}": value for name, value in zip(names, key, strict=True)}
         async with self._snapshot() as snapshot:
             rows = await _rows(snapshot, "queue_lines", _filters(query) | after)
         last = rows[-1] if rows else {}
         return QueueList(
             metadata=_list_meta(rows, lambda: (
-                last["queue"], last["rank"], -last["priority"], last["since_seconds"],
-                last["namespace"], last["name"],
+                last["queue"], last["rank"], -last["priority"], last["since_seconds"], last["key"],
             )),
             items=tuple(queue_line(row) for row in rows),
         )  # fmt: skip
 
     async def reservations(self, query: ListQuery) -> ReservationList:
-        key = _sort_key(query, (float, str, str)) or (None,) * 3
-        names = ("after_start", "after_namespace", "after_name")
-        after = dict(zip(names, key, strict=True)) | {"max": MAX_MACHINES}
+        key = _sort_key(query, (float, str)) or (None, None)
+        after = {"after_start": key[0], "after_key": key[1], "max": MAX_MACHINES}
         async with self._snapshot() as snapshot:
             rows = await _rows(snapshot, "reservation_lines", _filters(query) | after)
         last = rows[-1] if rows else {}
         return ReservationList(
-            metadata=_list_meta(
-                rows, lambda: (last["sort_start"], last["namespace"], last["name"])
-            ),
+            metadata=_list_meta(rows, lambda: (last["sort_start"], last["start_key"])),
             items=tuple(reservation(row) for row in rows),
         )
 
@@ -130,20 +128,18 @@ class LedgerInspection:
     # --- One group
 
     async def group(self, namespace: str, name: str) -> GroupDetails | None:
-        """One group: the present one of this name, or the one that ended last."""
-        key = {"namespace": namespace, "name": name}
-        limited = key | {"max": MAX_MEMBERS}
+        """One group: the present one of this name, or the one that ended last.
+
+        A pod without a group answers to its own name if no group has it, and always to the default
+        name of its group.
+        """
+        asked = {"namespace": namespace, "name": name}
         async with self._snapshot() as snapshot:
-            events = await _rows(snapshot, "group_events", key | {"max": MAX_EVENTS})
-            counted = await _rows(snapshot, "count_group_events", key)
-            latest_events = events, cast("int", counted[0]["event_count"])
-            present = await _rows(snapshot, "group_present", key)
-            if not present:
-                ended = await _rows(snapshot, "group_ended", limited)
-                return ended_group((namespace, name), ended[0], latest_events) if ended else None
-            members = await _rows(snapshot, "group_members", limited)
-            witness = await _rows(snapshot, "group_witness", limited)
-        return present_group((namespace, name), present[0], members, witness, latest_events)
+            if present := await _rows(snapshot, "present_namesakes", asked):
+                return await _present(snapshot, namespace, present)
+            if ended := await _rows(snapshot, "ended_namesakes", asked):
+                return await _ended(snapshot, namespace, ended)
+        return None
 
     # --- Connections
 
@@ -204,6 +200,11 @@ class LedgerInspection:
         match error:
             case psycopg.errors.UndefinedTable() | psycopg.errors.InvalidSchemaName():
                 return "this database holds no ledger; expected one that afflux has written to"
+            case psycopg.errors.UndefinedColumn() | psycopg.errors.UndefinedFunction():
+                return (
+                    "the schema of the ledger is not that of this version of afflux; expected the"
+                    " version of the scheduler that writes it"
+                )
             case psycopg.errors.InsufficientPrivilege():
                 return (
                     "the ledger may not be read by this user of the database; expected USAGE on the"
@@ -235,6 +236,47 @@ async def _rows(connection: Connection, name: str, values: Parameters) -> list[d
 
 def _first_line(error: psycopg.Error) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+# --- One group
+
+
+async def _present(snapshot: Connection, namespace: str, namesakes: Sequence[Row]) -> GroupDetails:
+    """The first of these groups, and the full name of the other if there is one."""
+    key = {"key": namesakes[0]["key"]}
+    limited = key | {"max": MAX_MEMBERS}
+    (row,) = await _rows(snapshot, "group_present", key)
+    return present_group(
+        Namesakes(namespace, _other(namesakes)),
+        row,
+        await _rows(snapshot, "group_members", limited),
+        await _rows(snapshot, "group_witness", limited),
+        await _events(snapshot, namespace, row),
+    )
+
+
+async def _ended(snapshot: Connection, namespace: str, namesakes: Sequence[Row]) -> GroupDetails:
+    """The same for groups of the history."""
+    (row,) = await _rows(snapshot, "group_ended", {"id": namesakes[0]["id"], "max": MAX_MEMBERS})
+    events = await _events(snapshot, namespace, row)
+    return ended_group(Namesakes(namespace, _other(namesakes)), row, events)
+
+
+def _other(namesakes: Sequence[Row]) -> str | None:
+    return namesakes[1]["full_name"] if len(namesakes) > 1 else None
+
+
+async def _events(snapshot: Connection, namespace: str, row: Row) -> StoredEvents:
+    """The latest events of a group, and how many there are."""
+    key = {
+        "key": row["key"],
+        "namespace": namespace,
+        "called": row["alone"] or row["full_name"],
+        "created_seconds": row["created_seconds"],
+    }
+    (counted,) = await _rows(snapshot, "count_group_events", key)
+    latest = await _rows(snapshot, "group_events", key | {"max": MAX_EVENTS})
+    return StoredEvents(latest, counted["event_count"])
 
 
 # --- Pages

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 class Reservation:
     """The start that is reserved for a waiting group.
 
-    The group starts at `start_seconds` at the latest; None means unknown, because the group waits
-    for work without end. `machines` proves that the start is possible: it maps every member, by
-    task id, to a machine that has room for it from then on. The group may start on other machines.
+    The group, named by its key, starts at `start_seconds` at the latest; None means unknown,
+    because the group waits for work without end. `machines` proves that the start is possible: it
+    maps every member, by task id, to a machine that has room for it from then on. The group may
+    start on other machines.
     """
 
     group: str

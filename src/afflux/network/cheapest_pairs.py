@@ -11,6 +11,11 @@ Column = NDArray[np.int64]
 BLOCK_PAIRS = 1 << 18
 
 
+def lengths_of(first: Column) -> Column:
+    """How many pairs each class has, if those of class `c` begin at `first[c]`."""
+    return first[1:] - first[:-1]
+
+
 def blocks(first: Column, max_classes: int) -> Iterator[tuple[int, int]]:
     """Ranges of classes with at most BLOCK_PAIRS pairs together, or with one class each."""
     begin, classes = 0, len(first) - 1
@@ -24,7 +29,7 @@ def blocks(first: Column, max_classes: int) -> Iterator[tuple[int, int]]:
 
 def cheapest(cost: Column, first: Column, keep: int) -> NDArray[np.intp]:
     """The positions of the `keep` cheapest of each class, sorted by class, then cost."""
-    lengths = np.diff(first)
+    lengths = lengths_of(first)
     longest = int(lengths.max(initial=0))
     position = np.arange(len(cost))
     if longest > keep and len(lengths) * longest <= 4 * len(cost):
@@ -55,9 +60,10 @@ def cheapest_of_domains(
 
 def rank(number: NDArray[np.intp]) -> NDArray[np.intp]:
     """The position of each entry among the entries of its class, in a column sorted by class."""
-    begins = np.flatnonzero(np.diff(number, prepend=-1))
-    lengths = np.diff(begins, append=len(number))
-    return np.arange(len(number)) - np.repeat(begins, lengths)
+    is_first = np.ones(len(number), np.bool_)
+    is_first[1:] = number[1:] != number[:-1]
+    begins = np.flatnonzero(is_first)
+    return np.arange(len(number)) - begins[np.cumsum(is_first) - 1]
 
 
 def sums_before(amount: Column, place: NDArray[np.intp]) -> Column:

@@ -84,13 +84,12 @@ def waiting_units(sources: Sequence[TaskSource], classes: int) -> WaitingUnits:
         none = np.zeros(0, np.int64)
         return WaitingUnits(np.zeros(classes, np.int64), none, none, none)
     lengths = [len(source.waiting_costs) for source in sources]
-    numbers = np.repeat([source.class_index for source in sources], lengths)
+    numbers = np.repeat(np.array([source.class_index for source in sources]), lengths)
     costs = np.concatenate([source.waiting_costs for source in sources])
     order = np.lexsort((costs, numbers))
     numbers, costs = numbers[order], costs[order]
     begins = np.ones(len(costs), np.bool_)
     begins[1:] = (numbers[1:] != numbers[:-1]) | (costs[1:] != costs[:-1])
-    begin = np.flatnonzero(begins)
-    counts = np.diff(begin, append=len(costs))
+    counts = np.bincount(np.cumsum(begins) - 1)
     units = np.bincount(numbers, minlength=classes).astype(np.int64)
-    return WaitingUnits(units, numbers[begin].astype(np.int64), counts, costs[begin])
+    return WaitingUnits(units, numbers[begins].astype(np.int64), counts, costs[begins])

@@ -135,11 +135,11 @@ class RestrictedNetwork:
     def _add(
         self, tail: Column, head: "Column | int", capacity: Column, cost: "Column | int"
     ) -> NDArray[np.int32]:
-        shape = tail.shape
+        arcs = len(tail)
         return self._network.add_arcs(
             tail.astype(np.int32),
-            np.broadcast_to(np.asarray(head, np.int32), shape).copy(),
-            np.zeros(shape, np.int64),
+            np.full(arcs, head, np.int32),
+            np.zeros(arcs, np.int64),
             capacity.astype(np.int64),
-            np.broadcast_to(np.asarray(cost, np.int64), shape).copy(),
+            np.full(arcs, cost, np.int64),
         )

@@ -21,7 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux.network.cheapest_pairs import blocks, cheapest, cheapest_of_domains, rank, sums_before
+from afflux.network.cheapest_pairs import (
+    blocks,
+    cheapest,
+    cheapest_of_domains,
+    lengths_of,
+    rank,
+    sums_before,
+)
 from afflux.network.pairs import DomainSteps, Pairs, Slots, TaskSource, WaitingUnits, waiting_units
 from afflux.network.restricted_network import Domains, DualPrices, RestrictedNetwork
 
@@ -101,7 +108,7 @@ class _Routing:
         self._is_active = np.zeros(len(pairs.machine), np.bool_)
 
     def route(self, max_whole_pairs: int, max_passes: int) -> RoutedFlow:
-        lengths = np.diff(self._pairs.first)[self._demand.units > 0]
+        lengths = lengths_of(self._pairs.first)[self._demand.units > 0]
         if int(np.minimum(lengths, self._total).sum()) <= max_whole_pairs:
             return self._whole()
         return self._by_passes(max_passes)
@@ -129,12 +136,12 @@ class _Routing:
         pairs, slots = self._pairs, self._slots
         low, high = int(pairs.first[begin]), int(pairs.first[end])
         machine = pairs.machine[low:high]
-        number = self._numbers(begin, end)
-        possible = (pairs.room[low:high] > 0) & (slots.count[machine] > 0)
-        possible &= self._demand.units[number] > 0
+        waits = self._demand.units[begin:end] > 0
+        possible = np.repeat(waits, self._lengths(begin, end))
+        possible &= (pairs.room[low:high] > 0) & (slots.count[machine] > 0)
         position = np.flatnonzero(possible)
         first = np.searchsorted(position, pairs.first[begin : end + 1] - low)
-        if self._total >= int(np.diff(first).max(initial=0)):
+        if self._total >= int(lengths_of(first).max(initial=0)):
             return low + position
         cost = (pairs.cost[low:high] + slots.cost[machine])[position]
         kept = np.zeros(len(position), np.bool_)
@@ -220,7 +227,7 @@ class _Routing:
         chosen: list[Column] = [np.zeros(0, np.int64)]
         for begin, end in blocks(pairs.first, pairs.classes):
             low, high = int(pairs.first[begin]), int(pairs.first[end])
-            reduced = np.repeat(prices.of_class[begin:end], np.diff(pairs.first[begin : end + 1]))
+            reduced = np.repeat(prices.of_class[begin:end], self._lengths(begin, end))
             for capped, domain in self._domains.of_pairs.items():
                 if begin <= capped < end and len(prices.of_domain):
                     own = reduced[int(pairs.first[capped]) - low :][: len(domain)]
@@ -277,8 +284,11 @@ class _Routing:
         return np.searchsorted(self._pairs.first, position, side="right") - 1
 
     def _numbers(self, begin: int, end: int) -> Column:
-        lengths = np.diff(self._pairs.first[begin : end + 1])
-        return np.repeat(np.arange(begin, end), lengths)
+        return np.repeat(np.arange(begin, end), self._lengths(begin, end))
+
+    def _lengths(self, begin: int, end: int) -> Column:
+        """How many pairs each of these classes has."""
+        return lengths_of(self._pairs.first[begin : end + 1])
 
     def _units(self) -> Column:
         units = np.zeros(len(self._pairs.machine), np.int64)

@@ -56,6 +56,8 @@ def _place(book: Book, numbers: Column, rows: Column, units: Column, rank: Colum
     Classes with rules about other tasks come last, and of each the units in an order in which they
     can follow one another.
     """
+    if not book.rules:
+        return book.packing.place_flow(numbers, rows, units)
     has_rules = np.array([book.has_rules([number]) for number in range(len(book.classes))])
     ruled = has_rules[numbers]
     accepted = np.zeros(len(units), np.int64)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from afflux._core import Packing
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pairs import Pairs, Slots
 from afflux.network.pricing import Prices
 from afflux.plan.domain_rules import DomainRules, TasksOn
@@ -86,8 +86,10 @@ class Book:
         )
         # Pairs of tasks that may still be searched for in vain (see `related_tasks`).
         self.pair_searches_left = MAX_PAIR_SEARCHES
-        # By namespace, the searches for sets of tasks that failed.
+        # By namespace, the searches for sets of tasks that failed; and all sets searched for, each
+        # as the units of each class that it needs.
         self.failed_sets: Counter[str] = Counter()
+        self.searched_sets: set[tuple[tuple[int, int], ...]] = set()
         self.soft = SoftTerms(state, ())
         # By class with soft terms: its machines, and what it costs there without these terms.
         self._plain_pairs: dict[int, tuple[Table, Table]] = {}
@@ -99,10 +101,11 @@ class Book:
         machines = len(self.packing.slope())
         weight, total = np.zeros(machines, np.int64), np.zeros(machines, np.int64)
         for price, count in zip(prices, waiting, strict=True):
-            rows = price.rows[price.room > 0]
+            has_room = price.room > 0
+            rows = price.rows[has_room]
             weight[rows] += count
-            total[rows] += count * price.slope[price.room > 0]
-        self.packing.set_slope((total // np.maximum(weight, 1)).tolist())
+            total[rows] += count * price.slope[has_room]
+        self.packing.set_slope(total // np.maximum(weight, 1))
 
     def open_pairs(self, classes: NDArray[np.bool_]) -> tuple[Pairs, Slots]:
         """The pairs of these classes that have room now, and the slots of the machines."""
@@ -197,7 +200,9 @@ def counted_columns(state: State, requests: Table) -> NDArray[np.intp]:
     return np.flatnonzero(state.resource_table.stated_columns() | requests.any(axis=0))
 
 
-def make_placements(book: Book, state: State, groups: Iterable[Group]) -> tuple[Placement, ...]:
+def make_placements(
+    book: Book, state: State, groups: Iterable[WaitingGroup]
+) -> tuple[Placement, ...]:
     """Assign the units of each class to its tasks: in queue order, the cheapest machine first."""
     numbers = {each: number for number, each in enumerate(book.classes)}
     class_of = state.relations.class_of

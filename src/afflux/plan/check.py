@@ -11,12 +11,12 @@ import numpy as np
 
 from afflux.cluster.state import State
 from afflux.model import reason
-from afflux.model.group import Group
 from afflux.model.implied_resources import capacity_of
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check_relations import find_refused
 from afflux.policies.policy import PoliciesOf, no_policies
 
@@ -27,7 +27,7 @@ class PlanError(AssertionError):
 
 def check_plan(
     state: State,
-    groups: Iterable[Group],
+    groups: Iterable[WaitingGroup],
     placements: Sequence[Placement],
     policies_of: PoliciesOf = no_policies,
 ) -> None:
@@ -58,7 +58,7 @@ def check_plan(
         raise PlanError(f"{placement.task.name} on {placement.machine}: {why}")
 
 
-def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
+def check_complete(groups: Iterable[WaitingGroup], placements: Sequence[Placement]) -> None:
     """Raise PlanError if a group that the plan reports as placed is not: it would be lost."""
     placed = {placement.task.id for placement in placements}
     for group in groups:
@@ -66,7 +66,7 @@ def check_complete(groups: Iterable[Group], placements: Sequence[Placement]) -> 
             raise PlanError(f"group {group.name} is said to be placed and is not")
 
 
-def _check_groups(groups: Iterable[Group], placements: Sequence[Placement]) -> None:
+def _check_groups(groups: Iterable[WaitingGroup], placements: Sequence[Placement]) -> None:
     placed = {placement.task.id for placement in placements}
     if len(placed) != len(placements):
         raise PlanError("a task is placed twice")

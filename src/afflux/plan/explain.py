@@ -6,7 +6,7 @@ each resource of which too little is free; volumes; the constraints between task
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.cluster.task_room import refusals
 from afflux.model import reason
-from afflux.model.group import Group
 from afflux.model.implied_resources import ResourceKind, kind_of
 from afflux.model.resources import PODS
 from afflux.model.selectors import Term
-from afflux.model.task import Shape
+from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.explain_relations import missing_company, refusals_by_relations
 from afflux.plan.waiting_demand import ClassOf
 from afflux.policies.policy import PoliciesOf
@@ -45,6 +45,26 @@ def verdicts(state: State, policies_of: PoliciesOf, of: TaskClass) -> Verdicts:
     for row, machine in state.machines():
         found = (dict.fromkeys(why for why, no in stage if no[row]) for stage in stages)
         answers[machine.name] = tuple(next(filter(None, found), ()))
+    return answers
+
+
+def verdicts_by_task(
+    state: State, policies_of: PoliciesOf, tasks: Sequence[Task]
+) -> dict[str, Verdicts]:
+    """The verdicts on each of these tasks, by name; equal tasks share one answer. A blocked task
+    fits no machine, for that reason."""
+    state.relations.use(task.shape.relations for task in tasks)
+    known: dict[TaskClass | str, Verdicts] = {}
+    answers: dict[str, Verdicts] = {}
+    for task in tasks:
+        key = task.blocked or state.relations.class_of(task)
+        if key not in known:
+            known[key] = (
+                {machine.name: (key,) for _, machine in state.machines()}
+                if isinstance(key, str)
+                else verdicts(state, policies_of, key)
+            )
+        answers[task.name] = known[key]
     return answers
 
 
@@ -127,7 +147,9 @@ def _summary(state: State, policies_of: PoliciesOf, of: TaskClass) -> tuple[int,
     return int(left.sum()), reason.summary(total, counts)
 
 
-def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) -> dict[str, str]:
+def why_waiting(
+    state: State, policies_of: PoliciesOf, groups: Iterable[WaitingGroup]
+) -> dict[str, str]:
     """For each task of groups that were not placed, by id, the reason as things stand now."""
     groups = list(groups)
     state.relations.use(relations_of(groups))
@@ -158,7 +180,7 @@ def why_waiting(state: State, policies_of: PoliciesOf, groups: Iterable[Group]) 
     return answers
 
 
-def _waiting_by_selector(groups: Iterable[Group], class_of: ClassOf) -> dict[int, int]:
+def _waiting_by_selector(groups: Iterable[WaitingGroup], class_of: ClassOf) -> dict[int, int]:
     """How many of the tasks each selector selects."""
     counts = Counter(class_of(task) for group in groups for task in group.tasks)
     waiting: dict[int, int] = {}

@@ -8,16 +8,16 @@ by them comes after them. Of several groups that could meet a need the first in 
 from collections.abc import Sequence
 
 from afflux.cluster.relation_index import RelationIndex
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.strong_components import strong_components
 
 # A set of more groups than this is not kept together.
 MAX_GROUPS_OF_SET = 64
 
-GroupSet = tuple[Group, ...]
+GroupSet = tuple[WaitingGroup, ...]
 
 
-def sets_in_order(groups: Sequence[Group], relations: RelationIndex) -> list[GroupSet]:
+def sets_in_order(groups: Sequence[WaitingGroup], relations: RelationIndex) -> list[GroupSet]:
     """The groups, which come in queue order and whose constraints are in use, as sets."""
     needs = _needs(groups, relations)
     if not needs:
@@ -36,7 +36,7 @@ def sets_in_order(groups: Sequence[Group], relations: RelationIndex) -> list[Gro
     return [group_set for _, _, group_set in sets]
 
 
-def _needs(groups: Sequence[Group], relations: RelationIndex) -> dict[int, list[int]]:
+def _needs(groups: Sequence[WaitingGroup], relations: RelationIndex) -> dict[int, list[int]]:
     """By the number of a group, those of the groups that it needs: the first for each need."""
     wanted: dict[int, set[int]] = {}
     for number, group in enumerate(groups):

@@ -13,6 +13,7 @@ without the tasks that they require.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from afflux.plan.book import Book
 from afflux.plan.waiting_demand import Demand, Gang, Level, Singles
@@ -25,6 +26,8 @@ MAX_ITEMS_OF_SET = 16
 MAX_FAILED_SETS = 32
 
 Item = Singles | Gang
+# Units by class, in the order of the classes.
+Need = tuple[tuple[int, int], ...]
 ByCounter = Mapping[int, Sequence[Item]]
 
 
@@ -44,6 +47,9 @@ def place_sets(book: Book, levels: Sequence[Level]) -> bool:
     if not book.rules:
         return False
     found = False
+    # Sets that have no room until another set is placed. They are not searched for again, although
+    # every member leads to the same set.
+    failed: set[Need] = set()
     waiting = _waiting_items(book, levels)
     counted = _by_counter(book, waiting)
     for item in waiting[:MAX_SETS]:
@@ -53,15 +59,37 @@ def place_sets(book: Book, levels: Sequence[Level]) -> bool:
         if not _lacks_company(book, item):
             continue
         together = _complete(book, item, counted)
-        if together is None:
+        if together is None or (need := _need_of(together)) in failed:
             continue
-        if book.place_gang(_need_of(together)):
+        book.searched_sets.add(need)
+        if book.place_gang(dict(need)):
             for each in together:
                 _mark_placed(each)
+            failed.clear()
             found = True
         else:
+            failed.add(need)
             book.failed_sets[namespace] += 1
     return found or _place_pair(book, waiting, counted)
+
+
+def count_untried_sets(book: Book, levels: Sequence[Level]) -> int:
+    """The waiting sets that the round has not searched for, because it had reached a limit of
+    searches. At most MAX_SETS members of such sets are looked at."""
+    if not book.rules:
+        return 0
+    waiting = _waiting_items(book, levels)
+    behind = [
+        item
+        for number, item in enumerate(waiting)
+        if number >= MAX_SETS or book.failed_sets[_namespace_of(item)] >= MAX_FAILED_SETS
+    ]
+    if not behind:
+        return 0
+    counted = _by_counter(book, waiting)
+    lacking = islice((item for item in behind if _lacks_company(book, item)), MAX_SETS)
+    sets = (_complete(book, item, counted) for item in lacking)
+    return len({_need_of(each) for each in sets if each is not None} - book.searched_sets)
 
 
 def _place_pair(book: Book, waiting: Sequence[Item], counted: ByCounter) -> bool:
@@ -70,7 +98,7 @@ def _place_pair(book: Book, waiting: Sequence[Item], counted: ByCounter) -> bool
     for pair in pairs:
         if not book.pair_searches_left:
             return False
-        if book.place_gang(_need_of(pair)):
+        if book.place_gang(dict(_need_of(pair))):
             for each in pair:
                 _mark_placed(each)
             return True
@@ -162,14 +190,14 @@ def _classes(item: Item) -> Iterable[int]:
     return item.need if isinstance(item, Gang) else (item.class_index,)
 
 
-def _need_of(items: Iterable[Item]) -> dict[int, int]:
+def _need_of(items: Iterable[Item]) -> Need:
     """The units of each class that the items need together."""
     need: dict[int, int] = {}
     for item in items:
         own = item.need if isinstance(item, Gang) else {item.class_index: 1}
         for number, count in own.items():
             need[number] = need.get(number, 0) + count
-    return need
+    return tuple(sorted(need.items()))
 
 
 def _lacks_company(book: Book, item: Item) -> bool:

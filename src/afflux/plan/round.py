@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from afflux.cluster.relation_index import relations_of
 from afflux.cluster.state import State
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pairs import TaskSource
 from afflux.network.pricing import Pricing
 from afflux.network.routing import route
@@ -27,7 +27,12 @@ from afflux.plan.book import Book, make_placements
 from afflux.plan.domain_caps import with_caps
 from afflux.plan.preselection import Preselection, preselect
 from afflux.plan.refused_proposals import RefusedProposals
-from afflux.plan.related_tasks import place_related_gangs, place_sets, remove_refused
+from afflux.plan.related_tasks import (
+    count_untried_sets,
+    place_related_gangs,
+    place_sets,
+    remove_refused,
+)
 from afflux.plan.repack import MAX_TOTAL_SEARCH_ROUNDS, place_remaining, repack_level
 from afflux.plan.rising_costs import with_soft_costs
 from afflux.plan.settle import settle
@@ -52,11 +57,13 @@ class Round:
     were placed and taken back, because tasks placed after them made their domain unfit.
     `refused_proposals` counts, by kind of constraint, what the network proposed and the account
     refused. `cut_searches` counts the searches for tasks with constraints between them that gave up
-    at a limit: what they left waiting may have places, and another round follows.
+    at a limit, `untried_sets` the sets of tasks that require each other for which the round did not
+    search, because it had reached a limit of searches. What they left waiting may have places, and
+    another round follows.
     """
 
     placements: tuple[Placement, ...]
-    placed: tuple[Group, ...]
+    placed: tuple[WaitingGroup, ...]
     solves: int = 0
     cost: int | None = None
     bound: int | None = None
@@ -68,12 +75,14 @@ class Round:
     refused_tasks: int = 0
     refused_proposals: Mapping[str, int] = field(default_factory=RefusedProposals)
     cut_searches: int = 0
+    untried_sets: int = 0
 
     @property
     def helps_others(self) -> bool:
         """Whether the next round may place tasks that this one left waiting, without any event:
-        it placed tasks, and gave up a search or took tasks back."""
-        return bool(self.placed) and bool(self.cut_searches or self.refused_tasks)
+        it placed tasks, and gave up a search, left out a set, or took tasks back."""
+        left_waiting = self.cut_searches or self.untried_sets or self.refused_tasks
+        return bool(self.placed) and bool(left_waiting)
 
     @property
     def gap(self) -> float | None:
@@ -83,7 +92,7 @@ class Round:
         return (self.cost - self.bound) / max(1, abs(self.bound))
 
 
-def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round:
+def plan_round(state: State, pricing: Pricing, groups: Sequence[WaitingGroup]) -> Round:
     """Plan placements for these groups, which come in queue order."""
     candidates = _with_room(pricing, groups)
     if not candidates:
@@ -137,6 +146,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[Group]) -> Round
         refused_tasks=refused,
         refused_proposals=proposals,
         cut_searches=book.packing.cut_searches(),
+        untried_sets=count_untried_sets(book, demand.levels),
     )
 
 
@@ -147,10 +157,10 @@ def _sweep(book: Book, demand: Demand) -> None:
         place_remaining(book, demand.levels)
 
 
-def _with_room(pricing: Pricing, groups: Sequence[Group]) -> list[Group]:
+def _with_room(pricing: Pricing, groups: Sequence[WaitingGroup]) -> list[WaitingGroup]:
     """The groups with room for their members of each shape; the others are not planned."""
     rooms: dict[Shape, int] = {}
-    found: list[Group] = []
+    found: list[WaitingGroup] = []
     last: Shape | None = None
     room = 0
     for group in groups:
@@ -234,9 +244,9 @@ def _units(sources: Sequence[TaskSource], classes: int) -> NDArray[np.int64]:
     return units
 
 
-def _placed(demand: Demand) -> tuple[Group, ...]:
+def _placed(demand: Demand) -> tuple[WaitingGroup, ...]:
     """The placed groups, in queue order."""
-    placed: list[tuple[int, Group]] = []
+    placed: list[tuple[int, WaitingGroup]] = []
     for level in demand.levels:
         placed += [(gang.position, gang.group) for gang in level.gangs if gang.placed]
         for singles in level.singles.values():

@@ -47,6 +47,12 @@ class Violation:
         return ", ".join(self.reasons)
 
     @property
+    def sentence(self) -> str:
+        """Which machine does not meet the requirements of which task, and why."""
+        name = self.task.name.rpartition("/")[2]
+        return f"{self.machine} does not meet the requirements of {name}: {self.why}"
+
+    @property
     def kinds(self) -> frozenset[ConstraintKind]:
         """The kinds of constraints that do not hold."""
         return frozenset(_KIND_OF[each] for each in self.reasons)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.cluster.task_class import TaskClass
-from afflux.model.group import Group
 from afflux.model.task import Task
+from afflux.model.waiting_group import WaitingGroup
 
 # The cost of leaving a task waiting. If placements cost as much, it is raised above twice the most
 # expensive one, so that a task with room is never left waiting. It doubles for a task that has
@@ -22,7 +22,7 @@ WAITING_COST_DOUBLES_AFTER_SECONDS = 86_400
 class Gang:
     """A group of several: `need` tasks of each class, all or nothing."""
 
-    group: Group
+    group: WaitingGroup
     need: dict[int, int]
     waiting_cost_per_task: int
     position: int
@@ -39,7 +39,7 @@ class Singles:
     """Single tasks of one class, longest waiting first; the first `placed_count` are placed."""
 
     class_index: int
-    groups: list[Group]
+    groups: list[WaitingGroup]
     positions: list[int]
     waiting_costs: NDArray[np.int64]
     placed_count: int = 0
@@ -98,7 +98,7 @@ class Demand:
 ClassOf = Callable[[Task], TaskClass]
 
 
-def gather_demand(groups: Sequence[Group], class_of: ClassOf) -> Demand:
+def gather_demand(groups: Sequence[WaitingGroup], class_of: ClassOf) -> Demand:
     """Sort groups, which come in queue order, into levels and classes."""
     index: dict[TaskClass, int] = {}
     levels: dict[int, Level] = {}
@@ -125,7 +125,9 @@ def gather_demand(groups: Sequence[Group], class_of: ClassOf) -> Demand:
     return Demand(list(index), sorted(levels.values(), key=lambda level: -level.priority))
 
 
-def count_classes(group: Group, index: dict[TaskClass, int], class_of: ClassOf) -> dict[int, int]:
+def count_classes(
+    group: WaitingGroup, index: dict[TaskClass, int], class_of: ClassOf
+) -> dict[int, int]:
     """How many tasks of each class a group has; classes not in the index yet are added to it."""
     counts = Counter(map(class_of, group.tasks))
     return {index.setdefault(each, len(index)): count for each, count in counts.items()}

@@ -1,5 +1,5 @@
-"""Waiting groups: their quorum, the rules of their queue, and their order.
+"""Queues: the rules of named queues, and the order of the groups that wait in them.
 
-Not here: which groups may start (admit) or where (plan), nor how an adapter writes the name and the
-size of a group.
+Not here: when a group has its quorum and which place it gets (groups), which groups may start
+(admit), or where (plan).
 """

@@ -8,80 +8,80 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 
-_Key = tuple[float, bool, float, int]
+_Order = tuple[float, bool, float, int]
 
 
 class WaitingQueue:
-    """Waiting groups by name. A group that is added again keeps its place.
+    """Waiting groups by key. A group that is added again keeps its place.
 
     Groups with a blocked task wait as well, but are not considered.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, tuple[_Key, Group]] = {}
-        self._keys: list[_Key] = []
-        self._groups: list[Group] = []
-        self._blocked: dict[str, tuple[int, Group]] = {}
+        self._waiting: dict[str, tuple[_Order, WaitingGroup]] = {}
+        self._order: list[_Order] = []
+        self._groups: list[WaitingGroup] = []
+        self._blocked: dict[str, tuple[int, WaitingGroup]] = {}
         self._sequence = count()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._blocked)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._waiting or name in self._blocked
+    def __contains__(self, key: object) -> bool:
+        return key in self._waiting or key in self._blocked
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[WaitingGroup]:
         """All waiting groups: first those that are considered, in queue order, then the others."""
         yield from self._groups
         yield from (group for _, group in self._blocked.values())
 
-    def add(self, group: Group) -> None:
+    def add(self, group: WaitingGroup) -> None:
         """Add a group that has all its members, or replace it in its place."""
-        number = self._number(group.name)
-        self.discard(group.name)
+        number = self._number(group.key)
+        self.discard(group.key)
         if any(task.blocked for task in group.tasks):
-            self._blocked[group.name] = (number, group)
+            self._blocked[group.key] = (number, group)
             return
-        key = (-group.priority, not group.begun, group.ready_seconds, number)
-        self._waiting[group.name] = (key, group)
-        insort(self._keys, key)
-        self._groups.insert(bisect_left(self._keys, key), group)
+        order = (-group.priority, not group.begun, group.ready_seconds, number)
+        self._waiting[group.key] = (order, group)
+        insort(self._order, order)
+        self._groups.insert(bisect_left(self._order, order), group)
 
-    def discard(self, name: str) -> None:
+    def discard(self, key: str) -> None:
         """Remove a group that was placed or withdrawn, if it waits."""
-        self._blocked.pop(name, None)
-        entry = self._waiting.pop(name, None)
+        self._blocked.pop(key, None)
+        entry = self._waiting.pop(key, None)
         if entry is not None:
-            place = bisect_left(self._keys, entry[0])
-            del self._keys[place], self._groups[place]
+            place = bisect_left(self._order, entry[0])
+            del self._order[place], self._groups[place]
 
-    def discard_all(self, names: Iterable[str]) -> None:
-        gone = set(names)
+    def discard_all(self, keys: Iterable[str]) -> None:
+        gone = set(keys)
         if len(gone) < 64:
-            for name in gone:
-                self.discard(name)
+            for key in gone:
+                self.discard(key)
             return
-        rest = [entry for name, entry in self._waiting.items() if name not in gone]
+        rest = [entry for key, entry in self._waiting.items() if key not in gone]
         rest.sort(key=lambda entry: entry[0])
-        self._waiting = {group.name: (key, group) for key, group in rest}
-        self._keys = [key for key, _ in rest]
+        self._waiting = {group.key: (order, group) for order, group in rest}
+        self._order = [order for order, _ in rest]
         self._groups = [group for _, group in rest]
-        for name in gone:
-            self._blocked.pop(name, None)
+        for key in gone:
+            self._blocked.pop(key, None)
 
-    def considered(self) -> list[Group]:
+    def considered(self) -> list[WaitingGroup]:
         """The groups that may be placed, in queue order."""
         return self._groups
 
-    def get(self, name: str) -> Group | None:
-        """The waiting group of this name, None if there is none."""
-        entry = self._waiting.get(name) or self._blocked.get(name)
+    def get(self, key: str) -> WaitingGroup | None:
+        """The waiting group of this key, None if there is none."""
+        entry = self._waiting.get(key) or self._blocked.get(key)
         return entry[1] if entry else None
 
-    def _number(self, name: str) -> int:
+    def _number(self, key: str) -> int:
         """The sequence number of a waiting group, or the next one."""
-        if name in self._waiting:
-            return self._waiting[name][0][-1]
-        return self._blocked[name][0] if name in self._blocked else next(self._sequence)
+        if key in self._waiting:
+            return self._waiting[key][0][-1]
+        return self._blocked[key][0] if key in self._blocked else next(self._sequence)

@@ -15,11 +15,11 @@ from typing import NoReturn
 
 from afflux.model.devices import WHOLE_MILLI, DeviceRequest
 from afflux.model.errors import InputError
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, MAX_AMOUNT, MEMORY, PODS, Resources, resources
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.workload import Submission, Workload
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -152,7 +152,7 @@ def _submissions(csv_file: CsvFile) -> list[Submission]:
         task = Task(name, name, shapes.setdefault(shape, shape))
         arrival, run = _times(row)
         # The trace has no estimates: the scheduler is given the true run time.
-        group = Group(name, (task,), ready_seconds=arrival, run_seconds=run)
+        group = WaitingGroup(name, (task,), ready_seconds=arrival, run_seconds=run)
         submissions[name] = Submission(group, run)
     if not submissions:
         raise InputError(f"{csv_file.source}: no pods; expected at least one line after the header")

@@ -26,12 +26,12 @@ from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.cluster.task_room import choose_devices, room_of
 from afflux.model.devices import take_devices
-from afflux.model.group import Group
 from afflux.model.placement import Placement
 from afflux.model.reservation import NO_RESERVATIONS, StandingReservations
 from afflux.model.resources import CPU, MEMORY, amount_of
 from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.round import Round
 from afflux.policies.policy import Policy, admitted_by
 from afflux.policies.registry import constraints
@@ -62,7 +62,7 @@ class PodByPod:
     def decide(
         self,
         state: State,
-        queue: Sequence[Group],
+        queue: Sequence[WaitingGroup],
         now_seconds: float = 0.0,
         earlier: StandingReservations = NO_RESERVATIONS,
     ) -> Round:
@@ -73,7 +73,7 @@ class PodByPod:
             state.requests(shape)
         usage = _AssumedUsage(state, self._default_amounts(state))
         placements: list[Placement] = []
-        placed: list[Group] = []
+        placed: list[WaitingGroup] = []
         unschedulable: set[Shape] = set()
         for group in queue:
             (task,) = group.tasks

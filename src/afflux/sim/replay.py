@@ -16,8 +16,8 @@ from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskEnded
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle, Outcome
-from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.result import CycleTiming, ReservationRecord, Result, Run
 from afflux.sim.workload import Submission, Workload
 
@@ -174,10 +174,10 @@ class _Replay:
         _, number = heapq.heappop(self._ends)
         return [TaskEnded(task_id) for task_id in self._groups[number].machines]
 
-    def _parts(self, group: Group) -> list[Group]:
+    def _parts(self, group: WaitingGroup) -> list[WaitingGroup]:
         if self._scheduler.whole_groups:
             return [group]
-        return [replace(group, name=task.id, tasks=(task,)) for task in group.tasks]
+        return [replace(group, key=task.id, name=task.id, tasks=(task,)) for task in group.tasks]
 
 
 def _next_multiple(at: float, interval: float) -> float:
@@ -192,4 +192,4 @@ def _runs(simulated: _SimulatedGroup) -> Iterator[Run]:
     group, start, end = simulated.submission.group, simulated.start, simulated.end
     for task in group.tasks:
         machine, bound = simulated.machines.get(task.id, (None, None))
-        yield Run(task, group.name, group.ready_seconds, bound, start, end, machine)
+        yield Run(task, group.key, group.ready_seconds, bound, start, end, machine)

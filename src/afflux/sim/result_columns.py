@@ -180,7 +180,7 @@ def _groups(
     start: Floats,
     end: Floats,
 ) -> Groups:
-    known = {submission.group.name: submission for submission in workload.submissions}
+    known = {submission.group.key: submission for submission in workload.submissions}
     found = [known.get(name) for name in names]
     count = len(names)
     endless = [s is not None and s.run_seconds is None for s in found]

@@ -19,10 +19,10 @@ from pathlib import PurePath
 from typing import NoReturn
 
 from afflux.model.errors import InputError
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, PODS, resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.workload import Submission, Workload
 
 FIELDS = (
@@ -167,8 +167,8 @@ def _processors(size: int) -> tuple[Machine, ...]:
 def _submission(job: _Job, size: int) -> Submission:
     name = str(job.number)
     names = [f"{name}.{index}" for index in range(min(job.processors, size))]
-    group = Group(
-        name=name,
+    group = WaitingGroup(
+        key=name,
         tasks=tuple(Task(task, task, PROCESSOR) for task in names),
         ready_seconds=job.submit_seconds,
         run_seconds=job.estimate_seconds,

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from afflux.model.devices import WHOLE_MILLI
 from afflux.model.errors import InputError
-from afflux.model.group import Group
 from afflux.model.resources import CPU, MEMORY, Resources, amount_of
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.random_variables import (
     WeightedValues,
     bounded_pareto,
@@ -322,8 +322,8 @@ def _submission(unscaled: _UnscaledGroup, factor: float) -> Submission:
     names = [unscaled.name]
     if len(unscaled.shapes) > 1:
         names = [f"{unscaled.name}/{index}" for index in range(len(unscaled.shapes))]
-    group = Group(
-        name=unscaled.name,
+    group = WaitingGroup(
+        key=unscaled.name,
         tasks=tuple(map(Task, names, names, unscaled.shapes)),
         priority=unscaled.priority,
         ready_seconds=float(round(unscaled.arrival_seconds)),

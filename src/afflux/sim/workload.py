@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from afflux.model.group import Group
 from afflux.model.machine import Machine
+from afflux.model.waiting_group import WaitingGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Submission:
     that the scheduler gets.
     """
 
-    group: Group
+    group: WaitingGroup
     run_seconds: float | None
 
 

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 import msgspec
 from aiohttp import web
 
-from afflux.cycle.group_states import NOT_RUNNING_STATES, PRESENT_STATES, GroupState
 from afflux.cycle.inspection_types import (
     DEFAULT_LINES,
     MAX_LINES,
@@ -28,7 +27,9 @@ from afflux.cycle.inspection_types import (
     Inspection,
     InspectionError,
     ListQuery,
+    is_name,
 )
+from afflux.groups.states import PRESENT_STATES, GroupState
 from afflux.model.errors import InputError
 from afflux.web.answer_cache import AnswerCache
 from afflux.web.authentication import (
@@ -49,8 +50,6 @@ TIMEOUT_SECONDS = 10.0
 _MIN_COMPRESSED_BYTES = 4096
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-# A group's name is a pod's, or a label's value.
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 _MAX_TOKEN_LENGTH = 2048
 _JSON = "application/json"
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -160,7 +159,7 @@ class InspectionPages:
     async def _group(self, request: web.Request, _: str, user: User) -> bytes:
         namespace, name = _namespace(request), request.match_info["name"]
         _check_names(request.query, ())
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             raise InputError(f"name: {name!r:.80}, expected a group's name")
         # Checked first: whether a group exists is visible to authorised users only.
         await self._authenticator.authorize(user, Access("get", namespace, name))
@@ -202,14 +201,14 @@ def _list_query(request: web.Request, what: str) -> ListQuery:
     _check_names(parameters, ("limit", "continue", "queue", *states))
     namespace = _namespace(request) if "namespace" in request.match_info else None
     queue, continue_token = parameters.get("queue", ""), parameters.get("continue", "")
-    if queue and not _NAME.fullmatch(queue):
+    if queue and not is_name(queue):
         raise InputError(f"queue: {queue!r:.80}, expected a queue's name")
     if len(continue_token) > _MAX_TOKEN_LENGTH:
         raise InputError("continue: too long, expected what the page before has in its metadata")
     return ListQuery(
         namespace=namespace,
         queue=queue,
-        states=_states(parameters["state"]) if "state" in parameters else NOT_RUNNING_STATES,
+        states=_states(parameters["state"]) if "state" in parameters else (),
         limit=_limit(parameters.get("limit", str(DEFAULT_LINES))),
         continue_token=continue_token,
     )

@@ -154,6 +154,11 @@ class Metrics:
             "Searches for pods with constraints between them that gave up at a limit; another round"
             " follows.",
         ).of()
+        self._untried_sets = counter(
+            "afflux_untried_sets_total",
+            "Sets of pods that require each other for which a round did not search, because it had"
+            " reached a limit of searches.",
+        ).of()
         self._violating_pods = gauge(
             "afflux_violating_pods",
             "Running pods with the annotation afflux.dev/required-during-execution whose node does"
@@ -258,12 +263,13 @@ class Metrics:
         self._solves.add(solves)
         self._gap.put(float("nan") if gap is None else gap)
 
-    def refused(self, proposals: Mapping[str, int], cut_searches: int) -> None:
-        """What the account refused in a cycle, by kind of constraint, and the searches that gave up
-        at a limit."""
+    def refused(self, proposals: Mapping[str, int], cut_searches: int, untried_sets: int) -> None:
+        """What the account refused in a cycle, by kind of constraint; the searches that gave up at
+        a limit, and the sets of pods for which a limit left no search."""
         for constraint, pods in proposals.items():
             self._refused_proposals.of(constraint).add(pods)
         self._cut_searches.add(cut_searches)
+        self._untried_sets.add(untried_sets)
 
     def violated(self, pods: Mapping[str, int]) -> None:
         """How many running pods violate their requirements, by kind of constraint."""

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from afflux.kube.api.backoff import Backoff
+from afflux.control.backoff import Backoff
 from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.api.errors import ApiError, UnreachableError, api_error
 from afflux.kube.api.rate_limit import RateLimiter

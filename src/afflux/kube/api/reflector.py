@@ -16,7 +16,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from afflux.kube.api.backoff import Backoff
+from afflux.control.backoff import Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError, watch_error
 from afflux.kube.api.line_splitter import LineSplitter
@@ -42,7 +42,8 @@ _EVENTS_BETWEEN_YIELDS = 256
 class Collection(Generic[T]):
     """What to list and watch: a path (`/api/v1/pods`), the struct of its items, selectors.
 
-    A page size of 0 asks for the whole list at once.
+    A page size of 0 asks for the whole list at once. Of a listed item, only its `essence` is kept:
+    the items of all pages are in memory at the same time.
     """
 
     path: str
@@ -50,6 +51,7 @@ class Collection(Generic[T]):
     field_selector: str = ""
     label_selector: str = ""
     page_size: int = 1000
+    essence: Callable[[T], T] | None = None
 
 
 class Sink(Protocol[T_contra]):
@@ -246,7 +248,8 @@ class _Reflector(Generic[T]):
             return self._take_items_one_by_one(body, items, unreadable)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise self._undecodable("list", error) from None
-        items.extend(page.items or ())
+        essence = self._collection.essence
+        items.extend(page.items or () if essence is None else map(essence, page.items or ()))
         return page.metadata
 
     def _take_items_one_by_one(

@@ -15,20 +15,22 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
-from afflux.cycle.ledger_entries import BindOutcome
-from afflux.kube.api.backoff import MAX_RETRY_AFTER_SECONDS, Backoff
+from afflux.control.adapter import OrderListener, RestsOn
+from afflux.control.backoff import MAX_RETRY_AFTER_SECONDS, Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
-from afflux.kube.live.bind_confirmation import BindConfirmation, ConfirmationTimes
-from afflux.kube.live.bind_steps import BindOutcomes, Listener, PreBinder, Rejection
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.held_bindings import HeldBindings, LostAnchor, RestsOn
+from afflux.kube.live.bind_confirmation import BindConfirmation
+from afflux.kube.live.bind_steps import PreBinder
+from afflux.kube.live.held_bindings import HeldBindings, LostAnchor
 from afflux.kube.live.object_refs import pod_path
+from afflux.kube.live.pod_locator import LOCATOR_TIMES, LocatorTimes, PodLocator
 from afflux.kube.nodes import rejects_pod
+from afflux.kube.reader.cluster_reader import ClusterReader
+from afflux.kube.rejection import Rejection
 from afflux.model.placement import Placement
 from afflux.web.rate_limited_log import RateLimitedLog
 from afflux.web.scheduler_metrics import Metrics
@@ -61,7 +63,7 @@ class BinderTimes:
     max_refusal_backoff_seconds: float = 60.0
     # How long the binder waits, when it stops, for the answers to the requests in flight.
     shutdown_timeout_seconds: float = 3.0
-    confirmation: ConfirmationTimes = field(default_factory=ConfirmationTimes)
+    locator: LocatorTimes = LOCATOR_TIMES
 
 
 BINDER_TIMES = BinderTimes()
@@ -102,14 +104,13 @@ class Binder:
         self,
         api: Api,
         reader: ClusterReader,
-        listener: Listener,
+        listener: OrderListener,
         *,
         metrics: Metrics,
         remaining_seconds: Callable[[], float | None],
         parallelism: int,
         timeout_seconds: float,
         pre_binder: PreBinder,
-        outcomes: BindOutcomes | None = None,
         times: BinderTimes = BINDER_TIMES,
     ) -> None:
         self._api = api
@@ -120,9 +121,8 @@ class Binder:
         self._timeout_seconds = timeout_seconds
         self._pre_binder = pre_binder
         self._times = times
-        confirmation = BindConfirmation(api, reader, metrics, listener.in_doubt, times.confirmation)
-        self._bind_confirmation = confirmation
-        self._outcomes = outcomes
+        locator = PodLocator(api, reader, times.locator)
+        self._bind_confirmation = BindConfirmation(locator, metrics, listener.in_doubt)
         # Ids of tasks whose binding was sent and may have happened, without an answer.
         self._uncertain: set[str] = set()
         self._parallelism = parallelism
@@ -153,7 +153,7 @@ class Binder:
         self._waiting.clear()
         self._metrics.binds_held_back(0)
         for placement in unsent.values():
-            self._record(placement, "failed", "not sent before the end")
+            self._reader.register.not_bound(placement.task.id, "not sent before the end")
         deadline = monotonic() + self._times.shutdown_timeout_seconds
         while self._in_flight and monotonic() < deadline:
             await asyncio.sleep(0.01)
@@ -185,11 +185,6 @@ class Binder:
             for _ in range(min(free, len(self._waiting))):
                 self._busy_workers += 1
                 self._task_group.create_task(self._work(self._task_group))
-
-    @property
-    def backlog(self) -> int:
-        """The number of placements that wait for a free worker."""
-        return len(self._waiting)
 
     @property
     def held(self) -> int:
@@ -269,7 +264,7 @@ class Binder:
         seconds = monotonic() - began
         self._metrics.bind_answered(result.verdict, seconds)
         if result.verdict == "bound":
-            self._record(placement, "bound")
+            self._reader.register.bound(placement.task.id, placement.machine)
             self._listener.bound(placement, seconds)
             self._lost_before.discard(placement.task.id)
             self._enqueue(self._held.bound(placement))
@@ -311,13 +306,13 @@ class Binder:
                     self._uncertain.discard(placement.task.id)
                     if pod.is_pending and reply.why:
                         return _Result("refused", reply.why)
-                    return bound if pod.node == placement.machine else overtaken
+                    return bound if pod.machine == placement.machine else overtaken
             if reply.verdict in {"lost", "failed"}:
                 # A lost answer or an error of the server (5xx) may hide a success. The error may
                 # also concern this pod alone and come again.
                 if not uncertain:
                     self._uncertain.add(placement.task.id)
-                    self._record(placement, "unknown", reply.why or "no answer")
+                    self._reader.register.doubtful(placement.task.id, reply.why or "no answer")
                 uncertain = True
                 self._release_worker(worker)
             await asyncio.sleep(backoff.wait_seconds(reply.retry_after_seconds))
@@ -363,26 +358,22 @@ class Binder:
             and not rejects_pod(node, placement.task.shape.tolerations)
         )
 
-    def _record(self, placement: Placement, verdict: BindOutcome, why: str = "") -> None:
-        if self._outcomes is not None:
-            self._outcomes.settled(placement, verdict, why)
-
     def _overtaken(self, placement: Placement, why: str = _OVERTAKEN) -> None:
-        """The placement is void, and the pod can be decided again at once."""
+        """The placement is void, and the pod can be decided again at once; unless the term is over
+        before it is known whether the pod was bound: then the next leader finds out."""
         if placement.task.id not in self._uncertain:
-            self._record(placement, "failed", why)
-        self._reader.forget_assumed(placement)
+            self._reader.forget_assumed(placement, why)
         self._lose(self._held.failed(placement))
 
     def _refused(self, placement: Placement, why: str, seconds: float) -> None:
-        self._record(placement, "failed", why)
         self._listener.not_bound(placement, seconds)
         doublings = min(self._reader.bind_refusals(placement.task.name), 20)
         pause = min(
             self._times.max_refusal_backoff_seconds,
             self._times.initial_refusal_backoff_seconds * 2**doublings,
         )
-        self._reader.forget_assumed(placement, f"{why}; trying again after {pause:.0f} s")
+        refusal = f"{why}; trying again after {pause:.0f} s"
+        self._reader.forget_assumed(placement, why, refusal=refusal)
         loop = asyncio.get_running_loop()
         loop.call_later(pause, self._reader.retry, placement.task.name)
         self._lose(self._held.failed(placement))

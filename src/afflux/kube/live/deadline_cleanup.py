@@ -2,7 +2,8 @@
 
 Off by default; it needs a role of its own. It sleeps until the next deadline. It deletes only pods
 with our scheduler names that belong to the group, and their controllers, up to the highest one all
-of whose pods belong to the group; every object by its uid. If a controller cannot be read or
+of whose pods belong to the group; every object by its uid. A controller counts only if its own pod
+template confirms what the pods claim; otherwise it and they stay. If a controller cannot be read or
 deleted, its pods stay as well, because the controller would recreate them. What the API server
 refuses is reported and tried again with growing backoff, as long as the object exists.
 """
@@ -10,25 +11,39 @@ refuses is reported and tried again with growing backoff, as long as the object 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from time import time
 
+from afflux.control.backoff import Backoff
+from afflux.groups.group_id import GroupKey
 from afflux.kube import objects
-from afflux.kube.api.backoff import Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import UnreachableError
 from afflux.kube.group_claims import claimed_group
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.deadline_victims import DeadlineVictims, find_victims
+from afflux.kube.group_deadlines import GroupDeadlines, OverdueGroup
+from afflux.kube.live.deadline_victims import (
+    DeadlineVictims,
+    find_victims,
+    withdraw_unconfirmed,
+)
 from afflux.kube.live.deletion import Deletion
 from afflux.kube.live.due_times import sleep_until_due
 from afflux.kube.live.event_recorder import DEADLINE_OVER, EventRecorder
-from afflux.kube.live.group_deadlines import GroupDeadlines, OverdueGroup, controller_of
+from afflux.kube.live.kept_owners import KeptOwners, kept_owners, live_pods
 from afflux.kube.live.object_refs import PodRef, pod_object_ref, pod_path
-from afflux.kube.live.owner_chain import Owner, OwnerChain, OwnerReader, UnknownOwner
+from afflux.kube.live.owner_chain import (
+    Owner,
+    OwnerChain,
+    OwnerReader,
+    UnknownOwner,
+    objection,
+)
 from afflux.kube.live.write_queue import RETRIES, Retries
-from afflux.kube.pods import is_finished, namespace, scheduler_of
+from afflux.kube.objects import OwnerReference
+from afflux.kube.pod_claims import PodClaims, controller_of
+from afflux.kube.pods import namespace, scheduler_of
+from afflux.kube.reader.cluster_reader import ClusterReader
 
 MAX_CONCURRENT_NAMESPACES = 4
 INITIAL_BACKOFF_SECONDS = 30.0
@@ -62,15 +77,14 @@ class _CleanupJob:
     """
 
     groups: list[OverdueGroup] = field(default_factory=list[OverdueGroup])
-    # The controllers of the groups by uid, and the uids of their pods by group.
-    controllers: set[str] = field(default_factory=set[str])
-    pods: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    # The controllers of the groups, and the uids of their pods by group.
+    controllers: set[OwnerReference] = field(default_factory=set[OwnerReference])
+    pods: dict[GroupKey, set[str]] = field(default_factory=dict[GroupKey, set[str]])
 
     def add(self, overdue: OverdueGroup) -> None:
         self.groups.append(overdue)
-        self.controllers |= _controller_uids(overdue)
-        if overdue.group is not None:
-            self.pods.setdefault(overdue.group, set()).update(overdue.pods)
+        self.controllers |= overdue.controllers
+        self.pods.setdefault(overdue.id.key, set()).update(overdue.pods)
 
     def replace(self, groups: Iterable[OverdueGroup]) -> None:
         self.groups, self.controllers, self.pods = [], set(), {}
@@ -131,25 +145,26 @@ class DeadlineCleanup:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await sleep_until_due(self._deadlines, self._clock)
+                await sleep_until_due(self._deadlines, self._clock, self._deadlines.changed)
                 jobs: dict[str, _CleanupJob] = {}
                 for overdue in self._deadlines.take(self._clock()):
-                    _log.info("the deadline of group %s has passed", overdue.name)
+                    _log.info("the deadline of group %s has passed", overdue.id.shown)
                     self._announce(overdue.pods)
-                    job = self._job_of(overdue) or jobs.setdefault(overdue.namespace, _CleanupJob())
+                    space = overdue.id.namespace
+                    job = self._job_of(overdue) or jobs.setdefault(space, _CleanupJob())
                     job.add(overdue)
                 for space, job in jobs.items():
                     self._jobs.setdefault(space, []).append(job)
                     tasks.create_task(self._clean(space, job))
 
     def _job_of(self, overdue: OverdueGroup) -> _CleanupJob | None:
-        """The running job on the same controller or group, if there is one. If all pods of a group
-        are gone, a new group of that name does not wait for the rest of the old one."""
-        controllers, group = _controller_uids(overdue), overdue.group or ""
-        for job in self._jobs.get(overdue.namespace, ()):
+        """The running job on the same controller or group, if there is one. Pods that a group gets
+        after all its earlier ones do not wait for what is left of the earlier ones."""
+        controllers = overdue.controllers
+        for job in self._jobs.get(overdue.id.namespace, ()):
             if not job.controllers.isdisjoint(controllers):
                 return job
-            if self._deadlines.any_reported(job.pods.get(group, ())):
+            if self._deadlines.any_reported(job.pods.get(overdue.id.key, ())):
                 return job
         return None
 
@@ -184,7 +199,7 @@ class DeadlineCleanup:
         victims = DeadlineVictims()
         try:
             async with self._slots:
-                live = self._live_pods(space)
+                live = live_pods(self._reader, space)
                 victims = find_victims(groups, filter(self._reader.is_ours, live))
                 return await self._delete_victims(space, victims, live)
         except UnreachableError as error:
@@ -195,20 +210,19 @@ class DeadlineCleanup:
         pods = [pod for group in victims.groups for pod in group.pods.values()]
         return _Remainder(reason, groups, [(pod, reason) for pod in pods])
 
-    def _live_pods(self, space: str) -> list[objects.Pod]:
-        return [
-            pod
-            for pod in self._reader.pods
-            if namespace(pod) == space
-            and not is_finished(pod)
-            and not pod.metadata.deletion_timestamp
-        ]
-
     async def _delete_victims(
         self, space: str, victims: DeadlineVictims, live: Sequence[objects.Pod]
     ) -> _Remainder | None:
         """Delete owners, then pods; removes the deleted pods from `victims`."""
-        top_owners = await self._top_owners(space, victims, live)
+        owner_reader = OwnerReader(self._api, space, self._retries)
+        controllers = {
+            ref: await owner_reader.controller(ref)
+            for group in victims.groups
+            for ref in group.controllers
+        }
+        for pod, reason in withdraw_unconfirmed(victims, partial(_objection, controllers)):
+            self._report(pod, f"it stays: {reason}")
+        top_owners = await self._top_owners(owner_reader, victims, live)
         deletion = Deletion(self._api, self._remaining_seconds, self._retries)
         # Owners first, so that no controller recreates the pods deleted next.
         undeleted: dict[str, str] = {}
@@ -218,23 +232,23 @@ class DeadlineCleanup:
             if error is not None:
                 undeleted[owner.uid] = f"{owner.name} could not be deleted: {error}"
         blocked = {
-            uid: reason
-            for uid, top in top_owners.items()
+            ref: reason
+            for ref, top in top_owners.items()
             if (reason := top.blocking_reason(undeleted)) is not None
         }
         staying: list[tuple[objects.Pod, str]] = []
         for group in victims.groups:
             for uid, pod in list(group.pods.items()):
                 ref = controller_of(pod)
-                controller = "" if ref is None else ref.uid or ""
-                reason = blocked.get(controller) or await _delete(deletion, space, pod)
+                reason = None if ref is None else blocked.get(ref)
+                reason = reason or await _delete(deletion, space, pod)
                 if reason is not None:
                     staying.append((pod, reason))
                     continue
                 del group.pods[uid]
-                self._report_deleted(pod, top_owners.get(controller, _TopOwner()))
+                self._report_deleted(pod, _TopOwner() if ref is None else top_owners[ref])
         # Whether an owner that we may not read still exists is known by its pods only.
-        hidden = {uid for uid in blocked if (top := top_owners[uid].unknown) and top.forbidden}
+        hidden = {ref for ref in blocked if (top := top_owners[ref].unknown) and top.forbidden}
         remaining = victims.remaining(blocked.keys() - hidden)
         reasons = [*(reason for _, reason in staying), *blocked.values()]
         if not remaining and reasons:
@@ -242,32 +256,14 @@ class DeadlineCleanup:
         return _Remainder(reasons[0], remaining, staying) if remaining else None
 
     async def _top_owners(
-        self, space: str, victims: DeadlineVictims, live: Iterable[objects.Pod]
-    ) -> dict[str, _TopOwner]:
-        """By the uid of each controller of a victim: its highest owner all of whose pods are
-        victims."""
-        owners = OwnerReader(self._api, space, self._retries)
-        refs = {uid: ref for group in victims.groups for uid, ref in group.controllers.items()}
-        chains = {uid: await owners.chain(ref) for uid, ref in refs.items()}
-        kept_owners: set[str] = set()
-        has_unknown = False
-        # Only then a pod that stays may belong to a victim's owner without naming it.
-        indirect = any(
-            not owner.only_creates_pods for chain in chains.values() for owner in chain.owners
-        )
-        for pod in live:
-            ref = controller_of(pod)
-            if ref is None or victims.contains(pod):
-                continue
-            kept_owners.add(ref.uid or "")
-            if indirect:
-                chain = await owners.chain(ref)
-                kept_owners.update(each.uid for each in chain.owners)
-                has_unknown = has_unknown or chain.unknown is not None
-        return {
-            uid: _top_owner(chain, kept_owners, has_unknown=has_unknown)
-            for uid, chain in chains.items()
-        }
+        self, owner_reader: OwnerReader, victims: DeadlineVictims, live: Iterable[objects.Pod]
+    ) -> dict[OwnerReference, _TopOwner]:
+        """By controller of a victim: its highest owner all of whose pods are victims."""
+        refs = {ref for group in victims.groups for ref in group.controllers}
+        chains = {ref: await owner_reader.chain(ref) for ref in refs}
+        staying = (pod for pod in live if not victims.contains(pod))
+        kept = await kept_owners(owner_reader, chains.values(), staying)
+        return {ref: _top_owner(chain, kept) for ref, chain in chains.items()}
 
     def _report_deleted(self, pod: objects.Pod, top: _TopOwner) -> None:
         deleted_owner = [f"deleted with it: {top.owner.name}"] if top.owner else []
@@ -288,18 +284,23 @@ async def _delete(deletion: Deletion, space: str, pod: objects.Pod) -> str | Non
     return None if error is None else f"pod {space}/{name} could not be deleted: {error}"
 
 
-def _controller_uids(overdue: OverdueGroup) -> set[str]:
-    return {ref.uid or "" for ref in overdue.controllers}
+def _objection(
+    controllers: Mapping[OwnerReference, Owner | UnknownOwner | None], claims: PodClaims
+) -> str | None:
+    """Why the controller does not confirm these claims; None if it does, if it does not exist any
+    more, or if it could not be read, so that its pods stay until it can be."""
+    ref = claims.controller
+    controller = None if ref is None else controllers[ref]
+    why = None if controller is None else objection(controller, claims)
+    return None if why is None or why.read_failed else why.reason
 
 
-def _top_owner(chain: OwnerChain, kept_owners: AbstractSet[str], *, has_unknown: bool) -> _TopOwner:
-    """The highest owner in the chain that has no pod that stays and that would create new pods.
-
-    With `has_unknown` a pod that stays may belong to any owner with further controllers below it.
-    """
+def _top_owner(chain: OwnerChain, kept: KeptOwners) -> _TopOwner:
+    """The highest owner in the chain that has no pod that stays and that would create new pods. A
+    suspended owner creates none."""
     top: Owner | None = None
     for owner in chain.owners:
-        if owner.uid in kept_owners or (has_unknown and not owner.only_creates_pods):
+        if kept.contains(owner) or owner.source.is_suspended:
             return _TopOwner(top)
         if not owner.is_finished:
             top = owner

@@ -7,19 +7,19 @@ from typing import Protocol
 
 
 class DueTimes(Protocol):
-    """Times at which something is due; `changed` is set when the next of them may be another."""
-
-    changed: asyncio.Event
+    """Times at which something is due."""
 
     def next_seconds(self) -> float | None:
         """The next time, None if there is none."""
 
 
-async def sleep_until_due(due_times: DueTimes, clock: Callable[[], float]) -> None:
-    """Return when the next time is reached, or when it may have changed."""
+async def sleep_until_due(
+    due_times: DueTimes, clock: Callable[[], float], changed: asyncio.Event
+) -> None:
+    """Return when the next time is reached, or when it may have changed, which the event says."""
     due = due_times.next_seconds()
     timeout_seconds = None if due is None else max(0.0, due - clock())
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
-            await due_times.changed.wait()
-    due_times.changed.clear()
+            await changed.wait()
+    changed.clear()

@@ -47,6 +47,8 @@ START_PROMISED = EventReason("Normal", "StartPromised", "Scheduling")
 # A running pod asks that its requirements hold while it runs, and its node does not meet them.
 REQUIREMENT_VIOLATED = EventReason("Warning", "RequirementViolated", "Checking")
 DEADLINE_OVER = EventReason("Warning", "DeadlineOver", "Cleaning")
+# All members of the pod's group have succeeded, and the group is deleted.
+GROUP_FINISHED = EventReason("Normal", "GroupFinished", "Cleaning")
 # Only a part of the pod's group could be bound, so the pod was deleted.
 TAKEN_BACK = EventReason("Warning", "TakenBack", "TakingBack")
 LEADER_ELECTION = EventReason("Normal", "LeaderElection", "LeaderElection")

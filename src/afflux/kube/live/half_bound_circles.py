@@ -8,10 +8,9 @@ restart, or a change of the leader, the circles of before are not known.
 
 from collections.abc import Collection, Iterable, Sequence
 
+from afflux.groups.half_bound import HalfBoundGroup, HalfBoundGroups
 from afflux.kube import objects
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
-from afflux.kube.pods import is_finished
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
 
 
@@ -47,12 +46,12 @@ class HalfBoundCircles:
                 del self._circles[name]
                 self._half_bound.remove(name)
             elif bound:
-                group = HalfBoundGroup(name, len(members), bound, in_progress, is_circle=True)
+                group = HalfBoundGroup(name, name, len(members), bound, in_progress, is_circle=True)
                 self._half_bound.set(group, now_seconds)
 
     def _pod(self, uid: str, name: str) -> objects.Pod | None:
         """The pod, unless it has ended or is being deleted."""
         pod = self._reader.pods.get(name)
-        if pod is None or pod.metadata.uid != uid or is_finished(pod):
+        if pod is None or pod.metadata.uid != uid:
             return None
         return None if pod.metadata.deletion_timestamp else pod

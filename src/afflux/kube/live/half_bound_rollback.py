@@ -1,28 +1,29 @@
 """Rolls back groups that stay half-bound: deletes their bound pods.
 
 The controllers recreate the pods, and the whole group starts together later. Off by default. A
-group is rolled back only if each of its bound pods is ours and has a controller: a pod that no
-controller recreates is never deleted, and rolling back only some of the bound pods would not help.
+group is rolled back only if each of its bound pods is ours and its controller confirms it with its
+own pod template: a pod that no controller recreates is never deleted, and rolling back only some of
+the bound pods would not help.
 Pods that require each other, of which only some could be bound, are rolled back in the same way.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from time import time
 
+from afflux.groups.half_bound import HalfBoundGroup, HalfBoundGroups
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import UnreachableError
-from afflux.kube.group_claims import claimed_group
-from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.deletion import Deletion
 from afflux.kube.live.due_times import sleep_until_due
 from afflux.kube.live.event_recorder import TAKEN_BACK, EventRecorder
-from afflux.kube.live.group_deadlines import controller_of
-from afflux.kube.live.half_bound import HalfBoundGroup, HalfBoundGroups
 from afflux.kube.live.object_refs import PodRef, pod_object_ref
-from afflux.kube.live.object_store import name_of
-from afflux.kube.pods import is_finished, namespace, scheduler_of
+from afflux.kube.live.owner_chain import OwnerReader, UnknownOwner
+from afflux.kube.pod_claims import controller_of, pod_claims
+from afflux.kube.pods import namespace, scheduler_of
+from afflux.kube.reader.cluster_reader import ClusterReader
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +31,7 @@ _log = logging.getLogger(__name__)
 class HalfBoundRollback:
     """Deletes the bound pods of groups that have been half-bound for too long.
 
-    `remaining_seconds` says how long this replica may act as leader. `announce` is called with the
-    name of the group, the uids of its bound pods and the reason, before any of them is deleted.
+    `remaining_seconds` says how long this replica may act as leader.
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class HalfBoundRollback:
         recorder: EventRecorder,
         *,
         remaining_seconds: Callable[[], float | None] = lambda: None,
-        announce: Callable[[str, Collection[str], str], None] = lambda _group, _pods, _reason: None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
@@ -50,15 +49,20 @@ class HalfBoundRollback:
         self._reader = reader
         self._half_bound = half_bound
         self._recorder = recorder
-        self._announce = announce
         self._clock = clock
+        # The next due time may have changed.
+        self.changed = asyncio.Event()
+        half_bound.on_change = self._wake
 
     async def run(self) -> None:
         """Roll back one group after the other until cancelled: there are never many."""
         while True:
-            await sleep_until_due(self._half_bound, self._clock)
+            await sleep_until_due(self._half_bound, self._clock, self.changed)
             for group in self._half_bound.take(self._clock()):
                 await self._roll_back(group)
+
+    def _wake(self) -> None:
+        self.changed.set()
 
     async def _roll_back(self, group: HalfBoundGroup) -> None:
         """A failed rollback is tried again after the time for which a group must be half-bound."""
@@ -82,6 +86,10 @@ class HalfBoundRollback:
         if not all(self._reader.is_ours(pod) and controller_of(pod) is not None for pod in pods):
             _log.info("half-bound group %s stays: a bound pod would not be recreated", group.name)
             return True
+        unconfirmed = await self._unconfirmed(pods)
+        if unconfirmed is not None:
+            _log.info("half-bound group %s stays: %s", group.name, unconfirmed.reason)
+            return not unconfirmed.read_failed
         # Pods that require each other may be of several namespaces: none of them is named.
         named = (
             "pods that require each other" if group.is_circle else f"members of group {group.name}"
@@ -91,19 +99,37 @@ class HalfBoundRollback:
             f"{self._half_bound.after_seconds:g} s"
         )
         _log.info("rolled back: %s", reason)
-        for name, uids in _by_group(group, pods).items():
-            self._announce(name, uids, reason)
+        # Before the deletion, which the watch may report before it is answered.
+        self._reader.register.roll_back([pod.metadata.uid or "" for pod in pods], reason)
         deletion = Deletion(self._api, self._remaining_seconds)
         whole = "all of them start" if group.is_circle else "the whole group starts"
-        return all([await self._delete(deletion, pod, reason, whole) for pod in pods])
+        staying = [
+            pod.metadata.uid or ""
+            for pod in pods
+            if not await self._delete(deletion, pod, reason, whole)
+        ]
+        self._reader.register.not_rolled_back(staying)
+        return not staying
+
+    async def _unconfirmed(self, pods: Sequence[objects.Pod]) -> UnknownOwner | None:
+        """Why the controller of one of these pods would not recreate it; None if all would."""
+        readers: dict[str, OwnerReader] = {}
+        for pod in pods:
+            space, claims = namespace(pod), pod_claims(pod)
+            owners = readers.setdefault(space, OwnerReader(self._api, space))
+            unconfirmed = await owners.unconfirmed(claims)
+            if unconfirmed is not None:
+                return unconfirmed
+        return None
 
     def _bound_pods(self, group: HalfBoundGroup) -> list[objects.Pod]:
+        """The bound members as the watch knows them, which may be ahead of the register."""
+        concerned = group.bound | frozenset(self._reader.register.members_of(group.key))
         return [
             pod
             for pod in self._reader.pods
             if pod.spec.node_name
-            and (pod.metadata.uid in group.bound if group.is_circle else _is_member(pod, group))
-            and not is_finished(pod)
+            and pod.metadata.uid in concerned
             and not pod.metadata.deletion_timestamp
         ]
 
@@ -116,16 +142,3 @@ class HalfBoundRollback:
             note = f"{reason}, but it could not be deleted: {error}"
         self._recorder.event(TAKEN_BACK, pod_object_ref(ref), note, scheduler=scheduler_of(pod))
         return error is None
-
-
-def _is_member(pod: objects.Pod, group: HalfBoundGroup) -> bool:
-    return namespace(pod) == group.namespace and claimed_group(pod) == group.name
-
-
-def _by_group(group: HalfBoundGroup, pods: Sequence[objects.Pod]) -> dict[str, set[str]]:
-    """The uids of these pods by the name of their group; a pod without one is its own group."""
-    found: dict[str, set[str]] = {}
-    for pod in pods:
-        name = (claimed_group(pod) or name_of(pod)) if group.is_circle else group.name
-        found.setdefault(name, set()).add(pod.metadata.uid or "")
-    return found

@@ -6,13 +6,12 @@ is not bound, the placement fails as well, and so does what rests on it in turn.
 Pure: no clock, no network. binder.py sends the bindings.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from afflux.control.adapter import RestsOn
 from afflux.model.placement import Placement
 from afflux.model.task import Task
-
-RestsOn = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The process of the live scheduler: watches, leader election, scheduling loop and HTTP pages.
+"""The process of the live scheduler: watches, leader election, control loop and HTTP pages.
 
 Every replica watches the cluster, so that the next leader is up to date when its term begins. Only
 the leader decides and binds. A leader that loses its lease exits, as kube-scheduler does; when the
@@ -11,34 +11,38 @@ import signal
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from afflux.control.announcements import Announcements
+from afflux.control.ledger_writer import LedgerWriter, WhenAway
+from afflux.control.loop import ControlLoop
+from afflux.control.violation_announcements import ViolationAnnouncements
 from afflux.cycle.inspection_types import Inspection
 from afflux.cycle.interfaces import DeposedError, Ledger
 from afflux.cycle.loop import Cycle
+from afflux.groups.half_bound import HalfBoundGroups
+from afflux.groups.quorum import BUILT_IN, QuorumRule
 from afflux.kube.api.client import Api
 from afflux.kube.api.client_config import ClientConfig
 from afflux.kube.cluster_relations import ClusterRelations
 from afflux.kube.default_constraints import DefaultConstraints
+from afflux.kube.group_deadlines import GroupDeadlines
 from afflux.kube.live.access_review import AccessReviews, follow_authorities
-from afflux.kube.live.announcements import Announcements
 from afflux.kube.live.binder import Binder
-from afflux.kube.live.cluster_reader import ClusterReader
 from afflux.kube.live.deadline_cleanup import DeadlineCleanup
 from afflux.kube.live.event_recorder import LEADER_ELECTION, EventRecorder
-from afflux.kube.live.group_deadlines import GroupDeadlines
-from afflux.kube.live.half_bound import HalfBoundGroups
+from afflux.kube.live.finished_cleanup import FinishedCleanup
 from afflux.kube.live.half_bound_circles import HalfBoundCircles
 from afflux.kube.live.half_bound_rollback import HalfBoundRollback
+from afflux.kube.live.kubernetes_adapter import KubernetesAdapter
 from afflux.kube.live.leader_election import LeaderElection, LeadershipTerm
-from afflux.kube.live.ledger_writer import LedgerWriter, WhenAway
 from afflux.kube.live.object_refs import ObjectRef
 from afflux.kube.live.pod_conditions import PodConditions
-from afflux.kube.live.scheduling_loop import SchedulingLoop
-from afflux.kube.live.violation_announcements import ViolationAnnouncements
+from afflux.kube.live.pod_locator import PodLocator
+from afflux.kube.live.pod_notices import PodNotices
 from afflux.kube.live.volume_binder import VolumeBinder
 from afflux.kube.live.watched_kinds import optional_kinds, required_kinds, watch_all_kinds
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.model.relations import DEFAULT_REQUIRED_AFFINITY_WEIGHT
-from afflux.queue.quorum import ONE_QUEUE
-from afflux.queue.rules import QueueRules
+from afflux.queue.rules import ONE_QUEUE, QueueRules
 from afflux.web.authentication import Authenticator
 from afflux.web.inspection_pages import InspectionPages
 from afflux.web.pages import Check, Pages
@@ -77,8 +81,8 @@ class Options:
     """The options of the process.
 
     Without an `election` the process leads from the start. With `cleanup` groups are deleted after
-    their deadline. With `half_bound_seconds` the bound pods of a group that has been half-bound for
-    that long are deleted.
+    their deadline, with `cleanup_finished` when they have completed. With `half_bound_seconds` the
+    bound pods of a group that has been half-bound for that long are deleted.
     """
 
     scheduler_names: tuple[str, ...]
@@ -90,9 +94,11 @@ class Options:
     bind_timeout_seconds: float = 30.0
     volume_timeout_seconds: float = 600.0
     rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
+    quorum_rules: Mapping[str, QuorumRule] = field(default_factory=lambda: BUILT_IN)
     default_constraints: DefaultConstraints = field(default_factory=DefaultConstraints)
     affinity_weight: int = DEFAULT_REQUIRED_AFFINITY_WEIGHT
     cleanup: bool = False
+    cleanup_finished: bool = False
     half_bound_seconds: float | None = None
     when_ledger_away: WhenAway = "wait"
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -172,12 +178,14 @@ class _Process:
             self._deadlines,
             self._half_bound_groups,
             ClusterRelations(options.default_constraints, options.affinity_weight),
+            quorum_rules=options.quorum_rules,
         )
         self._watchdog = Watchdog(options.serving.stuck_seconds)
         self._recorder = EventRecorder(api, self._metrics, options.scheduler_names[0])
         self._pod_conditions = PodConditions(api, self._metrics)
+        self._notices = PodNotices(self._reader, self._recorder, self._pod_conditions)
         self._announcements = Announcements(
-            self._reader, self._recorder, self._pod_conditions, self._metrics
+            self._notices, self._metrics, self._reader.register.waiting_group
         )
         election = options.election
         self._leader_election = election and LeaderElection(
@@ -246,21 +254,23 @@ class _Process:
             parallelism=self._options.parallelism,
             timeout_seconds=self._options.bind_timeout_seconds,
             pre_binder=volume_binder,
-            outcomes=ledger_writer,
         )
-        scheduling = SchedulingLoop(
+        adapter = KubernetesAdapter(
             self._reader,
-            self._cycle,
             volume_binder,
             binder,
+            PodLocator(self._api, self._reader),
+            half_bound_circles=self._half_bound_circles(),
+            needed=self._stores,
+        )
+        loop = ControlLoop(
+            adapter,
+            self._cycle,
             self._announcements,
             metrics=self._metrics,
             watchdog=self._watchdog,
-            violation_announcements=ViolationAnnouncements(
-                self._reader, self._recorder, self._metrics
-            ),
+            violation_announcements=ViolationAnnouncements(self._notices, self._metrics),
             ledger_writer=ledger_writer,
-            half_bound_circles=self._half_bound_circles(),
         )
         background = [binder.run()]
         if self._deadlines is not None:
@@ -270,9 +280,15 @@ class _Process:
                 self._deadlines,
                 self._recorder,
                 remaining_seconds=remaining_seconds,
-                announce=ledger_writer.record_deadline if ledger_writer else _ignore,
+                announce=self._reader.register.overdue,
             )
             background.append(cleanup.run())
+        if self._options.cleanup_finished:
+            finished = FinishedCleanup(
+                self._api, self._reader, self._recorder, remaining_seconds=remaining_seconds
+            )
+            self._reader.register.on_ended.append(finished.finished)
+            background.append(finished.run())
         if self._half_bound_groups is not None:
             rollback = HalfBoundRollback(
                 self._api,
@@ -280,16 +296,20 @@ class _Process:
                 self._half_bound_groups,
                 self._recorder,
                 remaining_seconds=remaining_seconds,
-                announce=ledger_writer.record_rollback if ledger_writer else _ignore,
             )
             background.append(rollback.run())
         if ledger_writer is None:
             async with asyncio.TaskGroup() as tasks:
                 for each in background:
                     tasks.create_task(each)
-                tasks.create_task(scheduling.run(self._stores))
-        else:
-            await self._lead_with_ledger(ledger_writer, background, scheduling, term)
+                tasks.create_task(loop.run())
+            return
+
+        async def begin(cycle: Cycle) -> None:
+            epoch = None if term is None else term.epoch
+            await ledger_writer.take_over(cycle, adapter, epoch, self._lease_seconds())
+
+        await self._lead_with_ledger(ledger_writer, [*background, loop.run(begin)])
 
     def _half_bound_circles(self) -> HalfBoundCircles | None:
         if self._half_bound_groups is None:
@@ -300,34 +320,22 @@ class _Process:
         if self._ledger is None:
             return None
         return LedgerWriter(
-            self._ledger,
-            self._reader,
-            self._api,
-            scheduler_names=self._options.scheduler_names,
-            when_away=self._options.when_ledger_away,
+            self._ledger, self._reader.register, when_away=self._options.when_ledger_away
         )
 
+    def _lease_seconds(self) -> float:
+        election = self._options.election
+        return election.lease_duration_seconds if election else 0.0
+
     async def _lead_with_ledger(
-        self,
-        ledger_writer: LedgerWriter,
-        background: Sequence[Coroutine[None, None, None]],
-        scheduling: SchedulingLoop,
-        term: LeadershipTerm | None,
+        self, ledger_writer: LedgerWriter, parts: Sequence[Coroutine[None, None, None]]
     ) -> None:
         """Run the components with a ledger; stop if the ledger knows a later leader."""
-        election = self._options.election
-        lease_seconds = election.lease_duration_seconds if election else 0.0
-
-        async def begin(cycle: Cycle) -> None:
-            await ledger_writer.take_over(cycle, term, lease_seconds)
-
         deposed: str | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
-                for each in background:
+                for each in (*parts, ledger_writer.run()):
                     tasks.create_task(each)
-                tasks.create_task(ledger_writer.run())
-                tasks.create_task(scheduling.run(self._stores, begin))
         except* DeposedError as errors:
             deposed = str(errors.exceptions[0])
         finally:
@@ -364,7 +372,3 @@ class _Process:
 
 def _no_time_limit() -> None:
     """Without leader election a term never ends."""
-
-
-def _ignore(*_: object) -> None:
-    """Without a ledger there is nothing to record."""

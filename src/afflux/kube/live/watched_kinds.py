@@ -13,19 +13,18 @@ from typing import Any
 
 import msgspec
 
+from afflux.control.backoff import Backoff
 from afflux.kube import objects
-from afflux.kube.api.backoff import Backoff
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.reflector import Collection, UnreadableError, run_reflector
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.object_store import ObjectStore
+from afflux.kube.pod_ends import essence
+from afflux.kube.reader.cluster_reader import ClusterReader
+from afflux.kube.reader.object_store import ObjectStore
 
 _APPS = "/apis/apps/v1"
 _STORAGE = "/apis/storage.k8s.io/v1"
 _PLURAL = "podgroups"
-# Pods that have ended use no resources; the server leaves them out.
-_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 DISCOVERY_INTERVAL_SECONDS = 60.0
 INITIAL_BACKOFF_SECONDS = 0.2
 
@@ -52,34 +51,34 @@ class OptionalKind:
 
 def required_kinds(reader: ClusterReader, *, default_constraints: bool) -> list[WatchedKind]:
     """The kinds that must be listed before the first decision. Only `default_constraints` need to
-    know which pods belong together."""
-    live = reader.live_storage
-    kinds: list[tuple[str, type[objects.Object], ObjectStore[Any]]] = [
-        ("/api/v1/nodes", objects.Node, reader.nodes),
-        ("/api/v1/pods", objects.Pod, reader.pods),
-        ("/api/v1/namespaces", objects.Namespace, reader.namespaces),
-        ("/api/v1/persistentvolumeclaims", objects.PersistentVolumeClaim, live.claims),
-        ("/api/v1/persistentvolumes", objects.PersistentVolume, live.volumes),
-        (f"{_STORAGE}/storageclasses", objects.StorageClass, live.classes),
-        (f"{_STORAGE}/csinodes", objects.CSINode, live.csi_nodes),
-        (f"{_STORAGE}/csidrivers", objects.CSIDriver, live.csi_drivers),
-        (f"{_STORAGE}/csistoragecapacities", objects.CSIStorageCapacity, live.capacities),
-    ]
+    know which pods belong together.
+
+    Pods are watched without a filter on their phase: when an object leaves a filter, the event has
+    its previous state, so that it would be unknown how a pod ended. Of ended pods, only their
+    essence is kept while all pods are listed: 10,000 take 20 MB in place of 110.
+    """
+    kinds: dict[str, type[objects.Object]] = {
+        "/api/v1/nodes": objects.Node,
+        "/api/v1/pods": objects.Pod,
+        "/api/v1/namespaces": objects.Namespace,
+        "/api/v1/persistentvolumeclaims": objects.PersistentVolumeClaim,
+        "/api/v1/persistentvolumes": objects.PersistentVolume,
+        f"{_STORAGE}/storageclasses": objects.StorageClass,
+        f"{_STORAGE}/csinodes": objects.CSINode,
+        f"{_STORAGE}/csidrivers": objects.CSIDriver,
+        f"{_STORAGE}/csistoragecapacities": objects.CSIStorageCapacity,
+    }
     if default_constraints:
-        kinds += [
-            ("/api/v1/services", objects.Service, reader.services),
-            (
-                "/api/v1/replicationcontrollers",
-                objects.ReplicationController,
-                reader.replication_controllers,
-            ),
-            (f"{_APPS}/replicasets", objects.ReplicaSet, reader.replica_sets),
-            (f"{_APPS}/statefulsets", objects.StatefulSet, reader.stateful_sets),
-        ]
-    selectors = {"/api/v1/pods": _NOT_ENDED}
+        kinds |= {
+            "/api/v1/services": objects.Service,
+            "/api/v1/replicationcontrollers": objects.ReplicationController,
+            f"{_APPS}/replicasets": objects.ReplicaSet,
+            f"{_APPS}/statefulsets": objects.StatefulSet,
+        }
+    essences = {"/api/v1/pods": essence}
     return [
-        WatchedKind(Collection(path, item, field_selector=selectors.get(path, "")), store)
-        for path, item, store in kinds
+        WatchedKind(Collection(path, kind, essence=essences.get(path)), reader.stores[kind])
+        for path, kind in kinds.items()
     ]
 
 

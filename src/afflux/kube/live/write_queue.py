@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from afflux.kube.api.backoff import Backoff
+from afflux.control.backoff import Backoff
 from afflux.kube.api.errors import ApiError, UnreachableError
 
 _Job = TypeVar("_Job")

@@ -32,7 +32,6 @@ StorageObject = (
     objects.PersistentVolumeClaim
     | objects.PersistentVolume
     | objects.StorageClass
-    | objects.CSINode
     | objects.CSIDriver
     | objects.CSIStorageCapacity
     | objects.Pod
@@ -57,7 +56,6 @@ class Storage:
 
     def __init__(self) -> None:
         self.cache = StorageCache()
-        self._csi_nodes: dict[str, objects.CSINode] = {}
         self._attachments = Attachments()
         self._pods: dict[str, _User] = {}
         self._users: dict[str, dict[str, None]] = {}
@@ -66,9 +64,8 @@ class Storage:
     def set(self, stated: StorageObject) -> frozenset[str]:
         """Add or update an object; returns the pods whose needs may have changed.
 
-        An InputError names an invalid field and leaves the storage unchanged. A CSINode changes its
-        machine and no pod. Claims and volumes older than the known ones are ignored: the response
-        to a write may be newer than the watch.
+        An InputError names an invalid field and leaves the storage unchanged. Claims and volumes
+        older than the known ones are ignored: the response to a write may be newer than the watch.
         """
         match stated:
             case objects.Pod():
@@ -77,9 +74,6 @@ class Storage:
                 return self._set_claim(read_claim(stated))
             case objects.PersistentVolume():
                 return self._set_volume(read_volume(stated))
-            case objects.CSINode():
-                self._csi_nodes[stated.metadata.name or ""] = stated
-                return _NO_PODS
             case objects.StorageClass():
                 self.cache.set_class(stated)
             case objects.CSIDriver():
@@ -102,9 +96,6 @@ class Storage:
                 before = self.cache.volumes.get(name)
                 self.cache.remove_volume(name)
                 return self._affected_by(before) if before is not None else _NO_PODS
-            case objects.CSINode():
-                self._csi_nodes.pop(name, None)
-                return _NO_PODS
             case objects.StorageClass():
                 self.cache.remove_class(name)
             case objects.CSIDriver():
@@ -112,9 +103,6 @@ class Storage:
             case objects.CSIStorageCapacity():
                 self.cache.remove_capacity(stated)
         return self._waiting_for(_classes(stated))
-
-    def csi_node(self, name: str) -> objects.CSINode | None:
-        return self._csi_nodes.get(name)
 
     def needs(self, pod: objects.Pod) -> VolumeNeeds | Blocked:
         """What the claims of a pod mean: where it may run and what it attaches, or why it waits.

@@ -2,19 +2,19 @@
 -- None of them writes, and the numbers of rows and the lengths of texts are limited.
 
 -- queue_lines --
--- Groups that have not ended, by queue and position, and the number of all that remain.
+-- Groups that have not ended, by queue and position, and the number of all that remain. Without
+-- states those of which members wait, or are being bound.
 WITH positions AS (
     -- Counted in the whole queue: the third group is third even if the user may not see the others.
     SELECT
-        namespace, name,
-        row_number() OVER (
-            PARTITION BY queue ORDER BY priority DESC, ready_seconds, namespace, name
-        ) AS position
+        key, row_number() OVER (PARTITION BY queue ORDER BY priority DESC, ready_seconds, key)
+            AS position
     FROM afflux.queue
 ), shown AS (
     SELECT
-        namespace, name, state, queue, size, priority, run_seconds, reason,
-        coalesce(ready_seconds, created_seconds) AS since_seconds,
+        key, namespace, name AS full_name, alone, state, queue, size, present, waiting,
+        priority, run_seconds, reason,
+        coalesce(late_since_seconds, ready_seconds, created_seconds) AS since_seconds,
         array_position(
             '{starting,waiting,provisional,refused,running}'::text[],
             CASE state WHEN 'unsatisfiable' THEN 'waiting' ELSE state END
@@ -23,81 +23,90 @@ WITH positions AS (
     WHERE
         (%(namespace)s::text IS NULL OR namespace = %(namespace)s::text)
         AND (%(queue)s::text = '' OR queue = %(queue)s::text)
-        AND state = ANY (%(states)s::text[])
+        AND CASE
+            WHEN cardinality(%(states)s::text[]) = 0 THEN state <> 'running' OR waiting > 0
+            ELSE state = ANY (%(states)s::text[])
+        END
 ), page AS (
     SELECT shown.*, count(*) OVER () AS remaining
     FROM shown
     WHERE
         %(after_queue)s::text IS NULL
-        OR (queue, rank, -priority, since_seconds, namespace, name) > (
+        OR (queue, rank, -priority, since_seconds, key) > (
             %(after_queue)s::text, %(after_rank)s::bigint, %(after_priority)s::bigint,
-            %(after_seconds)s::float8, %(after_namespace)s::text, %(after_name)s::text
+            %(after_seconds)s::float8, %(after_key)s::text
         )
-    ORDER BY queue, rank, -priority, since_seconds, namespace, name
+    ORDER BY queue, rank, -priority, since_seconds, key
     LIMIT %(limit)s::integer
 )
 SELECT
-    page.namespace, page.name, page.state, page.queue, page.size, page.priority, page.run_seconds,
-    left(page.reason, 2000) AS reason, page.since_seconds, page.rank, page.remaining, positions.position,
-    reservations.name IS NOT NULL AS promised, reservations.start_seconds,
-    (
-        SELECT json_array_length(members) FROM afflux.groups
-        WHERE groups.namespace = page.namespace AND groups.name = page.name
-    ) AS present
+    page.key, page.namespace, page.full_name, page.alone, page.state, page.queue, page.size,
+    page.present, page.waiting, page.priority, page.run_seconds, left(page.reason, 2000) AS reason,
+    page.since_seconds, page.rank, page.remaining, positions.position,
+    reserved.start_seconds, coalesce(reserved.promised, false) AS promised,
+    (page.namespace, page.alone) IN (SELECT namespace, name FROM afflux.groups WHERE alone = '')
+        AS is_ambiguous
 FROM page
-LEFT JOIN positions USING (namespace, name)
-LEFT JOIN afflux.reservations USING (namespace, name)
-ORDER BY queue, rank, -priority, since_seconds, namespace, name;
+LEFT JOIN positions USING (key)
+LEFT JOIN LATERAL (
+    SELECT reservations.start_seconds, true AS promised FROM afflux.reservations
+    WHERE reservations.group_key = page.key
+    ORDER BY reservations.start_seconds
+    LIMIT 1
+) AS reserved ON true
+ORDER BY queue, rank, -priority, since_seconds, key;
 
 -- reservation_lines --
 -- Reservations, the earliest first, those without a start last.
 WITH shown AS (
     SELECT
-        reservations.namespace, reservations.name, groups.queue, groups.size, groups.priority,
-        groups.run_seconds, reservations.start_seconds, reservations.uids, reservations.machines,
+        reservations.start_key, groups.key, groups.namespace, groups.name AS full_name,
+        groups.alone, groups.queue, groups.size, groups.priority, groups.run_seconds,
+        reservations.start_seconds, reservations.uids, reservations.machines,
         coalesce(reservations.start_seconds, 'infinity'::float8) AS sort_start
     FROM afflux.reservations
-    JOIN afflux.groups USING (namespace, name)
+    JOIN afflux.groups ON groups.key = reservations.group_key
     WHERE
-        (%(namespace)s::text IS NULL OR reservations.namespace = %(namespace)s::text)
+        (%(namespace)s::text IS NULL OR groups.namespace = %(namespace)s::text)
         AND (%(queue)s::text = '' OR groups.queue = %(queue)s::text)
 ), page AS (
     SELECT shown.*, count(*) OVER () AS remaining
     FROM shown
     WHERE
         %(after_start)s::float8 IS NULL
-        OR (sort_start, namespace, name) > (
-            %(after_start)s::float8, %(after_namespace)s::text, %(after_name)s::text
-        )
-    ORDER BY sort_start, namespace, name
+        OR (sort_start, start_key) > (%(after_start)s::float8, %(after_key)s::text)
+    ORDER BY sort_start, start_key
     LIMIT %(limit)s::integer
 )
 SELECT
-    namespace, name, queue, size, priority, run_seconds, start_seconds, sort_start, remaining,
+    start_key, namespace, full_name, alone, queue, size, priority, run_seconds, start_seconds,
+    sort_start, remaining, cardinality(uids) AS starting,
     uids[:%(max)s::integer] AS uids, machines[:%(max)s::integer] AS machines,
+    (page.namespace, page.alone) IN (SELECT namespace, name FROM afflux.groups WHERE alone = '')
+        AS is_ambiguous,
     ARRAY(
         SELECT coalesce(pods.name, witness.uid)
         FROM unnest(page.uids[:%(max)s::integer]) WITH ORDINALITY AS witness (uid, number)
-        LEFT JOIN afflux.pods
-            ON pods.uid = witness.uid
-            AND pods.namespace = page.namespace AND pods.group_name = page.name
+        LEFT JOIN afflux.pods ON pods.uid = witness.uid AND pods.group_key = page.key
         ORDER BY witness.number
     ) AS members
 FROM page
-ORDER BY sort_start, namespace, name;
+ORDER BY sort_start, start_key;
 
 -- history_lines --
 -- Ended groups, the latest first. One more than the limit, to know whether there are more.
 SELECT
-    id, namespace, name, queue, size, priority, created_seconds, ready_seconds, started_seconds,
-    ended_seconds, how,
+    id, namespace, name AS full_name, alone, queue, size, priority, created_seconds, ready_seconds,
+    started_seconds, ended_seconds, how,
+    (finished.namespace, finished.alone)
+        IN (SELECT namespace, name FROM afflux.groups WHERE alone = '') AS is_ambiguous,
     (SELECT count(DISTINCT machine) FROM unnest(machines) AS machine WHERE machine <> '')
         AS machine_count,
     ARRAY(
         SELECT DISTINCT machine FROM unnest(machines) AS machine WHERE machine <> ''
         ORDER BY machine LIMIT %(max)s::integer
     ) AS machines
-FROM afflux.finished_groups
+FROM afflux.finished_groups AS finished
 WHERE
     (%(namespace)s::text IS NULL OR namespace = %(namespace)s::text)
     AND (%(queue)s::text = '' OR queue = %(queue)s::text)
@@ -108,34 +117,67 @@ WHERE
 ORDER BY ended_seconds DESC, id DESC
 LIMIT %(limit)s::integer + 1;
 
+-- present_namesakes --
+-- The group of this name, then the group of one of the pod of this name, if they have not ended.
+SELECT DISTINCT ON (alone = %(name)s::text) key, name AS full_name
+FROM afflux.groups
+WHERE
+    namespace = %(namespace)s::text AND (name = %(name)s::text OR alone = %(name)s::text)
+ORDER BY alone = %(name)s::text, alone = '' DESC, created_seconds DESC, key;
+
+-- ended_namesakes --
+-- The group of this name, then the group of one of the pod of this name, that ended last.
+SELECT id, full_name FROM (
+    (
+        SELECT id, name AS full_name, false AS is_pod FROM afflux.finished_groups
+        WHERE namespace = %(namespace)s::text AND name = %(name)s::text
+        ORDER BY ended_seconds DESC, id DESC
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT id, name AS full_name, true AS is_pod FROM afflux.finished_groups
+        WHERE namespace = %(namespace)s::text AND alone = %(name)s::text AND alone <> ''
+        ORDER BY ended_seconds DESC, id DESC
+        LIMIT 1
+    )
+) AS namesakes
+ORDER BY is_pod;
+
 -- group_present --
 -- One group that has not ended, its position and its reservation.
 SELECT
-    groups.state, groups.queue, groups.size, groups.priority, groups.created_seconds,
-    groups.ready_seconds, groups.run_seconds, groups.started_seconds, groups.until_seconds,
-    left(groups.reason, 2000) AS reason, reservations.name IS NOT NULL AS promised, reservations.start_seconds,
+    groups.key, groups.name AS full_name, groups.alone, groups.state, groups.queue, groups.size,
+    groups.present, groups.priority, groups.created_seconds, groups.ready_seconds,
+    groups.run_seconds, groups.started_seconds, groups.until_seconds,
+    left(groups.reason, 2000) AS reason, reserved.start_seconds,
+    coalesce(reserved.promised, false) AS promised,
     CASE WHEN groups.state IN ('waiting', 'unsatisfiable') THEN (
         SELECT 1 + count(*) FROM afflux.queue AS ahead
         WHERE
             ahead.queue = groups.queue
-            AND (-ahead.priority, ahead.ready_seconds, ahead.namespace, ahead.name)
-            < (-groups.priority, groups.ready_seconds, groups.namespace, groups.name)
+            AND (-ahead.priority, ahead.ready_seconds, ahead.key)
+            < (-groups.priority, groups.ready_seconds, groups.key)
     ) END AS position,
-    json_array_length(groups.members) AS member_count
+    (SELECT count(*) FROM afflux.pods WHERE pods.group_key = groups.key) AS member_count,
+    (groups.namespace, groups.alone)
+        IN (SELECT namespace, name FROM afflux.groups WHERE alone = '') AS is_ambiguous
 FROM afflux.groups
-LEFT JOIN afflux.reservations USING (namespace, name)
-WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text;
+LEFT JOIN LATERAL (
+    SELECT reservations.start_seconds, true AS promised FROM afflux.reservations
+    WHERE reservations.group_key = groups.key
+    ORDER BY reservations.start_seconds
+    LIMIT 1
+) AS reserved ON true
+WHERE groups.key = %(key)s::text;
 
 -- group_members --
--- Its pods: the machine of each, the machine of its bind, and why the outcome of that is unknown.
-SELECT
-    split_part(member.name, '/', 2) AS name, member.uid, member.machine, member.sent_to,
-    left(member.doubt, 2000) AS doubt
-FROM afflux.groups
-CROSS JOIN LATERAL json_to_recordset(groups.members)
-    AS member (uid text, name text, machine text, sent_to text, doubt text)
-WHERE groups.namespace = %(namespace)s::text AND groups.name = %(name)s::text
-ORDER BY member.name, member.uid
+-- Its pods: the machine of each, the machine of its bind, why the outcome of that is unknown, and
+-- how it ended.
+SELECT name, uid, machine, sent_to, left(doubt, 2000) AS doubt, how
+FROM afflux.pods
+WHERE group_key = %(key)s::text
+ORDER BY name, uid
 LIMIT %(max)s::integer;
 
 -- group_witness --
@@ -144,37 +186,42 @@ SELECT coalesce(pods.name, witness.uid) AS member, witness.machine
 FROM afflux.reservations
 CROSS JOIN LATERAL unnest(reservations.uids, reservations.machines)
     WITH ORDINALITY AS witness (uid, machine, number)
-LEFT JOIN afflux.pods
-    ON pods.uid = witness.uid
-    AND pods.namespace = %(namespace)s::text AND pods.group_name = %(name)s::text
-WHERE reservations.namespace = %(namespace)s::text AND reservations.name = %(name)s::text
+LEFT JOIN afflux.pods ON pods.uid = witness.uid AND pods.group_key = %(key)s::text
+WHERE reservations.group_key = %(key)s::text
 ORDER BY member, witness.number
 LIMIT %(max)s::integer;
 
 -- group_ended --
--- The group of this name that ended last.
+-- One group of the history.
 SELECT
-    queue, size, priority, created_seconds, ready_seconds, run_seconds, started_seconds,
-    until_seconds, ended_seconds, how, left(reason, 2000) AS reason, cardinality(pods) AS member_count,
-    pods[:%(max)s::integer] AS pods, machines[:%(max)s::integer] AS machines
-FROM afflux.finished_groups
-WHERE namespace = %(namespace)s::text AND name = %(name)s::text
-ORDER BY ended_seconds DESC, id DESC
-LIMIT 1;
+    key, name AS full_name, alone, queue, size, priority, created_seconds, ready_seconds,
+    run_seconds, started_seconds, until_seconds, ended_seconds, how, left(reason, 2000) AS reason,
+    cardinality(pods) AS member_count, pods[:%(max)s::integer] AS pods,
+    machines[:%(max)s::integer] AS machines, hows[:%(max)s::integer] AS hows,
+    (finished.namespace, finished.alone)
+        IN (SELECT namespace, name FROM afflux.groups WHERE alone = '') AS is_ambiguous
+FROM afflux.finished_groups AS finished
+WHERE id = %(id)s::bigint;
 
 -- group_events --
--- Events of groups of this name, the latest first.
+-- Events of one group, the latest first; those of before 2026-11-19 have only the name of a group.
 SELECT at, kind, left(message, 2000) AS message
 FROM afflux.events
-WHERE namespace = %(namespace)s::text AND name = %(name)s::text
+WHERE
+    key = %(key)s::text
+    OR key IS NULL AND namespace = %(namespace)s::text AND name = %(called)s::text
+    AND at >= to_timestamp(%(created_seconds)s::float8)
 ORDER BY id DESC
 LIMIT %(max)s::integer;
 
 -- count_group_events --
--- The number of events of groups of this name.
+-- The number of events of one group.
 SELECT count(*) AS event_count
 FROM afflux.events
-WHERE namespace = %(namespace)s::text AND name = %(name)s::text;
+WHERE
+    key = %(key)s::text
+    OR key IS NULL AND namespace = %(namespace)s::text AND name = %(called)s::text
+    AND at >= to_timestamp(%(created_seconds)s::float8);
 
 -- set_transaction_options --
 -- Limits the time of each statement, and keeps functions of others from being called.

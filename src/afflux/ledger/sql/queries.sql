@@ -3,7 +3,7 @@
 
 -- move_fence --
 -- Makes this process the only writer.
-SELECT afflux.move_fence(%(epoch)s::bigint, %(holder)s::text);
+SELECT afflux.take_fence(%(epoch)s::bigint, %(holder)s::text);
 
 -- set_lock_timeout --
 -- Limits the wait for a leader that has locked the fence, in this transaction.
@@ -27,145 +27,183 @@ SELECT
 -- insert_finished_groups --
 -- Adds ended groups with their pods to the history.
 INSERT INTO afflux.finished_groups (
-    namespace, name, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, ended_seconds, how, reason, pods, machines
+    key, namespace, name, alone, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, ended_seconds, how, reason, unlisted, pods,
+    machines, hows
 )
 SELECT
-    namespace, name, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, ended_seconds, how, reason, pods, machines
+    key, namespace, name, alone, queue, size, priority, created_seconds, ready_seconds, run_seconds,
+    started_seconds, until_seconds, ended_seconds, how, reason, unlisted, pods,
+    machines, hows
 FROM json_to_recordset(%(rows)s::json) AS ended (
-    namespace text, name text, queue text, size integer, priority bigint, created_seconds float8,
-    ready_seconds float8, run_seconds float8, started_seconds float8, until_seconds float8,
-    ended_seconds float8, how text, reason text, pods text[], machines text[]
+    key text, namespace text, name text, alone text, queue text, size integer, priority bigint,
+    created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
+    until_seconds float8, ended_seconds float8, how text, reason text, unlisted integer,
+    pods text[], machines text[], hows text[]
 );
 
 -- delete_groups --
--- Deletes ended groups and their reservations; their names are free again.
+-- Deletes ended groups and their reservations.
 WITH ended AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%(rows)s::json) AS g (namespace text, name text)
+    SELECT key FROM json_to_recordset(%(rows)s::json) AS g (key text)
 ), ended_reservations AS (
     DELETE FROM afflux.reservations
     USING ended
-    WHERE reservations.namespace = ended.namespace AND reservations.name = ended.name
+    WHERE reservations.group_key = ended.key
 )
 DELETE FROM afflux.groups
 USING ended
-WHERE groups.namespace = ended.namespace AND groups.name = ended.name;
+WHERE groups.key = ended.key;
+
+-- delete_member_chunks --
+-- Deletes the further members of ended groups.
+DELETE FROM afflux.member_chunks
+USING json_to_recordset(%(rows)s::json) AS ended (key text)
+WHERE member_chunks.key = ended.key;
 
 -- put_provisional --
 -- Upserts groups that lack members or are refused, and deletes them from the other tables.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
-        namespace text, name text, state text, queue text, size integer, priority bigint,
-        created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
-        until_seconds float8, reason text, members json
+        key text, namespace text, name text, born text, alone text, state text, queue text,
+        size integer, priority bigint, created_seconds float8, ready_seconds float8,
+        run_seconds float8, started_seconds float8, until_seconds float8, peak_bound integer,
+        waiting integer, late_since_seconds float8, unlisted integer, reason text, present integer,
+        members json
     )
 ), from_queue AS (
     DELETE FROM afflux.queue AS other
     USING given
-    WHERE other.namespace = given.namespace AND other.name = given.name
+    WHERE other.key = given.key
 ), from_running AS (
     DELETE FROM afflux.running_groups AS other
     USING given
-    WHERE other.namespace = given.namespace AND other.name = given.name
+    WHERE other.key = given.key
 )
 INSERT INTO afflux.provisional_groups (
-    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members, epoch
+    key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
+    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
+    unlisted, reason,
+    present, members, epoch
 )
 SELECT given.*, %(epoch)s::bigint FROM given
-ON CONFLICT (namespace, name) DO UPDATE SET
+ON CONFLICT (key) DO UPDATE SET
     state = excluded.state, queue = excluded.queue, size = excluded.size,
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
+    peak_bound = excluded.peak_bound, waiting = excluded.waiting,
+    late_since_seconds = excluded.late_since_seconds, unlisted = excluded.unlisted,
+    reason = excluded.reason,
+    present = excluded.present, members = excluded.members, epoch = excluded.epoch;
 
 -- put_queue --
 -- Upserts groups that wait in the queue, and deletes them from the other tables.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
-        namespace text, name text, state text, queue text, size integer, priority bigint,
-        created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
-        until_seconds float8, reason text, members json
+        key text, namespace text, name text, born text, alone text, state text, queue text,
+        size integer, priority bigint, created_seconds float8, ready_seconds float8,
+        run_seconds float8, started_seconds float8, until_seconds float8, peak_bound integer,
+        waiting integer, late_since_seconds float8, unlisted integer, reason text, present integer,
+        members json
     )
 ), from_provisional AS (
     DELETE FROM afflux.provisional_groups AS other
     USING given
-    WHERE other.namespace = given.namespace AND other.name = given.name
+    WHERE other.key = given.key
 ), from_running AS (
     DELETE FROM afflux.running_groups AS other
     USING given
-    WHERE other.namespace = given.namespace AND other.name = given.name
+    WHERE other.key = given.key
 )
 INSERT INTO afflux.queue (
-    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members, epoch
+    key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
+    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
+    unlisted, reason,
+    present, members, epoch
 )
 SELECT given.*, %(epoch)s::bigint FROM given
-ON CONFLICT (namespace, name) DO UPDATE SET
+ON CONFLICT (key) DO UPDATE SET
     state = excluded.state, queue = excluded.queue, size = excluded.size,
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
+    peak_bound = excluded.peak_bound, waiting = excluded.waiting,
+    late_since_seconds = excluded.late_since_seconds, unlisted = excluded.unlisted,
+    reason = excluded.reason,
+    present = excluded.present, members = excluded.members, epoch = excluded.epoch;
 
 -- put_running --
 -- Upserts groups that run or are being bound, and deletes them from the other tables.
 WITH given AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(rows)s::json) AS g (
-        namespace text, name text, state text, queue text, size integer, priority bigint,
-        created_seconds float8, ready_seconds float8, run_seconds float8, started_seconds float8,
-        until_seconds float8, reason text, members json
+        key text, namespace text, name text, born text, alone text, state text, queue text,
+        size integer, priority bigint, created_seconds float8, ready_seconds float8,
+        run_seconds float8, started_seconds float8, until_seconds float8, peak_bound integer,
+        waiting integer, late_since_seconds float8, unlisted integer, reason text, present integer,
+        members json
     )
 ), from_provisional AS (
     DELETE FROM afflux.provisional_groups AS other
     USING given
-    WHERE other.namespace = given.namespace AND other.name = given.name
+    WHERE other.key = given.key
 ), from_queue AS (
     DELETE FROM afflux.queue AS other
     USING given
-    WHERE other.namespace = given.namespace AND other.name = given.name
+    WHERE other.key = given.key
 )
 INSERT INTO afflux.running_groups (
-    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members, epoch
+    key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
+    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
+    unlisted, reason,
+    present, members, epoch
 )
 SELECT given.*, %(epoch)s::bigint FROM given
-ON CONFLICT (namespace, name) DO UPDATE SET
+ON CONFLICT (key) DO UPDATE SET
     state = excluded.state, queue = excluded.queue, size = excluded.size,
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    reason = excluded.reason, members = excluded.members, epoch = excluded.epoch;
+    peak_bound = excluded.peak_bound, waiting = excluded.waiting,
+    late_since_seconds = excluded.late_since_seconds, unlisted = excluded.unlisted,
+    reason = excluded.reason,
+    present = excluded.present, members = excluded.members, epoch = excluded.epoch;
+
+-- put_member_chunks --
+-- Upserts members of groups that have more than fit into the row of the group.
+INSERT INTO afflux.member_chunks (key, chunk, members)
+SELECT key, chunk, members
+FROM json_to_recordset(%(rows)s::json) AS given (key text, chunk integer, members json)
+ON CONFLICT (key, chunk) DO UPDATE SET members = excluded.members;
 
 -- delete_other_reservations --
--- Deletes the reservations of all groups but these.
+-- Deletes all reservations but these.
 DELETE FROM afflux.reservations
 WHERE NOT EXISTS (
-    SELECT FROM json_to_recordset(%(rows)s::json) AS kept (namespace text, name text)
-    WHERE kept.namespace = reservations.namespace AND kept.name = reservations.name
+    SELECT FROM json_to_recordset(%(rows)s::json) AS kept (start_key text)
+    WHERE kept.start_key = reservations.start_key
 );
 
 -- put_reservations --
 -- Upserts reservations with their witnesses; an unchanged one keeps its promised_at.
-INSERT INTO afflux.reservations (namespace, name, start_seconds, uids, machines)
-SELECT namespace, name, start_seconds, uids, machines
-FROM json_to_recordset(%(rows)s::json)
-    AS current (namespace text, name text, start_seconds float8, uids text[], machines text[])
-ON CONFLICT (namespace, name) DO UPDATE SET
-    start_seconds = excluded.start_seconds, uids = excluded.uids, machines = excluded.machines,
-    promised_at = excluded.promised_at
+INSERT INTO afflux.reservations (start_key, group_key, start_seconds, uids, machines)
+SELECT start_key, group_key, start_seconds, uids, machines
+FROM json_to_recordset(%(rows)s::json) AS current (
+    start_key text, group_key text, start_seconds float8, uids text[], machines text[]
+)
+ON CONFLICT (start_key) DO UPDATE SET
+    group_key = excluded.group_key, start_seconds = excluded.start_seconds, uids = excluded.uids,
+    machines = excluded.machines, promised_at = excluded.promised_at
 WHERE
     reservations.start_seconds IS DISTINCT FROM excluded.start_seconds
+    OR reservations.group_key <> excluded.group_key
     OR reservations.uids <> excluded.uids OR reservations.machines <> excluded.machines;
 
 -- insert_events --
 -- Adds events of groups.
-INSERT INTO afflux.events (epoch, namespace, name, kind, message)
-SELECT %(epoch)s::bigint, namespace, name, kind, message
-FROM json_to_recordset(%(rows)s::json)
-    AS event (namespace text, name text, kind text, message text);
+INSERT INTO afflux.events (epoch, key, kind, message)
+SELECT %(epoch)s::bigint, key, kind, message
+FROM json_to_recordset(%(rows)s::json) AS event (key text, kind text, message text);
 
 -- notify --
 -- Notifies listeners when the transaction commits.
@@ -196,16 +234,24 @@ WHERE id = ANY (ARRAY(
 -- recover_groups --
 -- All groups that have not ended, in queue order.
 SELECT
-    namespace, name, state, queue, size, priority, created_seconds, ready_seconds, run_seconds,
-    started_seconds, until_seconds, reason, members, epoch
+    key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
+    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
+    unlisted, reason,
+    members, epoch
 FROM afflux.groups
-ORDER BY priority DESC, ready_seconds, namespace, name;
+ORDER BY priority DESC, ready_seconds, key;
+
+-- recover_member_chunks --
+-- The further members of large groups.
+SELECT key, members
+FROM afflux.member_chunks
+ORDER BY key, chunk;
 
 -- recover_reservations --
 -- All reservations with their witnesses.
-SELECT namespace, name, start_seconds, uids, machines
+SELECT group_key, start_key, start_seconds, uids, machines
 FROM afflux.reservations
-ORDER BY start_seconds, namespace, name;
+ORDER BY start_seconds, start_key;
 
 -- set_session_options --
 -- Frees the fence soon after a lost connection, and finds rows by key even in small tables.

@@ -49,7 +49,7 @@ def bar_classes(
 
     Bars are coloured by priority if there are several priorities, otherwise by kind.
     """
-    known = {s.group.name: s.group for s in comparison.workload.submissions}
+    known = {s.group.key: s.group for s in comparison.workload.submissions}
     shown = {name: known[name] for name in chosen if name in known}
     priorities = sorted({group.priority for group in shown.values()}, reverse=True)
     if len(priorities) <= 1:
