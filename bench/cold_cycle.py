@@ -11,10 +11,10 @@ from afflux.cycle.events import GroupReady
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -39,7 +39,7 @@ class ColdCycle:
 
 def workload(
     machine_count: int, task_count: int, class_count: int, load: float, seed: int = 1
-) -> tuple[list[Machine], list[Group]]:
+) -> tuple[list[Machine], list[WaitingGroup]]:
     """Machines of two sizes and tasks whose CPU requests add up to `load` of the cluster's."""
     rng = np.random.default_rng(seed)
     machines = [
@@ -59,7 +59,7 @@ def workload(
         for c, m in zip(cpu, memory, strict=True)
     ]
     groups = [
-        Group(f"t{i}", (Task(f"t{i}", f"t{i}", shapes[i % class_count]),))
+        WaitingGroup(f"t{i}", (Task(f"t{i}", f"t{i}", shapes[i % class_count]),))
         for i in range(task_count)
     ]
     return machines, groups

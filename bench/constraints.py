@@ -27,7 +27,7 @@ from afflux.cycle.optimiser import Optimiser
 from afflux.kube import objects
 from afflux.kube.nodes import machine
 from afflux.kube.pods import task
-from afflux.model.group import Group
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -92,15 +92,15 @@ def _one(name: str, machines: int) -> ConstrainedCycle:
     )
 
 
-def _groups(plan: Plan, classes: Mapping[str, object]) -> list[Group]:
-    found: list[Group] = []
+def _groups(plan: Plan, classes: Mapping[str, object]) -> list[WaitingGroup]:
+    found: list[WaitingGroup] = []
     for pod in plan.pods:
         read = msgspec.convert(classes[pod.class_name], objects.Pod)
         named = msgspec.structs.replace(read.metadata, name=pod.name, uid=pod.name)
         own = task(msgspec.structs.replace(read, metadata=named))
         if own.blocked:
             raise ValueError(f"{pod.name}: {own.blocked}")
-        found.append(Group(pod.name, (own,)))
+        found.append(WaitingGroup(pod.name, (own,)))
     return found
 
 

@@ -12,8 +12,8 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux.model.group import Group
 from afflux.model.task import Shape
+from afflux.model.waiting_group import WaitingGroup
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Prices:
     capacity: NDArray[np.int64]
 
 
-def most_placed(groups: Sequence[Group], prices: Prices, seconds: float) -> dict[int, int] | None:
+def most_placed(
+    groups: Sequence[WaitingGroup], prices: Prices, seconds: float
+) -> dict[int, int] | None:
     """The largest numbers of tasks by priority, highest first; None if time ran out."""
     program = _Program(groups, prices, seconds)
     counts: dict[int, int] = {}
@@ -41,7 +43,7 @@ def most_placed(groups: Sequence[Group], prices: Prices, seconds: float) -> dict
 
 
 def least_cost(
-    groups: Sequence[Group], prices: Prices, counts: dict[int, int], seconds: float
+    groups: Sequence[WaitingGroup], prices: Prices, counts: dict[int, int], seconds: float
 ) -> float | None:
     """The least cost of placing exactly these numbers; None if time ran out."""
     program = _Program(groups, prices, seconds)
@@ -51,7 +53,7 @@ def least_cost(
 
 
 class _Program:
-    def __init__(self, groups: Sequence[Group], prices: Prices, seconds: float) -> None:
+    def __init__(self, groups: Sequence[WaitingGroup], prices: Prices, seconds: float) -> None:
         self._model = highspy.Highs()
         self._model.silent()
         self._model.setOptionValue("time_limit", seconds)
@@ -73,13 +75,13 @@ class _Program:
     def minimise_cost(self) -> float | None:
         return self._optimise(self._costs)
 
-    def _build(self, groups: Sequence[Group]) -> None:
+    def _build(self, groups: Sequence[WaitingGroup]) -> None:
         prices = self._prices
         numbers = {shape: i for i, shape in enumerate(prices.shapes)}
         machines = range(len(prices.capacity))
         loads: list[list[tuple[int, NDArray[np.int64]]]] = [[] for _ in machines]
         pools: dict[tuple[int, int], int] = {}
-        gangs: list[tuple[Group, dict[int, int]]] = []
+        gangs: list[tuple[WaitingGroup, dict[int, int]]] = []
         for group in groups:
             need: dict[int, int] = {}
             for task in group.tasks:

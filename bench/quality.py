@@ -8,8 +8,8 @@ import numpy as np
 from afflux.admit.strategies import flow
 from afflux.cluster.state import State
 from afflux.cycle.optimiser import Optimiser
-from afflux.model.group import Group
 from afflux.model.placement import Placement
+from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
 from afflux.plan.book import Book
 from afflux.plan.check import check_plan
@@ -95,7 +95,7 @@ def gap(instance: Instance, load: float, placements: Sequence[Placement]) -> Gap
     return Gap(load, placed, best, cost, least)
 
 
-def _counts(groups: Sequence[Group], placements: Sequence[Placement]) -> dict[int, int]:
+def _counts(groups: Sequence[WaitingGroup], placements: Sequence[Placement]) -> dict[int, int]:
     placed = {placement.task.id for placement in placements}
     counts: dict[int, int] = {}
     for group in groups:

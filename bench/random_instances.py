@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 
 RESOURCES = ("cpu", "memory", "example.com/unit")
 
@@ -17,7 +17,7 @@ class Instance:
     """Machines that are empty, and groups in queue order."""
 
     machines: tuple[Machine, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[WaitingGroup, ...]
 
 
 def random_instance(
@@ -46,7 +46,7 @@ def random_instance(
         for i, row in enumerate(capacity)
     )
     priorities = [0, 0, 0, 10] if rng.random() < 0.5 else [0]
-    groups: list[Group] = []
+    groups: list[WaitingGroup] = []
     position = 0
     while position < len(chosen):
         size = int(rng.integers(2, 6)) if gangs and rng.random() < 0.3 else 1
@@ -55,7 +55,7 @@ def random_instance(
         tasks = tuple(
             Task(f"{name}.{i}", f"{name}.{i}", shapes[pick]) for i, pick in enumerate(members)
         )
-        groups.append(Group(name, tasks, int(rng.choice(priorities))))
+        groups.append(WaitingGroup(name, tasks, int(rng.choice(priorities))))
         position += size
     groups.sort(key=lambda group: -group.priority)
     return Instance(machines, tuple(groups))

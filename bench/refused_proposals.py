@@ -13,7 +13,6 @@ from afflux.cluster.state import State
 from afflux.cycle.events import GroupReady
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.relations import (
     AffinityTerm,
@@ -25,6 +24,7 @@ from afflux.model.relations import (
 from afflux.model.resources import resources
 from afflux.model.selectors import Requirement
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -116,10 +116,10 @@ def _machine(number: int) -> Machine:
     return Machine(name, resources({"cpu": 64_000, "pods": 110}), labels=labels)
 
 
-def _group(number: int, app: int, mean_cpu: float, relations: Relations) -> Group:
+def _group(number: int, app: int, mean_cpu: float, relations: Relations) -> WaitingGroup:
     name = f"t{number}"
     # Applications differ in size by up to half.
     cpu = int(mean_cpu * (0.75 + 0.5 * (app % 7) / 6))
     labels = TaskLabels("default", (("app", f"app-{app}"),))
     shape = Shape(resources({"cpu": cpu, "pods": 1}), relations=relations)
-    return Group(name, (replace(Task(name, name, shape), labels=labels),))
+    return WaitingGroup(name, (replace(Task(name, name, shape), labels=labels),))

@@ -20,11 +20,11 @@ from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskEnded, TaskRuns
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
-from afflux.model.group import Group
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.task import Shape, Task
+from afflux.model.waiting_group import WaitingGroup
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
@@ -69,7 +69,7 @@ def _cycle(machines: list[Machine]) -> Cycle:
 
 
 def _ready(name: str, shape: Shape) -> GroupReady:
-    return GroupReady(Group(name, (Task(name, name, shape),)))
+    return GroupReady(WaitingGroup(name, (Task(name, name, shape),)))
 
 
 def _unlike() -> tuple[Cycle, list[Event]]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.ledger.cycles import CASES, MACHINES, SIZE, Cycles, cycles, queued
+from bench.ledger.large_group import FurtherMember, further_member
 from bench.ledger.live_schedulers import Live, live
 
 
@@ -15,6 +16,7 @@ class Figures:
     """`queued_seconds`: the time to write 100,000 pods in 10,000 groups to the queue's table."""
 
     queued_seconds: float
+    further_member: FurtherMember
     cycles: tuple[Cycles, ...]
     live: Live | None
 
@@ -23,13 +25,19 @@ def measure(*, with_api_server: bool) -> Figures:
     """Measures all figures."""
     with Runner() as runner:
         seconds = runner.run(queued())
+        further = runner.run(further_member())
         found = tuple([runner.run(cycles(*case)) for case in CASES])
-    return Figures(seconds, found, live() if with_api_server else None)
+    return Figures(seconds, further, found, live() if with_api_server else None)
 
 
 def show(figures: Figures) -> None:
     """Prints the figures in words."""
     print(f"100,000 pods in 10,000 groups are queued in {figures.queued_seconds:.2f} s")
+    further = figures.further_member
+    print(
+        f"a further member of a group of {further.members:,} is written in"
+        f" {further.seconds * 1e3:.1f} ms, with {further.wal_bytes / 1e3:.0f} kB of log"
+    )
     for each in figures.cycles:
         print(
             f"{each.groups:>6,} groups of {SIZE} arrive, start and end on {MACHINES:,} machines in"

@@ -13,13 +13,14 @@ import numpy as np
 from afflux.app import make_scheduler
 from afflux.cluster.state import State
 from afflux.config import parse_scheduler_spec
+from afflux.control.ledger_writer import LedgerWriter
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.client_config import ClientConfig
-from afflux.kube.live.cluster_reader import ClusterReader
-from afflux.kube.live.ledger_writer import LedgerWriter
+from afflux.kube.live.pod_locator import PodLocator
 from afflux.kube.pods import DEFAULT_SCHEDULER
+from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.ledger.embedded_postgres import EmbeddedPostgres
 from afflux.ledger.postgres import PostgresLedger
 
@@ -94,23 +95,16 @@ class SchedulingLoop:
 
     async def cycle(self, now_seconds: float) -> Outcome:
         """Runs one cycle like the live scheduler."""
-        events = self.reader.take_events()
-        held = self.reader.live_groups.take_held_back()
+        events = self.reader.take_events(now_seconds)
         loop = asyncio.get_running_loop()
-        deciding = loop.run_in_executor(self._thread, self._cycle.run, events, now_seconds)
-        if self._ledger_writer is not None:
-            with self._counted():
-                self._ledger_writer.observe(events, held)
-        outcome = await deciding
+        outcome = await loop.run_in_executor(self._thread, self._cycle.run, events, now_seconds)
         self.reader.assume(outcome.placements)
         if self._ledger_writer is not None:
             with self._counted():
                 await self._ledger_writer.write_decision(outcome)
         if outcome.round is not None:
             reasons = self._cycle.explain() if len(self._cycle.queue) else {}
-            if self._ledger_writer is not None:
-                with self._counted():
-                    self._ledger_writer.set_reasons(reasons, outcome)
+            self.reader.register.set_reasons(reasons, outcome.unsatisfiable)
         return outcome
 
     @contextmanager
@@ -121,10 +115,9 @@ class SchedulingLoop:
 
     def bound(self, outcome: Outcome) -> None:
         """Lets every bind succeed, and the watch report it."""
-        if self._ledger_writer is not None:
-            with self._counted():
-                for placement in outcome.placements:
-                    self._ledger_writer.settled(placement, "bound")
+        with self._counted():
+            for placement in outcome.placements:
+                self.reader.register.bound(placement.task.id, placement.machine)
         for placement in outcome.placements:
             pod = self.reader.pods.get(placement.task.name)
             assert pod is not None
@@ -139,14 +132,12 @@ class SchedulingLoop:
             assert pod is not None
             metadata = msgspec.structs.replace(pod.metadata, resource_version="3")
             status = objects.PodStatus(phase="Succeeded")
-            self.reader.pods.deleted(msgspec.structs.replace(pod, metadata=metadata, status=status))
+            self.reader.pods.changed(msgspec.structs.replace(pod, metadata=metadata, status=status))
 
     async def queued(self) -> None:
         """Waits until all arrived groups are in the queue's table, without a decision."""
         assert self._ledger_writer is not None
-        self._ledger_writer.observe(
-            self.reader.take_events(), self.reader.live_groups.take_held_back()
-        )
+        self.reader.take_events()
         await self._ledger_writer.write_decision(Outcome())
         await self.written()
 
@@ -171,9 +162,9 @@ async def scheduling_loop(
     server = EmbeddedPostgres(directory)
     ledger = PostgresLedger(server.address)
     async with Api(ClientConfig("http://127.0.0.1:9", "no-server")) as api:
-        ledger_writer = LedgerWriter(ledger, reader, api, scheduler_names=[DEFAULT_SCHEDULER])
+        ledger_writer = LedgerWriter(ledger, reader.register)
         try:
-            await ledger_writer.take_over(cycle, None, 0.0)
+            await ledger_writer.take_over(cycle, PodLocator(api, reader), None, 0.0)
             writing = asyncio.create_task(ledger_writer.run())
             try:
                 yield SchedulingLoop(reader, cycle, ledger_writer)
