@@ -50,10 +50,12 @@ counts as missing, as in afflux. Values that an earlier chart did not have are m
 {{- if $serving.certFile -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
 
-{{/* Empty unless groups are deleted after their deadline. */}}
+{{/* Empty unless groups are deleted after their deadline, or when they have completed. */}}
 {{- define "afflux.cleanup" -}}
 {{- $cleanup := (.Values.config | default dict).cleanup | default dict -}}
-{{- if eq (toString $cleanup.enabled) "true" -}}enabled{{- end -}}
+{{- if or (eq (toString $cleanup.enabled) "true") (eq (toString $cleanup.finished) "true") -}}
+enabled
+{{- end -}}
 {{- end -}}
 
 {{/* Empty unless the bound pods of half-bound groups are deleted. */}}
