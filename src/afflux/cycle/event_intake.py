@@ -11,12 +11,15 @@ from typing import Literal
 
 from afflux.cluster.state import State
 from afflux.cycle.events import (
+    DisksGone,
+    DisksReported,
     Event,
     GroupReady,
     GroupWithdrawn,
     MachineGone,
     MachineSet,
     NamespaceSet,
+    NormalisersChanged,
     TaskEnded,
     TaskRuns,
 )
@@ -97,6 +100,8 @@ class EventIntake:
                 self._set_namespace(name, labels)
             case MachineGone() | TaskRuns():
                 # Reports may overtake each other: an unknown machine needs no action.
+                pass
+            case DisksReported() | DisksGone() | NormalisersChanged():
                 pass
 
     def _set_machine(self, machine: Machine) -> None:
@@ -186,11 +191,13 @@ class EventIntake:
         match event:
             case MachineSet(machine):
                 return machine.name
-            case MachineGone(name) | TaskRuns(machine=name):
+            case MachineGone(name) | TaskRuns(machine=name) | DisksGone(name):
                 return name
+            case DisksReported(report):
+                return report.machine
             case TaskEnded(task_id):
                 return self._state.machine_of(task_id)
-            case GroupReady() | GroupWithdrawn() | NamespaceSet():
+            case GroupReady() | GroupWithdrawn() | NamespaceSet() | NormalisersChanged():
                 return None
 
     def _drop_unknown(

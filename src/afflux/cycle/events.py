@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from afflux.model.disks import DiskReport, Normalise
 from afflux.model.machine import Machine
 from afflux.model.task import Task
 from afflux.model.waiting_group import WaitingGroup
@@ -26,12 +27,14 @@ class MachineGone:
 class TaskRuns:
     """A task runs on a machine, whether this scheduler or another one placed it there.
 
-    `until_seconds` is when it is expected to end, None without end.
+    `until_seconds` is when it is expected to end, None without end. `disks` has the id of the disk
+    that each volume of its disk request was given, empty if that is not known.
     """
 
     task: Task
     machine: str
     until_seconds: float | None = None
+    disks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +66,37 @@ class NamespaceSet:
     labels: Mapping[str, str]
 
 
-Event = NamespaceSet | MachineSet | MachineGone | TaskRuns | TaskEnded | GroupReady | GroupWithdrawn
+@dataclass(frozen=True, slots=True)
+class DisksReported:
+    """The IO driver of a machine has reported its disks. The machine may not be known yet."""
+
+    report: DiskReport
+
+
+@dataclass(frozen=True, slots=True)
+class DisksGone:
+    """The disks of a machine are not known any more."""
+
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class NormalisersChanged:
+    """What tasks take of disks of these models has changed; `normalise` says it from now on."""
+
+    models: frozenset[str]
+    normalise: Normalise
+
+
+Event = (
+    NamespaceSet
+    | MachineSet
+    | MachineGone
+    | TaskRuns
+    | TaskEnded
+    | GroupReady
+    | GroupWithdrawn
+    | DisksReported
+    | DisksGone
+    | NormalisersChanged
+)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from afflux.model.devices import DeviceRequest
+from afflux.model.disks import DiskRequest
 from afflux.model.images import Images
 from afflux.model.reachability import Reachability
 from afflux.model.relations import NO_LABELS, NO_RELATIONS, Relations, TaskLabels
@@ -34,6 +35,8 @@ class Shape:
     # CPU and memory that containers without a request are taken to use: they count in what a
     # machine costs, never in what fits.
     unrequested: Resources = ()
+    # What the task does on disks, if its profile counts that.
+    disks: DiskRequest | None = None
     # Shapes are looked up for every waiting task in every cycle: their hash is computed once.
     _hash: int = field(init=False, repr=False, compare=False)
     # How much the shape names, by which caches of shapes bound their memory: a part takes about
@@ -42,8 +45,9 @@ class Shape:
 
     def __post_init__(self) -> None:
         parts = (self.requests, self.devices, self.affinity, self.tolerations)
-        more = (self.reachability, self.images, self.profile, self.relations, self.unrequested)
-        object.__setattr__(self, "_hash", hash((*parts, *more)))
+        more = (self.reachability, self.images, self.profile, self.relations)
+        counted = (self.unrequested, self.disks)
+        object.__setattr__(self, "_hash", hash((*parts, *more, *counted)))
         named = len(self.requests) + self.affinity.parts + len(self.tolerations)
         reached = sum(term.parts for each in self.reachability for term in each.terms)
         object.__setattr__(self, "parts", named + reached + self.relations.parts)
@@ -52,9 +56,10 @@ class Shape:
         return self._hash
 
     def requests_same_as(self, other: "Shape") -> bool:
-        """Whether both request the same resources and devices, and count alike in costs."""
+        """Whether both request the same resources, devices and disk bandwidth, and count alike in
+        costs."""
         same = self.requests == other.requests and self.devices == other.devices
-        return same and self.unrequested == other.unrequested
+        return same and self.disks == other.disks and self.unrequested == other.unrequested
 
 
 @dataclass(frozen=True, slots=True)
