@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.evict.budgets import Usage, count_overruns, usage_of
-from afflux.evict.sites import Counts, Need, Site, Victim, Waiting
+from afflux.evict.sites import BEYOND, Counts, Need, Site, Victim, Waiting
 
 # Below every priority: no victim.
 NO_VICTIM = -(1 << 40)
@@ -73,12 +73,10 @@ class Choice:
         """By which choices are compared, less is better."""
         victims = self.all_victims()
         waiting = problem.tasks - sum(problem.groups[number].size for number in self.placed)
-        return (
-            waiting,
-            count_overruns(self.usage, problem.allowed),
-            max((each.priority for each in victims), default=NO_VICTIM),
-            sum(each.weight for each in victims),
-        )
+        beyond, weight = divmod(sum(each.weight for each in victims), BEYOND)
+        highest = max((each.priority for each in victims), default=problem.floor)
+        overruns = beyond + count_overruns(self.usage, problem.allowed)
+        return waiting, overruns, max(highest, problem.floor), weight
 
 
 def add(one: Counts, other: Counts) -> Counts:

@@ -6,14 +6,16 @@ highest victim is settled by trying lower and lower limits. Groups of running ta
 whole are tried in all combinations, as long as there are few.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from math import prod
 from typing import NamedTuple
 
 from afflux.evict.budgets import NO_USAGE, Usage, count_overruns, is_within, sum_of, usage_of
 from afflux.evict.choice import Choice, Key, LevelProblem, add, fits_in
-from afflux.evict.sites import Counts, Site, Victim, VictimSet
+from afflux.evict.sites import BEYOND, Counts, Site, Victim, VictimSet
 from afflux.evict.victim_sets import VictimSearch
 
 # The work of one program: states times loads, over all machines.
@@ -44,6 +46,46 @@ def is_small(problem: LevelProblem) -> bool:
 
 def choose_exactly(problem: LevelProblem) -> Choice:
     """The best choice of all."""
+    found = _choose(_with_few_budgets(problem))
+    own = {victim.id: victim for site in problem.sites for victim in site.victims}
+    victims = {n: tuple(own[each.id] for each in gone) for n, gone in found.victims.items()}
+    return replace(found, victims=victims)
+
+
+def _with_few_budgets(problem: LevelProblem) -> LevelProblem:
+    """The same problem without the budgets that need no choice. One that allows as many victims as
+    there are is left out; one that allows none makes its victims heavier."""
+    counts = Counter(
+        name for site in problem.sites for victim in site.victims for name in victim.budgets
+    )
+    simple = {
+        name for name, count in counts.items() if not 0 < problem.allowed.get(name, 0) < count
+    }
+    if not simple:
+        return problem
+    none = {name for name in simple if problem.allowed.get(name, 0) <= 0}
+
+    def changed(victim: Victim) -> Victim:
+        kept = tuple(name for name in victim.budgets if name not in simple)
+        beyond = sum(name in none for name in victim.budgets)
+        return replace(victim, budgets=kept, weight=victim.weight + BEYOND * beyond)
+
+    new = {victim.id: changed(victim) for site in problem.sites for victim in site.victims}
+    sites = [
+        replace(
+            site,
+            victims=tuple(sorted((new[v.id] for v in site.victims), key=lambda v: v.weight)),
+        )
+        for site in problem.sites
+    ]
+    whole = {
+        name: [(number, new[victim.id]) for number, victim in members]
+        for name, members in problem.whole.items()
+    }
+    return replace(problem, sites=sites, whole=whole)
+
+
+def _choose(problem: LevelProblem) -> Choice:
     sums = _group_sums(problem)
     limits = problem.limits()
     best = _best_below(problem, sums, limits[-1])
@@ -129,7 +171,8 @@ def _program(
             continue
         waiting = sum(totals) - sum(counts)
         for way in ways:
-            key = (waiting, count_overruns(way.usage, problem.allowed), way.weight)
+            beyond, weight = divmod(way.weight, BEYOND)
+            key = (waiting, beyond + count_overruns(way.usage, problem.allowed), weight)
             if best is None or key < best[0]:
                 best = key, counts, way
     if best is None:

@@ -59,11 +59,10 @@ def room_without(
     for position, row in enumerate(prices.rows.tolist()):
         for each in evictable.on(row):
             free[position] += each.use[asked]
-    room: NDArray[np.int64] = room_of(requests[asked], None, free, [])
+    room = room_of(requests[asked], None, free, [])
     if of.shape.devices is not None:
-        count = of.shape.devices.count
-        totals = np.array([len(state.free_devices[row]) for row in prices.rows.tolist()], np.int64)
-        room[totals < count] = 0
+        fewest, rows = of.shape.devices.count, prices.rows.tolist()
+        room[[len(state.free_devices[row]) < fewest for row in rows]] = 0
     return room
 
 

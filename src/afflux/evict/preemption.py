@@ -179,7 +179,11 @@ class _Search:
         result = None
         if may_preempt and len(placed) < len(groups):
             evictable = self._evictable(priority)
-            able = [g for g in plain if g.key in placed or self._gains(g, evictable)]
+            gains = {
+                counts: has_room_without(self._after, self._after_prices, counts, evictable)
+                for counts in {self._classes.of(g) for g in plain if g.key not in placed}
+            }
+            able = [g for g in plain if g.key in placed or gains[self._classes.of(g)]]
             if any(group.key not in placed for group in able):
                 level = Level(self._after, self._after_prices, able, self._classes, evictable)
                 result = choose_level(level, begin)
@@ -220,12 +224,11 @@ class _Search:
         allowed = {name: max(0, most - used[name]) for name, most in self._allowed.items()}
         return self._reader.below(priority, self._gone, allowed)
 
-    def _gains(self, group: WaitingGroup, evictable: Evictable) -> bool:
-        return has_room_without(self._after, self._after_prices, self._classes.of(group), evictable)
-
     def _settle_related(self, priority: int, group: WaitingGroup) -> None:
         evictable = self._evictable(priority)
-        if self._searches_left and self._gains(group, evictable):
+        counts = self._classes.of(group)
+        able = has_room_without(self._after, self._after_prices, counts, evictable)
+        if self._searches_left and able:
             self._searches_left -= 1
             found = place_related(self._after, self._after_prices, group, evictable)
             if found is not None:

@@ -18,6 +18,8 @@ Counts = tuple[int, ...]
 PRIORITY_SHIFT = 1 << 31
 # Sums of start times in milliseconds stay below this.
 _START_RANGE = 1 << 64
+# More than all victims weigh together: what a victim weighs more for each budget that allows none.
+BEYOND = 1 << 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,17 @@ def choose_widely(problem: LevelProblem, begin: Choice) -> Choice:
     def better(one: Choice, other: Choice) -> Choice:
         return min(one, other, key=lambda choice: choice.key(problem))
 
-    best = better(_greedy(problem, begin, limits[-1]), begin)
-    best = better(best, _greedy(problem, Choice(), limits[-1]))
+    # Tasks that are dear to place find no room after others; cheap ones first need fewer victims.
+    cheap, dear = (
+        _greedy(problem, begin, limits[-1], dearest_first=order) for order in (False, True)
+    )
+    dearest_first = dear.key(problem) < cheap.key(problem)
+    best = better(better(cheap, dear), begin)
+    best = better(best, _greedy(problem, Choice(), limits[-1], dearest_first=dearest_first))
     low, high = 0, len(limits) - 1
     while low < high:
         middle = (low + high) // 2
-        found = _greedy(problem, begin, limits[middle])
+        found = _greedy(problem, begin, limits[middle], dearest_first=dearest_first)
         if found.key(problem)[:2] <= best.key(problem)[:2]:
             best, high = better(best, found), middle
         else:
@@ -49,8 +54,9 @@ def choose_widely(problem: LevelProblem, begin: Choice) -> Choice:
     return better(best, _with_whole_groups(problem, begin, best))
 
 
-def _greedy(problem: LevelProblem, begin: Choice, highest: int) -> Choice:
-    """Places the waiting groups where they cost least: gangs in queue order, then single tasks."""
+def _greedy(problem: LevelProblem, begin: Choice, highest: int, *, dearest_first: bool) -> Choice:
+    """Places the waiting groups where they cost least: gangs in queue order, then single tasks,
+    those that are cheapest or dearest to place first."""
     greedy = _Greedy(problem, begin, highest)
     waiting = [n for n in range(len(problem.groups)) if n not in greedy.placed]
     singles: dict[int, list[int]] = {}
@@ -64,7 +70,8 @@ def _greedy(problem: LevelProblem, begin: Choice, highest: int) -> Choice:
         costs = {of: cost for of in singles if (cost := greedy.least_cost(of)) is not None}
         if not costs:
             break
-        of = min(costs, key=lambda each: costs[each])
+        choose = max if dearest_first else min
+        of = choose(costs, key=lambda each: costs[each])
         greedy.place_one(of)
         greedy.placed.add(singles[of].pop(0))
         if not singles[of]:
@@ -82,8 +89,12 @@ class _Greedy:
         self._loads = dict(begin.loads)
         self._chosen: dict[int, VictimSet] = {}
         self._used: Counter[str] = Counter()
+        self._budgets = [
+            frozenset(name for victim in site.victims for name in victim.budgets)
+            for site in problem.sites
+        ]
         # How often the choice for a site has changed; and by class what one more task would cost
-        # on each site, as of which change.
+        # at least on each site, as of which change.
         self._changes = [0] * len(problem.sites)
         self._offers: dict[int, list[tuple[_Cost, int, int]]] = {}
 
@@ -97,7 +108,7 @@ class _Greedy:
                 if now is not None and now[0] <= cost:
                     return cost
                 if now is not None:
-                    # Others have used up what a budget allows.
+                    # What it costs was only bounded, or others have used up what a budget allows.
                     heappop(offers)
                     heappush(offers, (now[0], number, as_of))
                     continue
@@ -140,9 +151,9 @@ class _Greedy:
         offers = self._offers.get(of)
         if offers is None:
             offers = self._offers[of] = [
-                (offer[0], number, self._changes[number])
+                (cost, number, self._changes[number])
                 for number, site in enumerate(self._problem.sites)
-                if site.admits[of] and (offer := self._offer(of, number)) is not None
+                if site.admits[of] and (cost := self._bound(of, number)) is not None
             ]
             heapify(offers)
         return offers
@@ -150,12 +161,33 @@ class _Greedy:
     def _offer(self, of: int, number: int) -> tuple[_Cost, VictimSet] | None:
         """The cheapest victims of a site with one more task of a class, and what they cost more
         than those chosen there now."""
-        sets = self._search.cheapest(self._problem.sites[number], self._with_one(of, number))
-        if not sets:
+        before = self._chosen.get(number, NO_VICTIMS)
+        site = self._problem.sites[number]
+        found = self._search.lightest(
+            site, self._with_one(of, number), self._exhausted(number, before)
+        )
+        if found is None:
+            return None
+        return (self._more_overruns(before, found), found.weight - before.weight), found
+
+    def _exhausted(self, number: int, before: VictimSet) -> frozenset[str]:
+        """The budgets of a site that allow no victim there any more."""
+        own, allowed = dict(before.usage), self._problem.allowed
+        return frozenset(
+            name
+            for name in self._budgets[number]
+            if self._used[name] - own.get(name, 0) >= allowed.get(name, 0)
+        )
+
+    def _bound(self, of: int, number: int) -> _Cost | None:
+        """What one more task of a class costs at least on a site."""
+        site = self._problem.sites[number]
+        weight = self._search.least_weight(site, self._with_one(of, number))
+        if weight is None:
             return None
         before = self._chosen.get(number, NO_VICTIMS)
-        costs = [((self._more_overruns(before, s), s.weight - before.weight), s) for s in sets]
-        return min(costs, key=lambda cost: cost[0])
+        # Other victims than before may even be easier on the budgets.
+        return -sum(count for _, count in before.usage), weight - before.weight
 
     def _more_overruns(self, before: VictimSet, after: VictimSet) -> int:
         """How many victims more are beyond what budgets allow, with other victims on a site."""
@@ -175,9 +207,9 @@ class _Greedy:
         self._loads[number], self._chosen[number] = load, chosen
         self._changes[number] += 1
         for of, offers in self._offers.items():
-            offer = self._offer(of, number)
-            if offer is not None:
-                heappush(offers, (offer[0], number, self._changes[number]))
+            cost = self._bound(of, number)
+            if cost is not None:
+                heappush(offers, (cost, number, self._changes[number]))
 
     def _load(self, number: int) -> Counts:
         return self._loads.get(number, self._problem.none)
@@ -269,7 +301,7 @@ def _with_whole_groups(problem: LevelProblem, begin: Choice, best: Choice) -> Ch
             more.setdefault(number, []).append(victim)
         sites = [site.without(more.get(n, ())) for n, site in enumerate(problem.sites)]
         rest = replace(problem, sites=sites, whole={})
-        found = _greedy(rest, begin, problem.limits()[-1])
+        found = _greedy(rest, begin, problem.limits()[-1], dearest_first=False)
         victims = {
             number: (*more.get(number, ()), *found.victims.get(number, ()))
             for number in {*more, *found.victims}
