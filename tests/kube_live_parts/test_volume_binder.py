@@ -36,7 +36,7 @@ def test_a_group_with_too_few_volumes_starts_nothing_and_says_why() -> None:
             words = "group default/g needs volumes for 3 claims at once, 2 are available"
             assert {cluster.reason(f"g-{n}") for n in range(3)} == {words}
             # Without a change there is no further decision.
-            assert cluster.decide().round is None
+            assert cluster.decide().decision is None
             cluster.add(disk("d2", host="n1"))
             kept, _ = await cluster.choose(cluster.decide())
             assert sorted(kept.values()) == ["n0", "n1", "n1"]
@@ -93,7 +93,7 @@ def test_of_two_groups_that_need_the_same_volumes_the_first_gets_them() -> None:
             assert cluster.decide().placements == ()
             words = "group default/h needs volumes for 3 claims at once, 1 are available"
             assert cluster.reason("h-0") == words
-            assert cluster.decide().round is None
+            assert cluster.decide().decision is None
 
     run(test)
 
@@ -121,7 +121,7 @@ def test_a_group_without_an_alternative_waits_for_a_change() -> None:
             kept, rejected = await cluster.choose(cluster.decide())
             assert (kept, set(rejected.values())) == ({}, {""})
             assert cluster.decide().placements == ()
-            assert cluster.decide().round is None
+            assert cluster.decide().decision is None
             # After the avoidance has ended all machines are considered again.
             await until(lambda: len(cluster.reader.changes) > 0)
             kept, rejected = await cluster.choose(cluster.decide())
@@ -328,7 +328,7 @@ def test_volume_counts_of_machines_are_never_too_low(seed: int) -> None:
                 check_accounts(cluster)
                 if outcome.placements:
                     kept, rejected = await cluster.volume_binder.choose(
-                        outcome.placements, outcome.round.placed if outcome.round else ()
+                        outcome.placements, outcome.decision.plan.placed if outcome.decision else ()
                     )
                     for placement, why in rejected:
                         cluster.binder.reject(placement, why)

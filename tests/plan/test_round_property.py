@@ -98,7 +98,9 @@ class Story:
         )
         outcome = self.cycle.run(events)
         self.unsatisfiable = outcome.unsatisfiable
-        self.last_placed = [group.name for group in outcome.round.placed] if outcome.round else []
+        self.last_placed = (
+            [group.name for group in outcome.decision.plan.placed] if outcome.decision else []
+        )
         wrong = broken_rules(self.world, self.waiting.values(), outcome.placements)
         assert not wrong
         placed = {placement.task.id for placement in outcome.placements}

@@ -5,6 +5,7 @@ up to date for the changed rows only.
 """
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +15,11 @@ from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
 from afflux.cluster.relation_index import RelationIndex, relations_while_running
+from afflux.cluster.relation_overlay import RelationOverlay
 from afflux.cluster.resource_table import ResourceTable
 from afflux.cluster.task_room import choose_devices
 from afflux.model.devices import take_devices
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.machine import Machine
 from afflux.model.task import Shape, Task
 
@@ -27,7 +30,8 @@ class PlacedTask:
 
     `counted_shape` has the requests as they are added to `used`. Usually they are those of the
     task; they are cut where the sum of absurd requests would not fit 64 bits. `until_seconds` is
-    when the task is expected to end, None if it runs without end.
+    when the task is expected to end, None if it runs without end. A task without `terms` is never
+    evicted.
     """
 
     task: Task
@@ -35,6 +39,7 @@ class PlacedTask:
     devices: tuple[int, ...]
     counted_shape: Shape
     until_seconds: float | None = None
+    terms: EvictionTerms | None = None
 
 
 class State:
@@ -56,6 +61,8 @@ class State:
         self._free_rows: list[int] = []
         self._placed: dict[str, PlacedTask] = {}
         self._on_row: list[dict[str, None]] = []
+        # In an overlay, the rows whose tasks differ from those of the state below.
+        self._own_rows: set[int] | None = None
         # The placed tasks whose requirements hold while they run.
         self.required_during_execution: dict[str, None] = {}
         self.relations = RelationIndex(
@@ -113,6 +120,21 @@ class State:
         """What running and assumed tasks use of one resource on a machine."""
         return self.resource_table.used_of(row, resource)
 
+    def overlay(self) -> "State":
+        """A state that begins as this one, in which tasks can be placed and removed while this one
+        stays as it is. Neither machines nor this state may change as long as it is used."""
+        other = copy(self)
+        other.resource_table = self.resource_table.copy()
+        other.running, other.changed = self.running.copy(), self.changed.copy()
+        other.free_devices = self.free_devices.copy()
+        other.required_during_execution = self.required_during_execution.copy()
+        other.relations = RelationOverlay(self.relations)
+        other._placed = self._placed.copy()
+        # The tasks of a machine are copied when they change (`_tasks_of`).
+        other._on_row = self._on_row.copy()
+        other._own_rows = set()
+        return other
+
     def set_machine(self, machine: Machine) -> int:
         """Add a machine or replace its description; its tasks stay."""
         row = self.rows.get(machine.name)
@@ -165,6 +187,7 @@ class State:
         machine: str,
         devices: tuple[int, ...] | None = None,
         until_seconds: float | None = None,
+        terms: EvictionTerms | None = None,
     ) -> None:
         """Put a task on a machine; assumed, bound and running tasks are treated alike.
 
@@ -180,7 +203,9 @@ class State:
         )
         if placed is not None and same and devices in (None, placed.devices):
             # An assumed placement is confirmed: the machine has not changed.
-            self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
+            self._placed[task.id] = replace(
+                placed, task=task, until_seconds=until_seconds, terms=terms
+            )
             has_changed = self._note_required(task) or placed.until_seconds != until_seconds
             if self._are_related_otherwise(placed.task, task):
                 self.relations.remove(placed.task, row)
@@ -207,8 +232,8 @@ class State:
             counted = replace(counted, requests=countable)
         table.add_use(row, counted)
         self.running[row] += 1
-        self._placed[task.id] = PlacedTask(task, row, devices, counted, until_seconds)
-        self._on_row[row][task.id] = None
+        self._placed[task.id] = PlacedTask(task, row, devices, counted, until_seconds, terms)
+        self._tasks_of(row)[task.id] = None
         self._note_required(task)
         self.relations.place(task, row)
         self._mark_changed(row)
@@ -221,7 +246,7 @@ class State:
         placed = self._placed.pop(task_id, None)
         if placed is None:
             return None
-        del self._on_row[placed.row][task_id]
+        del self._tasks_of(placed.row)[task_id]
         self.required_during_execution.pop(task_id, None)
         if placed.task.shape.devices is not None:
             self.free_devices[placed.row] = take_devices(
@@ -246,6 +271,13 @@ class State:
     def placed_on(self, row: int) -> Iterator[PlacedTask]:
         """The tasks on a machine."""
         return (self._placed[task_id] for task_id in self._on_row[row])
+
+    def _tasks_of(self, row: int) -> dict[str, None]:
+        """The ids of the tasks on a machine, to be changed."""
+        if self._own_rows is not None and row not in self._own_rows:
+            self._own_rows.add(row)
+            self._on_row[row] = self._on_row[row].copy()
+        return self._on_row[row]
 
     def _note_required(self, task: Task) -> bool:
         """Returns whether the requirements of this task did not hold while it ran, or do not any

@@ -24,6 +24,7 @@ from afflux.cycle.events import (
     TaskRuns,
 )
 from afflux.cycle.reservations import DelayCause, Reservations
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.machine import Machine
 from afflux.model.relations import Labels
 from afflux.model.task import Shape, Task
@@ -80,7 +81,7 @@ class EventIntake:
             case MachineGone(name) if name in self._state.rows:
                 self._remove_machine(name)
             case TaskRuns(task, machine, until) if machine in self._state.rows:
-                self._set_running(task, machine, until)
+                self._set_running(task, machine, until, event.terms)
             case TaskEnded(task_id):
                 held = self._state.remove(task_id)
                 self.has_unblocking_events |= held is not None
@@ -116,9 +117,11 @@ class EventIntake:
         else:
             self._reservations.note_disturbance(DelayCause.MACHINE)
 
-    def _set_running(self, task: Task, machine: str, until: float | None) -> None:
+    def _set_running(
+        self, task: Task, machine: str, until: float | None, terms: EvictionTerms | None
+    ) -> None:
         before, held = self._state.machine_of(task.id), self._state.placed_task(task.id)
-        self._state.place(task, machine, until_seconds=until)
+        self._state.place(task, machine, until_seconds=until, terms=terms)
         if held is None or before != machine:
             self.has_unblocking_events |= before is not None
             # Waiting tasks may be waiting for such a task to join its domain.

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.cluster.task_room import choose_devices, room_of
+from afflux.cycle.decision import Decision
 from afflux.model.devices import take_devices
 from afflux.model.placement import Placement
 from afflux.model.reservation import NO_RESERVATIONS, StandingReservations
@@ -32,7 +33,7 @@ from afflux.model.resources import CPU, MEMORY, amount_of
 from afflux.model.taints import Taint, untolerated
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from afflux.policies.policy import Policy, admitted_by
 from afflux.policies.registry import constraints
 
@@ -65,7 +66,7 @@ class PodByPod:
         queue: Sequence[WaitingGroup],
         now_seconds: float = 0.0,
         earlier: StandingReservations = NO_RESERVATIONS,
-    ) -> Round:
+    ) -> Decision:
         """Places one pod after the other; every group has one task."""
         del now_seconds, earlier
         # A new resource widens the tables of the state: register it before they are copied.
@@ -90,7 +91,7 @@ class PodByPod:
                 self._defaults_of_tasks[task.id] = with_defaults(wanted) - wanted
             placements.append(Placement(task, state.name_of(row), devices))
             placed.append(group)
-        return Round(tuple(placements), tuple(placed))
+        return Decision(Plan(tuple(placements), tuple(placed)))
 
     def _default_amounts(self, state: State) -> NDArray[np.int64]:
         """The default amounts of running tasks without requests, by resource and machine."""
