@@ -261,3 +261,20 @@ def test_the_rest_of_a_running_group_is_accepted_by_a_full_queue() -> None:
     assert list(queue.names()) == ["default/h", "default/i"]
     queue.put(member("d", "g", queue="narrow"))
     assert list(queue.names()) == ["default/g", "default/h", "default/i"]
+
+
+def test_a_task_that_leaves_a_group_with_its_own_default_name_is_alone() -> None:
+    """The name of a group of one is the default name of its task, which users may give to a group."""
+    name = "fluxnetes-group-default-a"
+    queue = queue_with(member("a", name, 1, bound=True), member("b", name, 1, bound=True))
+    for _ in range(2):
+        queue.put(member("a", bound=True))
+        queue.take()
+        own, named = queue.register.group_of("uid-a"), queue.register.group_of("uid-b")
+        assert own is not None
+        assert named is not None
+        assert (own.alone, named.alone) == ("a", "")
+        assert list(queue.register.members_of(own.key)) == ["uid-a"]
+        assert list(queue.register.members_of(named.key)) == ["uid-b"]
+    queue.end("a", "b")
+    assert queue.register.group_of("uid-a") is None

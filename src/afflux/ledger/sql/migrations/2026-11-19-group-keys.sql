@@ -88,7 +88,8 @@ UPDATE afflux.groups SET name = CASE
     WHEN born <> '' THEN regexp_replace(name, ' \(group\)$', '')
     ELSE name
 END;
-UPDATE afflux.groups SET key = namespace || '/' || name || '/' || born;
+UPDATE afflux.groups SET
+    key = namespace || '/' || name || '/' || born || CASE WHEN alone <> '' THEN '/alone' ELSE '' END;
 INSERT INTO afflux.member_chunks (key, chunk, members)
 SELECT groups.key, (number - 1) / 64, json_agg(member ORDER BY number)
 FROM afflux.groups
