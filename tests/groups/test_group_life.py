@@ -334,3 +334,15 @@ def test_an_event_of_a_group_that_has_ended_is_not_kept() -> None:
     queue.end("a")
     queue.register.note(BORN_A.key, "Corrected", "none of its pods is there")
     assert queue.register.take_changes(0.0)[2] == []
+
+
+def test_a_member_that_is_reported_again_after_its_end_has_not_ended() -> None:
+    """A list of an API server that lags behind has pods that were deleted meanwhile."""
+    queue = queue_with(*gang("g", "a", "b", size=2, bound=True))
+    queue.register.ended("uid-a", "failed", 5.0)
+    queue.put(member("a", "g", 2, bound=True))
+    assert [each.how for each in changes(queue)["default/g"].members] == ["", ""]
+    queue.register.ended("uid-a", "succeeded", 6.0)
+    queue.register.ended("uid-b", "succeeded", 7.0)
+    (found,) = ended(queue)
+    assert (found.how, [each.how for each in found.members]) == ("succeeded", ["succeeded"] * 2)

@@ -264,7 +264,7 @@ def test_the_rest_of_a_running_group_is_accepted_by_a_full_queue() -> None:
 
 
 def test_a_task_that_leaves_a_group_with_its_own_default_name_is_alone() -> None:
-    """The name of a group of one is the default name of its task, which users may give to a group."""
+    """A user may give a group the default name of a group of one."""
     name = "fluxnetes-group-default-a"
     queue = queue_with(member("a", name, 1, bound=True), member("b", name, 1, bound=True))
     for _ in range(2):

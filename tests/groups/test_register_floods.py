@@ -128,6 +128,15 @@ def test_the_work_for_a_new_pod_does_not_grow_with_the_pods_that_are_being_delet
     assert calls(1_000) == calls(500)
 
 
+def test_the_work_for_the_end_of_a_pod_does_not_grow_with_those_that_have_ended() -> None:
+    def calls(ended: int) -> int:
+        queue = flood(1, bound=True, members=3_000)
+        queue.end(*(f"p{n}" for n in range(ended)))
+        return calls_of(lambda: queue.end("p2999"))
+
+    assert calls(2_000) < calls(100) + 20
+
+
 def test_a_group_that_lives_long_keeps_its_last_ended_members_and_counts_the_others() -> None:
     queue = queue_with(member("stays", "g", 1, bound=True))
     ledger = LedgerBytes(queue)

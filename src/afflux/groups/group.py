@@ -80,6 +80,8 @@ class Group:
     members: dict[str, GroupMember] = field(default_factory=dict[str, GroupMember])
     ended: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
     unlisted: int = 0
+    # How many of `ended` have ended in each way: counting them at every end would take too long.
+    ended_hows: Counter[str] = field(default_factory=Counter[str])
     terms: GroupTerms = NO_TERMS
     # When it had all the members that it needs, and for which terms. None while it lacks members
     # and has not run whole.
@@ -135,6 +137,7 @@ class Group:
         for each in recorded.members:
             if each.how:
                 group.ended[each.uid] = each
+                group.ended_hows[each.how] += 1
             else:
                 group.members[each.uid] = GroupMember(each)
         group.was_placed = any(each.is_running for each in group.members.values())
@@ -166,6 +169,7 @@ class Group:
         self.members[uid] = member
         self.changed_members[uid] = None
         self.dropped.pop(uid, None)
+        self._forget_ended(uid)
 
     def set_entry(self, uid: str, entry: MemberEntry) -> None:
         self.members[uid].entry = entry
@@ -175,14 +179,20 @@ class Group:
         """A member that ran has ended. If too many have, the oldest is only counted; of each way to
         end, one stays, so that the end of the group is as of all."""
         self.ended[entry.uid] = entry
+        self.ended_hows[entry.how] += 1
         self.changed_members[entry.uid] = None
         if len(self.ended) > MAX_ENDED_MEMBERS:
-            count = Counter(each.how for each in self.ended.values())
+            count = self.ended_hows
             oldest = next(uid for uid, each in self.ended.items() if count[each.how] > 1)
-            del self.ended[oldest]
+            self._forget_ended(oldest)
             self.changed_members.pop(oldest, None)
             self.dropped[oldest] = None
             self.unlisted += 1
+
+    def _forget_ended(self, uid: str) -> None:
+        entry = self.ended.pop(uid, None)
+        if entry is not None:
+            self.ended_hows[entry.how] -= 1
 
     def pending(self) -> list[GroupMember]:
         return [each for each in self.members.values() if not each.is_running]
@@ -264,11 +274,7 @@ class Group:
 
     def ending(self) -> EndReason:
         """How the group ended: as the worst of the members that ran."""
-        found = {each.how for each in self.ended.values()}
-        for how in _WORST_FIRST:
-            if how in found:
-                return how
-        return "deleted"
+        return next((how for how in _WORST_FIRST if self.ended_hows[how]), "deleted")
 
     def _shown_reason(self, state: GroupState, waiting: Collection[GroupMember]) -> str:
         return self.violation or (self.reason if waiting or state != "running" else "")

@@ -11,8 +11,8 @@ class GroupId:
     """A group of a namespace. `born` is the uid of its first member.
 
     A task that names no group is alone in one: its `name` is then the default of seed design 5, and
-    people see `alone`, the name of the task, instead. A user may give a group this default name, too:
-    the keys differ.
+    people see `alone`, the name of the task, instead. A user may give a group this default name,
+    too: the keys differ.
     """
 
     namespace: str
