@@ -346,3 +346,16 @@ def test_a_member_that_is_reported_again_after_its_end_has_not_ended() -> None:
     queue.register.ended("uid-b", "succeeded", 7.0)
     (found,) = ended(queue)
     assert (found.how, [each.how for each in found.members]) == ("succeeded", ["succeeded"] * 2)
+
+
+def test_a_doubt_about_a_bind_that_is_known_to_have_happened_changes_nothing() -> None:
+    queue = queue_with(*gang("g", "a", size=1))
+    queue.send("a")
+    queue.bind("a")
+    before = changes(queue)
+    queue.register.doubtful("uid-a", "no answer")
+    assert before["default/g"].members[0].machine == MACHINE
+    assert not changes(queue)
+    queue.reject("a")
+    queue.register.doubtful("uid-a", "no answer")
+    assert [each.doubt for each in changes(queue)["default/g"].members] == [""]

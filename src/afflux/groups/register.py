@@ -151,8 +151,8 @@ class GroupRegister:
     def doubtful(self, uid: str, why: str) -> None:
         """It is unknown whether the task was bound. Until it is known, it counts on its machine."""
         group = self._group_not_reported_bound(uid)
-        if group is not None:
-            self._set_entry(group, uid, sent_to=group.members[uid].entry.sent_to, doubt=why)
+        if group is not None and (machine := group.members[uid].entry.sent_to):
+            self._set_entry(group, uid, sent_to=machine, doubt=why)
 
     def not_bound(self, uid: str, why: str = "") -> None:
         """The task was not bound: it waits again, in its old place."""
