@@ -17,7 +17,7 @@ BORN_A = GroupId("default", "g", "uid-a")
 def changes(queue: Queue) -> dict[str, GroupChange]:
     """What has changed, by the names that people see."""
     queue.take()
-    changed, _, _ = queue.register.take_changes(10.0)
+    changed, _, _ = queue.register.changes.take(10.0)
     found = {each.entry.id.shown: each for each in changed}
     assert len(found) == len(changed)
     return found
@@ -25,7 +25,7 @@ def changes(queue: Queue) -> dict[str, GroupChange]:
 
 def ended(queue: Queue) -> list[EndedGroup]:
     queue.take()
-    _, found, _ = queue.register.take_changes(10.0)
+    _, found, _ = queue.register.changes.take(10.0)
     return found
 
 
@@ -42,7 +42,7 @@ def gang(name: str, *tasks: str, size: int, bound: bool = False) -> list[Member]
 
 def test_a_task_that_has_the_name_of_a_group_is_not_its_member() -> None:
     queue = queue_with(member("simx", bound=True), *gang("simx", "x0", "x1", size=2, bound=True))
-    by_key = {each.entry.id: each for each in queue.register.take_changes(0.0)[0]}
+    by_key = {each.entry.id: each for each in queue.register.changes.take(0.0)[0]}
     (bystander,) = (each for id_, each in by_key.items() if id_.alone)
     (simx,) = (each for id_, each in by_key.items() if not id_.alone)
     assert members(bystander) == ["default/simx"]
@@ -52,7 +52,7 @@ def test_a_task_that_has_the_name_of_a_group_is_not_its_member() -> None:
 
 def test_a_group_is_finished_when_its_members_are_gone_though_a_task_has_its_name() -> None:
     queue = queue_with(member("simx", bound=True), *gang("simx", "x0", "x1", size=2, bound=True))
-    queue.register.take_changes(0.0)
+    queue.register.changes.take(0.0)
     queue.register.ended("uid-x0", "deadline", 5.0)
     assert not ended(queue)
     queue.register.ended("uid-x1", "deadline", 6.0)
@@ -68,7 +68,7 @@ def test_a_group_is_finished_when_its_members_are_gone_though_a_task_has_its_nam
 def test_an_incomplete_group_is_one_group_beside_a_running_task_of_its_name() -> None:
     queue = queue_with(member("mpi", bound=True), *gang("mpi", "m0", "m1", size=3))
     queue.take()
-    changed, _, _ = queue.register.take_changes(0.0)
+    changed, _, _ = queue.register.changes.take(0.0)
     (found,) = (each for each in changed if not each.entry.id.alone)
     assert (found.entry.state, members(found)) == ("provisional", ["default/m0", "default/m1"])
     assert len(changed) == 2
@@ -76,12 +76,12 @@ def test_an_incomplete_group_is_one_group_beside_a_running_task_of_its_name() ->
 
 def test_a_task_with_the_name_of_a_waiting_group_does_not_move_the_group() -> None:
     queue = queue_with(*gang("g", "a", "b", size=2))
-    queue.register.take_changes(0.0)
+    queue.register.changes.take(0.0)
     queue.put(member("g"))
     withdrawn, ready = queue.register.take_starts()
     assert not withdrawn
     assert [[task.name for task in each.tasks] for each in ready] == [["default/g"]]
-    changed, _, _ = queue.register.take_changes(0.0)
+    changed, _, _ = queue.register.changes.take(0.0)
     assert [members(each) for each in changed] == [["default/g"]]
 
 
@@ -100,7 +100,7 @@ def test_a_rolling_restart_is_one_running_group() -> None:
         queue.put(member(comes, "web", bound=True))
         queue.end(gone)
         queue.take()
-        changed, finished, _ = queue.register.take_changes(10.0)
+        changed, finished, _ = queue.register.changes.take(10.0)
         assert not finished
         assert [each.entry.id for each in changed] == [first.entry.id]
         assert changed[0].entry.state == "running"
@@ -333,7 +333,7 @@ def test_an_event_of_a_group_that_has_ended_is_not_kept() -> None:
     queue = queue_with(*gang("g", "a", size=1))
     queue.end("a")
     queue.register.note(BORN_A.key, "Corrected", "none of its pods is there")
-    assert queue.register.take_changes(0.0)[2] == []
+    assert queue.register.changes.take(0.0)[2] == []
 
 
 def test_a_member_that_is_reported_again_after_its_end_has_not_ended() -> None:

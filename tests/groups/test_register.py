@@ -145,7 +145,7 @@ def test_an_answer_about_a_bind_that_was_seen_to_happen_changes_nothing(answer: 
         case _:
             queue.send("a")
     assert not queue.names()
-    (change,) = queue.register.take_changes(0.0)[0]
+    (change,) = queue.register.changes.take(0.0)[0]
     assert change.entry.state == "running"
     assert {each.machine for each in change.members} == {"n"}
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afflux.groups.changes import Changes
 from afflux.groups.entries import GroupEntry, MemberEntry, RecordedGroup
 from afflux.groups.half_bound import HalfBoundGroups
 from afflux.groups.member import Claim, GroupTerms, Hold, Member
-from afflux.groups.register import Changes, GroupRegister
+from afflux.groups.register import GroupRegister
 from afflux.groups.states import EndReason
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
@@ -457,7 +458,7 @@ class History:
 
     def write(self) -> None:
         """The ledger tells the truth: its changes add up to the groups of the register."""
-        self.ledger.write(self.register.take_changes(self.now))
+        self.ledger.write(self.register.changes.take(self.now))
         self.see("written")
         groups = [each for each in self.register._groups.values() if each.is_recorded]
         assert self.ledger.groups == {

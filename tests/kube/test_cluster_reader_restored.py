@@ -24,6 +24,6 @@ def test_a_pod_of_the_ledger_that_is_no_more_ours_to_place_has_left_its_group(si
     register.restore([RecordedGroup(GroupEntry(group, size=2), members)])
     server.put(pod("later", "u-later", labels=labels))
     server.take_events()
-    ((ended,),) = [register.take_changes(0.0)[1]]
+    ((ended,),) = [register.changes.take(0.0)[1]]
     assert (ended.entry.id, ended.how) == (group, "deleted")
     assert register.group_of("u-later") == GroupId("default", "g", "u-later")

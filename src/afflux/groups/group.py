@@ -274,7 +274,10 @@ class Group:
 
     def ending(self) -> EndReason:
         """How the group ended: as the worst of the members that ran."""
-        return next((how for how in _WORST_FIRST if self.ended_hows[how]), "deleted")
+        for how in _WORST_FIRST:
+            if self.ended_hows[how]:
+                return how
+        return "deleted"
 
     def _shown_reason(self, state: GroupState, waiting: Collection[GroupMember]) -> str:
         return self.violation or (self.reason if waiting or state != "running" else "")

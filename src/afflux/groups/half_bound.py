@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from afflux.groups.group import Group
 from afflux.groups.group_id import GroupKey
 
 
@@ -29,6 +30,25 @@ class HalfBoundGroup:
     bind_in_progress: bool = False
     since_seconds: float = 0.0
     is_circle: bool = False
+
+
+def half_bound(group: Group) -> HalfBoundGroup | None:
+    """The group as a half-bound one; None if it is not.
+
+    A group that was fully bound once is never half-bound again; later members are scheduled one by
+    one. One whose history is not known may have been whole.
+    """
+    size = group.complete_size
+    in_progress = any(
+        each.entry.sent_to and not each.entry.machine for each in group.members.values()
+    )
+    # A member that is being bound counts for `is_whole`; if its bind fails, the group has been
+    # half-bound all the time.
+    may_be_whole = group.is_whole and not in_progress
+    is_partial = group.peak_bound < size and not may_be_whole
+    if not group.bound or not is_partial or not group.is_history_known:
+        return None
+    return HalfBoundGroup(group.key, group.id.shown, size, frozenset(group.bound), in_progress)
 
 
 class HalfBoundGroups:

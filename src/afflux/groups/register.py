@@ -14,17 +14,12 @@ from typing import Literal
 
 from msgspec import structs
 
-from afflux.groups.entries import (
-    EndedGroup,
-    EventEntry,
-    GroupChange,
-    MemberEntry,
-    RecordedGroup,
-)
+from afflux.groups.changes import GroupChanges
+from afflux.groups.entries import MemberEntry, RecordedGroup
 from afflux.groups.evaluation import Evaluator
 from afflux.groups.group import Group, GroupMember
 from afflux.groups.group_id import GroupId, GroupKey, group_of_one
-from afflux.groups.half_bound import HalfBoundGroup, HalfBoundGroups
+from afflux.groups.half_bound import HalfBoundGroups, half_bound
 from afflux.groups.member import Hold, Member
 from afflux.groups.quorum import BUILT_IN, QuorumRule, Shortage
 from afflux.groups.states import EndReason
@@ -33,7 +28,6 @@ from afflux.model.waiting_group import WaitingGroup
 from afflux.queue.rules import ONE_QUEUE, QueueRules
 
 HeldBackTask = tuple[Task, Hold]
-Changes = tuple[list[GroupChange], list[EndedGroup], list[EventEntry]]
 
 
 class GroupRegister:
@@ -57,25 +51,18 @@ class GroupRegister:
         self._named: dict[tuple[str, str], GroupKey] = {}
         self._group_of: dict[str, GroupKey] = {}
         self._group_of_start: dict[str, GroupKey] = {}
-        # To be evaluated, to be reported even if nothing has changed, and to be written.
+        # To be evaluated, and to be reported even if nothing has changed.
         self._changed: dict[GroupKey, None] = {}
         self._to_report: set[GroupKey] = set()
-        self._unwritten: dict[GroupKey, None] = {}
         self._withdrawn: list[str] = []
         self._newly_held: dict[str, None] = {}
-        self._ended: list[EndedGroup] = []
-        self._events: list[EventEntry] = []
         self._violating: set[GroupKey] = set()
         self._unsatisfiable: dict[GroupKey, str] = {}
         # Restored from the ledger; which of their members exist is not known yet.
         self._unconfirmed: dict[GroupKey, None] = {}
         # Until the first evaluation the members that exist are those of before a restart.
         self._first_pass_done = False
-        # Whether a group of the last `take_changes` had another place in the queue than before.
-        self.changed_places = False
-        # Called when there is something for the ledger again, and with every group that has ended.
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_ended: list[Callable[[EndedGroup], None]] = []
+        self.changes = GroupChanges()
 
     # --- What the adapter reports
 
@@ -98,9 +85,9 @@ class GroupRegister:
             self._set_entry(group, uid)
         elif machine := member.machine or known.entry.machine:
             self._set_bound(group, known, machine, is_first_report=before is None)
-        if before is None or _matters(before, member):
+        if before is None or not member.decides_as(before):
             self._changed[group.key] = None
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
 
     def ended(self, uid: str, how: EndReason, now_seconds: float) -> None:
         """A task has ended, is gone, or belongs to another scheduler now."""
@@ -164,7 +151,7 @@ class GroupRegister:
         if why:
             group.reason = why
             name = group.members[uid].entry.name
-            self._note(group, "NotBound", f"pod {name} was not bound: {why}")
+            self.changes.note(group, "NotBound", f"pod {name} was not bound: {why}")
 
     def report_again(self, uid: str) -> None:
         """Report what waits with this task again, as the cycle does not know it any more."""
@@ -184,7 +171,7 @@ class GroupRegister:
             group.members[uid].rolled_back = True
             if group.key not in noted:
                 noted.add(group.key)
-                self._note(group, "TakenBack", why)
+                self.changes.note(group, "TakenBack", why)
 
     def not_rolled_back(self, uids: Iterable[str]) -> None:
         """These tasks could not be deleted: they run on, and count."""
@@ -220,7 +207,7 @@ class GroupRegister:
             group, why = self._groups.get(key), never.get(key, "")
             if group is not None and group.unsatisfiable_reason != why:
                 group.unsatisfiable_reason = group.reason = why
-                self._mark_unwritten(key)
+                self.changes.mark(group)
         self._unsatisfiable = never
         first_of: dict[GroupKey, str | None] = {}
         for uid, why in reasons.items():
@@ -231,7 +218,7 @@ class GroupRegister:
                 first_of[group.key] = _first_waiting(group)
             if first_of[group.key] == uid:
                 group.reason = why
-                self._mark_unwritten(group.key)
+                self.changes.mark(group)
         return self._evaluator.room.set_unsatisfiable(never)
 
     def set_violations(self, violations: Mapping[str, str]) -> None:
@@ -248,11 +235,13 @@ class GroupRegister:
             if group is None or group.violation == why:
                 continue
             if not why:
-                self._note(group, "RequirementMet", "all members meet their requirements again")
+                self.changes.note(
+                    group, "RequirementMet", "all members meet their requirements again"
+                )
             elif not group.violation:
-                self._note(group, "RequirementViolated", why)
+                self.changes.note(group, "RequirementViolated", why)
             group.violation = why
-            self._mark_unwritten(key)
+            self.changes.mark(group)
         self._violating = set(by_group)
 
     # --- Take-over
@@ -264,7 +253,7 @@ class GroupRegister:
             self._groups[group.key] = group
             self._group_of.update(dict.fromkeys(group.members, group.key))
             self._unconfirmed[group.key] = None
-            self._mark_unwritten(group.key)
+            self.changes.mark(group)
 
     def confirm_restored(self, is_live: Callable[[MemberEntry], bool], now_seconds: float) -> None:
         """Members of restored groups that are not live have ended, before any other is reported:
@@ -286,7 +275,7 @@ class GroupRegister:
         """An event in the history of this group, unless it has ended."""
         group = self._groups.get(key)
         if group is not None:
-            self._note(group, kind, message)
+            self.changes.note(group, kind, message)
 
     # --- What may start
 
@@ -337,40 +326,6 @@ class GroupRegister:
             and (member := group.members[uid]).hold is not None
             and member.said is not None
         ]
-
-    # --- What has changed, for the ledger
-
-    def take_changes(self, now_seconds: float) -> Changes:
-        """The groups that have changed, those that have ended, and events, since the last call."""
-        changes: list[GroupChange] = []
-        self.changed_places = False
-        unwritten, self._unwritten = self._unwritten, {}
-        for key in unwritten:
-            group = self._groups.get(key)
-            if group is None or not group.is_recorded:
-                continue
-            entry = group.entry(now_seconds)
-            if entry == group.written and not group.changed_members and not group.dropped:
-                continue
-            before = None if group.written is None else group.written.ready_seconds
-            self.changed_places = self.changed_places or entry.ready_seconds != before
-            group.written = entry
-            changes.append(GroupChange(entry, _changed_entries(group), tuple(group.dropped)))
-            group.changed_members.clear()
-            group.dropped.clear()
-        ended, self._ended = self._ended, []
-        events, self._events = self._events, []
-        return changes, ended, events
-
-    def discard_changes(self) -> None:
-        """Without a ledger nothing takes the changes: they need not be kept."""
-        for key in self._unwritten:
-            if (group := self._groups.get(key)) is not None:
-                group.changed_members.clear()
-                group.dropped.clear()
-        self._unwritten.clear()
-        self._ended.clear()
-        self._events.clear()
 
     # --- Members
 
@@ -436,7 +391,7 @@ class GroupRegister:
         else:
             group.changed_members.pop(uid, None)
             group.dropped[uid] = None
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
         if group.members:
             self._changed[group.key] = None
         else:
@@ -450,18 +405,12 @@ class GroupRegister:
         if self._half_bound is not None:
             self._half_bound.remove(key)
         del self._groups[key]
-        for each in (self._changed, self._unwritten, self._unsatisfiable):
-            each.pop(key, None)
+        self._changed.pop(key, None)
+        self._unsatisfiable.pop(key, None)
         name = (group.id.namespace, group.id.name)
         if self._named.get(name) == key:
             del self._named[name]
-        if group.written is not None or group.ended:
-            members = tuple(group.ended.values())
-            ended = EndedGroup(group.last_entry(), members, group.ending(), now_seconds)
-            self._ended.append(ended)
-            self.on_change()
-            for listener in self.on_ended:
-                listener(ended)
+        self.changes.end(group, now_seconds)
 
     def _set_bound(
         self, group: Group, member: GroupMember, machine: str, *, is_first_report: bool = False
@@ -489,7 +438,7 @@ class GroupRegister:
     ) -> None:
         member = group.members[uid]
         group.set_entry(uid, _with(member.entry, machine, sent_to, doubt))
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
 
     # --- Evaluation
 
@@ -501,7 +450,7 @@ class GroupRegister:
             group.reason = ""
         self._set_holds(group, found.held)
         group.summarise()
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
         self._withdraw(before.keys() - group.starts.keys())
         self._group_of_start.update(dict.fromkeys(group.starts, group.key))
         is_asked = group.key in self._to_report
@@ -526,52 +475,18 @@ class GroupRegister:
                 self._withdrawn.append(key)
 
     def _report_half_bound(self, group: Group, now_seconds: float) -> None:
-        """A group that was fully bound once is never half-bound again; later members are scheduled
-        one by one. One whose history is not known may have been whole."""
-        half_bound = self._half_bound
-        if half_bound is None or group.key not in self._groups:
+        if self._half_bound is None or group.key not in self._groups:
             return
-        size = group.complete_size
-        in_progress = any(
-            each.entry.sent_to and not each.entry.machine for each in group.members.values()
-        )
-        # A member that is being bound counts for `is_whole`; if its bind fails, the group has been
-        # half-bound all the time.
-        may_be_whole = group.is_whole and not in_progress
-        is_partial = group.peak_bound < size and not may_be_whole
-        if group.bound and is_partial and group.is_history_known:
-            found = HalfBoundGroup(
-                group.key, group.id.shown, size, frozenset(group.bound), in_progress
-            )
-            half_bound.set(found, now_seconds)
+        found = half_bound(group)
+        if found is not None:
+            self._half_bound.set(found, now_seconds)
         else:
-            half_bound.remove(group.key)
-
-    def _note(self, group: Group, kind: str, message: str) -> None:
-        self._events.append(EventEntry(group.key, kind, message))
-        self._mark_unwritten(group.key)
-
-    def _mark_unwritten(self, key: GroupKey) -> None:
-        if not self._unwritten:
-            self.on_change()
-        self._unwritten[key] = None
+            self._half_bound.remove(group.key)
 
 
 def _first_waiting(group: Group) -> str | None:
     """The first member in the queue: why it waits is why the group does."""
     return next((start.tasks[0].id for start in group.starts.values()), None)
-
-
-def _changed_entries(group: Group) -> tuple[MemberEntry, ...]:
-    """The entries of the members that have changed, without those of other schedulers."""
-    found: list[MemberEntry] = []
-    for uid in group.changed_members:
-        member = group.members.get(uid)
-        if member is None:
-            found.append(group.ended[uid])
-        elif member.is_ours:
-            found.append(member.entry)
-    return tuple(found)
 
 
 def _with(
@@ -582,25 +497,6 @@ def _with(
     how: EndReason | Literal[""] = "",
 ) -> MemberEntry:
     return MemberEntry(entry.uid, entry.name, machine, sent_to, doubt, how, entry.ready_seconds)
-
-
-def _matters(before: Member, now: Member) -> bool:
-    """Whether something has changed that decides what may start: all but the times of a run."""
-    return _deciding(before) != _deciding(now)
-
-
-def _deciding(member: Member) -> tuple[object, ...]:
-    return (
-        member.task,
-        member.claim,
-        member.machine,
-        member.priority,
-        member.created_seconds,
-        member.run_seconds,
-        member.limit_seconds,
-        member.leaving,
-        member.ours,
-    )
 
 
 def _first_and_more(reasons: Sequence[str]) -> str:
