@@ -199,7 +199,8 @@ def half_bound(recorded: list[RecordedGroup]) -> list[str]:
     found = HalfBoundGroups(10.0)
     register = GroupRegister(half_bound=found)
     register.restore(recorded)
-    register.confirm_restored(lambda _: True, 0.0)
+    there = {"uid-a", "uid-b", "uid-huge"}
+    register.confirm_restored(lambda entry: entry.uid in there, 0.0)
     queue = Queue(register)
     queue.put(*gang("g", "a", "b", size=3, bound=True), member("huge", "g", 3))
     queue.take()
@@ -216,6 +217,26 @@ def test_with_a_ledger_a_group_that_was_never_whole_is_half_bound_after_a_restar
     assert half_bound([RecordedGroup(never_whole, bound)]) == ["default/g"]
     once_whole = msgspec.structs.replace(never_whole, peak_bound=3)
     assert half_bound([RecordedGroup(once_whole, bound)]) == []
+
+
+def test_a_group_that_may_have_been_whole_before_it_was_written_is_never_half_bound() -> None:
+    first = queue_with(*gang("g", "a", "b", size=3, bound=True), member("huge", "g", 3))
+    (change,), _, _ = first.register.changes.take(0.0)
+    assert half_bound([RecordedGroup(change.entry, change.members)]) == []
+
+
+def test_a_group_is_not_half_bound_if_the_ledger_missed_binds_of_its_members() -> None:
+    """The ledger was away, with `whenAway: continue`."""
+    waits = tuple(MemberEntry(f"uid-{name}", f"default/{name}") for name in "ab")
+    assert half_bound([RecordedGroup(GroupEntry(BORN_A, size=3, ready_seconds=0.0), waits)]) == []
+
+
+def test_a_group_is_not_half_bound_if_a_member_ended_that_may_have_been_bound() -> None:
+    """The leader ended after it tried to bind this member, before the result was written."""
+    bound = tuple(MemberEntry(f"uid-{name}", f"default/{name}", MACHINE) for name in "ab")
+    tried = MemberEntry("uid-c", "default/c", sent_to=MACHINE)
+    entry = GroupEntry(BORN_A, size=3, ready_seconds=0.0, peak_bound=2)
+    assert half_bound([RecordedGroup(entry, (*bound, tried))]) == []
 
 
 def test_a_bind_of_a_member_that_is_being_deleted_is_over_when_its_result_is_known() -> None:

@@ -175,9 +175,13 @@ class History:
         """The cycle places what waits; what has changed since is not bound."""
         if not self.waiting:
             return
-        for task in self.rng.choice(list(self.waiting.values())).tasks:
+        start = self.rng.choice(list(self.waiting.values()))
+        group = self.register.group_of_start(start.key)
+        for task in start.tasks:
             found = self.tasks.get(task.id)
             if found is None or found.leaving or not self.is_free(task.id):
+                continue
+            if self.register._group_of[task.id] != group:
                 continue
             self.binds[task.id] = Bind("m")
             self.see("sent", task.id, "m")

@@ -102,8 +102,8 @@ class Group:
     is_whole: bool = False
     # The cycle placed some of its members together with others.
     was_placed: bool = False
-    # Whether all binds of its members were seen: else it may have been whole before.
-    is_history_known: bool = True
+    # Binds of its members were missed, while nothing led or nothing was written.
+    may_have_been_whole: bool = False
     reason: str = ""
     unsatisfiable_reason: str = ""
     # Which running members do not meet their requirements, and why; empty if all do.
@@ -131,6 +131,7 @@ class Group:
         group.place = entry.ready_seconds
         group.place_terms = None if entry.ready_seconds is None else group.terms
         group.peak_bound = entry.peak_bound
+        group.may_have_been_whole = entry.may_have_been_whole
         group.reason, group.priority = entry.reason, entry.priority
         group.run_seconds, group.created_seconds = entry.run_seconds, entry.created_seconds
         group.started_seconds, group.unlisted = entry.started_seconds, entry.unlisted
@@ -261,6 +262,7 @@ class Group:
             started_seconds=self.started_seconds,
             until_seconds=self._expected_end() if state == "running" else None,
             peak_bound=self.peak_bound,
+            may_have_been_whole=self.may_have_been_whole,
             waiting=len(waiting),
             late_since_seconds=_oldest(waiting) if state == "running" else None,
             unlisted=self.unlisted,

@@ -58,8 +58,9 @@ class GroupRegister:
         self._newly_held: dict[str, None] = {}
         self._violating: set[GroupKey] = set()
         self._unsatisfiable: dict[GroupKey, str] = {}
-        # Restored from the ledger; which of their members exist is not known yet.
-        self._unconfirmed: dict[GroupKey, None] = {}
+        # Restored from the ledger; which of their members exist is not known yet. With the members
+        # that were about to be bound.
+        self._unconfirmed: dict[GroupKey, frozenset[str]] = {}
         # Until the first evaluation the members that exist are those of before a restart.
         self._first_pass_done = False
         self.changes = GroupChanges()
@@ -252,7 +253,8 @@ class GroupRegister:
             group = Group.restored(each)
             self._groups[group.key] = group
             self._group_of.update(dict.fromkeys(group.members, group.key))
-            self._unconfirmed[group.key] = None
+            sent = frozenset(uid for uid, it in group.members.items() if it.entry.sent_to)
+            self._unconfirmed[group.key] = sent
             self.changes.mark(group)
 
     def confirm_restored(self, is_live: Callable[[MemberEntry], bool], now_seconds: float) -> None:
@@ -264,6 +266,8 @@ class GroupRegister:
         groups = [self._groups[key] for key in unconfirmed if key in self._groups]
         for group in sorted(groups, key=lambda each: each.created_seconds):
             gone = [uid for uid, each in group.members.items() if not is_live(each.entry)]
+            # Whether these were bound, before they ended, nothing says any more.
+            group.may_have_been_whole |= not unconfirmed[group.key].isdisjoint(gone)
             for uid in gone:
                 self._remove(group, uid, "deleted", now_seconds)
             if group.members and not group.id.alone:
@@ -420,8 +424,8 @@ class GroupRegister:
             # Bound by another component, or before this process started: the task may say when.
             if group.started_seconds is None and member.said is not None:
                 group.started_seconds = member.said.started_seconds
-            if not self._first_pass_done and group.written is None:
-                group.is_history_known = False
+            # The ledger does not know of this bind: nor, perhaps, of others of the group.
+            group.may_have_been_whole |= not self._first_pass_done
         if member.entry.machine != machine or member.entry.sent_to:
             self._set_entry(group, uid, machine=machine)
             self._changed[group.key] = None
