@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 from registered_queue import MACHINE, Queue, member, queue_with
 
 from afflux.groups.entries import EndedGroup, GroupChange, GroupEntry, MemberEntry, RecordedGroup
@@ -105,6 +106,22 @@ def test_a_rolling_restart_is_one_running_group() -> None:
         assert [each.entry.id for each in changed] == [first.entry.id]
         assert changed[0].entry.state == "running"
     assert queue.register.present("default", "web") == [f"default/{name}" for name in new]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_task_that_the_ledger_has_in_two_groups_is_in_one(is_live: bool) -> None:
+    register = GroupRegister()
+    register.restore(
+        RecordedGroup(GroupEntry(GroupId("default", name, "uid-a")), (MemberEntry("uid-a", "a"),))
+        for name in ("g", "h")
+    )
+    register.confirm_restored(lambda _: is_live, 7.0)
+    queue = Queue(register)
+    assert [each.entry.id.name for each in ended(queue)] == (["h"] if is_live else ["g", "h"])
+    queue.put(member("a", "h"))
+    group = register.group_of("uid-a")
+    assert group is not None
+    assert group.name == "h"
 
 
 def test_a_group_of_members_that_are_gone_after_a_restart_is_finished() -> None:

@@ -176,6 +176,12 @@ class Group:
         self.members[uid].entry = entry
         self.changed_members[uid] = None
 
+    def drop(self, uid: str) -> None:
+        """The task has no part in the group any more, and none in its history."""
+        self.members.pop(uid, None)
+        self.changed_members.pop(uid, None)
+        self.dropped[uid] = None
+
     def add_ended(self, entry: MemberEntry) -> None:
         """A member that ran has ended. If too many have, the oldest is only counted; of each way to
         end, one stays, so that the end of the group is as of all."""

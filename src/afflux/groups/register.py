@@ -252,6 +252,9 @@ class GroupRegister:
         for each in recorded:
             group = Group.restored(each)
             self._groups[group.key] = group
+            for uid in group.members.keys() & self._group_of.keys():
+                # A ledger of an earlier version may have one task in two groups.
+                group.drop(uid)
             self._group_of.update(dict.fromkeys(group.members, group.key))
             sent = frozenset(uid for uid, it in group.members.items() if it.entry.sent_to)
             self._unconfirmed[group.key] = sent
@@ -393,8 +396,7 @@ class GroupRegister:
             how = "deadline" if member.is_overdue else how
             group.add_ended(_with(member.entry, ran_on, how=how))
         else:
-            group.changed_members.pop(uid, None)
-            group.dropped[uid] = None
+            group.drop(uid)
         self.changes.mark(group)
         if group.members:
             self._changed[group.key] = None
