@@ -11,6 +11,7 @@ from afflux.groups.group_id import GroupId
 from afflux.groups.half_bound import HalfBoundGroups
 from afflux.groups.member import Hold, Member
 from afflux.groups.register import GroupRegister
+from afflux.groups.states import EndReason
 
 BORN_A = GroupId("default", "g", "uid-a")
 
@@ -122,6 +123,20 @@ def test_a_task_that_the_ledger_has_in_two_groups_is_in_one(is_live: bool) -> No
     group = register.group_of("uid-a")
     assert group is not None
     assert group.name == "h"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("deleted", "deadline"), ("succeeded", "succeeded"), ("failed", "failed")]
+)
+def test_only_a_member_that_is_deleted_after_the_deadline_ended_at_it(
+    how: EndReason, told: EndReason
+) -> None:
+    """A member whose controller may not be deleted stays, and ends by itself."""
+    queue = queue_with(*gang("g", "a", size=1, bound=True))
+    queue.register.overdue(["uid-a"])
+    queue.register.ended("uid-a", how, 5.0)
+    (found,) = ended(queue)
+    assert found.how == told
 
 
 def test_a_group_of_members_that_are_gone_after_a_restart_is_finished() -> None:

@@ -206,7 +206,7 @@ class Fold:
         task = group.tasks[uid]
         ran = task.machine or (task.sent_to and how != "deleted")
         if ran and task.is_ours and not task.is_rolled_back:
-            group.ended[uid] = "deadline" if task.is_overdue else how
+            group.ended[uid] = "deadline" if task.is_overdue and how == "deleted" else how
         self.leave(group, uid)
 
     def sent(self, uid: str, machine: str) -> None:

@@ -30,7 +30,7 @@ class GroupMember:
     hold: Hold | None = None
     # It was bound, and is deleted because the rest of its group could not be: it has not run.
     rolled_back: bool = False
-    # Its group's deadline has passed: this is why it ends.
+    # Its group's deadline has passed: if it is deleted, this is why.
     is_overdue: bool = False
     # What waits of it, and the candidate from which that was made, if it starts alone.
     own_start: tuple[Candidate, WaitingGroup] | None = None

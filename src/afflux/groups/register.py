@@ -182,7 +182,7 @@ class GroupRegister:
                 group.members[uid].rolled_back = False
 
     def overdue(self, uids: Iterable[str]) -> None:
-        """The deadline of these tasks' group has passed: this is why they end."""
+        """The deadline of these tasks' group has passed: this is why they are deleted."""
         for uid in uids:
             group = self._group_with(uid)
             if group is not None:
@@ -393,7 +393,8 @@ class GroupRegister:
         # A task that did not just vanish ran where it was sent: its end was seen before its start.
         ran_on = member.entry.machine or (member.entry.sent_to if how != "deleted" else "")
         if ran_on and is_gone and member.is_ours and not member.rolled_back:
-            how = "deadline" if member.is_overdue else how
+            # One that ended by itself was not deleted, perhaps because its controller stays.
+            how = "deadline" if member.is_overdue and how == "deleted" else how
             group.add_ended(_with(member.entry, ran_on, how=how))
         else:
             group.drop(uid)
