@@ -8,6 +8,7 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.model.devices import DeviceRequest
+from afflux.model.disks import Bandwidth, Disk, DiskReport, DiskRequest, VolumeIO
 from afflux.model.relations import AffinityTerm, Relations, TaskLabels, TaskSelector
 from afflux.model.selectors import Requirement
 from afflux.model.task import Task
@@ -29,6 +30,9 @@ def random_task(rng: Random, name: str) -> Task:
     if rng.random() < 0.3:
         of = replace(of, devices=DeviceRequest(1, rng.choice((250, 500))))
     if rng.random() < 0.4:
+        volumes = tuple(VolumeIO(rng.randint(0, 9), 2) for _ in range(rng.randint(1, 2)))
+        of = replace(of, disks=DiskRequest(volumes, is_stated=rng.random() < 0.7))
+    if rng.random() < 0.4:
         term = AffinityTerm(selects(rng.choice(APPS)), "zone")
         of = replace(of, relations=Relations(anti_affinity=(term,)))
     return Task(name, name, of, labels=TaskLabels("a", (("app", rng.choice(APPS)),)))
@@ -45,6 +49,12 @@ class Copies:
         ]
         self.states = [State(machines), State(machines)]
         self.names = 0
+        for number in range(4):
+            left = Bandwidth(40 + number, 30, 50)
+            known = frozenset(f"t{n}" for n in range(number, 20, 3))
+            report = DiskReport(f"m{number}", (Disk("d0", left), Disk("d1", left)), known)
+            for state in self.states:
+                state.set_disks(report)
 
     def change(self, *states: State) -> None:
         """The same random change to each of these states."""
@@ -76,6 +86,9 @@ def seen(state: State) -> object:
         placed,
         {name: state.view().used(name).tolist() for name in ("cpu", "memory", "pods")},
         list(state.view().free_devices),
+        [column.tolist() for column in state.disks.columns(slice(None), len(state)).table],
+        [column.tolist() for column in state.disks.capacity(len(state)).table],
+        {name: state.disks.disks_of(name) for name in placed},
         state.view().running.tolist(),
         [dict(state.relations.rows_of(number)) for number in counted],
         [

@@ -10,6 +10,7 @@ from small_api import Fault, Request, run, until
 from volume_cluster import HOST, Cluster, claim, disk, gang, node, pod, storage_class
 
 from afflux.kube.live.binder import BinderTimes
+from afflux.kube.reader.volume_chooser import units
 from afflux.model.implied_resources import is_volume
 
 pytestmark = pytest.mark.slow
@@ -25,6 +26,23 @@ def three_nodes(cluster: Cluster, **fields: str) -> None:
 
 
 # --- The plan
+
+
+def test_what_goes_together_has_the_name_that_people_see() -> None:
+    async def test() -> None:
+        async with clusters() as cluster:
+            three_nodes(cluster)
+            cluster.add(*(disk(f"d{n}", host="n0") for n in range(3)), *gang("g", 2))
+            cluster.add(pod("web", "web"), claim("web"))
+            outcome = cluster.decide()
+            assert outcome.round is not None
+            found = list(units(outcome.placements, outcome.round.placed, outcome.circles))
+            assert sorted((each.name, len(each.members)) for each in found) == [
+                ("default/g", 2),
+                ("default/web", 1),
+            ]
+
+    run(test)
 
 
 def test_a_group_with_too_few_volumes_starts_nothing_and_says_why() -> None:

@@ -210,7 +210,7 @@ class ControlLoop:
     async def _write_ledger(self, outcome: Outcome) -> None:
         """Wait until the ledger is written; the watchdog does not count this time."""
         if self._ledger_writer is None:
-            self._adapter.register.discard_changes()
+            self._adapter.register.changes.discard()
             return
         began = monotonic()
         self._watchdog.end()

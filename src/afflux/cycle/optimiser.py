@@ -240,6 +240,8 @@ class Optimiser:
         """How many groups one round takes; no group is divided."""
         pairs = 0
         classes: set[TaskClass] = set()
+        # A round of few classes is never divided: their pairs need not be counted.
+        not_counted: set[TaskClass] = set()
         group_classes = GroupClasses(state.relations)
         # Single tasks of these shapes, and with these labels if they matter, are of known classes.
         known: set[tuple[Shape, TaskLabels]] = set()
@@ -251,10 +253,13 @@ class Optimiser:
                     continue
                 known.add(kind)
             more = set(group_classes.classes(group)) - classes
-            pairs += sum(len(pricing.prices(each.shape).rows) for each in more)
             classes |= more
-            too_many = pairs > MAX_PAIRS_PER_ROUND and len(classes) > MIN_CLASSES_PER_ROUND
-            if too_many and number:
+            not_counted |= more
+            if len(classes) <= MIN_CLASSES_PER_ROUND:
+                continue
+            pairs += sum(len(pricing.prices(each.shape).rows) for each in not_counted)
+            not_counted.clear()
+            if pairs > MAX_PAIRS_PER_ROUND and number:
                 return number
         return len(groups)
 

@@ -31,29 +31,24 @@ _NO_STATUSES: _Statuses = {}
 _NO_RESOURCES = objects.ContainerResources()
 
 
-def requests(pod: objects.Pod) -> Resources:
-    """The requests of the pod, including its pod slot; an InputError names the invalid field."""
-    spec = pod.spec
-    if spec.containers and len(spec.containers) == 1 and _is_plain(spec):
-        stated = spec.containers[0].resources or _NO_RESOURCES
+def requests(pod: objects.Pod) -> tuple[Resources, Resources]:
+    """The requests of the pod, including its pod slot, and what its containers without a request
+    for CPU or memory add to the costs of a machine. An InputError names the invalid field."""
+    containers = pod.spec.containers
+    if containers and len(containers) == 1 and _is_plain(pod):
+        stated = containers[0].resources or _NO_RESOURCES
         return _single(
             tuple(stated.requests.items()) if stated.requests else (),
             tuple(stated.limits.items()) if stated.limits else (),
         )
-    return _with_pod_level(_containers(pod), spec)
+    return _with_pod_level(_containers(pod), pod.spec), _unrequested(pod)
 
 
-def unrequested(pod: objects.Pod) -> Resources:
-    """What the containers without a request for CPU or memory add to the costs of a machine."""
+def _unrequested(pod: objects.Pod) -> Resources:
     spec = pod.spec
     everything = (*(spec.containers or ()), *(spec.init_containers or ()))
     if all(_requests_all(container) for container in everything):
         return ()
-    if len(everything) == 1 and _is_plain(spec):
-        stated = everything[0].resources or _NO_RESOURCES
-        named = {*(stated.requests or ()), *(stated.limits or ())}
-        missing = {name: amount for name, amount in _UNREQUESTED.items() if name not in named}
-        return in_units(missing, "spec")
     total, scored = _containers(pod), _containers(pod, _UNREQUESTED)
     if spec.resources is not None:
         pod_level = _pod_level(spec.resources, total)
@@ -81,24 +76,28 @@ def _with_pod_level(total: Nanos, spec: objects.PodSpec) -> Resources:
     return in_units(total, "spec: sum of requests")
 
 
-def _is_plain(spec: objects.PodSpec) -> bool:
+def _is_plain(pod: objects.Pod) -> bool:
     """Whether the requests depend on the containers only, and not on a status."""
-    return not (spec.init_containers or spec.node_name or spec.resources or spec.overhead)
+    spec, status = pod.spec, pod.status
+    if spec.init_containers or spec.resources or spec.overhead:
+        return False
+    return not (spec.node_name and status is not None and status.container_statuses)
 
 
-def _size(found: Resources) -> int:
-    return len(found) + 4
+def _size(found: tuple[Resources, Resources]) -> int:
+    return len(found[0]) + len(found[1]) + 4
 
 
 @sized_cache(_size, _MAX_CACHED_REQUESTS)
 def _single(
     stated: tuple[tuple[str, QuantityValue], ...], limits: tuple[tuple[str, QuantityValue], ...]
-) -> Resources:
+) -> tuple[Resources, Resources]:
     """A pod with one container. Cached: many pods have equal requests."""
     wanted = objects.ContainerResources(dict(stated), dict(limits))
     container = objects.Container(resources=wanted)
     total = _container(container, "spec.containers[0]", _NO_STATUSES, False)
-    return _with_pod_level(total, objects.PodSpec())
+    missing = {name: amount for name, amount in _UNREQUESTED.items() if name not in total}
+    return _with_pod_level(total, objects.PodSpec()), in_units(missing, "spec")
 
 
 def in_units(amounts: Nanos, path: str) -> Resources:

@@ -20,7 +20,7 @@ from afflux.kube.pod_relations import (
     task_labels,
     with_spread,
 )
-from afflux.kube.pod_requests import requests, unrequested
+from afflux.kube.pod_requests import requests
 from afflux.kube.sized_cache import MAX_CACHED_SHAPES, shape_size, sized_cache
 from afflux.kube.unsupported_constraints import first_unsupported
 from afflux.kube.volumes.storage import Storage
@@ -82,7 +82,8 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     except ConstraintError as error:
         if not is_bound(pod):
             blocked = blocked or str(error)
-    (asked, excess), reachability = first_resources(requests(pod)), ()
+    requested, unrequested = requests(pod)
+    (asked, excess), reachability = first_resources(requested), ()
     if spec.volumes and context.storage is not None:
         needs = context.storage.needs(pod)
         if isinstance(needs, Blocked):
@@ -100,7 +101,7 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     profile = spec.scheduler_name or ""
     if profile and profile not in context.profiles:
         profile = ""
-    shape = _shape(asked, affinity, tolerated, unrequested(pod))
+    shape = _shape(asked, affinity, tolerated, unrequested)
     if reachability or images or profile or related is not NO_RELATIONS:
         shape = _extended_shape(shape, reachability, images, profile, related)
     return Task(
