@@ -256,6 +256,7 @@ class State:
         """A task is where it was and takes what it took; its description may have changed."""
         self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds, terms=terms)
         has_changed = self._note_required(task) or placed.until_seconds != until_seconds
+        has_changed = has_changed or placed.terms != terms
         if self._are_related_otherwise(placed.task, task):
             self.relations.remove(placed.task, placed.row)
             self.relations.place(task, placed.row)

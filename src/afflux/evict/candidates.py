@@ -34,6 +34,19 @@ class Candidate:
         return self.held.task.id
 
 
+def put_back(state: State, candidate: Candidate, like: State) -> None:
+    """A candidate is on its machine again, as it is in another state."""
+    held = candidate.held
+    state.place(
+        held.task,
+        state.name_of(held.row),
+        held.devices,
+        held.until_seconds,
+        disks=like.disks.disks_of(candidate.id),
+        terms=held.terms,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Evictable:
     """The candidates that may leave for one level of priority: by row, and by the key of their

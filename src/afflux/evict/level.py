@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from afflux.admit.group_classes import ClassCounts, GroupClasses
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
-from afflux.cluster.task_room import room_of
+from afflux.cluster.task_room import Column, FreeCapacity, choose_devices, choose_disks, room_of
 from afflux.evict.candidates import Candidate, Evictable
 from afflux.evict.choice import Choice, LevelProblem
 from afflux.evict.exact_choice import choose_exactly, is_small
@@ -49,9 +49,9 @@ class LevelResult:
 
 def room_without(
     state: State, pricing: Pricing, of: TaskClass, evictable: Evictable
-) -> NDArray[np.int64]:
+) -> Column:
     """How many tasks of a class each machine that admits it would take (see `Prices.rows`) if all
-    candidates left. Devices only have to be there."""
+    candidates left. Devices only have to be there; disks are not looked at."""
     requests = state.requests(of.shape)
     asked = np.flatnonzero(requests)
     prices = pricing.prices(of.shape)
@@ -59,9 +59,10 @@ def room_without(
     for position, row in enumerate(prices.rows.tolist()):
         for each in evictable.on(row):
             free[position] += each.use[asked]
-    room = room_of(requests[asked], None, free, [])
+    room: Column = room_of(requests[asked], Shape(of.shape.requests), FreeCapacity(free))
     if of.shape.devices is not None:
-        fewest, rows = of.shape.devices.count, prices.rows.tolist()
+        fewest = of.shape.devices.count
+        rows: list[int] = prices.rows.tolist()
         room[[len(state.free_devices[row]) < fewest for row in rows]] = 0
     return room
 
@@ -81,6 +82,18 @@ def has_room(pricing: Pricing, shape: Shape, row: int) -> bool:
     position = int(np.searchsorted(prices.rows, row))
     is_there = position < len(prices.rows) and int(prices.rows[position]) == row
     return is_there and int(prices.room[position]) > 0
+
+
+def chosen_devices(state: State, task: Task, row: int) -> tuple[int, ...]:
+    """The devices and disks that a task gets on a machine that has room for it."""
+    shape = task.shape
+    devices = disks = ()
+    if shape.devices is not None:
+        devices = choose_devices(state.free_devices[row], shape.devices) or ()
+    if shape.disks is not None:
+        machine = state.view(np.array([row], np.intp))
+        disks = choose_disks(machine.disks, shape.disks) or ()
+    return devices + disks
 
 
 def choose_level(level: Level, begin: Plan) -> LevelResult | None:

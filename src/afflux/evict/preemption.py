@@ -21,8 +21,15 @@ from afflux.admit.group_classes import ClassCounts, GroupClasses
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.evict.budgets import overruns, usage_of
-from afflux.evict.candidates import Candidate, CandidatesReader, Evictable
-from afflux.evict.level import Level, LevelResult, choose_level, has_room, has_room_without
+from afflux.evict.candidates import Candidate, CandidatesReader, Evictable, put_back
+from afflux.evict.level import (
+    Level,
+    LevelResult,
+    choose_level,
+    chosen_devices,
+    has_room,
+    has_room_without,
+)
 from afflux.evict.related_preemptors import is_admitted, place_related
 from afflux.model.eviction import Eviction, EvictionCause
 from afflux.model.placement import Placement
@@ -171,8 +178,8 @@ class _Search:
         begin = self._without_victims(groups)
         where = {each.task.id: self._now.rows[each.machine] for each in begin.placements}
         placed = {group.key for group in begin.placed}
-        related = [group for group in groups if self._classes.has_rules(group)]
-        plain = [group for group in groups if not self._classes.has_rules(group)]
+        related = [group for group in groups if self._needs_trials(group)]
+        plain = [group for group in groups if not self._needs_trials(group)]
         for group in related:
             if group.key in placed:
                 self._enter(group, [where[task.id] for task in group.tasks])
@@ -268,9 +275,9 @@ class _Search:
                     self._after.remove(each.task.id)
                 return False
             name = self._after.name_of(row)
-            self._after.place(task, name)
-            held = self._after.placed_task(task.id)
-            entered.append(Placement(task, name, held.devices if held is not None else ()))
+            devices = chosen_devices(self._after, task, row)
+            self._after.place(task, name, devices)
+            entered.append(Placement(task, name, devices))
         started: list[str] = []
         for each in entered:
             row = self._now.rows[each.machine]
@@ -288,10 +295,16 @@ class _Search:
         self._nominations += entered
         return True
 
+    def _needs_trials(self, group: WaitingGroup) -> bool:
+        """Whether more than amounts and devices decide whether a machine takes a task: constraints
+        between tasks, or disks."""
+        uses_disks = any(shape.disks is not None for shape, _ in group.shapes)
+        return uses_disks or self._classes.has_rules(group)
+
     def _fits(
         self, state: State, prices: Pricing, group: WaitingGroup, task: Task, row: int
     ) -> bool:
-        if self._classes.has_rules(group):
+        if self._needs_trials(group):
             return is_admitted(state, prices, task, row)
         return has_room(prices, task.shape, row)
 
@@ -314,8 +327,7 @@ class _Search:
             whole = victim.terms.whole_group
             needed = wholes[victim.terms.group] if whole else waiting.get(machine, [])
             if not needed:
-                held = victim.held
-                self._after.place(held.task, machine, held.devices, held.until_seconds, held.terms)
+                put_back(self._after, victim, self._now)
                 self._gone.discard(victim.id)
                 continue
             self._victims.append(victim)

@@ -13,8 +13,8 @@ import numpy as np
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
 from afflux.evict.budgets import count_overruns, usage_of
-from afflux.evict.candidates import Candidate, Evictable
-from afflux.evict.level import has_room
+from afflux.evict.candidates import Candidate, Evictable, put_back
+from afflux.evict.level import chosen_devices, has_room
 from afflux.evict.sites import weight_of
 from afflux.model.task import Task
 from afflux.model.waiting_group import WaitingGroup
@@ -52,7 +52,7 @@ def place_related(
             for each in more:
                 trial.remove(each.id)
             victims += more
-        trial.place(task, trial.name_of(row))
+        trial.place(task, trial.name_of(row), chosen_devices(trial, task, row))
         found.append(row)
     return RelatedResult(found, victims)
 
@@ -114,10 +114,8 @@ def _needed(
         if not is_admitted(without, prices, task, row):
             continue
         leaving: list[Candidate] = []
-        name = trial.name_of(row)
         for each in sorted(able, key=_weight, reverse=True):
-            held = each.held
-            without.place(held.task, name, held.devices, held.until_seconds, held.terms)
+            put_back(without, each, trial)
             if not is_admitted(without, prices, task, row):
                 without.remove(each.id)
                 leaving.append(each)
