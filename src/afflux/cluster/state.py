@@ -67,6 +67,8 @@ class State:
         self._on_row: list[dict[str, None]] = []
         # In an overlay, the rows whose tasks differ from those of the state below.
         self._own_rows: set[int] | None = None
+        # By disruption budget, how many of its tasks may be evicted now.
+        self.disruptions_allowed: dict[str, int] = {}
         # The placed tasks whose requirements hold while they run.
         self.required_during_execution: dict[str, None] = {}
         self.relations = RelationIndex(

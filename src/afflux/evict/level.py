@@ -47,9 +47,7 @@ class LevelResult:
     victims: Sequence[Candidate]
 
 
-def room_without(
-    state: State, pricing: Pricing, of: TaskClass, evictable: Evictable
-) -> Column:
+def room_without(state: State, pricing: Pricing, of: TaskClass, evictable: Evictable) -> Column:
     """How many tasks of a class each machine that admits it would take (see `Prices.rows`) if all
     candidates left. Devices only have to be there; disks are not looked at."""
     requests = state.requests(of.shape)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from afflux.cluster.state import PlacedTask, State
 from afflux.model.eviction import Eviction, EvictionCause
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.implied_resources import capacity_of
 from afflux.model.placement import Placement
 from afflux.plan.check import PlanError, check_complete, check_plan
@@ -53,13 +54,12 @@ def _victim(state: State, eviction: Eviction) -> PlacedTask:
     held = state.placed_task(eviction.task.id)
     if held is None or state.name_of(held.row) != eviction.machine:
         raise PlanError(f"{eviction.task.name} is evicted from {eviction.machine}: it is not there")
-    if held.terms is None:
-        raise PlanError(f"{eviction.task.name} is evicted: it has no eviction terms")
     return held
 
 
-def _terms(held: PlacedTask):  # noqa: ANN202
-    assert held.terms is not None
+def _terms(held: PlacedTask) -> EvictionTerms:
+    if held.terms is None:
+        raise PlanError(f"{held.task.name} is evicted: it has no eviction terms")
     return held.terms
 
 
@@ -128,6 +128,8 @@ def _could_stay(after: State, held: PlacedTask, new: Sequence[Placement]) -> boo
     if any(each.task.shape.disks is not None for each in here) and shape.disks is not None:
         # Whether the disks have room for both depends on which disks the new tasks get.
         return False
+    if not after.relations:
+        return True
     again = after.overlay()
     again.place(held.task, name)
     return find_refused(again, new) is None
