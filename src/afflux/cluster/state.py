@@ -142,6 +142,13 @@ class State:
         other._own_rows = set()
         return other
 
+    def set_budget(self, name: str, allowed: int | None) -> None:
+        """So many tasks of a disruption budget may be evicted now; None if it is gone."""
+        if allowed is None:
+            self.disruptions_allowed.pop(name, None)
+        else:
+            self.disruptions_allowed[name] = allowed
+
     def set_machine(self, machine: Machine) -> int:
         """Add a machine or replace its description; its tasks stay."""
         row = self.rows.get(machine.name)

@@ -129,11 +129,9 @@ class EventIntake:
 
     def _observe_for_evictions(self, event: BudgetSet | EvictionFailed) -> None:
         match event:
-            case BudgetSet(name, None):
-                self._state.disruptions_allowed.pop(name, None)
-            case BudgetSet(name, int(allowed)):
+            case BudgetSet(name, allowed):
                 # That other victims may be spared now is no reason to decide again.
-                self._state.disruptions_allowed[name] = allowed
+                self._state.set_budget(name, allowed)
             case EvictionFailed(task_id):
                 self._nominations.note_not_evicted(task_id)
                 self.has_unblocking_events = True

@@ -90,7 +90,8 @@ def _check_whole_groups(
 def _check_needed(
     after: State, victims: Mapping[str, PlacedTask], new: Sequence[Placement]
 ) -> None:
-    """No victim could stay beside the new tasks; of a group that leaves as a whole one could not."""
+    """No victim could stay beside the new tasks; of a group that leaves as a whole one could
+    not."""
     needed_groups: set[str] = set()
     spare: dict[str, PlacedTask] = {}
     for task_id, held in victims.items():

@@ -1,7 +1,7 @@
 """A plan: which tasks start, which are evicted for others, and how good that is.
 
-It holds placements, evictions and nominations only. What else a scheduler decides about waiting groups, such as
-reservations, is in the decision (`cycle/decision.py`).
+It holds placements, evictions and nominations only. What else a scheduler decides about waiting
+groups, such as reservations, is in the decision (`cycle/decision.py`).
 """
 
 from collections import Counter
