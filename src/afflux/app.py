@@ -26,6 +26,7 @@ from afflux.cycle.inspection_types import Inspection, InspectionError
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
+from afflux.cycle.preempting_scheduler import PreemptingScheduler
 from afflux.groups.quorum import QuorumRule, quorum_rule
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
@@ -53,10 +54,13 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def make_scheduler(settings: SchedulerSettings, state: State) -> Scheduler:
+def make_scheduler(
+    settings: SchedulerSettings, state: State, *, preempts: bool = False
+) -> Scheduler:
     """A scheduler with these settings for this cluster; its reservations name no machines."""
     policies = _policies(settings)
-    return Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
+    inner = Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
+    return PreemptingScheduler(state, inner, [""]) if preempts else inner
 
 
 def _queues(settings: SchedulerSettings) -> list[tuple[QueueRules, Strategy]]:

@@ -1,6 +1,7 @@
 """Reads a configuration file, or a scheduler spec of the command line, into typed settings."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -61,6 +62,9 @@ class SchedulerSettings:
     scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER_NAME,)
     topology_spread: TopologySpread = DEFAULT_TOPOLOGY_SPREAD
     pod_affinity: PodAffinity = DEFAULT_POD_AFFINITY
+    # Whether running tasks are evicted for waiting ones of a higher priority; None if it does not
+    # say.
+    preempts: bool | None = None
 
     def queue_rules(self) -> tuple[QueueRules, ...]:
         return self.queues or (QueueRules(strategy=self.strategy),)
@@ -195,6 +199,7 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
             file.strategy,
             topology_spread=profile.topology_spread or file.topology_spread,
             pod_affinity=file.pod_affinity,
+            preempts=profile.preemption.enabled,
         )
         profiles.append(Profile(profile.scheduler_name or DEFAULT_SCHEDULER_NAME, settings))
     names = tuple(profile.scheduler_name for profile in profiles)
@@ -207,6 +212,7 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
             names,
             file.topology_spread,
             file.pod_affinity,
+            _any_preempts([profile.settings.preempts for profile in profiles]),
         ),
         profiles=tuple(profiles),
         leader_election=file.leader_election,
@@ -217,6 +223,13 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
         cleanup=file.cleanup,
         ledger=file.ledger,
     )
+
+
+def _any_preempts(stated: Sequence[bool | None]) -> bool | None:
+    """For commands without profiles: whether one of the profiles preempts."""
+    if True in stated:
+        return True
+    return None if None in stated else False
 
 
 def _queue_rules(queue: QueueFields, strategy: str) -> QueueRules:

@@ -47,6 +47,9 @@ ROTATION_INTERVAL_SECONDS = 1.0
 # Added to the reason of a group that a cycle had no time or memory for.
 NOT_EXAMINED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
 
+# Added to the reason of a task for which others are evicted.
+NOMINATED = " Nominated for {machine}: starts there once the pods that leave for it have ended."
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -179,6 +182,9 @@ class Cycle:
             group = self.queue.get(name)
             for task in group.tasks if group is not None else ():
                 reasons[task.id] += NOT_EXAMINED
+        for each in self._nominations.current():
+            if each.task.id in reasons:
+                reasons[each.task.id] += NOMINATED.format(machine=each.machine)
         return reasons
 
     def verdicts(self, tasks: Sequence[Task]) -> dict[str, Verdicts]:

@@ -55,6 +55,7 @@ class GroupMember:
                 said.created_seconds,
                 said.run_seconds,
                 said.limit_seconds,
+                said.may_preempt,
             )
         return self._candidate
 

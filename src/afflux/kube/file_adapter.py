@@ -41,7 +41,8 @@ class FileAdapter:
     All pending pods are considered, whatever scheduler they name. A running pod of one of these
     schedulers without a run time gets the default of its queue; one without a start time counts as
     started when it is first drained. The Services and controllers that are read are added to
-    `relations`, which has the default constraints. `ignored` counts objects of kinds without a part
+    `relations`, which has the default constraints. With `evicts` running pods may be evicted,
+    whatever scheduler they name. `ignored` counts objects of kinds without a part
     in scheduling.
     """
 
@@ -52,6 +53,8 @@ class FileAdapter:
         scheduler_names: Collection[str] = (),
         relations: ClusterRelations | None = None,
         quorum_rules: Mapping[str, QuorumRule] = BUILT_IN,
+        *,
+        evicts: bool = False,
     ) -> None:
         contents = read(sources)
         self.ignored = contents.ignored
@@ -61,6 +64,7 @@ class FileAdapter:
             relations=relations,
             quorum_rules=quorum_rules,
             takes_all_pending=True,
+            evicts=evicts,
             on_invalid=self._raise_invalid,
         )
         self._chooser = VolumeChooser(self._reader)
@@ -167,6 +171,9 @@ def _completed_pods(contents: LoadedObjects) -> list[objects.Pod]:
     classes = [found.value for found in contents.of(objects.PriorityClass).values()]
     by_name = _SYSTEM_PRIORITIES | {each.metadata.name or "": each.value for each in classes}
     default = max((each.value for each in classes if each.global_default), default=0)
+    policies = {each.metadata.name or "": each.preemption_policy for each in classes}
+    defaults = [each for each in classes if each.global_default and each.value == default]
+    global_default = next((each.metadata.name or "" for each in defaults), "")
     owners: dict[str, LoadedObject[objects.Pod]] = {}
     pods: list[objects.Pod] = []
     for found in contents.of(objects.Pod).values():
@@ -183,6 +190,9 @@ def _completed_pods(contents: LoadedObjects) -> list[objects.Pod]:
             created_seconds(pod)
         except InputError as error:
             raise found.error(error) from None
+        if spec.preemption_policy is None:
+            policy = policies.get(spec.priority_class_name or global_default)
+            spec = msgspec.structs.replace(spec, preemption_policy=policy)
         if spec.priority is None:
             name = spec.priority_class_name
             priority = by_name.get(name, 0) if name else default
