@@ -138,7 +138,7 @@ def test_with_disks_a_gang_is_placed_exactly_when_the_integer_program_says_so(
         expected = can_place_whole(highs, world.rooms(), gang)
         assert try_to_place(world, gang) == expected, (batch, number)
         outcomes.append(expected)
-    assert 0.2 < sum(outcomes) / len(outcomes) < 0.8, "the examples must be hard both ways"
+    assert 0.15 < sum(outcomes) / len(outcomes) < 0.8, "the examples must be hard both ways"
 
 
 def test_the_cheapest_machines_may_be_the_wrong_ones():

