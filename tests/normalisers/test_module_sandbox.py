@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from wasm_modules import ALLOC, MEMORY, REQUEST, answering, module, packed, text_at, wasm
@@ -12,6 +13,11 @@ from afflux.normalisers.module_limits import MAX_FUNCTION_BYTES, MAX_MODULE_BYTE
 from afflux.normalisers.normaliser import MAX_BANDWIDTH, load_normaliser
 from afflux.normalisers.sandbox import FUEL_PER_CALL
 
+# The answer is the request itself.
+ECHO = module(
+    estimate="(i64.or (i64.shl (i64.extend_i32_u (local.get 0)) (i64.const 32))"
+    " (i64.extend_i32_u (local.get 1)))"
+)
 GOOD = '{"rbps": "2000", "wbps": "1000"}'
 
 
@@ -42,13 +48,7 @@ class TestAnswers:
         assert made.estimate(REQUEST).taken == Bandwidth(1200, 0, 1200)
 
     def test_the_request_is_json_with_texts(self) -> None:
-        made = load_normaliser(
-            module(
-                # The answer is the request itself.
-                estimate="(i64.or (i64.shl (i64.extend_i32_u (local.get 0)) (i64.const 32))"
-                " (i64.extend_i32_u (local.get 1)))"
-            )
-        )
+        made = load_normaliser(ECHO)
         assert made.estimate(VolumeIO(7, 5, 4096)).taken == Bandwidth(7, 5, 12)
 
     def test_no_call_sees_what_another_one_left(self) -> None:
@@ -227,6 +227,16 @@ def test_a_module_that_keeps_the_usual_register_allocator_busy_is_compiled() -> 
     function = f"(func (local {'i64 ' * 300}) {nested})"
     made = load_normaliser(module(function, text_at(8192, GOOD), estimate=packed(8192, len(GOOD))))
     assert made.estimate(REQUEST).taken.total == 3000
+
+
+def test_modules_answer_in_several_threads_at_once() -> None:
+    made = load_normaliser(ECHO)
+
+    def ask(read: int) -> Bandwidth:
+        return made.estimate(VolumeIO(read, 5, 4096)).taken
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(400))) == [Bandwidth(n, 5, n + 5) for n in range(400)]
 
 
 def test_the_engine_is_loaded_with_the_first_module() -> None:
