@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from afflux.model.disks import DiskReport, Normalise, as_stated
 from afflux.model.machine import Machine
 from afflux.model.waiting_group import WaitingGroup
 
@@ -19,6 +20,17 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class Disks:
+    """The idle disks of the machines that have any, and what requests take of them."""
+
+    reports: tuple[DiskReport, ...] = ()
+    normalise: Normalise = as_stated
+
+
+NO_DISKS = Disks()
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Machines, and submissions in the order of their arrival.
 
@@ -30,3 +42,4 @@ class Workload:
     machines: tuple[Machine, ...]
     submissions: tuple[Submission, ...]
     cycle_per_event: bool = False
+    disks: Disks = NO_DISKS
