@@ -142,7 +142,7 @@ def _volumes(run: Run) -> Iterator[VolumeIO]:
 def _disk_for(
     volume: VolumeIO, chosen: int | None, disks: list[_UsedDisk], normalise: Normalise
 ) -> tuple[_UsedDisk, Bandwidth]:
-    """The chosen disk, or the one that the volume would make least busy; and what it takes there."""
+    """The chosen disk, or the one that would be least busy; and what the volume takes there."""
     taken = [
         normalise(each.disk.model, volume) or Bandwidth(volume.read, volume.write, 0)
         for each in disks

@@ -60,7 +60,7 @@ def disks_of(machines: Sequence[Machine], type_label: str) -> tuple[DiskReport, 
 def normalise(model: str, volume: VolumeIO) -> Bandwidth | None:
     """What this takes of a disk of these models, by its table."""
     table = _TABLES.get(model)
-    return None if table is None else table.estimate(volume).bandwidth
+    return None if table is None else table.estimate(volume).taken
 
 
 def draw_profile(rng: np.random.Generator, share: float) -> VolumeIO | None:

@@ -118,13 +118,13 @@ def generate(spec: str, machines: int | None = None) -> Workload:
     span = parameters.hours * 3600
     groups = _unscaled_groups(parameters, cluster, span)
     factor = _run_time_factor(groups, cluster, parameters.load, span)
-    machines, disks = tuple(cluster.machines()), NO_DISKS
+    hosts, disks = tuple(cluster.machines()), NO_DISKS
     if parameters.disk > 0:
         groups = _with_disk_profiles(groups, parameters)
-        disks = Disks(disks_of(machines, MACHINE_TYPE_LABEL), normalise)
+        disks = Disks(disks_of(hosts, MACHINE_TYPE_LABEL), normalise)
     submissions = [_submission(unscaled, factor) for unscaled in groups]
     submissions.sort(key=lambda submission: submission.group.ready_seconds)
-    return Workload(spec, machines, tuple(submissions), disks=disks)
+    return Workload(spec, hosts, tuple(submissions), disks=disks)
 
 
 def parse(spec: str) -> Parameters:
