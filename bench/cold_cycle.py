@@ -85,8 +85,8 @@ def measure(
             began = time.perf_counter()
             outcome = cycle.run([GroupReady(group) for group in groups])
             seconds = time.perf_counter() - began
-            plan = outcome.round
-            assert plan is not None
+            assert outcome.decision is not None
+            plan = outcome.decision.plan
             found.append(
                 ColdCycle(
                     name, load, seconds, len(plan.placements), task_count, plan.solves, plan.gap

@@ -69,7 +69,7 @@ def ours(instance: Instance) -> Sequence[Placement]:
     """One round of this project's scheduler."""
     state = State(instance.machines)
     scheduler = Optimiser(state, [(QueueRules(), flow)], constraints(), [Weighted(CpuMemory())])
-    plan = scheduler.decide(state, instance.groups)
+    plan = scheduler.decide(state, instance.groups).plan
     check_plan(state, instance.groups, plan.placements)
     return plan.placements
 
@@ -77,7 +77,7 @@ def ours(instance: Instance) -> Sequence[Placement]:
 def peer(instance: Instance) -> Sequence[Placement]:
     """One pass of the pod-by-pod peer; only for workloads without gangs."""
     state = State(instance.machines)
-    plan = PodByPod().decide(state, instance.groups)
+    plan = PodByPod().decide(state, instance.groups).plan
     check_plan(state, instance.groups, plan.placements)
     return plan.placements
 

@@ -103,11 +103,12 @@ def _measure(name: str, machine_count: int, task_count: int) -> Refusals:
     cpu = 64_000 * machine_count * load / task_count
     groups = [_group(n, n % apps, cpu, relations_of(n % apps)) for n in range(task_count)]
     began = time.perf_counter()
-    decided = cycle.run([GroupReady(group) for group in groups]).round
+    decided = cycle.run([GroupReady(group) for group in groups]).decision
     seconds = time.perf_counter() - began
     assert decided is not None
-    placed = len(decided.placements)
-    return Refusals(name, task_count, placed, seconds, dict(decided.refused_proposals))
+    plan = decided.plan
+    proposals = dict(plan.refused_proposals)
+    return Refusals(name, task_count, len(plan.placements), seconds, proposals)
 
 
 def _machine(number: int) -> Machine:

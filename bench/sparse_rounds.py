@@ -136,11 +136,11 @@ def main() -> None:
     cycle, events = SCENARIOS[sys.argv[1]]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    plan = cycle.run(events).round
+    outcome = cycle.run(events)
     seconds = time.perf_counter() - began
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     tasks = sum(isinstance(event, GroupReady) for event in events)
-    placed = 0 if plan is None else len(plan.placements)
+    placed = len(outcome.placements)
     figures = {"seconds": seconds, "memory_mib": grown / 1024, "placed": placed, "tasks": tasks}
     print(json.dumps(figures))
 

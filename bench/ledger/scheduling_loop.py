@@ -102,7 +102,7 @@ class SchedulingLoop:
         if self._ledger_writer is not None:
             with self._counted():
                 await self._ledger_writer.write_decision(outcome)
-        if outcome.round is not None:
+        if outcome.decision is not None:
             reasons = self._cycle.explain() if len(self._cycle.queue) else {}
             self.reader.register.set_reasons(reasons, outcome.unsatisfiable)
         return outcome

@@ -72,7 +72,7 @@ class RandomRun:
                 for task in self.groups[name].tasks:
                     del self.running[task.id]
             outcome = self.cycle.run(events, now)
-            if outcome.round is not None:
+            if outcome.decision is not None:
                 self.unsatisfiable = outcome.unsatisfiable
             self.broken += [broken.cause for broken in outcome.broken]
             self._start(outcome.placements, now)

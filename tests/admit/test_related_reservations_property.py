@@ -118,7 +118,7 @@ class History:
             for name in started:
                 heapq.heappush(ends, (now + self.groups[name].run_seconds, name))
             self.broken += outcome.broken
-            if outcome.round is not None:
+            if outcome.decision is not None:
                 self.check(outcome.reservations, now)
         return self
 

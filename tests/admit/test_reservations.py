@@ -159,12 +159,12 @@ def test_a_cycle_wakes_up_when_a_reservation_is_due():
     outcome = cluster.run(job("running", 4, run=10))
     assert outcome.wake_up_seconds is None
     assert cluster.run(job("head", 4, run=10, ready=1), now=1).wake_up_seconds == 10
-    assert cluster.run(now=9).round is None
+    assert cluster.run(now=9).decision is None
     outcome = cluster.run(now=10)
-    assert outcome.round is not None
+    assert outcome.decision is not None
     # A task takes longer than it said: no further cycle is asked for.
     assert outcome.wake_up_seconds is None
-    assert cluster.run(now=11).round is None
+    assert cluster.run(now=11).decision is None
 
 
 def test_a_start_within_the_tolerance_is_on_time():

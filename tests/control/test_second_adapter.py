@@ -87,7 +87,7 @@ def test_without_a_ledger_nothing_is_kept_of_groups_that_have_ended() -> None:
                 adapter.end(f"g{number}.0")
             adapter.add_group("last", 1, cpu=1)
             await until(lambda: "last.0" in adapter.places)
-            _, ended, events = adapter.register.take_changes(0.0)
+            _, ended, events = adapter.register.changes.take(0.0)
             assert (ended, events) == ([], [])
 
     asyncio.run(test())

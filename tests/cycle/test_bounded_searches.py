@@ -119,8 +119,8 @@ def test_a_search_that_gives_up_leaves_the_set_waiting_and_places_the_others(cut
 def test_a_search_that_gives_up_is_counted_once_for_the_set_not_for_each_member(cut):
     _, outcome = cut
     # One search on its level, one in the sweep at the end of the round.
-    assert outcome.round.cut_searches == 2
-    assert outcome.round.untried_sets == 0
+    assert outcome.decision.plan.cut_searches == 2
+    assert outcome.decision.plan.untried_sets == 0
 
 
 def test_the_next_round_follows_at_once_if_others_were_placed(cut):
@@ -129,7 +129,7 @@ def test_the_next_round_follows_at_once_if_others_were_placed(cut):
     # It places nothing, so no further one follows.
     again = cycle.run([], 0.0)
     assert placed(again) == {}
-    assert again.round.cut_searches == 2
+    assert again.decision.plan.cut_searches == 2
     assert again.wake_up_seconds is None
 
 
@@ -149,7 +149,7 @@ def test_a_set_is_placed_as_soon_as_its_search_succeeds(cut):
     outcome = cycle.run([MachineSet(host("new"))], 1.0)
     assert placed(outcome).keys() == names(*circle(CIRCLE))
     assert len(set(placed(outcome).values())) == CIRCLE
-    assert outcome.round.cut_searches == 0
+    assert outcome.decision.plan.cut_searches == 0
     assert not cycle.queue
     assert cycle.explain() == {}
 
@@ -158,7 +158,7 @@ def test_a_search_that_ends_within_its_steps_is_not_counted():
     cycle = cycle_on(host("m0"), host("m1"), host("m2"))
     outcome = run(cycle, *circle(4), one("x", "x"))
     assert placed(outcome).keys() == {"x"}
-    assert outcome.round.cut_searches == 0
+    assert outcome.decision.plan.cut_searches == 0
     assert outcome.wake_up_seconds is None
 
 
@@ -174,7 +174,7 @@ def test_sets_behind_the_limit_of_their_namespace_are_counted_and_wait():
     good = pair("good")
     outcome = run(cycle, *many_without_room(MAX_FAILED_SETS + 3), *good, one("x", "x"))
     assert placed(outcome).keys() == {"x"}
-    assert outcome.round.untried_sets == 4
+    assert outcome.decision.plan.untried_sets == 4
     assert outcome.wake_up_seconds == 0.0
     assert cycle.run([], 0.0).wake_up_seconds is None
 
@@ -185,13 +185,13 @@ def test_a_set_is_placed_once_enough_of_those_before_it_are_gone():
     assert placed(run(cycle, *bad, *good)) == {}
     outcome = cycle.run([GroupWithdrawn(bad[0].key)], 1.0)
     assert placed(outcome).keys() == names(*good)
-    assert outcome.round.untried_sets == 0
+    assert outcome.decision.plan.untried_sets == 0
 
 
 def test_as_many_failing_sets_as_the_limit_leave_none_out():
     cycle = cycle_on(host("m"))
     outcome = run(cycle, *many_without_room(MAX_FAILED_SETS))
-    assert outcome.round.untried_sets == 0
+    assert outcome.decision.plan.untried_sets == 0
 
 
 def test_sets_of_other_namespaces_are_placed_all_the_same():
@@ -199,7 +199,7 @@ def test_sets_of_other_namespaces_are_placed_all_the_same():
     others = [in_namespace("other", group) for group in pair("good")]
     outcome = run(cycle, *many_without_room(MAX_FAILED_SETS + 1), *others)
     assert placed(outcome).keys() == names(*others)
-    assert outcome.round.untried_sets == 1
+    assert outcome.decision.plan.untried_sets == 1
 
 
 def test_sets_that_were_left_out_start_in_the_next_round_if_this_one_made_them_possible():
@@ -216,7 +216,7 @@ def test_sets_that_were_left_out_start_in_the_next_round_if_this_one_made_them_p
     filler = one("filler", "filler", apart("filler", HOST))
     first = run(cycle, *sets, filler)
     assert placed(first) == {"filler": "b"}
-    assert first.round.untried_sets == 1
+    assert first.decision.plan.untried_sets == 1
     assert first.wake_up_seconds == 0.0
     assert placed(cycle.run([], 0.0)).keys() == names(*sets)
 
@@ -227,7 +227,7 @@ def test_sets_behind_all_that_a_round_looks_at_are_counted(monkeypatch: pytest.M
     lonely = [one(name, "x", near(f"company-of-{name}")) for name in ("alone", "also-alone")]
     outcome = run(cycle, *lonely, *circle(3))
     assert placed(outcome) == {}
-    assert outcome.round.untried_sets == 1
+    assert outcome.decision.plan.untried_sets == 1
     cycle.run([GroupWithdrawn("alone")], 1.0)
     assert {group.name for group in cycle.queue} == {"also-alone"}
 
@@ -236,4 +236,4 @@ def test_sets_that_lack_a_task_that_does_not_wait_are_not_counted():
     cycle = cycle_on(host("m"))
     lonely = one("lonely", "x", near("nothing"))
     outcome = run(cycle, *many_without_room(MAX_FAILED_SETS), lonely)
-    assert outcome.round.untried_sets == 0
+    assert outcome.decision.plan.untried_sets == 0

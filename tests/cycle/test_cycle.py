@@ -7,6 +7,7 @@ import pytest
 
 from afflux.cluster.state import State
 from afflux.cycle import optimiser
+from afflux.cycle.decision import Decision
 from afflux.cycle.events import (
     Event,
     GroupReady,
@@ -22,7 +23,7 @@ from afflux.model.relations import AffinityTerm, Relations, TaskLabels, TaskSele
 from afflux.model.selectors import Requirement
 from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import PlanError
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from afflux.policies.policy import Policy
 from oracles.builders import by_machine, group, machine, scheduler, shape, task
 
@@ -32,10 +33,10 @@ class FixedAnswer:
 
     policies: Sequence[Policy] = ()
 
-    def __init__(self, answer: Round) -> None:
+    def __init__(self, answer: Decision) -> None:
         self._answer = answer
 
-    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Round:
+    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Decision:
         return self._answer
 
 
@@ -135,7 +136,7 @@ def test_a_running_task_that_shrinks_makes_room():
 def test_a_running_task_that_grows_causes_no_decision():
     cycle = cycle_of(machine("m", cpu=4))
     cycle.run([TaskRuns(task("t", shape(cpu=3)), "m"), *ready(group("a", shape(cpu=2)))])
-    assert cycle.run([TaskRuns(task("t", shape(cpu=4)), "m")]).round is None
+    assert cycle.run([TaskRuns(task("t", shape(cpu=4)), "m")]).decision is None
 
 
 @pytest.mark.parametrize(
@@ -154,9 +155,9 @@ def test_a_running_task_that_grows_causes_no_decision():
 )
 def test_only_unblocking_events_cause_a_decision(event: Event, decides: bool):
     cycle = cycle_of(machine("m", cpu=1))
-    assert cycle.run(ready(group("big", shape(cpu=5)))).round is not None
-    assert cycle.run([]).round is None
-    assert (cycle.run([event]).round is not None) == decides
+    assert cycle.run(ready(group("big", shape(cpu=5)))).decision is not None
+    assert cycle.run([]).decision is None
+    assert (cycle.run([event]).decision is not None) == decides
 
 
 def test_a_running_task_for_which_another_waits_causes_a_decision():
@@ -166,7 +167,7 @@ def test_a_running_task_for_which_another_waits_causes_a_decision():
     waiting = WaitingGroup("web", (task("web.0", replace(shape(cpu=1), relations=near)),))
     assert cycle.run(ready(waiting)).placements == ()
     db = task("db", shape(cpu=1))
-    assert cycle.run([TaskRuns(db, "m")]).round is None
+    assert cycle.run([TaskRuns(db, "m")]).decision is None
     labelled = replace(db, labels=TaskLabels("", (("app", "db"),)))
     assert by_machine(cycle.run([TaskRuns(labelled, "m")]).placements) == {"m": ["web.0"]}
 
@@ -174,7 +175,7 @@ def test_a_running_task_for_which_another_waits_causes_a_decision():
 def test_a_plan_that_fails_the_check_is_not_carried_out():
     state = State([machine("m", cpu=1)])
     waiting = group("a", shape(cpu=2))
-    answer = Round((Placement(waiting.tasks[0], "m"),), (waiting,), 0, 0, 0)
+    answer = Decision(Plan((Placement(waiting.tasks[0], "m"),), (waiting,), 0, 0, 0))
     cycle = Cycle(state, FixedAnswer(answer))
     with pytest.raises(PlanError, match="Insufficient cpu"):
         cycle.run(ready(waiting))
@@ -184,7 +185,9 @@ def test_a_plan_that_fails_the_check_is_not_carried_out():
 
 def test_a_group_reported_as_placed_without_a_placement_stays_in_the_queue():
     waiting = group("a", shape(cpu=1))
-    cycle = Cycle(State([machine("m", cpu=1)]), FixedAnswer(Round((), (waiting,), 0, 0, 0)))
+    cycle = Cycle(
+        State([machine("m", cpu=1)]), FixedAnswer(Decision(Plan((), (waiting,), 0, 0, 0)))
+    )
     with pytest.raises(PlanError, match="group a"):
         cycle.run(ready(waiting))
     assert [w.name for w in cycle.queue] == ["a"]
@@ -226,7 +229,7 @@ def test_thousands_of_different_tasks_are_placed_in_several_rounds(monkeypatch):
     cycle = cycle_of(*machines)
     in_parts = cycle.run(ready(*groups))
     assert len(in_parts.placements) == len(at_once.placements) == 80
-    assert in_parts.round.solves > at_once.round.solves
+    assert in_parts.decision.plan.solves > at_once.decision.plan.solves
     assert sum(cycle.state.view().running) == 80
     assert cycle.run([]).placements == ()
 

@@ -75,7 +75,7 @@ def test_every_group_is_examined_in_the_end_without_further_events(strategy, dep
     assert started == ["small.0"]
     # Now all groups have been examined: no further cycle is asked for.
     assert now <= 200 + 70 * ROTATION_INTERVAL_SECONDS
-    assert cluster.run(now=now + 1000).round is None
+    assert cluster.run(now=now + 1000).decision is None
 
 
 @pytest.mark.parametrize("strategy", ENDLESS)

@@ -8,6 +8,7 @@ import pytest
 
 from afflux.admit.strategies import conservative_compress, easy, flow
 from afflux.cluster.state import State
+from afflux.cycle.decision import Decision
 from afflux.cycle.events import GroupReady, MachineSet, TaskEnded, TaskRuns
 from afflux.cycle.fault_isolation import MAX_ATTEMPTS, MAX_BACKOFF_SECONDS, decide_isolating_faults
 from afflux.cycle.loop import Cycle
@@ -17,7 +18,7 @@ from afflux.model.placement import Placement
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.check import PlanError
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from afflux.policies.policy import Policy
 from oracles.builders import by_machine, group, machine, scheduler, shape, task
 from oracles.queued_cluster import job, reserved_starts
@@ -49,9 +50,9 @@ class OverfillingScheduler:
     def decide(self, state, queue, *when):
         good = [each for each in queue if not each.name.startswith("bad")]
         bad = [each for each in queue if each.name.startswith("bad")]
-        decided = self._right.decide(state, good)
+        plan = self._right.decide(state, good).plan
         placements = [Placement(each, "full") for one in bad for each in one.tasks]
-        return Round((*decided.placements, *placements), (*decided.placed, *bad))
+        return Decision(Plan((*plan.placements, *placements), (*plan.placed, *bad)))
 
 
 def _with(state: State, policy: Policy) -> Optimiser:
@@ -114,7 +115,7 @@ def test_the_backoff_of_a_quarantined_group_doubles_up_to_a_maximum():
     again = cycle.run(ready(group("odd", shape(memory=13))), now).wake_up_seconds
     while len(pauses) < 12:
         assert again is not None
-        assert cycle.run([], again - 0.1).round is None
+        assert cycle.run([], again - 0.1).decision is None
         pauses.append(again - now)
         now = again
         outcome = cycle.run([], now)
@@ -205,11 +206,11 @@ class ConditionalDecision:
         self._fails = fails
         self.calls = 0
 
-    def __call__(self, groups: Sequence[WaitingGroup]) -> Round:
+    def __call__(self, groups: Sequence[WaitingGroup]) -> Decision:
         self.calls += 1
         if self._fails({each.name for each in groups}):
             raise ValueError("together")
-        return Round((), tuple(groups))
+        return Decision(Plan((), tuple(groups)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -220,7 +221,7 @@ def test_exactly_the_groups_that_fail_alone_are_found(seed: int):
     decide = ConditionalDecision(lambda names: bool(names & bad))
     decided, faulty = decide_isolating_faults(decide, groups)
     assert set(faulty) == bad
-    assert [each.name for each in decided.placed] == [
+    assert [each.name for each in decided.plan.placed] == [
         each.name for each in groups if each.name not in bad
     ]
 
@@ -230,14 +231,14 @@ def test_of_two_groups_that_fail_together_the_later_one_is_left_out():
     decide = ConditionalDecision(lambda names: {"g003", "g040"} <= names)
     decided, faulty = decide_isolating_faults(decide, groups)
     assert set(faulty) == {"g040"}
-    assert len(decided.placed) == 49
+    assert len(decided.plan.placed) == 49
 
 
 def test_a_class_that_fails_needs_few_attempts():
     decide = ConditionalDecision(bool)
     decided, faulty = decide_isolating_faults(decide, plain(4096))
     assert len(faulty) == 4096
-    assert decided.placed == ()
+    assert decided.plan.placed == ()
     assert decide.calls < 40
 
 
@@ -252,7 +253,7 @@ def test_the_search_is_bounded_if_all_groups_fail():
 def test_the_search_is_bounded_if_few_groups_pass_together():
     decide = ConditionalDecision(lambda names: len(names) > 3)
     decided, faulty = decide_isolating_faults(decide, plain(500))
-    assert len(decided.placed) == 3
+    assert len(decided.plan.placed) == 3
     assert len(faulty) == 497
     assert decide.calls < 2 * MAX_ATTEMPTS
 

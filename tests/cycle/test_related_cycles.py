@@ -75,7 +75,7 @@ def test_groups_of_one_queue_that_need_each_other_start_together(strategy: str):
     outcome = run(cycle, one("a", "web", near("db")), one("b", "db", near("web")))
     assert len(set(placed(outcome).values())) == 1
     assert placed(outcome).keys() == {"a", "b"}
-    assert {group.name for group in outcome.round.placed} == {"a", "b"}
+    assert {group.name for group in outcome.decision.plan.placed} == {"a", "b"}
 
 
 @pytest.mark.parametrize("first", ["fcfs", "easy", "conservative", "flow"])
@@ -229,7 +229,7 @@ def test_a_namespace_with_other_labels_causes_a_decision_if_constraints_are_in_u
     of_red = TaskSelector(namespace_labels=(Requirement("team", "In", ("red",)),))
     near_red = Relations(affinity=(AffinityTerm(of_red, "zone"),))
     assert placed(run(cycle, one("w", "web", near_red))) == {}
-    assert cycle.run([NamespaceSet(NAMESPACE, {"team": "blue"})]).round is None
+    assert cycle.run([NamespaceSet(NAMESPACE, {"team": "blue"})]).decision is None
     assert placed(cycle.run([NamespaceSet(NAMESPACE, {"team": "red"})])) == {"w": "a"}
 
 

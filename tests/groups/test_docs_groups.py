@@ -37,7 +37,7 @@ def test_the_picture_shows_every_state_of_a_group_and_every_table() -> None:
 def state(queue: Queue) -> str:
     """The state of the only group there is, as the ledger gets it."""
     queue.take()
-    changes, ended, _ = queue.register.take_changes(0.0)
+    changes, ended, _ = queue.register.changes.take(0.0)
     (entry,) = [each.entry for each in (*changes, *ended)]
     return entry.state
 

@@ -123,7 +123,7 @@ def test_a_member_that_comes_after_most_of_them_run_starts_alone(queue: Queue) -
 
 
 def states(queue: Queue) -> dict[str, str]:
-    changes, _, _ = queue.register.take_changes(0.0)
+    changes, _, _ = queue.register.changes.take(0.0)
     return {change.entry.id.name: change.entry.state for change in changes}
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 from registered_queue import MACHINE, Queue, member, queue_with
 
 from afflux.groups.entries import EndedGroup, GroupChange, GroupEntry, MemberEntry, RecordedGroup
@@ -10,6 +11,7 @@ from afflux.groups.group_id import GroupId
 from afflux.groups.half_bound import HalfBoundGroups
 from afflux.groups.member import Hold, Member
 from afflux.groups.register import GroupRegister
+from afflux.groups.states import EndReason
 
 BORN_A = GroupId("default", "g", "uid-a")
 
@@ -17,7 +19,7 @@ BORN_A = GroupId("default", "g", "uid-a")
 def changes(queue: Queue) -> dict[str, GroupChange]:
     """What has changed, by the names that people see."""
     queue.take()
-    changed, _, _ = queue.register.take_changes(10.0)
+    changed, _, _ = queue.register.changes.take(10.0)
     found = {each.entry.id.shown: each for each in changed}
     assert len(found) == len(changed)
     return found
@@ -25,7 +27,7 @@ def changes(queue: Queue) -> dict[str, GroupChange]:
 
 def ended(queue: Queue) -> list[EndedGroup]:
     queue.take()
-    _, found, _ = queue.register.take_changes(10.0)
+    _, found, _ = queue.register.changes.take(10.0)
     return found
 
 
@@ -42,7 +44,7 @@ def gang(name: str, *tasks: str, size: int, bound: bool = False) -> list[Member]
 
 def test_a_task_that_has_the_name_of_a_group_is_not_its_member() -> None:
     queue = queue_with(member("simx", bound=True), *gang("simx", "x0", "x1", size=2, bound=True))
-    by_key = {each.entry.id: each for each in queue.register.take_changes(0.0)[0]}
+    by_key = {each.entry.id: each for each in queue.register.changes.take(0.0)[0]}
     (bystander,) = (each for id_, each in by_key.items() if id_.alone)
     (simx,) = (each for id_, each in by_key.items() if not id_.alone)
     assert members(bystander) == ["default/simx"]
@@ -52,7 +54,7 @@ def test_a_task_that_has_the_name_of_a_group_is_not_its_member() -> None:
 
 def test_a_group_is_finished_when_its_members_are_gone_though_a_task_has_its_name() -> None:
     queue = queue_with(member("simx", bound=True), *gang("simx", "x0", "x1", size=2, bound=True))
-    queue.register.take_changes(0.0)
+    queue.register.changes.take(0.0)
     queue.register.ended("uid-x0", "deadline", 5.0)
     assert not ended(queue)
     queue.register.ended("uid-x1", "deadline", 6.0)
@@ -68,7 +70,7 @@ def test_a_group_is_finished_when_its_members_are_gone_though_a_task_has_its_nam
 def test_an_incomplete_group_is_one_group_beside_a_running_task_of_its_name() -> None:
     queue = queue_with(member("mpi", bound=True), *gang("mpi", "m0", "m1", size=3))
     queue.take()
-    changed, _, _ = queue.register.take_changes(0.0)
+    changed, _, _ = queue.register.changes.take(0.0)
     (found,) = (each for each in changed if not each.entry.id.alone)
     assert (found.entry.state, members(found)) == ("provisional", ["default/m0", "default/m1"])
     assert len(changed) == 2
@@ -76,12 +78,12 @@ def test_an_incomplete_group_is_one_group_beside_a_running_task_of_its_name() ->
 
 def test_a_task_with_the_name_of_a_waiting_group_does_not_move_the_group() -> None:
     queue = queue_with(*gang("g", "a", "b", size=2))
-    queue.register.take_changes(0.0)
+    queue.register.changes.take(0.0)
     queue.put(member("g"))
     withdrawn, ready = queue.register.take_starts()
     assert not withdrawn
     assert [[task.name for task in each.tasks] for each in ready] == [["default/g"]]
-    changed, _, _ = queue.register.take_changes(0.0)
+    changed, _, _ = queue.register.changes.take(0.0)
     assert [members(each) for each in changed] == [["default/g"]]
 
 
@@ -100,11 +102,41 @@ def test_a_rolling_restart_is_one_running_group() -> None:
         queue.put(member(comes, "web", bound=True))
         queue.end(gone)
         queue.take()
-        changed, finished, _ = queue.register.take_changes(10.0)
+        changed, finished, _ = queue.register.changes.take(10.0)
         assert not finished
         assert [each.entry.id for each in changed] == [first.entry.id]
         assert changed[0].entry.state == "running"
     assert queue.register.present("default", "web") == [f"default/{name}" for name in new]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_task_that_the_ledger_has_in_two_groups_is_in_one(is_live: bool) -> None:
+    register = GroupRegister()
+    register.restore(
+        RecordedGroup(GroupEntry(GroupId("default", name, "uid-a")), (MemberEntry("uid-a", "a"),))
+        for name in ("g", "h")
+    )
+    register.confirm_restored(lambda _: is_live, 7.0)
+    queue = Queue(register)
+    assert [each.entry.id.name for each in ended(queue)] == (["h"] if is_live else ["g", "h"])
+    queue.put(member("a", "h"))
+    group = register.group_of("uid-a")
+    assert group is not None
+    assert group.name == "h"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("deleted", "deadline"), ("succeeded", "succeeded"), ("failed", "failed")]
+)
+def test_only_a_member_that_is_deleted_after_the_deadline_ended_at_it(
+    how: EndReason, told: EndReason
+) -> None:
+    """A member whose controller may not be deleted stays, and ends by itself."""
+    queue = queue_with(*gang("g", "a", size=1, bound=True))
+    queue.register.overdue(["uid-a"])
+    queue.register.ended("uid-a", how, 5.0)
+    (found,) = ended(queue)
+    assert found.how == told
 
 
 def test_a_group_of_members_that_are_gone_after_a_restart_is_finished() -> None:
@@ -199,7 +231,8 @@ def half_bound(recorded: list[RecordedGroup]) -> list[str]:
     found = HalfBoundGroups(10.0)
     register = GroupRegister(half_bound=found)
     register.restore(recorded)
-    register.confirm_restored(lambda _: True, 0.0)
+    there = {"uid-a", "uid-b", "uid-huge"}
+    register.confirm_restored(lambda entry: entry.uid in there, 0.0)
     queue = Queue(register)
     queue.put(*gang("g", "a", "b", size=3, bound=True), member("huge", "g", 3))
     queue.take()
@@ -216,6 +249,26 @@ def test_with_a_ledger_a_group_that_was_never_whole_is_half_bound_after_a_restar
     assert half_bound([RecordedGroup(never_whole, bound)]) == ["default/g"]
     once_whole = msgspec.structs.replace(never_whole, peak_bound=3)
     assert half_bound([RecordedGroup(once_whole, bound)]) == []
+
+
+def test_a_group_that_may_have_been_whole_before_it_was_written_is_never_half_bound() -> None:
+    first = queue_with(*gang("g", "a", "b", size=3, bound=True), member("huge", "g", 3))
+    (change,), _, _ = first.register.changes.take(0.0)
+    assert half_bound([RecordedGroup(change.entry, change.members)]) == []
+
+
+def test_a_group_is_not_half_bound_if_the_ledger_missed_binds_of_its_members() -> None:
+    """The ledger was away, with `whenAway: continue`."""
+    waits = tuple(MemberEntry(f"uid-{name}", f"default/{name}") for name in "ab")
+    assert half_bound([RecordedGroup(GroupEntry(BORN_A, size=3, ready_seconds=0.0), waits)]) == []
+
+
+def test_a_group_is_not_half_bound_if_a_member_ended_that_may_have_been_bound() -> None:
+    """The leader ended after it tried to bind this member, before the result was written."""
+    bound = tuple(MemberEntry(f"uid-{name}", f"default/{name}", MACHINE) for name in "ab")
+    tried = MemberEntry("uid-c", "default/c", sent_to=MACHINE)
+    entry = GroupEntry(BORN_A, size=3, ready_seconds=0.0, peak_bound=2)
+    assert half_bound([RecordedGroup(entry, (*bound, tried))]) == []
 
 
 def test_a_bind_of_a_member_that_is_being_deleted_is_over_when_its_result_is_known() -> None:
@@ -333,4 +386,29 @@ def test_an_event_of_a_group_that_has_ended_is_not_kept() -> None:
     queue = queue_with(*gang("g", "a", size=1))
     queue.end("a")
     queue.register.note(BORN_A.key, "Corrected", "none of its pods is there")
-    assert queue.register.take_changes(0.0)[2] == []
+    assert queue.register.changes.take(0.0)[2] == []
+
+
+def test_a_member_that_is_reported_again_after_its_end_has_not_ended() -> None:
+    """A list of an API server that lags behind has pods that were deleted meanwhile."""
+    queue = queue_with(*gang("g", "a", "b", size=2, bound=True))
+    queue.register.ended("uid-a", "failed", 5.0)
+    queue.put(member("a", "g", 2, bound=True))
+    assert [each.how for each in changes(queue)["default/g"].members] == ["", ""]
+    queue.register.ended("uid-a", "succeeded", 6.0)
+    queue.register.ended("uid-b", "succeeded", 7.0)
+    (found,) = ended(queue)
+    assert (found.how, [each.how for each in found.members]) == ("succeeded", ["succeeded"] * 2)
+
+
+def test_a_doubt_about_a_bind_that_is_known_to_have_happened_changes_nothing() -> None:
+    queue = queue_with(*gang("g", "a", size=1))
+    queue.send("a")
+    queue.bind("a")
+    before = changes(queue)
+    queue.register.doubtful("uid-a", "no answer")
+    assert before["default/g"].members[0].machine == MACHINE
+    assert not changes(queue)
+    queue.reject("a")
+    queue.register.doubtful("uid-a", "no answer")
+    assert [each.doubt for each in changes(queue)["default/g"].members] == [""]

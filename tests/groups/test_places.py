@@ -191,7 +191,7 @@ def test_history_knows_when_a_deleted_group_was_ready() -> None:
     queue.take()
     queue.put(replace(member("a", second=100, bound=True), leaving=True))
     queue.take()
-    queue.register.take_changes(0.0)
+    queue.register.changes.take(0.0)
     queue.end("a")
-    (ended,) = queue.register.take_changes(0.0)[1]
+    (ended,) = queue.register.changes.take(0.0)[1]
     assert ended.entry.ready_seconds == place

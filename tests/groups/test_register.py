@@ -145,7 +145,7 @@ def test_an_answer_about_a_bind_that_was_seen_to_happen_changes_nothing(answer: 
         case _:
             queue.send("a")
     assert not queue.names()
-    (change,) = queue.register.take_changes(0.0)[0]
+    (change,) = queue.register.changes.take(0.0)[0]
     assert change.entry.state == "running"
     assert {each.machine for each in change.members} == {"n"}
 
@@ -261,3 +261,20 @@ def test_the_rest_of_a_running_group_is_accepted_by_a_full_queue() -> None:
     assert list(queue.names()) == ["default/h", "default/i"]
     queue.put(member("d", "g", queue="narrow"))
     assert list(queue.names()) == ["default/g", "default/h", "default/i"]
+
+
+def test_a_task_that_leaves_a_group_with_its_own_default_name_is_alone() -> None:
+    """A user may give a group the default name of a group of one."""
+    name = "fluxnetes-group-default-a"
+    queue = queue_with(member("a", name, 1, bound=True), member("b", name, 1, bound=True))
+    for _ in range(2):
+        queue.put(member("a", bound=True))
+        queue.take()
+        own, named = queue.register.group_of("uid-a"), queue.register.group_of("uid-b")
+        assert own is not None
+        assert named is not None
+        assert (own.alone, named.alone) == ("a", "")
+        assert list(queue.register.members_of(own.key)) == ["uid-a"]
+        assert list(queue.register.members_of(named.key)) == ["uid-b"]
+    queue.end("a", "b")
+    assert queue.register.group_of("uid-a") is None

@@ -43,7 +43,7 @@ class LedgerBytes:
         self.stored: dict[str, StoredMembers] = {}
 
     def write(self) -> int:
-        groups, ended, events = self._register.take_changes(0.0)
+        groups, ended, events = self._register.changes.take(0.0)
         batch = LedgerBatch(tuple(ended), tuple(groups), None, tuple(events))
         steps, written = statements_of(batch, 1, self.stored)
         self.stored.update({key: each for key, each in written.items() if each is not None})
@@ -128,6 +128,15 @@ def test_the_work_for_a_new_pod_does_not_grow_with_the_pods_that_are_being_delet
     assert calls(1_000) == calls(500)
 
 
+def test_the_work_for_the_end_of_a_pod_does_not_grow_with_those_that_have_ended() -> None:
+    def calls(ended: int) -> int:
+        queue = flood(1, bound=True, members=3_000)
+        queue.end(*(f"p{n}" for n in range(ended)))
+        return calls_of(lambda: queue.end("p2999"))
+
+    assert calls(2_000) < calls(100) + 20
+
+
 def test_a_group_that_lives_long_keeps_its_last_ended_members_and_counts_the_others() -> None:
     queue = queue_with(member("stays", "g", 1, bound=True))
     ledger = LedgerBytes(queue)
@@ -145,7 +154,7 @@ def test_a_group_that_lives_long_keeps_its_last_ended_members_and_counts_the_oth
     assert {"default/stays", "default/p3", "default/p1199"} <= names
     assert not {"default/p0", "default/p4"} & names
     queue.register.ended("uid-stays", "succeeded", 5_000.0)
-    ((found,),) = [queue.register.take_changes(0.0)[1]]
+    ((found,),) = [queue.register.changes.take(0.0)[1]]
     assert (found.how, found.entry.unlisted) == ("failed", 201)
     assert len(found.members) == MAX_ENDED_MEMBERS
 

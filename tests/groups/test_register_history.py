@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afflux.groups.changes import Changes
 from afflux.groups.entries import GroupEntry, MemberEntry, RecordedGroup
 from afflux.groups.half_bound import HalfBoundGroups
 from afflux.groups.member import Claim, GroupTerms, Hold, Member
-from afflux.groups.register import Changes, GroupRegister
+from afflux.groups.register import GroupRegister
 from afflux.groups.states import EndReason
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
@@ -29,6 +30,8 @@ RULES = {
     "narrow": QueueRules("narrow", max_groups=2, default_run_seconds=60.0),
     "single": QueueRules("single", max_groups=1, max_run_seconds=300.0, default_run_seconds=5.0),
 }
+# The last two are the name of a task, and the default name of the group of that task.
+GROUPS = ("g", "h", "a", "fluxnetes-group-ns-a")
 SHAPE = Shape(resources({"cpu": 1}))
 # `make explore` sets another profile, which draws new examples.
 HISTORIES = 500 if settings().derandomize else 10_000
@@ -73,7 +76,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.usual_terms = {group: self.terms(group) for group in ("", "g", "h", "a")}
+        self.usual_terms = {group: self.terms(group) for group in ("", *GROUPS)}
         self.has_ledger = self.rng.random() < 0.8
         self.now = 0.0
         self.count = 0
@@ -128,7 +131,7 @@ class History:
 
     def create(self) -> None:
         """A controller makes some tasks, of one group or of none."""
-        group = self.rng.choice(("", "", "g", "g", "g", "h", "a"))
+        group = self.rng.choice(("", "", "g", "g", *GROUPS))
         for _ in range(self.rng.choice((1, 2, 3))):
             self.create_task(group)
 
@@ -172,9 +175,13 @@ class History:
         """The cycle places what waits; what has changed since is not bound."""
         if not self.waiting:
             return
-        for task in self.rng.choice(list(self.waiting.values())).tasks:
+        start = self.rng.choice(list(self.waiting.values()))
+        group = self.register.group_of_start(start.key)
+        for task in start.tasks:
             found = self.tasks.get(task.id)
             if found is None or found.leaving or not self.is_free(task.id):
+                continue
+            if self.register._group_of[task.id] != group:
                 continue
             self.binds[task.id] = Bind("m")
             self.see("sent", task.id, "m")
@@ -232,7 +239,7 @@ class History:
         rng, found = self.rng, self.tasks[uid]
         match rng.randrange(6):
             case 0 | 1:
-                group = rng.choice((found.claim.group, "", "g", "h"))
+                group = rng.choice((found.claim.group, "", *GROUPS))
                 found = replace(found, claim=self.claim(group))
             case 2 if not found.machine and uid not in self.unreported:
                 blocked = None if found.task.blocked else "gate"
@@ -256,7 +263,7 @@ class History:
 
     def with_other_terms(self) -> list[Member]:
         """The members of a group after the object that states their terms has changed."""
-        group = self.rng.choice("gha")
+        group = self.rng.choice(GROUPS)
         self.usual_terms[group] = terms = self.terms(group)
         return [
             replace(each, claim=Claim(group, terms))
@@ -455,7 +462,7 @@ class History:
 
     def write(self) -> None:
         """The ledger tells the truth: its changes add up to the groups of the register."""
-        self.ledger.write(self.register.take_changes(self.now))
+        self.ledger.write(self.register.changes.take(self.now))
         self.see("written")
         groups = [each for each in self.register._groups.values() if each.is_recorded]
         assert self.ledger.groups == {

@@ -5,11 +5,11 @@ import json
 import msgspec
 
 from afflux.cluster.state import State
+from afflux.cycle.decision import NOTHING_DECIDED
 from afflux.cycle.loop import Cycle
 from afflux.kube import objects
 from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.model.placement import Placement
-from afflux.plan.round import Round
 
 OURS = "afflux"
 DEADLINE = {"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 5}
@@ -31,7 +31,7 @@ class Idle:
         return ()
 
     def decide(self, state, queue, *when):
-        return Round((), ())
+        return NOTHING_DECIDED
 
 
 def node(name, cpu="4", **spec):

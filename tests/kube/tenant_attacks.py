@@ -257,9 +257,9 @@ def measure(kind: str) -> Cost:
     for number in range(1, MAX_CYCLES + 1):
         outcome = cycle.run(reader.take_events(), float(number))
         placements = outcome.placements
-        if outcome.round is not None:
-            cut += outcome.round.cut_searches
-            untried += outcome.round.untried_sets
+        if outcome.decision is not None:
+            cut += outcome.decision.plan.cut_searches
+            untried += outcome.decision.plan.untried_sets
         reader.assume(placements)
         if any(each.task.name == "other/late" for each in placements):
             placed = number

@@ -227,6 +227,22 @@ def test_stale_entries_of_pods_that_ended_early_are_bounded() -> None:
     assert len(deadlines._due) <= MIN_STALE_ENTRIES + 4
 
 
+def test_pods_that_end_before_their_deadline_leave_nothing_behind() -> None:
+    """A group may run for years, and replace its pods."""
+    deadlines = GroupDeadlines()
+    set_running(deadlines, running("stays", "g"), None, 0.0)
+    for n in range(1_000):
+        set_running(deadlines, running(f"p{n}", "g"), n + 60.0, float(n))
+        deadlines.remove(f"uid-p{n}", n + 1.0)
+    (group,) = deadlines._groups.values()
+    each = (group.deadlines, group.claims, group.overran, deadlines._key_of, deadlines._reported)
+    assert [len(known) for known in each] == [1, 1, 0, 1, 0]
+    # When the last pod gets a deadline, those that are gone are not overdue.
+    set_running(deadlines, running("stays", "g"), 2_000.0, 1_500.0)
+    (overdue,) = deadlines.take(2_000.0)
+    assert overdue.pods == {"uid-stays"}
+
+
 def test_a_large_group_costs_no_more_than_many_small_ones() -> None:
     def seconds(groups: int, size: int) -> float:
         pods = [running(f"p{g}-{n}", f"g{g}") for g in range(groups) for n in range(size)]

@@ -73,7 +73,7 @@ class RollbackCluster:
 
     def noted(self) -> list[tuple[str, str, str]]:
         """The events in the history of groups since the last call."""
-        events = self.reader.register.take_changes(self.now)[2]
+        events = self.reader.register.changes.take(self.now)[2]
         return [(each.group, each.kind, each.message) for each in events]
 
     def observe(self) -> None:

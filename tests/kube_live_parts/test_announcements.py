@@ -79,7 +79,7 @@ def test_every_pod_of_an_unsatisfiable_group_gets_an_event() -> None:
     cluster.look()
     words = "0/1 nodes are available: 1 Insufficient cpu."
     reasons = dict.fromkeys(("uid-a", "uid-b", "uid-solo"), words)
-    solo = "default/fluxnetes-group-default-solo/uid-solo"
+    solo = "default/fluxnetes-group-default-solo/uid-solo/alone"
     unsatisfiable = {"default/g/uid-a": "needs 8 cpu", solo: "needs 9 cpu"}
     for _ in range(2):
         cluster.announcements.decided(0.1, reasons, unsatisfiable)

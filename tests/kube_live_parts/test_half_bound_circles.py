@@ -67,7 +67,7 @@ def test_the_bound_pod_is_deleted_if_the_other_cannot_be_bound_for_long() -> Non
         await until(lambda: len(cluster.notes()) == 1)
         assert cluster.deleted() == {"a"}
         ((group, kind, _),) = cluster.noted()
-        assert (group, kind) == ("one/fluxnetes-group-one-a/uid-a", "TakenBack")
+        assert (group, kind) == ("one/fluxnetes-group-one-a/uid-a/alone", "TakenBack")
         assert cluster.notes() == [
             "Only 1 of 2 pods that require each other were bound, and the rest could not be for "
             "60 s; its controller recreates it, and all of them start together"

@@ -336,7 +336,7 @@ def test_a_pod_that_could_not_be_deleted_and_runs_to_its_end_has_run() -> None:
             cluster.pod(name, "n", phase="Succeeded")
         cluster.gone("default/c")
         cluster.observe()
-        (ended,) = cluster.reader.register.take_changes(cluster.now)[1]
+        (ended,) = cluster.reader.register.changes.take(cluster.now)[1]
         assert ended.how == "succeeded"
         assert [each.name for each in ended.members] == ["default/a", "default/b"]
 

@@ -53,7 +53,7 @@ class Cluster:
 
     def decided(self, now: float = NOON, **starts: float | None) -> None:
         reservations = [
-            Reservation(f"default/fluxnetes-group-default-{name}/uid-{name}", start)
+            Reservation(f"default/fluxnetes-group-default-{name}/uid-{name}/alone", start)
             for name, start in starts.items()
         ]
         self.announcements.decided(0.1, self.reasons, reservations=reservations, now_seconds=now)

@@ -10,6 +10,7 @@ from small_api import Fault, Request, run, until
 from volume_cluster import HOST, Cluster, claim, disk, gang, node, pod, storage_class
 
 from afflux.kube.live.binder import BinderTimes
+from afflux.kube.reader.volume_chooser import units
 from afflux.model.implied_resources import is_volume
 
 pytestmark = pytest.mark.slow
@@ -27,6 +28,23 @@ def three_nodes(cluster: Cluster, **fields: str) -> None:
 # --- The plan
 
 
+def test_what_goes_together_has_the_name_that_people_see() -> None:
+    async def test() -> None:
+        async with clusters() as cluster:
+            three_nodes(cluster)
+            cluster.add(*(disk(f"d{n}", host="n0") for n in range(3)), *gang("g", 2))
+            cluster.add(pod("web", "web"), claim("web"))
+            outcome = cluster.decide()
+            assert outcome.round is not None
+            found = list(units(outcome.placements, outcome.round.placed, outcome.circles))
+            assert sorted((each.name, len(each.members)) for each in found) == [
+                ("default/g", 2),
+                ("default/web", 1),
+            ]
+
+    run(test)
+
+
 def test_a_group_with_too_few_volumes_starts_nothing_and_says_why() -> None:
     async def test() -> None:
         async with clusters() as cluster:
@@ -36,7 +54,7 @@ def test_a_group_with_too_few_volumes_starts_nothing_and_says_why() -> None:
             words = "group default/g needs volumes for 3 claims at once, 2 are available"
             assert {cluster.reason(f"g-{n}") for n in range(3)} == {words}
             # Without a change there is no further decision.
-            assert cluster.decide().round is None
+            assert cluster.decide().decision is None
             cluster.add(disk("d2", host="n1"))
             kept, _ = await cluster.choose(cluster.decide())
             assert sorted(kept.values()) == ["n0", "n1", "n1"]
@@ -93,7 +111,7 @@ def test_of_two_groups_that_need_the_same_volumes_the_first_gets_them() -> None:
             assert cluster.decide().placements == ()
             words = "group default/h needs volumes for 3 claims at once, 1 are available"
             assert cluster.reason("h-0") == words
-            assert cluster.decide().round is None
+            assert cluster.decide().decision is None
 
     run(test)
 
@@ -121,7 +139,7 @@ def test_a_group_without_an_alternative_waits_for_a_change() -> None:
             kept, rejected = await cluster.choose(cluster.decide())
             assert (kept, set(rejected.values())) == ({}, {""})
             assert cluster.decide().placements == ()
-            assert cluster.decide().round is None
+            assert cluster.decide().decision is None
             # After the avoidance has ended all machines are considered again.
             await until(lambda: len(cluster.reader.changes) > 0)
             kept, rejected = await cluster.choose(cluster.decide())
@@ -328,7 +346,7 @@ def test_volume_counts_of_machines_are_never_too_low(seed: int) -> None:
                 check_accounts(cluster)
                 if outcome.placements:
                     kept, rejected = await cluster.volume_binder.choose(
-                        outcome.placements, outcome.round.placed if outcome.round else ()
+                        outcome.placements, outcome.decision.plan.placed if outcome.decision else ()
                     )
                     for placement, why in rejected:
                         cluster.binder.reject(placement, why)

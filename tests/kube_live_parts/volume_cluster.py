@@ -248,7 +248,7 @@ class Cluster:
 
     async def choose(self, outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]:
         """The pods that got volumes, with their nodes, and why the others were rejected."""
-        groups = outcome.round.placed if outcome.round else ()
+        groups = outcome.decision.plan.placed if outcome.decision else ()
         kept, rejected = await self.volume_binder.choose(
             outcome.placements, groups, outcome.circles
         )

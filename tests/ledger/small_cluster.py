@@ -126,7 +126,7 @@ class Leader:
     async def settled(self) -> Outcome:
         """One cycle, until everything is written."""
         outcome = await self.once()
-        if outcome.round is not None:
+        if outcome.decision is not None:
             self.reader.register.set_reasons(self.cycle.explain(), outcome.unsatisfiable)
         await self.ledger_writer.wait_written()
         return outcome

@@ -12,14 +12,14 @@ from afflux.model.placement import Placement
 from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Policy, Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 
 MACHINE_FIELDS = {"labels", "taints", "unschedulable", "images"}
-SHAPE_FIELDS = {"affinity", "tolerations", "images", "reachability", "profile"}
+SHAPE_FIELDS = {"affinity", "tolerations", "images", "reachability", "profile", "disks"}
 
 
 def _resource(name: str) -> str:
@@ -55,8 +55,8 @@ def scheduler(state: State, strategy: Strategy = flow, *policies: Policy | Weigh
     return Optimiser(state, [(QueueRules(), strategy)], constraints(), chosen)
 
 
-def decide(state: State, *groups: WaitingGroup, strategy: Strategy = flow) -> Round:
-    return scheduler(state, strategy).decide(state, groups)
+def decide(state: State, *groups: WaitingGroup, strategy: Strategy = flow) -> Plan:
+    return scheduler(state, strategy).decide(state, groups).plan
 
 
 def by_machine(placements: Sequence[Placement]) -> dict[str, list[str]]:

@@ -109,7 +109,10 @@ class _Group:
     was_written: bool = False
     # Members were placed together with others, or were there before the last restart.
     was_placed: bool = False
-    is_history_known: bool = True
+    # Binds of its members were missed, or may have been.
+    may_have_been_whole: bool = False
+    # According to the ledger.
+    was_about_to_bind: set[str] = field(default_factory=set)
     has_changed: bool = False
     never_starts: str = ""
     counts_in_queue: bool = True
@@ -188,8 +191,8 @@ class Fold:
             known.is_bound = True
             if self.is_first_pass:
                 group.was_placed = True
-                if is_first and not was_running and not group.was_written:
-                    group.is_history_known = False
+                if is_first and not was_running:
+                    group.may_have_been_whole = True
         elif is_first and known.machine:
             # The ledger says that it was bound; the cluster is right.
             known.machine = ""
@@ -203,7 +206,7 @@ class Fold:
         task = group.tasks[uid]
         ran = task.machine or (task.sent_to and how != "deleted")
         if ran and task.is_ours and not task.is_rolled_back:
-            group.ended[uid] = "deadline" if task.is_overdue else how
+            group.ended[uid] = "deadline" if task.is_overdue and how == "deleted" else how
         self.leave(group, uid)
 
     def sent(self, uid: str, machine: str) -> None:
@@ -268,7 +271,10 @@ class Fold:
             group.terms = group.place_terms = GroupTerms(entry.size, entry.queue)
             group.created_seconds = entry.created_seconds
             group.place, group.peak, group.was_written = entry.ready_seconds, entry.peak_bound, True
+            group.may_have_been_whole = entry.may_have_been_whole
             for it in each.members:
+                if it.sent_to:
+                    group.was_about_to_bind.add(it.uid)
                 if it.how:
                     group.ended[it.uid] = it.how
                 else:
@@ -286,6 +292,7 @@ class Fold:
                 continue
             for uid in list(group.tasks):
                 if uid not in live:
+                    group.may_have_been_whole |= uid in group.was_about_to_bind
                     self.ended(uid, "deleted")
             if group.tasks and not group.id.alone:
                 self.present[group.id.namespace, group.id.name] = group.id.key
@@ -470,7 +477,7 @@ class Fold:
 
     def find_half_bound(self, group: _Group, now_seconds: float) -> HalfBound | None:
         size, before = group.terms.size, group.half_bound
-        if not (group.is_complete and group.is_history_known and len(group.bound) > 0):
+        if group.may_have_been_whole or not (group.is_complete and group.bound):
             return None
         if group.peak >= size:
             return None

@@ -156,7 +156,7 @@ def check_room(
         if start is None:
             assert reservation.machines == ()
             continue
-        if outcome.round is not None:
+        if outcome.decision is not None:
             assert start >= now
         named = Counter(task for task, _ in reservation.machines)
         assert named == Counter(task.id for task in group.tasks)
@@ -168,7 +168,7 @@ def check_room(
             use.append(Taken(task.shape, where[task.id], start, end))
         times.add(start)
     # Ends that move by seconds cause no pass: until the next one, reservations stay as they are.
-    for at in times if outcome.round is not None else ():
+    for at in times if outcome.decision is not None else ():
         for machine in machines.values():
             # An overdue task is expected to end at once.
             there = [

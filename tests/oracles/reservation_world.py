@@ -230,7 +230,7 @@ class World:
         reservations = self.outcome.reservations
         self.cycle = self._new_cycle([])
         self.cycle.restore(reservations)
-        self.record.restart(reservations, self.now, decided=self.outcome.round is not None)
+        self.record.restart(reservations, self.now, decided=self.outcome.decision is not None)
         self._run(
             *(MachineSet(each) for each in self.machines.values()),
             *(event for each in self.running.values() for event in self._reports(each)),
@@ -269,7 +269,7 @@ class World:
             self.never.clear()
         self.never &= self.waiting.keys()
         self.never -= {event.group.name for event in events if isinstance(event, GroupReady)}
-        if outcome.round is not None:
+        if outcome.decision is not None:
             assert self.never <= outcome.unsatisfiable.keys()
             assert outcome.unsatisfiable.keys() <= self.waiting.keys()
             self.never = set(outcome.unsatisfiable)

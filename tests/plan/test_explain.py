@@ -203,7 +203,7 @@ def test_a_single_task_that_others_go_before_says_so():
     state = State([machine("m", cpu=3)])
     state.place(task("running", shape(cpu=1)), "m")
     first, second = group("first", shape(cpu=3)), group("second", shape(cpu=1))
-    assert scheduler(state, fcfs).decide(state, [first, second]).placements == ()
+    assert scheduler(state, fcfs).decide(state, [first, second]).plan.placements == ()
     assert sentence(state, second) == "behind others in the queue; 1/1 nodes have room for it."
 
 

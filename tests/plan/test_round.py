@@ -149,7 +149,7 @@ def test_a_task_with_room_is_placed_at_any_cost():
     state = State([machine("m", cpu=10)])
     state.place(task("running"), "m")
     dear = scheduler(state, flow, LoadSpreading(per_task=10**9))
-    plan = dear.decide(state, [group("a", shape(cpu=1)), group("b", shape(cpu=2))])
+    plan = dear.decide(state, [group("a", shape(cpu=1)), group("b", shape(cpu=2))]).plan
     assert by_machine(plan.placements) == {"m": ["a.0", "b.0"]}
 
 
@@ -164,7 +164,7 @@ def test_a_lower_priority_is_placed_by_cost_after_a_search_for_a_higher_one():
             state.place(task(f"{name}{number}"), name)
     high = [group(f"high{cpu}", shape(cpu=cpu), priority=1) for cpu in (9, 4)]
     low = [group(f"low{i}", shape(cpu=1)) for i in range(6)]
-    plan = scheduler(state, flow, LoadSpreading()).decide(state, [*high, *low])
+    plan = scheduler(state, flow, LoadSpreading()).decide(state, [*high, *low]).plan
     assert len(plan.placements) == 8
     assert "tight" not in by_machine(plan.placements)
 
@@ -177,5 +177,5 @@ def test_heavy_weights_never_make_waiting_cheaper_than_placing():
             state.place(task(f"r{i}.{k}"), f"m{i}")
     waiting = [group(f"g{i}", shape(cpu=1)) for i in range(40)]
     heavy = scheduler(state, flow, Weighted(LoadSpreading(), 10_000))
-    placed = by_machine(heavy.decide(state, waiting).placements)
+    placed = by_machine(heavy.decide(state, waiting).plan.placements)
     assert [len(tasks) for tasks in placed.values()] == [10, 10, 10, 10]

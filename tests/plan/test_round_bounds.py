@@ -107,7 +107,7 @@ def test_no_plan_undercuts_the_bound(batch: int, highs: Highs):
             least = least_cost(highs, it.world.rooms(), it.waiting, it.waiting_cost)
             assert limit.waiting_bound <= least, (batch, number)
         rounds += 1
-        plan = scheduler(it.state).decide(it.state, it.groups)
+        plan = scheduler(it.state).decide(it.state, it.groups).plan
         least = least_cost(highs, it.world.rooms(), it.waiting, it.waiting_cost, it.cost, it.slope)
         assert plan.bound <= least <= plan.cost, (batch, number)
     assert preselected > 10

@@ -18,7 +18,7 @@ from afflux.model.resources import resources
 from afflux.model.selectors import Requirement
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from oracles.builders import decide
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -61,7 +61,7 @@ def pods(count: int, app: str, relations: Relations, cpu: int = 1) -> list[Waiti
     return [WaitingGroup(task.name, (task,)) for task in tasks]
 
 
-def by(state: State, decided: Round, key: str, app: str) -> Counter[str]:
+def by(state: State, decided: Plan, key: str, app: str) -> Counter[str]:
     """How many tasks of an app each domain got."""
     found: Counter[str] = Counter()
     for placement in decided.placements:

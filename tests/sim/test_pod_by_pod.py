@@ -97,7 +97,7 @@ def single(name: str, of: Shape) -> WaitingGroup:
 def choices(state: State, *shapes: Shape, seed: int = 0) -> list[str | None]:
     """The machines of these pods after one decision."""
     queue = [single(f"p{number}", each) for number, each in enumerate(shapes)]
-    decided = PodByPod(seed).decide(state, queue)
+    decided = PodByPod(seed).decide(state, queue).plan
     where = {placement.task.name: placement.machine for placement in decided.placements}
     assert [group.name for group in decided.placed] == list(where)
     return [where.get(group.name) for group in queue]
@@ -154,7 +154,7 @@ def test_pods_without_requests_count_in_later_cycles_until_they_end() -> None:
     state, peer = State(machine(name) for name in names), PodByPod()
 
     def place(pod: str) -> str:
-        (placement,) = peer.decide(state, [single(pod, shape())]).placements
+        (placement,) = peer.decide(state, [single(pod, shape())]).plan.placements
         state.place(placement.task, placement.machine)
         return placement.machine
 
@@ -396,7 +396,7 @@ def test_pods_are_placed_as_kube_scheduler_places_them(
     peer, kube = PodByPod(), Kube(scalar)
     queue = [single(f"p{number}", pod.shape()) for number, pod in enumerate(waiting)]
     for batch in [queue] if one_round else [[group] for group in queue]:
-        decided = {p.task.name: p for p in peer.decide(state, batch).placements}
+        decided = {p.task.name: p for p in peer.decide(state, batch).plan.placements}
         for group in batch:
             pod = waiting[int(group.name[1:])]
             best = kube.best(pod)

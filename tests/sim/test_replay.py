@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from afflux import app
 from afflux.cluster.state import State
+from afflux.cycle.decision import Decision
 from afflux.cycle.interfaces import Scheduler
 from afflux.model.devices import WHOLE_MILLI, DeviceRequest
 from afflux.model.machine import Machine
@@ -18,7 +19,7 @@ from afflux.model.placement import Placement
 from afflux.model.resources import amount_of, resources
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from afflux.policies.policy import Policy
 from afflux.sim.replay import SimulatedScheduler, replay
 from afflux.sim.result import Result, Run
@@ -72,7 +73,7 @@ class FirstFit:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return ()
 
-    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Round:
+    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Decision:
         self.asked.append([group.name for group in queue])
         free = [machine.name for row, machine in state.machines() if not state.running[row]]
         placements: list[Placement] = []
@@ -81,7 +82,7 @@ class FirstFit:
             if len(group.tasks) <= len(free):
                 placements += [Placement(task, free.pop(0)) for task in group.tasks]
                 placed.append(group)
-        return Round(tuple(placements), tuple(placed), 0, 0, 0)
+        return Decision(Plan(tuple(placements), tuple(placed), 0, 0, 0))
 
 
 def first_fit(whole_groups: bool = True) -> tuple[SimulatedScheduler, FirstFit]:
@@ -336,9 +337,9 @@ class Watched:
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return self.inner.policies_of(shape)
 
-    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Round:
+    def decide(self, state: State, queue: Sequence[WaitingGroup], *when: object) -> Decision:
         decided = self.inner.decide(state, queue, *when)
-        self.devices |= {p.task.id: p.devices for p in decided.placements}
+        self.devices |= {p.task.id: p.devices for p in decided.plan.placements}
         return decided
 
 

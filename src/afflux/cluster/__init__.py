@@ -2,6 +2,7 @@
 
 `State` changes with events about machines and tasks and with assumed placements. Everything else
 reads it through `Machines`, a view of any subset of rows, and through `relation_index`: which
-constraints between tasks are in use, and where the tasks run that they select. Not here: queues,
+constraints between tasks are in use, and where the tasks run that they select. What is only tried
+happens in an overlay of the state. Not here: queues,
 prices, decisions, I/O.
 """

@@ -12,6 +12,7 @@ changes, never while a round is planned.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +76,19 @@ class ResourceTable:
         self._uses: dict[Shape, _Use] = {}
         self._cached_numbers = 0
         self._cleanup_above = cleanup_min_columns
+
+    def copy(self) -> "ResourceTable":
+        """A table that is the same now and changes independently."""
+        other = copy(self)
+        other.names, other._index = self.names.copy(), self._index.copy()
+        other._default_capacity = self._default_capacity.copy()
+        other._capacity, other._used = self._capacity.copy(), self._used.copy()
+        other._unrequested = {name: rows.copy() for name, rows in self._unrequested.items()}
+        without_column = self._used_without_column
+        other._used_without_column = {name: rows.copy() for name, rows in without_column.items()}
+        other._requests, other._uses = self._requests.copy(), self._uses.copy()
+        other._update_views()
+        return other
 
     def index(self, name: str) -> int | None:
         """The column of a resource, None if it has none of its own."""

@@ -66,7 +66,7 @@ class DryRun:
             placements = _completed(self._adapter.reserve(outcome))
             self._adapter.place(placements, outcome.rests_on)
             self._placed.update((each.task.id, each) for each in placements)
-            if outcome.round is not None:
+            if outcome.decision is not None:
                 self._adapter.register.set_reasons({}, outcome.unsatisfiable)
             reports = self._drain()
             if not reports.events and not outcome.placements:

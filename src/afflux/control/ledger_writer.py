@@ -66,7 +66,7 @@ class LedgerWriter:
     ) -> None:
         self._ledger = ledger
         self._register = register
-        register.on_change = self._queue_later
+        register.changes.on_change = self._queue_later
         self._when_away = when_away
         self._now_seconds = now_seconds
         self._timing = timing
@@ -196,7 +196,7 @@ class LedgerWriter:
             return
         self._pending = merged(self._pending, batch)
         self._has_work.set()
-        if self._register.changed_places:
+        if self._register.changes.changed_places:
             self._is_urgent.set()
         self._is_written.clear()
         if self._away_since is None:
@@ -206,7 +206,7 @@ class LedgerWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        groups, ended, events = self._register.take_changes(self._now_seconds())
+        groups, ended, events = self._register.changes.take(self._now_seconds())
         entries = None if reservations is None else tuple(self._entries(reservations))
         if entries == self._reservations:
             entries = None

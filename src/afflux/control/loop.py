@@ -19,10 +19,10 @@ from afflux.control.adapter import LiveAdapter, Reports
 from afflux.control.announcements import Announcements
 from afflux.control.ledger_writer import LedgerWriter
 from afflux.control.violation_announcements import ViolationAnnouncements
+from afflux.cycle.decision import Decision
 from afflux.cycle.events import GroupReady
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.model.placement import Placement
-from afflux.plan.round import Round
 from afflux.web.scheduler_metrics import CyclePhase, Metrics
 from afflux.web.watchdog import Watchdog
 
@@ -104,9 +104,9 @@ class ControlLoop:
             self._adapter.assume(outcome)
             self._adapter.place(await self._reserve(outcome), outcome.rests_on)
             self._idle_pause_seconds = 0.0
-            if outcome.round is not None:
+            if outcome.decision is not None:
                 reasons = await self._reasons()
-                self._report(outcome.round, monotonic() - began, reasons)
+                self._report(outcome.decision, monotonic() - began, reasons)
                 self._report_missed_reservations(outcome)
             await self._report_violations()
         except Exception:
@@ -210,7 +210,7 @@ class ControlLoop:
     async def _write_ledger(self, outcome: Outcome) -> None:
         """Wait until the ledger is written; the watchdog does not count this time."""
         if self._ledger_writer is None:
-            self._adapter.register.discard_changes()
+            self._adapter.register.changes.discard()
             return
         began = monotonic()
         self._watchdog.end()
@@ -218,36 +218,37 @@ class ControlLoop:
         self._watchdog.begin()
         self._metrics.phase("commit", monotonic() - began)
 
-    def _report(self, decided: Round, seconds: float, reasons: Mapping[str, str]) -> None:
+    def _report(self, decided: Decision, seconds: float, reasons: Mapping[str, str]) -> None:
         """Update metrics, and announce why tasks still wait."""
+        plan = decided.plan
         self._metrics.cycled(
             seconds,
-            considered=len(decided.placed) + len(self._cycle.queue),
-            placed=len(decided.placed),
-            solves=decided.solves,
-            gap=decided.gap,
+            considered=len(plan.placed) + len(self._cycle.queue),
+            placed=len(plan.placed),
+            solves=plan.solves,
+            gap=plan.gap,
         )
-        self._metrics.refused(decided.refused_proposals, decided.cut_searches, decided.untried_sets)
-        if decided.cut_searches:
+        self._metrics.refused(plan.refused_proposals, plan.cut_searches, plan.untried_sets)
+        if plan.cut_searches:
             _log.info(
                 "%d searches for pods with constraints between them gave up at a limit; what they"
                 " left waiting is decided in the next rounds",
-                decided.cut_searches,
+                plan.cut_searches,
             )
-        if decided.untried_sets:
+        if plan.untried_sets:
             _log.info(
                 "%d sets of pods that require each other were not searched for, because the round"
                 " had reached a limit of searches; they wait for a round with fewer failing sets"
                 " before them",
-                decided.untried_sets,
+                plan.untried_sets,
             )
-        self._metrics.decided(seconds, max(1, len(decided.placements)))
+        self._metrics.decided(seconds, max(1, len(plan.placements)))
         self._announcements.decided(
             seconds, reasons, decided.unsatisfiable, decided.reservations, time()
         )
         if self._adapter.register.set_reasons(reasons, decided.unsatisfiable):
             self._adapter.wake()
-        if not decided.placed:
+        if not plan.placed:
             self._idle_pause_seconds = min(seconds, MAX_IDLE_PAUSE_SECONDS)
 
     def _report_missed_reservations(self, outcome: Outcome) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from afflux.model.disks import DiskReport, Normalise
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.machine import Machine
 from afflux.model.task import Task
 from afflux.model.waiting_group import WaitingGroup
@@ -28,13 +29,15 @@ class TaskRuns:
     """A task runs on a machine, whether this scheduler or another one placed it there.
 
     `until_seconds` is when it is expected to end, None without end. `disks` has the id of the disk
-    that each volume of its disk request was given, empty if that is not known.
+    that each volume of its disk request was given, empty if that is not known. It is never evicted
+    without `terms`.
     """
 
     task: Task
     machine: str
     until_seconds: float | None = None
     disks: tuple[str, ...] = ()
+    terms: EvictionTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from afflux.cycle.decision import NOTHING_DECIDED, Decision
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
-from afflux.plan.round import Round
 from afflux.queue.order import WaitingQueue
 
 INITIAL_BACKOFF_SECONDS = 5.0
@@ -26,12 +26,12 @@ MAX_ATTEMPTS = 1000
 # If so many groups of one class fail alone, the other groups of that class are not tried.
 MAX_FAILURES_PER_CLASS = 2
 
-Decide = Callable[[Sequence[WaitingGroup]], Round]
+Decide = Callable[[Sequence[WaitingGroup]], Decision]
 
 
 def decide_isolating_faults(
     decide: Decide, queue: Sequence[WaitingGroup]
-) -> tuple[Round, Mapping[str, Exception]]:
+) -> tuple[Decision, Mapping[str, Exception]]:
     """A decision for the groups that do not make it fail; the other groups with their errors."""
     try:
         return decide(queue), {}
@@ -62,19 +62,19 @@ class _FaultSearch:
         for half in (groups[:middle], groups[middle:]):
             part = self._without_faulty_classes(half, error)
             answer = self._attempt(part)
-            sound += part if isinstance(answer, Round) else self.sound_groups(part, answer)
+            sound += part if isinstance(answer, Decision) else self.sound_groups(part, answer)
         return sound
 
-    def largest_decision(self, groups: list[WaitingGroup]) -> Round:
+    def largest_decision(self, groups: list[WaitingGroup]) -> Decision:
         """A decision for all of these groups, which pass in parts, or for as many as possible."""
         answer = self._attempt(groups)
-        while not isinstance(answer, Round):
-            error, best = answer, Round((), ())
+        while not isinstance(answer, Decision):
+            error, best = answer, NOTHING_DECIDED
             passes, fails = 0, len(groups)
             while fails - passes > 1:
                 middle = (passes + fails) // 2
                 part = self._attempt(groups[:middle])
-                if isinstance(part, Round):
+                if isinstance(part, Decision):
                     best, passes = part, middle
                 else:
                     error, fails = part, middle
@@ -85,9 +85,9 @@ class _FaultSearch:
             answer = self._attempt(groups)
         return answer
 
-    def _attempt(self, groups: Sequence[WaitingGroup]) -> Round | Exception:
+    def _attempt(self, groups: Sequence[WaitingGroup]) -> Decision | Exception:
         if not groups:
-            return Round((), ())
+            return NOTHING_DECIDED
         self._attempts += 1
         try:
             return self._decide(groups)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from afflux.cluster.state import State
+from afflux.cycle.decision import Decision
 from afflux.cycle.ledger_entries import LedgerBatch, RecoveredLedger
 from afflux.model.reservation import StandingReservations
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
-from afflux.plan.round import Round
 from afflux.policies.policy import Policy
 
 
@@ -25,11 +25,11 @@ class Scheduler(Protocol):
         queue: Sequence[WaitingGroup],
         now_seconds: float,
         earlier: StandingReservations,
-    ) -> Round:
-        """A plan for some of the groups, which come in queue order.
+    ) -> Decision:
+        """A decision about the groups, which come in queue order.
 
-        `earlier` are the reservations of the decision before. An implementation may place tasks in
-        the state while it works; it removes them before it returns or raises.
+        `earlier` are the reservations of the decision before. Deciding does not change the state:
+        an implementation that tries placements does so in an overlay (`State.overlay`).
         """
         ...
 

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afflux.cluster.state import State
+from afflux.cycle.decision import Decision
 from afflux.cycle.event_intake import EventIntake, ResyncRequest
 from afflux.cycle.events import Event
 from afflux.cycle.fault_isolation import Quarantine, decide_isolating_faults
@@ -31,7 +32,7 @@ from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.binding_order import binding_order
 from afflux.plan.check import check_complete, check_plan
 from afflux.plan.explain import Verdicts, verdicts_by_task, why_waiting
-from afflux.plan.round import Round
+from afflux.plan.plan import Plan
 from afflux.plan.standing_violations import StandingViolations
 from afflux.policies.policy import Policy
 from afflux.queue.order import WaitingQueue
@@ -45,7 +46,7 @@ NOT_EXAMINED = " Not looked at in the last cycle: more is ahead than one cycle c
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cycle decided; `round` is None if there was nothing to decide.
+    """What a cycle decided; `decision` is None if there was nothing to decide.
 
     `placements` come in an order in which they can be bound; `rests_on` has those that have to be
     bound before, and `circles` those that are bound together (plan/binding_order.py).
@@ -58,7 +59,7 @@ class Outcome:
     """
 
     placements: tuple[Placement, ...] = ()
-    round: Round | None = None
+    decision: Decision | None = None
     reservations: tuple[Reservation, ...] = ()
     broken: tuple[BrokenReservation, ...] = ()
     unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -131,8 +132,8 @@ class Cycle:
         # 2. Gather, 3. admit, 4. price, 5. connect, 6. solve, 7. plan.
         decided, quarantined = self._decide(now_seconds)
         # 8. Commit: the placements, and the order in which they can be bound,
-        order = binding_order(self.state, decided.placements, unconfirmed)
-        self._assume(decided, now_seconds)
+        order = binding_order(self.state, decided.plan.placements, unconfirmed)
+        self._assume(decided.plan, now_seconds)
         self._intake.has_unblocking_events = False
         # the groups that wait,
         self._quarantine.add(quarantined, self.queue, now_seconds)
@@ -140,7 +141,7 @@ class Cycle:
         self._not_examined = decided.not_examined
         # and when to run again without events.
         self._due_seconds = self._reservations.next_due_seconds(now_seconds)
-        pause = 0.0 if decided.placed else ROTATION_INTERVAL_SECONDS
+        pause = 0.0 if decided.plan.placed else ROTATION_INTERVAL_SECONDS
         self._rotation_seconds = now_seconds + pause if decided.rotation_pending else math.inf
         return Outcome(
             order.placements,
@@ -183,18 +184,19 @@ class Cycle:
             self._intake.has_unblocking_events = True
         return tuple(resync_requests)
 
-    def _decide(self, now_seconds: float) -> tuple[Round, Mapping[str, Exception]]:
-        """A checked plan, and the groups that had to be left out of it, with their errors."""
+    def _decide(self, now_seconds: float) -> tuple[Decision, Mapping[str, Exception]]:
+        """A decision with a checked plan, and the groups that were left out, with their errors."""
         self.state.relations.drop_unused()
         has_events = self._intake.has_unblocking_events
         earlier = replace(
             self._reservations.standing(now_seconds), has_unblocking_events=has_events
         )
 
-        def decide(groups: Sequence[WaitingGroup]) -> Round:
+        def decide(groups: Sequence[WaitingGroup]) -> Decision:
             decided = self._scheduler.decide(self.state, groups, now_seconds, earlier)
-            check_plan(self.state, decided.placed, decided.placements, self.policies_of)
-            check_complete(decided.placed, decided.placements)
+            plan = decided.plan
+            check_plan(self.state, plan.placed, plan.placements, self.policies_of)
+            check_complete(plan.placed, plan.placements)
             return decided
 
         queue = self.queue.considered()
@@ -202,17 +204,17 @@ class Cycle:
             return decide_isolating_faults(decide, queue)
         return decide(queue), {}
 
-    def _assume(self, decided: Round, now_seconds: float) -> None:
+    def _assume(self, plan: Plan, now_seconds: float) -> None:
         """Enter all placements into the state, or none if one of them fails."""
         ends = {
             task.id: now_seconds + group.run_seconds
-            for group in decided.placed
+            for group in plan.placed
             if group.run_seconds is not None
             for task in group.tasks
         }
         placed: list[str] = []
         try:
-            for placement in decided.placements:
+            for placement in plan.placements:
                 until = ends.get(placement.task.id)
                 self.state.place(placement.task, placement.machine, placement.devices, until)
                 placed.append(placement.task.id)
@@ -222,13 +224,13 @@ class Cycle:
             raise
 
     def _update_reservations(
-        self, decided: Round, quarantined: Iterable[str], now_seconds: float
+        self, decided: Decision, quarantined: Iterable[str], now_seconds: float
     ) -> list[BrokenReservation]:
         """Take the placed groups from the queue, and replace the reservations; the broken ones."""
         rank = {name: number for number, name in enumerate(decided.queue_order)}
         reservations = decided.reservations
-        self._reservations.note_overtaken(decided.placed, reservations, self.queue.get, rank)
-        placed = [group.key for group in decided.placed]
+        self._reservations.note_overtaken(decided.plan.placed, reservations, self.queue.get, rank)
+        placed = [group.key for group in decided.plan.placed]
         broken = self._reservations.note_started(placed, now_seconds)
         self.queue.discard_all(placed)
         self._reservations.replace(reservations, self.queue.get)

@@ -6,9 +6,7 @@ Where thousands of tasks are all different, groups are taken in queue order in s
 with as many pairs as fit into memory.
 """
 
-from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, takewhile
 
@@ -22,6 +20,7 @@ from afflux.admit.strategies import Strategy, flow
 from afflux.cluster.relation_index import relations_of
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
+from afflux.cycle.decision import Decision
 from afflux.cycle.depth_rotation import DepthRotation
 from afflux.cycle.merged_sets import MergedSets, merge_sets
 from afflux.model.placement import Placement
@@ -32,8 +31,8 @@ from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing, Profiles
 from afflux.plan.check_relations import find_refused
 from afflux.plan.group_sets import GroupSet, sets_in_order
-from afflux.plan.refused_proposals import RefusedProposals
-from afflux.plan.round import Round, plan_round
+from afflux.plan.plan import Plan, joined
+from afflux.plan.round import plan_round
 from afflux.policies.policy import Policy
 from afflux.queue.rules import QueueRules
 
@@ -83,14 +82,14 @@ class Optimiser:
         queue: Sequence[WaitingGroup],
         now_seconds: float = 0.0,
         earlier: StandingReservations = NO_RESERVATIONS,
-    ) -> Round:
+    ) -> Decision:
         """The best plan found for the groups that the strategies admit."""
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
-            decided = self._plan(state, queue)
-            return replace(
-                decided,
-                unsatisfiable=self._unsatisfiable(queue, decided),
-                rotation_pending=decided.helps_others,
+            plan = self._plan(state, queue)
+            return Decision(
+                plan,
+                unsatisfiable=self._unsatisfiable(queue, plan),
+                rotation_pending=plan.helps_others,
             )
         queues = list(self._by_queue(queue))
         examined = [
@@ -120,13 +119,13 @@ class Optimiser:
                 planner.begin_queue(number)
                 strategy(groups, planner, rules)
         planner.start_beside_reservations()
-        decided = self._start(state, planner, merged)
-        decided = self._place_without_reservation(state, planner, merged, decided)
+        plan = self._start(state, planner, merged)
+        plan = self._place_without_reservation(state, planner, merged, plan)
         reservations = merged.reservations(
-            planner.reservations(decided.placements, with_machines=self._with_machines)
+            planner.reservations(plan.placements, with_machines=self._with_machines)
         )
         # Of all waiting groups, whether a strategy has examined them in this cycle or not.
-        never = self._unsatisfiable(queue, decided, reservations)
+        never = self._unsatisfiable(queue, plan, reservations)
         if len(asked) < len(queue):
             reservations += _unexamined_unknown(queue, asked, earlier, never)
         # What starts may be the company that another group lacks; and a group that cannot start in
@@ -135,14 +134,14 @@ class Optimiser:
             each.start_seconds is not None and each.start_seconds <= now_seconds
             for each in reservations
         )
-        decided = replace(
-            decided,
+        decided = Decision(
+            plan,
             reservations=tuple(reservations),
             unsatisfiable=never,
             not_examined=merged.names(planner.not_examined) - never.keys(),
             queue_order=tuple(rules.name for rules, _ in self._queues),
-            rotation_pending=decided.helps_others
-            or bool(decided.placed and (planner.left_without_company or is_due)),
+            rotation_pending=plan.helps_others
+            or bool(plan.placed and (planner.left_without_company or is_due)),
         )
         if all(rules.depth is None for rules, _ in self._queues):
             return decided
@@ -151,10 +150,10 @@ class Optimiser:
         return replace(decided, rotation_pending=pending or decided.rotation_pending)
 
     def _has_pending(
-        self, decided: Round, groups: Sequence[WaitingGroup], rules: QueueRules, _: Strategy
+        self, decided: Decision, groups: Sequence[WaitingGroup], rules: QueueRules, _: Strategy
     ) -> bool:
         """Whether groups of this queue have not been examined yet, after this decision."""
-        placed = {group.key for group in decided.placed}
+        placed = {group.key for group in decided.plan.placed}
         waiting = [group for group in groups if group.key not in placed]
         earlier = StandingReservations({each.group: each for each in decided.reservations})
         return self._rotation.has_pending(waiting, rules, earlier)
@@ -173,7 +172,7 @@ class Optimiser:
         for rules, strategy in self._queues:
             yield by_name.get(rules.name, []), rules, strategy
 
-    def _start(self, state: State, planner: Planner, merged: MergedSets) -> Round:
+    def _start(self, state: State, planner: Planner, merged: MergedSets) -> Plan:
         """A plan in which all groups start that the strategies have started.
 
         The optimiser's plan, if it has room for all and breaks no reservation, otherwise the
@@ -185,26 +184,26 @@ class Optimiser:
             return best
         found = planner.placements()
         planner.keeps_reservations(found)
-        return Round(found, tuple(groups), best.solves)
+        return Plan(found, tuple(groups), best.solves)
 
     def _place_without_reservation(
-        self, state: State, planner: Planner, merged: MergedSets, decided: Round
-    ) -> Round:
+        self, state: State, planner: Planner, merged: MergedSets, started: Plan
+    ) -> Plan:
         """Add groups admitted without reservation, on room that is neither taken nor reserved."""
         if not planner.without_reservation:
-            return decided
+            return started
         reserved = [
             Placement(_reserved_task(number, of.shape), state.name_of(row), devices)
-            for number, (of, row, devices) in enumerate(planner.reserved(decided.placements))
+            for number, (of, row, devices) in enumerate(planner.reserved(started.placements))
         ]
-        with _assumed(state, [*decided.placements, *reserved]):
-            further = self._plan(state, merged.groups(planner.without_reservation))
-        return _joined([decided, _without_conflicts(state, decided.placements, further)])
+        beside = with_placements(state, [*started.placements, *reserved])
+        further = self._plan(beside, merged.groups(planner.without_reservation))
+        return joined([started, _without_conflicts(state, started.placements, further)])
 
     def _unsatisfiable(
         self,
         groups: Sequence[WaitingGroup],
-        decided: Round,
+        plan: Plan,
         reservations: Sequence[Reservation] = (),
     ) -> Mapping[str, str]:
         """The groups that still wait and can never start, with the reason."""
@@ -212,29 +211,32 @@ class Optimiser:
         if not reasons:
             return reasons
         # An answer may be outdated: it is wrong about a group that starts or has a reservation.
-        starts = {group.key for group in decided.placed} | {each.group for each in reservations}
+        starts = {group.key for group in plan.placed} | {each.group for each in reservations}
         return {name: reason for name, reason in reasons.items() if name not in starts}
 
-    def _plan(self, state: State, groups: Sequence[WaitingGroup]) -> Round:
+    def _plan(self, state: State, groups: Sequence[WaitingGroup]) -> Plan:
         state.relations.use(relations_of(groups))
-        if self._groups_of_round(state, groups) == len(groups):
-            return plan_round(state, self._pricing, groups)
+        pricing = self._pricing.on(state)
+        if self._groups_of_round(state, pricing, groups) == len(groups):
+            return plan_round(state, pricing, groups)
         sets = sets_in_order(groups, state.relations)
-        rounds: list[Round] = []
+        plans: list[Plan] = []
         placed: list[Placement] = []
+        left = state.overlay()
+        pricing = pricing.on(left)
         while sets:
-            count = self._groups_of_round(state, list(chain.from_iterable(sets)))
+            count = self._groups_of_round(left, pricing, list(chain.from_iterable(sets)))
             part = _whole_sets(sets, count)
-            with _assumed(state, placed):
-                found = plan_round(
-                    state, self._pricing, [group for one in sets[:part] for group in one]
-                )
-            rounds.append(_without_conflicts(state, placed, found))
-            placed += rounds[-1].placements
+            found = plan_round(left, pricing, [group for one in sets[:part] for group in one])
+            plans.append(_without_conflicts(state, placed, found))
+            place_all(left, plans[-1].placements)
+            placed += plans[-1].placements
             sets = sets[part:]
-        return _joined(rounds)
+        return joined(plans)
 
-    def _groups_of_round(self, state: State, groups: Sequence[WaitingGroup]) -> int:
+    def _groups_of_round(
+        self, state: State, pricing: Pricing, groups: Sequence[WaitingGroup]
+    ) -> int:
         """How many groups one round takes; no group is divided."""
         pairs = 0
         classes: set[TaskClass] = set()
@@ -255,7 +257,7 @@ class Optimiser:
             not_counted |= more
             if len(classes) <= MIN_CLASSES_PER_ROUND:
                 continue
-            pairs += sum(len(self._pricing.prices(each.shape).rows) for each in not_counted)
+            pairs += sum(len(pricing.prices(each.shape).rows) for each in not_counted)
             not_counted.clear()
             if pairs > MAX_PAIRS_PER_ROUND and number:
                 return number
@@ -285,8 +287,8 @@ def _whole_sets(sets: Sequence[GroupSet], count: int) -> int:
     return max(1, sum(1 for _ in takewhile(lambda total: total <= count, totals)))
 
 
-def _without_conflicts(state: State, before: Sequence[Placement], further: Round) -> Round:
-    """The further round, without the groups with constraints between tasks if together with the
+def _without_conflicts(state: State, before: Sequence[Placement], further: Plan) -> Plan:
+    """The further plan, without the groups with constraints between tasks if together with the
     placements before it one would be refused where it is. Those groups wait for another round."""
     if not before or find_refused(state, [*before, *further.placements]) is None:
         return further
@@ -307,35 +309,14 @@ def _reserved_task(number: int, shape: Shape) -> Task:
     return Task(f"reservation {number}", "", shape)
 
 
-@contextmanager
-def _assumed(state: State, placements: Sequence[Placement]) -> Generator[None]:
-    """Enters these placements into the state for a while."""
-    placed: list[str] = []
-    try:
-        for placement in placements:
-            state.place(placement.task, placement.machine, placement.devices)
-            placed.append(placement.task.id)
-        yield
-    finally:
-        for task_id in placed:
-            state.remove(task_id)
+def place_all(state: State, placements: Iterable[Placement]) -> None:
+    """Enters placements into an overlay."""
+    for placement in placements:
+        state.place(placement.task, placement.machine, placement.devices)
 
 
-def _joined(rounds: Sequence[Round]) -> Round:
-    """Several rounds, each planned on the room that the earlier ones left, as one."""
-    return Round(
-        placements=tuple(placement for each in rounds for placement in each.placements),
-        placed=tuple(group for each in rounds for group in each.placed),
-        solves=sum(each.solves for each in rounds),
-        cost=_sum([each.cost for each in rounds]),
-        bound=_sum([each.bound for each in rounds]),
-        refused_tasks=sum(each.refused_tasks for each in rounds),
-        refused_proposals=sum((Counter(r.refused_proposals) for r in rounds), RefusedProposals()),
-        cut_searches=sum(each.cut_searches for each in rounds),
-        untried_sets=sum(each.untried_sets for each in rounds),
-    )
-
-
-def _sum(figures: Sequence[int | None]) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if len(known) == len(figures) else None
+def with_placements(state: State, placements: Iterable[Placement]) -> State:
+    """An overlay of the state in which these tasks run as well."""
+    overlay = state.overlay()
+    place_all(overlay, placements)
+    return overlay

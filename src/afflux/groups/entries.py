@@ -36,7 +36,8 @@ class GroupEntry(msgspec.Struct, frozen=True):
 
     Within its queue a group is ordered by priority, then by `ready_seconds`: the time at which it
     had all the members it needs, None before. `peak_bound` is the largest number of members that
-    were bound at a time. `until_seconds` is the deadline of a running group, None without one.
+    were bound at a time; with `may_have_been_whole` there may have been more, when nothing was
+    written. `until_seconds` is the deadline of a running group, None without one.
     `waiting` of its members have no machine. Those of a running group are late: the oldest was
     created at `late_since_seconds`, None without one. So many members that ran and ended long ago
     are `unlisted`: they are counted only.
@@ -54,6 +55,7 @@ class GroupEntry(msgspec.Struct, frozen=True):
     started_seconds: float | None = None
     until_seconds: float | None = None
     peak_bound: int = 0
+    may_have_been_whole: bool = False
     waiting: int = 0
     late_since_seconds: float | None = None
     unlisted: int = 0

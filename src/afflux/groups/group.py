@@ -30,7 +30,7 @@ class GroupMember:
     hold: Hold | None = None
     # It was bound, and is deleted because the rest of its group could not be: it has not run.
     rolled_back: bool = False
-    # Its group's deadline has passed: this is why it ends.
+    # Its group's deadline has passed: if it is deleted, this is why.
     is_overdue: bool = False
     # What waits of it, and the candidate from which that was made, if it starts alone.
     own_start: tuple[Candidate, WaitingGroup] | None = None
@@ -80,6 +80,8 @@ class Group:
     members: dict[str, GroupMember] = field(default_factory=dict[str, GroupMember])
     ended: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
     unlisted: int = 0
+    # How many of `ended` have ended in each way: counting them at every end would take too long.
+    ended_hows: Counter[str] = field(default_factory=Counter[str])
     terms: GroupTerms = NO_TERMS
     # When it had all the members that it needs, and for which terms. None while it lacks members
     # and has not run whole.
@@ -100,8 +102,8 @@ class Group:
     is_whole: bool = False
     # The cycle placed some of its members together with others.
     was_placed: bool = False
-    # Whether all binds of its members were seen: else it may have been whole before.
-    is_history_known: bool = True
+    # Binds of its members were missed, while nothing led or nothing was written.
+    may_have_been_whole: bool = False
     reason: str = ""
     unsatisfiable_reason: str = ""
     # Which running members do not meet their requirements, and why; empty if all do.
@@ -129,12 +131,14 @@ class Group:
         group.place = entry.ready_seconds
         group.place_terms = None if entry.ready_seconds is None else group.terms
         group.peak_bound = entry.peak_bound
+        group.may_have_been_whole = entry.may_have_been_whole
         group.reason, group.priority = entry.reason, entry.priority
         group.run_seconds, group.created_seconds = entry.run_seconds, entry.created_seconds
         group.started_seconds, group.unlisted = entry.started_seconds, entry.unlisted
         for each in recorded.members:
             if each.how:
                 group.ended[each.uid] = each
+                group.ended_hows[each.how] += 1
             else:
                 group.members[each.uid] = GroupMember(each)
         group.was_placed = any(each.is_running for each in group.members.values())
@@ -166,23 +170,36 @@ class Group:
         self.members[uid] = member
         self.changed_members[uid] = None
         self.dropped.pop(uid, None)
+        self._forget_ended(uid)
 
     def set_entry(self, uid: str, entry: MemberEntry) -> None:
         self.members[uid].entry = entry
         self.changed_members[uid] = None
 
+    def drop(self, uid: str) -> None:
+        """The task has no part in the group any more, and none in its history."""
+        self.members.pop(uid, None)
+        self.changed_members.pop(uid, None)
+        self.dropped[uid] = None
+
     def add_ended(self, entry: MemberEntry) -> None:
         """A member that ran has ended. If too many have, the oldest is only counted; of each way to
         end, one stays, so that the end of the group is as of all."""
         self.ended[entry.uid] = entry
+        self.ended_hows[entry.how] += 1
         self.changed_members[entry.uid] = None
         if len(self.ended) > MAX_ENDED_MEMBERS:
-            count = Counter(each.how for each in self.ended.values())
+            count = self.ended_hows
             oldest = next(uid for uid, each in self.ended.items() if count[each.how] > 1)
-            del self.ended[oldest]
+            self._forget_ended(oldest)
             self.changed_members.pop(oldest, None)
             self.dropped[oldest] = None
             self.unlisted += 1
+
+    def _forget_ended(self, uid: str) -> None:
+        entry = self.ended.pop(uid, None)
+        if entry is not None:
+            self.ended_hows[entry.how] -= 1
 
     def pending(self) -> list[GroupMember]:
         return [each for each in self.members.values() if not each.is_running]
@@ -251,6 +268,7 @@ class Group:
             started_seconds=self.started_seconds,
             until_seconds=self._expected_end() if state == "running" else None,
             peak_bound=self.peak_bound,
+            may_have_been_whole=self.may_have_been_whole,
             waiting=len(waiting),
             late_since_seconds=_oldest(waiting) if state == "running" else None,
             unlisted=self.unlisted,
@@ -264,9 +282,8 @@ class Group:
 
     def ending(self) -> EndReason:
         """How the group ended: as the worst of the members that ran."""
-        found = {each.how for each in self.ended.values()}
         for how in _WORST_FIRST:
-            if how in found:
+            if self.ended_hows[how]:
                 return how
         return "deleted"
 

@@ -11,7 +11,8 @@ class GroupId:
     """A group of a namespace. `born` is the uid of its first member.
 
     A task that names no group is alone in one: its `name` is then the default of seed design 5, and
-    people see `alone`, the name of the task, instead.
+    people see `alone`, the name of the task, instead. A user may give a group this default name,
+    too: the keys differ.
     """
 
     namespace: str
@@ -21,7 +22,8 @@ class GroupId:
 
     @property
     def key(self) -> GroupKey:
-        return f"{self.namespace}/{self.name}/{self.born}"
+        key = f"{self.namespace}/{self.name}/{self.born}"
+        return f"{key}/alone" if self.alone else key
 
     @property
     def shown(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from afflux.groups.group import Group
 from afflux.groups.group_id import GroupKey
 
 
@@ -31,6 +32,24 @@ class HalfBoundGroup:
     is_circle: bool = False
 
 
+def half_bound(group: Group) -> HalfBoundGroup | None:
+    """The group as a half-bound one; None if it is not.
+
+    A group that was fully bound once, or may have been, is never half-bound again; later members
+    are scheduled one by one.
+    """
+    size = group.complete_size
+    in_progress = any(
+        each.entry.sent_to and not each.entry.machine for each in group.members.values()
+    )
+    # A member that is being bound counts for `is_whole`; if its bind fails, the group has been
+    # half-bound all the time.
+    is_enough = group.is_whole and not in_progress
+    if not group.bound or group.peak_bound >= size or is_enough or group.may_have_been_whole:
+        return None
+    return HalfBoundGroup(group.key, group.id.shown, size, frozenset(group.bound), in_progress)
+
+
 class HalfBoundGroups:
     """The half-bound groups; each is reported once it has been half-bound for `after_seconds`."""
 
@@ -41,8 +60,10 @@ class HalfBoundGroups:
         self._groups: dict[str, HalfBoundGroup] = {}
         # As they were reported; a group that has changed since is reported again.
         self._reported: dict[str, HalfBoundGroup] = {}
-        # A heap by time. An entry is valid if it is the current due time of its group.
+        # A heap by time, each entry once: the binds of a group may fail very often before it is
+        # due. An entry is valid if it is the current due time of its group.
         self._due: list[tuple[float, str]] = []
+        self._is_scheduled: set[tuple[float, str]] = set()
 
     def set(self, group: HalfBoundGroup, now_seconds: float) -> None:
         before = self._groups.get(group.key)
@@ -72,14 +93,14 @@ class HalfBoundGroups:
             group = self._groups.get(key)
             if group is not None and self._due_seconds(group) == due:
                 return due
-            heappop(self._due)
+            self._pop()
         return None
 
     def take(self, now_seconds: float) -> list[HalfBoundGroup]:
         """The groups that have been half-bound for too long; each once, unless it changes."""
         found: list[HalfBoundGroup] = []
         while (due := self.next_seconds()) is not None and due <= now_seconds:
-            group = self._groups[heappop(self._due)[1]]
+            group = self._groups[self._pop()]
             self._reported[group.key] = group
             found.append(group)
         return found
@@ -91,6 +112,12 @@ class HalfBoundGroups:
 
     def _schedule(self, group: HalfBoundGroup) -> None:
         due = self._due_seconds(group)
-        if due is not None:
+        if due is not None and (due, group.key) not in self._is_scheduled:
             heappush(self._due, (due, group.key))
+            self._is_scheduled.add((due, group.key))
             self.on_change()
+
+    def _pop(self) -> GroupKey:
+        due, key = heappop(self._due)
+        self._is_scheduled.remove((due, key))
+        return key

@@ -71,3 +71,20 @@ class Member:
     ends_seconds: float | None = None
     leaving: bool = False
     ours: bool = True
+
+    def decides_as(self, other: "Member") -> bool:
+        """Whether the same may start with either: they differ only in the times of a run."""
+        return self._deciding() == other._deciding()
+
+    def _deciding(self) -> tuple[object, ...]:
+        return (
+            self.task,
+            self.claim,
+            self.machine,
+            self.priority,
+            self.created_seconds,
+            self.run_seconds,
+            self.limit_seconds,
+            self.leaving,
+            self.ours,
+        )

@@ -14,17 +14,12 @@ from typing import Literal
 
 from msgspec import structs
 
-from afflux.groups.entries import (
-    EndedGroup,
-    EventEntry,
-    GroupChange,
-    MemberEntry,
-    RecordedGroup,
-)
+from afflux.groups.changes import GroupChanges
+from afflux.groups.entries import MemberEntry, RecordedGroup
 from afflux.groups.evaluation import Evaluator
 from afflux.groups.group import Group, GroupMember
 from afflux.groups.group_id import GroupId, GroupKey, group_of_one
-from afflux.groups.half_bound import HalfBoundGroup, HalfBoundGroups
+from afflux.groups.half_bound import HalfBoundGroups, half_bound
 from afflux.groups.member import Hold, Member
 from afflux.groups.quorum import BUILT_IN, QuorumRule, Shortage
 from afflux.groups.states import EndReason
@@ -33,7 +28,6 @@ from afflux.model.waiting_group import WaitingGroup
 from afflux.queue.rules import ONE_QUEUE, QueueRules
 
 HeldBackTask = tuple[Task, Hold]
-Changes = tuple[list[GroupChange], list[EndedGroup], list[EventEntry]]
 
 
 class GroupRegister:
@@ -57,25 +51,19 @@ class GroupRegister:
         self._named: dict[tuple[str, str], GroupKey] = {}
         self._group_of: dict[str, GroupKey] = {}
         self._group_of_start: dict[str, GroupKey] = {}
-        # To be evaluated, to be reported even if nothing has changed, and to be written.
+        # To be evaluated, and to be reported even if nothing has changed.
         self._changed: dict[GroupKey, None] = {}
         self._to_report: set[GroupKey] = set()
-        self._unwritten: dict[GroupKey, None] = {}
         self._withdrawn: list[str] = []
         self._newly_held: dict[str, None] = {}
-        self._ended: list[EndedGroup] = []
-        self._events: list[EventEntry] = []
         self._violating: set[GroupKey] = set()
         self._unsatisfiable: dict[GroupKey, str] = {}
-        # Restored from the ledger; which of their members exist is not known yet.
-        self._unconfirmed: dict[GroupKey, None] = {}
+        # Restored from the ledger; which of their members exist is not known yet. With the members
+        # that were about to be bound.
+        self._unconfirmed: dict[GroupKey, frozenset[str]] = {}
         # Until the first evaluation the members that exist are those of before a restart.
         self._first_pass_done = False
-        # Whether a group of the last `take_changes` had another place in the queue than before.
-        self.changed_places = False
-        # Called when there is something for the ledger again, and with every group that has ended.
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_ended: list[Callable[[EndedGroup], None]] = []
+        self.changes = GroupChanges()
 
     # --- What the adapter reports
 
@@ -98,9 +86,9 @@ class GroupRegister:
             self._set_entry(group, uid)
         elif machine := member.machine or known.entry.machine:
             self._set_bound(group, known, machine, is_first_report=before is None)
-        if before is None or _matters(before, member):
+        if before is None or not member.decides_as(before):
             self._changed[group.key] = None
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
 
     def ended(self, uid: str, how: EndReason, now_seconds: float) -> None:
         """A task has ended, is gone, or belongs to another scheduler now."""
@@ -151,8 +139,8 @@ class GroupRegister:
     def doubtful(self, uid: str, why: str) -> None:
         """It is unknown whether the task was bound. Until it is known, it counts on its machine."""
         group = self._group_not_reported_bound(uid)
-        if group is not None:
-            self._set_entry(group, uid, sent_to=group.members[uid].entry.sent_to, doubt=why)
+        if group is not None and (machine := group.members[uid].entry.sent_to):
+            self._set_entry(group, uid, sent_to=machine, doubt=why)
 
     def not_bound(self, uid: str, why: str = "") -> None:
         """The task was not bound: it waits again, in its old place."""
@@ -164,7 +152,7 @@ class GroupRegister:
         if why:
             group.reason = why
             name = group.members[uid].entry.name
-            self._note(group, "NotBound", f"pod {name} was not bound: {why}")
+            self.changes.note(group, "NotBound", f"pod {name} was not bound: {why}")
 
     def report_again(self, uid: str) -> None:
         """Report what waits with this task again, as the cycle does not know it any more."""
@@ -184,7 +172,7 @@ class GroupRegister:
             group.members[uid].rolled_back = True
             if group.key not in noted:
                 noted.add(group.key)
-                self._note(group, "TakenBack", why)
+                self.changes.note(group, "TakenBack", why)
 
     def not_rolled_back(self, uids: Iterable[str]) -> None:
         """These tasks could not be deleted: they run on, and count."""
@@ -194,7 +182,7 @@ class GroupRegister:
                 group.members[uid].rolled_back = False
 
     def overdue(self, uids: Iterable[str]) -> None:
-        """The deadline of these tasks' group has passed: this is why they end."""
+        """The deadline of these tasks' group has passed: this is why they are deleted."""
         for uid in uids:
             group = self._group_with(uid)
             if group is not None:
@@ -220,7 +208,7 @@ class GroupRegister:
             group, why = self._groups.get(key), never.get(key, "")
             if group is not None and group.unsatisfiable_reason != why:
                 group.unsatisfiable_reason = group.reason = why
-                self._mark_unwritten(key)
+                self.changes.mark(group)
         self._unsatisfiable = never
         first_of: dict[GroupKey, str | None] = {}
         for uid, why in reasons.items():
@@ -231,7 +219,7 @@ class GroupRegister:
                 first_of[group.key] = _first_waiting(group)
             if first_of[group.key] == uid:
                 group.reason = why
-                self._mark_unwritten(group.key)
+                self.changes.mark(group)
         return self._evaluator.room.set_unsatisfiable(never)
 
     def set_violations(self, violations: Mapping[str, str]) -> None:
@@ -248,11 +236,13 @@ class GroupRegister:
             if group is None or group.violation == why:
                 continue
             if not why:
-                self._note(group, "RequirementMet", "all members meet their requirements again")
+                self.changes.note(
+                    group, "RequirementMet", "all members meet their requirements again"
+                )
             elif not group.violation:
-                self._note(group, "RequirementViolated", why)
+                self.changes.note(group, "RequirementViolated", why)
             group.violation = why
-            self._mark_unwritten(key)
+            self.changes.mark(group)
         self._violating = set(by_group)
 
     # --- Take-over
@@ -262,9 +252,13 @@ class GroupRegister:
         for each in recorded:
             group = Group.restored(each)
             self._groups[group.key] = group
+            for uid in group.members.keys() & self._group_of.keys():
+                # A ledger of an earlier version may have one task in two groups.
+                group.drop(uid)
             self._group_of.update(dict.fromkeys(group.members, group.key))
-            self._unconfirmed[group.key] = None
-            self._mark_unwritten(group.key)
+            sent = frozenset(uid for uid, it in group.members.items() if it.entry.sent_to)
+            self._unconfirmed[group.key] = sent
+            self.changes.mark(group)
 
     def confirm_restored(self, is_live: Callable[[MemberEntry], bool], now_seconds: float) -> None:
         """Members of restored groups that are not live have ended, before any other is reported:
@@ -275,6 +269,8 @@ class GroupRegister:
         groups = [self._groups[key] for key in unconfirmed if key in self._groups]
         for group in sorted(groups, key=lambda each: each.created_seconds):
             gone = [uid for uid, each in group.members.items() if not is_live(each.entry)]
+            # Whether these were bound, before they ended, nothing says any more.
+            group.may_have_been_whole |= not unconfirmed[group.key].isdisjoint(gone)
             for uid in gone:
                 self._remove(group, uid, "deleted", now_seconds)
             if group.members and not group.id.alone:
@@ -286,7 +282,7 @@ class GroupRegister:
         """An event in the history of this group, unless it has ended."""
         group = self._groups.get(key)
         if group is not None:
-            self._note(group, kind, message)
+            self.changes.note(group, kind, message)
 
     # --- What may start
 
@@ -337,40 +333,6 @@ class GroupRegister:
             and (member := group.members[uid]).hold is not None
             and member.said is not None
         ]
-
-    # --- What has changed, for the ledger
-
-    def take_changes(self, now_seconds: float) -> Changes:
-        """The groups that have changed, those that have ended, and events, since the last call."""
-        changes: list[GroupChange] = []
-        self.changed_places = False
-        unwritten, self._unwritten = self._unwritten, {}
-        for key in unwritten:
-            group = self._groups.get(key)
-            if group is None or not group.is_recorded:
-                continue
-            entry = group.entry(now_seconds)
-            if entry == group.written and not group.changed_members and not group.dropped:
-                continue
-            before = None if group.written is None else group.written.ready_seconds
-            self.changed_places = self.changed_places or entry.ready_seconds != before
-            group.written = entry
-            changes.append(GroupChange(entry, _changed_entries(group), tuple(group.dropped)))
-            group.changed_members.clear()
-            group.dropped.clear()
-        ended, self._ended = self._ended, []
-        events, self._events = self._events, []
-        return changes, ended, events
-
-    def discard_changes(self) -> None:
-        """Without a ledger nothing takes the changes: they need not be kept."""
-        for key in self._unwritten:
-            if (group := self._groups.get(key)) is not None:
-                group.changed_members.clear()
-                group.dropped.clear()
-        self._unwritten.clear()
-        self._ended.clear()
-        self._events.clear()
 
     # --- Members
 
@@ -431,12 +393,12 @@ class GroupRegister:
         # A task that did not just vanish ran where it was sent: its end was seen before its start.
         ran_on = member.entry.machine or (member.entry.sent_to if how != "deleted" else "")
         if ran_on and is_gone and member.is_ours and not member.rolled_back:
-            how = "deadline" if member.is_overdue else how
+            # One that ended by itself was not deleted, perhaps because its controller stays.
+            how = "deadline" if member.is_overdue and how == "deleted" else how
             group.add_ended(_with(member.entry, ran_on, how=how))
         else:
-            group.changed_members.pop(uid, None)
-            group.dropped[uid] = None
-        self._mark_unwritten(group.key)
+            group.drop(uid)
+        self.changes.mark(group)
         if group.members:
             self._changed[group.key] = None
         else:
@@ -450,18 +412,12 @@ class GroupRegister:
         if self._half_bound is not None:
             self._half_bound.remove(key)
         del self._groups[key]
-        for each in (self._changed, self._unwritten, self._unsatisfiable):
-            each.pop(key, None)
+        self._changed.pop(key, None)
+        self._unsatisfiable.pop(key, None)
         name = (group.id.namespace, group.id.name)
         if self._named.get(name) == key:
             del self._named[name]
-        if group.written is not None or group.ended:
-            members = tuple(group.ended.values())
-            ended = EndedGroup(group.last_entry(), members, group.ending(), now_seconds)
-            self._ended.append(ended)
-            self.on_change()
-            for listener in self.on_ended:
-                listener(ended)
+        self.changes.end(group, now_seconds)
 
     def _set_bound(
         self, group: Group, member: GroupMember, machine: str, *, is_first_report: bool = False
@@ -471,8 +427,8 @@ class GroupRegister:
             # Bound by another component, or before this process started: the task may say when.
             if group.started_seconds is None and member.said is not None:
                 group.started_seconds = member.said.started_seconds
-            if not self._first_pass_done and group.written is None:
-                group.is_history_known = False
+            # The ledger does not know of this bind: nor, perhaps, of others of the group.
+            group.may_have_been_whole |= not self._first_pass_done
         if member.entry.machine != machine or member.entry.sent_to:
             self._set_entry(group, uid, machine=machine)
             self._changed[group.key] = None
@@ -489,7 +445,7 @@ class GroupRegister:
     ) -> None:
         member = group.members[uid]
         group.set_entry(uid, _with(member.entry, machine, sent_to, doubt))
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
 
     # --- Evaluation
 
@@ -501,7 +457,7 @@ class GroupRegister:
             group.reason = ""
         self._set_holds(group, found.held)
         group.summarise()
-        self._mark_unwritten(group.key)
+        self.changes.mark(group)
         self._withdraw(before.keys() - group.starts.keys())
         self._group_of_start.update(dict.fromkeys(group.starts, group.key))
         is_asked = group.key in self._to_report
@@ -526,52 +482,18 @@ class GroupRegister:
                 self._withdrawn.append(key)
 
     def _report_half_bound(self, group: Group, now_seconds: float) -> None:
-        """A group that was fully bound once is never half-bound again; later members are scheduled
-        one by one. One whose history is not known may have been whole."""
-        half_bound = self._half_bound
-        if half_bound is None or group.key not in self._groups:
+        if self._half_bound is None or group.key not in self._groups:
             return
-        size = group.complete_size
-        in_progress = any(
-            each.entry.sent_to and not each.entry.machine for each in group.members.values()
-        )
-        # A member that is being bound counts for `is_whole`; if its bind fails, the group has been
-        # half-bound all the time.
-        may_be_whole = group.is_whole and not in_progress
-        is_partial = group.peak_bound < size and not may_be_whole
-        if group.bound and is_partial and group.is_history_known:
-            found = HalfBoundGroup(
-                group.key, group.id.shown, size, frozenset(group.bound), in_progress
-            )
-            half_bound.set(found, now_seconds)
+        found = half_bound(group)
+        if found is not None:
+            self._half_bound.set(found, now_seconds)
         else:
-            half_bound.remove(group.key)
-
-    def _note(self, group: Group, kind: str, message: str) -> None:
-        self._events.append(EventEntry(group.key, kind, message))
-        self._mark_unwritten(group.key)
-
-    def _mark_unwritten(self, key: GroupKey) -> None:
-        if not self._unwritten:
-            self.on_change()
-        self._unwritten[key] = None
+            self._half_bound.remove(group.key)
 
 
 def _first_waiting(group: Group) -> str | None:
     """The first member in the queue: why it waits is why the group does."""
     return next((start.tasks[0].id for start in group.starts.values()), None)
-
-
-def _changed_entries(group: Group) -> tuple[MemberEntry, ...]:
-    """The entries of the members that have changed, without those of other schedulers."""
-    found: list[MemberEntry] = []
-    for uid in group.changed_members:
-        member = group.members.get(uid)
-        if member is None:
-            found.append(group.ended[uid])
-        elif member.is_ours:
-            found.append(member.entry)
-    return tuple(found)
 
 
 def _with(
@@ -582,25 +504,6 @@ def _with(
     how: EndReason | Literal[""] = "",
 ) -> MemberEntry:
     return MemberEntry(entry.uid, entry.name, machine, sent_to, doubt, how, entry.ready_seconds)
-
-
-def _matters(before: Member, now: Member) -> bool:
-    """Whether something has changed that decides what may start: all but the times of a run."""
-    return _deciding(before) != _deciding(now)
-
-
-def _deciding(member: Member) -> tuple[object, ...]:
-    return (
-        member.task,
-        member.claim,
-        member.machine,
-        member.priority,
-        member.created_seconds,
-        member.run_seconds,
-        member.limit_seconds,
-        member.leaving,
-        member.ours,
-    )
 
 
 def _first_and_more(reasons: Sequence[str]) -> str:

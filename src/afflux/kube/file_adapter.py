@@ -101,7 +101,7 @@ class FileAdapter:
         self._reader.assume(outcome.placements)
 
     async def reserve(self, outcome: Outcome) -> Sequence[Placement]:
-        groups = outcome.round.placed if outcome.round is not None else ()
+        groups = outcome.decision.plan.placed if outcome.decision is not None else ()
         chosen: dict[str, ChosenVolumes] = {}
         refused: dict[str, Rejection] = {}
         for found in self._chooser.choose(outcome.placements, groups, outcome.circles):

@@ -28,8 +28,8 @@ MIN_STALE_ENTRIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class OverdueGroup:
-    """A group whose deadline passed at `at_seconds`: the uids of its pods, and the claims of those
-    whose own deadline has passed, by uid."""
+    """A group whose deadline passed at `at_seconds`: the uids of its pods, without those that ended
+    before their own deadline, and the claims of those whose own deadline has passed, by uid."""
 
     id: GroupId
     at_seconds: float
@@ -50,8 +50,6 @@ class _RunningGroup:
     id: GroupId
     # The deadlines of the running pods, by uid.
     deadlines: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
-    # All pods that ever ran.
-    pods: set[str] = field(default_factory=set[str])
     # The claims of the running pods, and of those that have ended after their own deadline.
     claims: dict[str, PodClaims] = field(default_factory=dict[str, PodClaims])
     overran: dict[str, PodClaims] = field(default_factory=dict[str, PodClaims])
@@ -64,7 +62,6 @@ class _RunningGroup:
 
     def set(self, uid: str, deadline: float | None, claims: PodClaims) -> None:
         self.remove(uid)
-        self.pods.add(uid)
         self.claims[uid] = claims
         self.deadlines[uid] = deadline
         if deadline is None:
@@ -103,7 +100,8 @@ class _RunningGroup:
             for uid, each in self.claims.items()
             if uid not in passed and each not in confirmable
         }
-        return OverdueGroup(self.id, at_seconds, frozenset(self.pods - others), claims)
+        pods = (self.deadlines.keys() | self.overran.keys()) - others
+        return OverdueGroup(self.id, at_seconds, frozenset(pods), claims)
 
     def deadline(self) -> float | None:
         if self.fixed_deadline is not None:

@@ -16,8 +16,8 @@ Row = dict[str, Any]
 # The columns of a group behind its identity, in the order of recover_groups.
 _COLUMNS = (
     *("state", "queue", "size", "priority", "created_seconds", "ready_seconds", "run_seconds"),
-    *("started_seconds", "until_seconds", "peak_bound", "waiting", "late_since_seconds"),
-    *("unlisted", "reason"),
+    *("started_seconds", "until_seconds", "peak_bound", "may_have_been_whole", "waiting"),
+    *("late_since_seconds", "unlisted", "reason"),
 )
 
 _ZERO = b"\\u0000"

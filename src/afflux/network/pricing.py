@@ -6,7 +6,8 @@ nothing however large it is.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,16 @@ class Prices:
     # The policies' cache keys: what the answers depend on besides each machine's own row.
     cache_key: tuple[object, ...] = ()
 
+    def copy(self) -> "Prices":
+        """The same columns, to be brought up to date independently of these."""
+        return replace(
+            self,
+            rows=self.rows.copy(),
+            room=self.room.copy(),
+            cost=self.cost.copy(),
+            slope=self.slope.copy(),
+        )
+
     def by_machine(self, column: Column) -> Column:
         """One of the columns with an entry for every machine, 0 where the class is not admitted."""
         spread = np.zeros(self.machines, np.int64)
@@ -74,12 +85,28 @@ class Pricing:
         self._known: OrderedDict[Shape, Prices] = OrderedDict()
         self._cached_pairs = 0
         self._cached_parts = 0
+        # The pricing of the state below, if this is the pricing of an overlay.
+        self._below: Pricing | None = None
+
+    def on(self, state: State) -> "Pricing":
+        """The pricing of an overlay of the state, or this one if it is the state itself. Policies
+        are asked only about the machines that differ."""
+        if state is self._state:
+            return self
+        other = copy(self)
+        other._state, other._below = state, self
+        other._known = OrderedDict()
+        other._cached_pairs = other._cached_parts = 0
+        return other
 
     def prices(self, shape: Shape) -> Prices:
         """The columns of a class for the current state."""
         state, known = self._state, self._known.get(shape)
         cache_key = self._cache_key(shape)
         before = 0 if known is None else len(known.rows)
+        if known is None and self._below is not None:
+            known = self._known[shape] = self._below.prices(shape).copy()
+            self._cached_parts += shape.parts
         if known is None or known.machines != len(state) or known.cache_key != cache_key:
             known = self._ask(shape, np.arange(len(state), dtype=np.int32))
             known.cache_key = cache_key
@@ -127,8 +154,7 @@ class Pricing:
         admitted = admitted_by(profile.refusing, shape, state.view(_view_rows(rows, state)))
         rows = rows[admitted]
         machines = state.view(_view_rows(rows, state))
-        free = machines.free_of(asked)
-        room = room_of(requests[asked], shape.devices, free, machines.free_devices)
+        room = room_of(requests[asked], shape, machines.free_for(shape, asked))
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
         for weighted in profile.with_cost:

@@ -1,6 +1,7 @@
 """Planning a round: from a flow to placements that fit exactly, whole groups only.
 
-`round` runs the steps: preselect, route by flow, accept what fits, route the rest, repack.
+`round` runs the steps: preselect, route by flow, accept what fits, route the rest, repack; its
+result is a `plan`.
 `waiting_demand` counts what waits, `book` is the exact account of free capacity during a round,
 `preselection` chooses which tasks go first when not all fit, `repack` improves the packing by
 search, `check` verifies the finished plan independently of how it was made, `explain` says why a

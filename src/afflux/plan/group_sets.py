@@ -44,7 +44,7 @@ def _needs(groups: Sequence[WaitingGroup], relations: RelationIndex) -> dict[int
             attracting = shape.relations.attracting
             if attracting is not None:
                 selector = relations.selector_id(attracting)
-                if not relations.selected.on_rows(selector):
+                if not relations.rows_of(selector):
                     wanted.setdefault(selector, set()).add(number)
     if not wanted:
         return {}

@@ -7,16 +7,13 @@ few passes a bounded search repacks. Priorities are strict: a level is planned c
 the next one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afflux.cluster.relation_index import relations_of
 from afflux.cluster.state import State
-from afflux.model.placement import Placement
-from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pairs import TaskSource
@@ -25,6 +22,7 @@ from afflux.network.routing import route
 from afflux.plan.accept import accept
 from afflux.plan.book import Book, make_placements
 from afflux.plan.domain_caps import with_caps
+from afflux.plan.plan import Plan
 from afflux.plan.preselection import Preselection, preselect
 from afflux.plan.refused_proposals import RefusedProposals
 from afflux.plan.related_tasks import (
@@ -42,61 +40,11 @@ from afflux.plan.waiting_demand import Demand, Gang, Level, count_tasks, gather_
 MAX_ROUTING_PASSES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What a round decided, and how good it is.
-
-    `cost` is what the plan costs, waiting included; `bound` what the relaxed network, or the
-    relaxed knapsack where not everything fits, says no plan can undercut, level by level given the
-    levels above. Groups without room even alone are in neither. `reservations` are the starts
-    reserved for waiting groups. `unsatisfiable` has the groups that can never start, with the
-    reason; `not_examined` those that this round had no time or memory for. `queue_order` names the
-    queues in the order in which they were served. With `rotation_pending` another round should
-    follow soon: groups behind the depth of their queue have not been examined yet, or what was
-    placed gives others a chance (see `helps_others`). `refused_tasks`
-    were placed and taken back, because tasks placed after them made their domain unfit.
-    `refused_proposals` counts, by kind of constraint, what the network proposed and the account
-    refused. `cut_searches` counts the searches for tasks with constraints between them that gave up
-    at a limit, `untried_sets` the sets of tasks that require each other for which the round did not
-    search, because it had reached a limit of searches. What they left waiting may have places, and
-    another round follows.
-    """
-
-    placements: tuple[Placement, ...]
-    placed: tuple[WaitingGroup, ...]
-    solves: int = 0
-    cost: int | None = None
-    bound: int | None = None
-    reservations: tuple[Reservation, ...] = ()
-    unsatisfiable: Mapping[str, str] = field(default_factory=dict[str, str])
-    not_examined: frozenset[str] = frozenset()
-    queue_order: tuple[str, ...] = ()
-    rotation_pending: bool = False
-    refused_tasks: int = 0
-    refused_proposals: Mapping[str, int] = field(default_factory=RefusedProposals)
-    cut_searches: int = 0
-    untried_sets: int = 0
-
-    @property
-    def helps_others(self) -> bool:
-        """Whether the next round may place tasks that this one left waiting, without any event:
-        it placed tasks, and gave up a search, left out a set, or took tasks back."""
-        left_waiting = self.cut_searches or self.untried_sets or self.refused_tasks
-        return bool(self.placed) and bool(left_waiting)
-
-    @property
-    def gap(self) -> float | None:
-        """The cost above the bound, as a share of the bound; None if unknown."""
-        if self.cost is None or self.bound is None:
-            return None
-        return (self.cost - self.bound) / max(1, abs(self.bound))
-
-
-def plan_round(state: State, pricing: Pricing, groups: Sequence[WaitingGroup]) -> Round:
+def plan_round(state: State, pricing: Pricing, groups: Sequence[WaitingGroup]) -> Plan:
     """Plan placements for these groups, which come in queue order."""
     candidates = _with_room(pricing, groups)
     if not candidates:
-        return Round((), (), cost=0, bound=0)
+        return Plan(cost=0, bound=0)
     state.relations.use(relations_of(candidates))
     demand = gather_demand(candidates, state.relations.class_of)
     prices = [pricing.prices(each.shape) for each in demand.classes]
@@ -135,7 +83,7 @@ def plan_round(state: State, pricing: Pricing, groups: Sequence[WaitingGroup]) -
     placed = _placed(demand)
     placements = make_placements(book, state, placed)
     cost = book.packing.cost() + demand.waiting_cost()
-    return Round(
+    return Plan(
         placements,
         placed,
         solves,

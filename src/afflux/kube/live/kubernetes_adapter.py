@@ -87,7 +87,7 @@ class KubernetesAdapter:
             self._half_bound_circles.add(outcome.circles, outcome.placements)
 
     async def reserve(self, outcome: Outcome) -> Sequence[Placement]:
-        groups = outcome.round.placed if outcome.round is not None else ()
+        groups = outcome.decision.plan.placed if outcome.decision is not None else ()
         placements, rejected = await self._volume_binder.choose(
             outcome.placements, groups, outcome.circles
         )

@@ -287,7 +287,7 @@ class _Process:
             finished = FinishedCleanup(
                 self._api, self._reader, self._recorder, remaining_seconds=remaining_seconds
             )
-            self._reader.register.on_ended.append(finished.finished)
+            self._reader.register.changes.on_ended.append(finished.finished)
             background.append(finished.run())
         if self._half_bound_groups is not None:
             rollback = HalfBoundRollback(

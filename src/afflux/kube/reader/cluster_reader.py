@@ -267,9 +267,17 @@ class ClusterReader:
             raise
 
     def is_live(self, member: MemberEntry) -> bool:
-        """Whether the pod of this uid and name exists and has not ended."""
+        """Whether the pod of this uid and name is reported to the register: it exists, has not
+        ended, and runs or may start."""
         pod = self.pods.get(member.name)
-        return pod is not None and pod.metadata.uid == member.uid
+        if pod is None or pod.metadata.uid != member.uid:
+            return False
+        return bool(pod.spec.node_name) or self._may_start(pod)
+
+    def _may_start(self, pod: objects.Pod) -> bool:
+        """Whether a pod without a node is ours to place."""
+        is_ours = self._takes_all_pending or self.is_ours(pod)
+        return is_ours and not pod.metadata.deletion_timestamp
 
     def _sync(self, keys: Iterable[Key]) -> list[Event]:
         changed: dict[str, list[str]] = {}
@@ -364,7 +372,7 @@ class ClusterReader:
         elif known is not None and known.assumed:
             # The watch is behind the assumption; the result of the bind decides.
             pass
-        elif pod.metadata.deletion_timestamp or not (self._takes_all_pending or self.is_ours(pod)):
+        elif not self._may_start(pod):
             if known is not None:
                 concerned += self._remove(name)
         else:

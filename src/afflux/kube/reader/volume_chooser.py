@@ -31,9 +31,11 @@ _MAX_REMEMBERED = 10_000
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Placements that get volumes all or none: a gang, a circle, several of them that have pods in
-    common, or a single pod. `name` is that of the gang or of a pod."""
+    common, or a single pod. `name` is that of the gang or of a pod, for people; `key` that of the
+    gang, or the id of a pod."""
 
     name: str
+    key: str
     members: Sequence[Placement]
     is_gang: bool = False
 
@@ -117,7 +119,7 @@ class VolumeChooser:
             return self._choose_one_by_one(unit, going)
         found = self._cluster_storage.choose_gang(going)
         if not isinstance(found, VolumeShortfall):
-            self._count_given(unit.name)
+            self._count_given(unit.key)
             chosen = {
                 placement.task.id: ChosenVolumes(found[placement.task.id], labels)
                 for _, placement, labels in going
@@ -159,7 +161,7 @@ class VolumeChooser:
         elsewhere from now on. Both can happen only a limited number of times.
         """
         tasks = {placement.task.id: placement.task for _, placement, _ in going}
-        lost = self._taken_by_others(unit.name)
+        lost = self._taken_by_others(unit.key)
         if self._cluster_storage.avoid_shortfall(going, short):
             self._on_avoidance([*tasks])
             return DECIDE_AGAIN
@@ -173,21 +175,21 @@ class VolumeChooser:
             together = "the pod and the pods that it requires find no volumes at once"
         return Rejection(f"{together}: {tasks[short.pod].name}: {short.reason}")
 
-    def _count_given(self, name: str) -> None:
+    def _count_given(self, key: str) -> None:
         self._given += 1
-        self._given_when_none_left.pop(name, None)
+        self._given_when_none_left.pop(key, None)
 
-    def _taken_by_others(self, name: str) -> bool:
+    def _taken_by_others(self, key: str) -> bool:
         """Whether other pods got volumes since this pod or group last found none.
 
         Pods that are decided in one cycle may compete for the same few volumes. One of them gets
         volumes each time, so the others can be decided again at once and get theirs in the end.
         """
-        before = self._given_when_none_left.get(name, -1)
+        before = self._given_when_none_left.get(key, -1)
         if len(self._given_when_none_left) > _MAX_REMEMBERED:
             # Most of these pods were deleted meanwhile; the others are decided once more.
             self._given_when_none_left.clear()
-        self._given_when_none_left[name] = self._given
+        self._given_when_none_left[key] = self._given
         return self._given > before
 
 
@@ -197,14 +199,14 @@ def units(
     circles: Iterable[Collection[str]],
 ) -> Iterator[Unit]:
     """The placements that go together, and each other one alone, in order."""
-    name_of: dict[str, str] = {}
+    gang_of: dict[str, WaitingGroup] = {}
     # By task id, the ids of a gang or of circles; one object for all that go together.
     together: dict[str, list[str]] = {}
     for group in groups:
         if group.is_gang:
             ids = [task.id for task in group.tasks]
             together.update(dict.fromkeys(ids, ids))
-            name_of.update(dict.fromkeys(ids, group.key))
+            gang_of.update(dict.fromkeys(ids, group))
     for circle in circles:
         joined = list(
             dict.fromkeys(a for each in sorted(circle) for a in together.get(each, [each]))
@@ -217,10 +219,13 @@ def units(
     for placement in placements:
         task = placement.task
         if (ids := together.get(task.id)) is None:
-            yield Unit(task.name, [placement])
+            yield Unit(task.name, task.id, [placement])
         elif found := members.pop(id(ids), None):
-            name = next((name_of[each] for each in ids if each in name_of), "")
-            yield Unit(name or task.name, found, is_gang=bool(name))
+            gang = next((gang_of[each] for each in ids if each in gang_of), None)
+            if gang is None:
+                yield Unit(task.name, task.id, found)
+            else:
+                yield Unit(gang.name, gang.key, found, is_gang=True)
 
 
 def _refused(unit: Unit, why: Rejection) -> UnitVolumes:

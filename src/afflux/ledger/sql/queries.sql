@@ -68,8 +68,8 @@ WITH given AS MATERIALIZED (
         key text, namespace text, name text, born text, alone text, state text, queue text,
         size integer, priority bigint, created_seconds float8, ready_seconds float8,
         run_seconds float8, started_seconds float8, until_seconds float8, peak_bound integer,
-        waiting integer, late_since_seconds float8, unlisted integer, reason text, present integer,
-        members json
+        may_have_been_whole boolean, waiting integer, late_since_seconds float8, unlisted integer,
+        reason text, present integer, members json
     )
 ), from_queue AS (
     DELETE FROM afflux.queue AS other
@@ -82,9 +82,8 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO afflux.provisional_groups (
     key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
-    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
-    unlisted, reason,
-    present, members, epoch
+    run_seconds, started_seconds, until_seconds, peak_bound, may_have_been_whole, waiting,
+    late_since_seconds, unlisted, reason, present, members, epoch
 )
 SELECT given.*, %(epoch)s::bigint FROM given
 ON CONFLICT (key) DO UPDATE SET
@@ -92,10 +91,9 @@ ON CONFLICT (key) DO UPDATE SET
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    peak_bound = excluded.peak_bound, waiting = excluded.waiting,
-    late_since_seconds = excluded.late_since_seconds, unlisted = excluded.unlisted,
-    reason = excluded.reason,
-    present = excluded.present, members = excluded.members, epoch = excluded.epoch;
+    peak_bound = excluded.peak_bound, may_have_been_whole = excluded.may_have_been_whole,
+    waiting = excluded.waiting, late_since_seconds = excluded.late_since_seconds,
+    unlisted = excluded.unlisted, reason = excluded.reason, present = excluded.present, members = excluded.members, epoch = excluded.epoch;
 
 -- put_queue --
 -- Upserts groups that wait in the queue, and deletes them from the other tables.
@@ -104,8 +102,8 @@ WITH given AS MATERIALIZED (
         key text, namespace text, name text, born text, alone text, state text, queue text,
         size integer, priority bigint, created_seconds float8, ready_seconds float8,
         run_seconds float8, started_seconds float8, until_seconds float8, peak_bound integer,
-        waiting integer, late_since_seconds float8, unlisted integer, reason text, present integer,
-        members json
+        may_have_been_whole boolean, waiting integer, late_since_seconds float8, unlisted integer,
+        reason text, present integer, members json
     )
 ), from_provisional AS (
     DELETE FROM afflux.provisional_groups AS other
@@ -118,9 +116,8 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO afflux.queue (
     key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
-    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
-    unlisted, reason,
-    present, members, epoch
+    run_seconds, started_seconds, until_seconds, peak_bound, may_have_been_whole, waiting,
+    late_since_seconds, unlisted, reason, present, members, epoch
 )
 SELECT given.*, %(epoch)s::bigint FROM given
 ON CONFLICT (key) DO UPDATE SET
@@ -128,10 +125,9 @@ ON CONFLICT (key) DO UPDATE SET
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    peak_bound = excluded.peak_bound, waiting = excluded.waiting,
-    late_since_seconds = excluded.late_since_seconds, unlisted = excluded.unlisted,
-    reason = excluded.reason,
-    present = excluded.present, members = excluded.members, epoch = excluded.epoch;
+    peak_bound = excluded.peak_bound, may_have_been_whole = excluded.may_have_been_whole,
+    waiting = excluded.waiting, late_since_seconds = excluded.late_since_seconds,
+    unlisted = excluded.unlisted, reason = excluded.reason, present = excluded.present, members = excluded.members, epoch = excluded.epoch;
 
 -- put_running --
 -- Upserts groups that run or are being bound, and deletes them from the other tables.
@@ -140,8 +136,8 @@ WITH given AS MATERIALIZED (
         key text, namespace text, name text, born text, alone text, state text, queue text,
         size integer, priority bigint, created_seconds float8, ready_seconds float8,
         run_seconds float8, started_seconds float8, until_seconds float8, peak_bound integer,
-        waiting integer, late_since_seconds float8, unlisted integer, reason text, present integer,
-        members json
+        may_have_been_whole boolean, waiting integer, late_since_seconds float8, unlisted integer,
+        reason text, present integer, members json
     )
 ), from_provisional AS (
     DELETE FROM afflux.provisional_groups AS other
@@ -154,9 +150,8 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO afflux.running_groups (
     key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
-    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
-    unlisted, reason,
-    present, members, epoch
+    run_seconds, started_seconds, until_seconds, peak_bound, may_have_been_whole, waiting,
+    late_since_seconds, unlisted, reason, present, members, epoch
 )
 SELECT given.*, %(epoch)s::bigint FROM given
 ON CONFLICT (key) DO UPDATE SET
@@ -164,10 +159,9 @@ ON CONFLICT (key) DO UPDATE SET
     priority = excluded.priority, created_seconds = excluded.created_seconds,
     ready_seconds = excluded.ready_seconds, run_seconds = excluded.run_seconds,
     started_seconds = excluded.started_seconds, until_seconds = excluded.until_seconds,
-    peak_bound = excluded.peak_bound, waiting = excluded.waiting,
-    late_since_seconds = excluded.late_since_seconds, unlisted = excluded.unlisted,
-    reason = excluded.reason,
-    present = excluded.present, members = excluded.members, epoch = excluded.epoch;
+    peak_bound = excluded.peak_bound, may_have_been_whole = excluded.may_have_been_whole,
+    waiting = excluded.waiting, late_since_seconds = excluded.late_since_seconds,
+    unlisted = excluded.unlisted, reason = excluded.reason, present = excluded.present, members = excluded.members, epoch = excluded.epoch;
 
 -- put_member_chunks --
 -- Upserts members of groups that have more than fit into the row of the group.
@@ -235,9 +229,8 @@ WHERE id = ANY (ARRAY(
 -- All groups that have not ended, in queue order.
 SELECT
     key, namespace, name, born, alone, state, queue, size, priority, created_seconds, ready_seconds,
-    run_seconds, started_seconds, until_seconds, peak_bound, waiting, late_since_seconds,
-    unlisted, reason,
-    members, epoch
+    run_seconds, started_seconds, until_seconds, peak_bound, may_have_been_whole, waiting,
+    late_since_seconds, unlisted, reason, members, epoch
 FROM afflux.groups
 ORDER BY priority DESC, ready_seconds, key;
 

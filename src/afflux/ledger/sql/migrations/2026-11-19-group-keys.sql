@@ -40,18 +40,20 @@ $$;
 DROP VIEW afflux.intents, afflux.provisional_pods, afflux.pods;
 
 -- `born` is the uid of the first member; `present` is the number of members that have not ended;
--- `peak_bound` is the largest number of members that were bound at a time; `waiting` is the number of
--- members without a machine. Those of a running group are late; the oldest of them was created at
+-- `peak_bound` is the largest number of members that were bound at a time; with `may_have_been_whole`
+-- there may have been more, when nothing was written. `waiting` is the number of members without a
+-- machine. Those of a running group are late; the oldest of them was created at
 -- `late_since_seconds`. Members that ended long ago are `unlisted`: they are counted only.
 ALTER TABLE afflux.groups
-    ADD COLUMN key                text NOT NULL DEFAULT '',
-    ADD COLUMN born               text NOT NULL DEFAULT '',
-    ADD COLUMN alone              text NOT NULL DEFAULT '',
-    ADD COLUMN present            integer NOT NULL DEFAULT 0,
-    ADD COLUMN peak_bound         integer NOT NULL DEFAULT 0,
-    ADD COLUMN waiting            integer NOT NULL DEFAULT 0,
-    ADD COLUMN late_since_seconds float8,
-    ADD COLUMN unlisted           integer NOT NULL DEFAULT 0;
+    ADD COLUMN key                 text NOT NULL DEFAULT '',
+    ADD COLUMN born                text NOT NULL DEFAULT '',
+    ADD COLUMN alone               text NOT NULL DEFAULT '',
+    ADD COLUMN present             integer NOT NULL DEFAULT 0,
+    ADD COLUMN peak_bound          integer NOT NULL DEFAULT 0,
+    ADD COLUMN may_have_been_whole boolean NOT NULL DEFAULT false,
+    ADD COLUMN waiting             integer NOT NULL DEFAULT 0,
+    ADD COLUMN late_since_seconds  float8,
+    ADD COLUMN unlisted            integer NOT NULL DEFAULT 0;
 
 -- The members of a group after its first 64, in chunks of up to 64 in the form of `groups.members`.
 -- A batch writes only the chunks that change: a further pod of a group of thousands costs as much
@@ -88,7 +90,8 @@ UPDATE afflux.groups SET name = CASE
     WHEN born <> '' THEN regexp_replace(name, ' \(group\)$', '')
     ELSE name
 END;
-UPDATE afflux.groups SET key = namespace || '/' || name || '/' || born;
+UPDATE afflux.groups SET
+    key = namespace || '/' || name || '/' || born || CASE WHEN alone <> '' THEN '/alone' ELSE '' END;
 INSERT INTO afflux.member_chunks (key, chunk, members)
 SELECT groups.key, (number - 1) / 64, json_agg(member ORDER BY number)
 FROM afflux.groups
