@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_parser import visible
 
+from afflux.app import simulated_schedulers
 from afflux.model.disks import Bandwidth, Disk, DiskReport, DiskRequest, VolumeIO
 from afflux.model.machine import Machine
 from afflux.model.resources import resources
@@ -12,9 +13,11 @@ from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.disk_contention import disk_contention
 from afflux.sim.metrics import measure
+from afflux.sim.replay import replay
 from afflux.sim.report import render
 from afflux.sim.result import Result, Run
 from afflux.sim.workload import Disks, Submission, Workload
+from afflux.sim.workload_loader import load_workload
 
 MACHINE = Machine("m", resources({"cpu": 4000, "pods": 110}))
 DISK = Disk("d0", Bandwidth(100, 60, 120), "small-blocks-count-twice")
@@ -145,3 +148,16 @@ def test_the_figures_equal_those_counted_second_by_second(lives):
     assert found.wanted_bytes == pytest.approx(wanted)
     assert (found.lost_share or 0.0) * wanted == pytest.approx(lost)
     assert found.slowed_tasks == len(slowed)
+
+
+@pytest.mark.slow
+def test_with_the_policy_no_task_is_slowed_and_without_it_some_are():
+    workload = load_workload(["synthetic:disk-io,machines=40,tasks=1200"], None)
+    found = {
+        scheduler.name: disk_contention(replay(workload, scheduler))
+        for scheduler in simulated_schedulers(["cpu-memory", "cpu-memory+disk-io", "pod-by-pod"])
+    }
+    slowed = {name: each and each.slowed_tasks for name, each in found.items()}
+    assert slowed["cpu-memory+disk-io"] == 0
+    assert slowed["cpu-memory"]
+    assert slowed["pod-by-pod"]

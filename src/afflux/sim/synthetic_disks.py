@@ -43,10 +43,10 @@ _TABLES = {
 _FLASH_DISKS = {"big": 2, "memory": 1}
 
 PROFILES: WeightedValues[VolumeIO] = (
-    (VolumeIO(read=5 * MB, write=5 * MB, block_bytes=64 * KIB), 0.40),  # logs and files
-    (VolumeIO(read=60 * MB, write=10 * MB, block_bytes=128 * KIB), 0.25),  # scans
-    (VolumeIO(read=12 * MB, write=8 * MB, block_bytes=4 * KIB), 0.20),  # databases
-    (VolumeIO(read=10 * MB, write=60 * MB, block_bytes=16 * KIB), 0.15),  # checkpoints
+    (VolumeIO(read=10 * MB, write=10 * MB, block_bytes=64 * KIB), 0.40),  # logs and files
+    (VolumeIO(read=120 * MB, write=10 * MB, block_bytes=128 * KIB), 0.25),  # scans
+    (VolumeIO(read=25 * MB, write=15 * MB, block_bytes=4 * KIB), 0.20),  # databases
+    (VolumeIO(read=10 * MB, write=100 * MB, block_bytes=16 * KIB), 0.15),  # checkpoints
 )
 
 

@@ -72,7 +72,7 @@ PRESETS = {
     "services": Parameters(services=1.0, gangs=0.0),
     "gangs": Parameters(services=0.0, gangs=1.0),
     "gpu": Parameters(gpu=0.8),
-    "disk-io": Parameters(disk=0.7, load=0.7),
+    "disk-io": Parameters(tasks=6000, load=0.8, disk=0.8),
 }
 RANGES: dict[str, tuple[float, float]] = {
     "machines": (1, 100_000),

@@ -1,6 +1,6 @@
 """The input of a simulation: machines, and groups that arrive over time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from afflux.model.disks import DiskReport, Normalise, as_stated
 from afflux.model.machine import Machine
@@ -24,7 +24,7 @@ class Disks:
     """The idle disks of the machines that have any, and what requests take of them."""
 
     reports: tuple[DiskReport, ...] = ()
-    normalise: Normalise = as_stated
+    normalise: Normalise = field(default=as_stated, repr=False)
 
 
 NO_DISKS = Disks()
