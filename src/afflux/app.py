@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from afflux.ledger.embedded_postgres import StartTiming
 
 POD_BY_POD = "pod-by-pod"
+# Only for profiles with this policy is counted what pods do on disks.
+DISK_IO = "disk-io"
 # The hint if no inspection service and no ledger is found.
 ADDRESS_HINT = (
     "expected the address of the inspection service, such as https://127.0.0.1:10251 while"
@@ -219,7 +221,11 @@ def simulated_scheduler(settings: SchedulerSettings, name: str | None = None) ->
     if name is None:
         policies = "+".join(policy.name for policy in settings.policies)
         name = f"{policies}@{settings.strategy}"
-    return SimulatedScheduler(name, lambda state: make_scheduler(settings, state))
+    return SimulatedScheduler(
+        name,
+        lambda state: make_scheduler(settings, state),
+        counts_disks=any(policy.name == DISK_IO for policy in settings.policies),
+    )
 
 
 def simulated_schedulers(

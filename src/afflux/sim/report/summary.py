@@ -80,6 +80,7 @@ def _rows(comparison: Comparison) -> list[Row]:
         Row("Mean slowdown", "(wait + run) ÷ run, bounded", of("bounded_slowdown", "mean"), _times),
         Row("95th percentile slowdown", "", of("bounded_slowdown", "p95"), _times),
         *_utilisation(comparison),
+        *_disks(comparison),
         Row("Makespan", "first submission to last end", of("makespan_seconds"), duration),
         Row("Unplaced", "tasks that never started", of("unplaced"), count, of_started=False),
         *_reservations(comparison),
@@ -113,6 +114,18 @@ def _utilisation(comparison: Comparison) -> list[Row]:
         Row("Utilisation", f"share of {resource} that was held", held, percent, None),
         Row("of it at work", "by groups with all members placed", working, percent, max),
         Row("of it stranded", "by groups with members not placed yet", stranded, percent, min),
+    ]
+
+
+def _disks(comparison: Comparison) -> list[Row]:
+    """The rows on disks, if tasks do something on them."""
+    if not comparison.workload.disks.reports:
+        return []
+    lost, slowed = _metric("disk_io", "lost_share"), _metric("disk_io", "slowed_tasks")
+    explained = "share of what tasks wanted to read and write"
+    return [
+        Row("Disk throughput lost", explained, lost, percent),
+        Row("Slowed tasks", "that ever shared a disk which was too busy", slowed, count),
     ]
 
 
