@@ -297,6 +297,17 @@ class Generations(RuleBasedStateMachine):
         self.driver_reports()
         self.deliver()
 
+    @rule(disk=st.sampled_from(DISKS), other=st.sampled_from(DISKS))
+    def a_bind_fails_after_the_driver_has_answered(self, disk: str, other: str) -> None:
+        """The pod is placed again, perhaps on another disk, where the rest of the room is taken."""
+        self.place_and_reserve(disk)
+        self.the_driver_answers_at_once()
+        if self.reserved:
+            self.fail_to_bind_and_move(other)
+        if self.decided:
+            self.reserve(reads_again=False)
+        self.place(other, 1.0)
+
     # --- Others
 
     @rule(junk=st.sampled_from(["stranger", "other"]), removes=st.booleans())
