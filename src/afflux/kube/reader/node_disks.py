@@ -72,7 +72,8 @@ class _Known:
     # By the newest status, and by the one that was accepted last.
     found: ReportedDisks | None = None
     reported: ReportedDisks | None = None
-    acknowledged: frozenset[str] = frozenset()
+    # The pods of its list, by uid, with the disks that were noted for them then.
+    acknowledged: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     # The highest that was ever seen.
     generation: int = 0
     is_silent: bool = False
@@ -207,7 +208,7 @@ class NodeDisks:
     def _take_status(self, known: _Known, *, is_new: bool) -> None:
         status = known.info.status
         if known.found is None or status is None:
-            known.reported, known.acknowledged = None, frozenset()
+            known.reported, known.acknowledged = None, {}
             return
         observed = status.observed_generation or 0
         # A file that was written by hand may have none.
@@ -219,7 +220,9 @@ class NodeDisks:
         elif observed == known.generation == current:
             result = "accepted"
             known.reported = known.found
-            known.acknowledged = frozenset(known.info.spec.reserved_pods or ())
+            noted = reserved_disks(known.info.metadata.annotations)
+            listed = known.info.spec.reserved_pods or ()
+            known.acknowledged = {uid: noted.get(uid, ()) for uid in listed}
         elif known.reported is None:
             known.reported = known.found
         if is_new:
@@ -272,9 +275,8 @@ class NodeDisks:
         return DiskReport(node, disks, self._still_acknowledged(node, known), refused)
 
     def _still_acknowledged(self, node: str, known: _Known) -> frozenset[str]:
-        noted = reserved_disks(known.info.metadata.annotations) if known.acknowledged else {}
         return frozenset(
-            uid for uid in known.acknowledged if self._holds(node, uid, noted.get(uid, ()))
+            uid for uid, disks in known.acknowledged.items() if self._holds(node, uid, disks)
         )
 
     def _counting(self, node: str) -> _Known | None:
