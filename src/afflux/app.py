@@ -36,6 +36,7 @@ from afflux.sim.replay import SimulatedScheduler
 
 if TYPE_CHECKING:
     from afflux.kube.api.client_config import ClientConfig
+    from afflux.kube.file_adapter import FileDisks
     from afflux.kube.live.process import Options
     from afflux.ledger.connection import AddressSource
     from afflux.ledger.embedded_postgres import StartTiming
@@ -70,6 +71,20 @@ def quorum_rules(settings: SchedulerSettings) -> Mapping[str, QuorumRule]:
         each.quorum: quorum_rule(each.quorum, f"{settings.origin}: queues[{number}].quorum")
         for number, each in enumerate(settings.queue_rules())
     }
+
+
+def file_disks(settings: SchedulerSettings) -> "FileDisks | None":
+    """How disk bandwidth counts in a dry run on files, None if it does not."""
+    counting = settings.disk_counting()
+    if counting is None:
+        return None
+    from afflux.kube.file_adapter import FileDisks
+    from afflux.kube.trusted_key_files import read_trusted_keys
+
+    fields = settings.disk_io
+    keys = read_trusted_keys(fields.trusted_keys) if fields.trusted_keys else {}
+    named = fields.config_map
+    return FileDisks(counting, f"{named.namespace}/{named.name}", keys)
 
 
 def run_in_kubernetes(
