@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from afflux.ledger.embedded_postgres import StartTiming
 
 POD_BY_POD = "pod-by-pod"
-# Only for profiles with this policy is counted what pods do on disks.
-DISK_IO = "disk-io"
 # The hint if no inspection service and no ledger is found.
 ADDRESS_HINT = (
     "expected the address of the inspection service, such as https://127.0.0.1:10251 while"
@@ -264,7 +262,7 @@ def simulated_scheduler(settings: SchedulerSettings, name: str | None = None) ->
     return SimulatedScheduler(
         name,
         lambda state: make_scheduler(settings, state),
-        counts_disks=any(policy.name == DISK_IO for policy in settings.policies),
+        counts_disks=settings.counts_disks,
     )
 
 
