@@ -1,11 +1,13 @@
 """afflux place: which running pods are evicted for waiting ones."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.cluster_manifests import Manifest, gang, node, pod
+from cli.cluster_manifests import Manifest, gang, node, pod, write
+from cli.run_afflux import Afflux
 
 
 def priority_class(name: str, value: int, **fields: Any) -> Manifest:
@@ -25,6 +27,17 @@ def budget(name: str, app: str, **spec: Any) -> Manifest:
 
 
 HIGH = priority_class("high", 1000)
+
+
+@pytest.fixture
+def place(afflux: Afflux, tmp_path: Path) -> Callable[..., Any]:
+    """The JSON answer about a cluster of these objects."""
+
+    def call(*items: Manifest, flags: tuple[str, ...] = ()) -> Any:
+        file = write(tmp_path / "cluster.json", *items)
+        return afflux("place", file, "-o", "json", *flags).json
+
+    return call
 
 
 def test_a_higher_priority_evicts_a_lower_one(place: Callable[..., Any]) -> None:

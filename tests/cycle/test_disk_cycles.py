@@ -121,16 +121,16 @@ def test_a_new_normaliser_starts_what_waits_for_it():
 def test_news_of_disks_start_no_cycle_if_nothing_waits_for_them(waiting: list[WaitingGroup]):
     cycle = cycle_of("m")
     cycle.run([one(5), *(GroupReady(each) for each in waiting)])
-    assert cycle.run([one(10)]).round is None
-    assert cycle.run([DisksGone("m")]).round is None
+    assert cycle.run([one(10)]).decision is None
+    assert cycle.run([DisksGone("m")]).decision is None
 
 
 def test_a_report_that_changes_nothing_and_one_with_less_start_no_cycle():
     cycle = cycle_of("m")
     cycle.run([one(5), reading("g", 9)])
-    assert cycle.run([one(5)]).round is None
-    assert cycle.run([one(4)]).round is None
-    assert cycle.run([one(6)]).round is not None
+    assert cycle.run([one(5)]).decision is None
+    assert cycle.run([one(4)]).decision is None
+    assert cycle.run([one(6)]).decision is not None
 
 
 def test_a_task_keeps_the_disk_that_its_pod_names_and_frees_it_when_it_ends():

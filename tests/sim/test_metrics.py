@@ -74,6 +74,7 @@ def test_two_tasks_one_after_the_other():
         "utilisation": pytest.approx(0.75),
         "utilisation_by_resource": {"cpu": pytest.approx(0.75), "memory": pytest.approx(0.1)},
         "stranded_share": 0.0,
+        "disk_io": None,
         "makespan_seconds": 40.0,
         "unplaced": 0,
         "backfilled": 0.0,

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afflux.cluster.task_room import choose_devices
+from afflux.model.disks import DiskRequest
 from afflux.model.errors import InputError
 from afflux.model.machine import Machine
 from afflux.model.resources import amount_of
 from afflux.model.task import Shape
 from afflux.sim.random_variables import bounded_pareto, daily_arrivals, log_normal, weighted_choice
 from afflux.sim.synthetic_cluster import CPU_FLEET, GPU_FLEET, make_cluster
+from afflux.sim.synthetic_disks import PROFILES
 from afflux.sim.synthetic_workload import PRESETS, RANGES, Parameters, generate, parse
 from afflux.sim.workload import Submission, Workload
 
@@ -151,7 +154,8 @@ class TestAnyWorkload:
     def test_tasks_of_one_size_share_one_shape(self, preset: str) -> None:
         workload = generate(f"synthetic:{preset}")
         identities = {id(t.shape) for s in workload.submissions for t in s.group.tasks}
-        assert len(identities) == len(shapes_of(workload)) < 40
+        kinds = 1 + len(PROFILES) if workload.disks.reports else 1
+        assert len(identities) == len(shapes_of(workload)) < 40 * kinds
 
 
 class TestMixed:
@@ -234,6 +238,39 @@ class TestOtherPresets:
         tasks = [t for s in generate("synthetic:gpu,gangs=0").submissions for t in s.group.tasks]
         with_devices = sum(task.shape.devices is not None for task in tasks)
         assert with_devices / len(tasks) == pytest.approx(0.8, abs=0.1)
+
+    def test_disks_are_used_by_a_share_of_the_jobs_the_same_by_all_tasks_of_one(self) -> None:
+        workload = generate("synthetic:disk-io,tasks=4000")
+        assert {report.machine for report in workload.disks.reports} == {
+            machine.name for machine in workload.machines
+        }
+        requests: dict[str, set[DiskRequest | None]] = {}
+        for submission in workload.submissions:
+            job = submission.group.name.partition("/")[0]
+            requests.setdefault(job, set()).update(t.shape.disks for t in submission.group.tasks)
+        assert all(len(own) == 1 for own in requests.values())
+        using = sum(own != {None} for own in requests.values())
+        assert using / len(requests) == pytest.approx(0.8, abs=0.05)
+
+    def test_disks_leave_everything_else_as_it_is(self) -> None:
+        plain, with_disks = generate("synthetic:mixed"), generate("synthetic:mixed,disk=1")
+        assert [_without_disks(each) for each in with_disks.submissions] == [*plain.submissions]
+
+    def test_every_disk_has_room_for_every_profile(self) -> None:
+        workload = generate("synthetic:disk-io")
+        for disk in {disk for report in workload.disks.reports for disk in report.disks}:
+            for profile, _ in PROFILES:
+                taken = workload.disks.normalise(disk.model, profile)
+                assert taken is not None
+                assert taken.total == taken.read + taken.write <= disk.left.total
+                assert taken.read <= disk.left.read
+                assert taken.write <= disk.left.write
+
+
+def _without_disks(submission: Submission) -> Submission:
+    group = submission.group
+    tasks = (replace(task, shape=replace(task.shape, disks=None)) for task in group.tasks)
+    return replace(submission, group=replace(group, tasks=tuple(tasks)))
 
 
 class TestSpecs:

@@ -42,6 +42,7 @@ def run(options: PlaceOptions) -> ExitCode:
         relations,
         app.quorum_rules(settings),
         evicts=preempts,
+        disks=app.file_disks(settings),
     )
     dry_run = DryRun(adapter, cycle, time.time())
     _print_notes(adapter)

@@ -112,6 +112,11 @@ _CYCLE_ROWS: list[_TableRow] = [
     ("cycle, median", "cycle_seconds.p50", duration),
     ("cycle, p99", "cycle_seconds.p99", duration),
 ]
+# Only if machines of the workload have disks.
+_DISK_ROWS: list[_TableRow] = [
+    ("disk throughput lost", "disk_io.lost_share", percent),
+    ("tasks slowed on disks", "disk_io.slowed_tasks", count),
+]
 # Only in the wide table.
 _WIDE_ROWS: list[_TableRow] = [
     ("groups", "groups", count),
@@ -133,7 +138,11 @@ def _print_table(
     tasks, machines = measured[0]["tasks"], measured[0]["machines"]
     print(printable(f"{workload.name}: {tasks} tasks, {machines} machines"), end="\n\n")
     header = ["", *(str(metrics["scheduler"]) for metrics in measured)]
-    optional = [*_broken_rows(measured), *_start_unknown_rows(measured)]
+    optional = [
+        *_broken_rows(measured),
+        *_start_unknown_rows(measured),
+        *(_DISK_ROWS if measured[0]["disk_io"] is not None else ()),
+    ]
     shown = [*_METRIC_ROWS, *optional, *_CYCLE_ROWS]
     if wide:
         shown += [*_utilisation_rows(measured), *_WIDE_ROWS]

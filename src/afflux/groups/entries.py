@@ -11,14 +11,14 @@ from afflux.model.waiting_group import DEFAULT_QUEUE
 
 
 class MemberEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pod of a group: its uid, its namespace/name, and the `machine` to which it is bound.
+    """A task of a group: its uid, its namespace/name, and the `machine` to which it is bound.
 
-    `sent_to` is a bind intent: the machine to which the pod is about to be bound. It is cleared
+    `sent_to` is a bind intent: the machine to which the task is about to be bound. It is cleared
     when the outcome of the bind is known. If the outcome stays unknown, `doubt` says why, and the
-    pod still counts on that machine. `how` is how the pod ended, empty while it has not. A member
+    task still counts on that machine. `how` is how it ended, empty while it has not. A member
     that starts alone has a place in the queue of its own, `ready_seconds`.
 
-    There is one for every pod: a struct is made and compared ten times as fast as a dataclass, and
+    There is one for every task: a struct is made and compared ten times as fast as a dataclass, and
     the garbage collector does not track it.
     """
 
@@ -64,7 +64,7 @@ class GroupEntry(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class GroupChange:
     """A group as it is now, its members that have changed, and the uids of those without a part in
-    it any more: pods that ended before they ran."""
+    it any more: tasks that ended before they ran."""
 
     entry: GroupEntry
     members: tuple[MemberEntry, ...] = ()

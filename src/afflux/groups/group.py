@@ -3,7 +3,6 @@
 The state of a group is a function of its members and is not stored beside them.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -82,7 +81,7 @@ class Group:
     ended: dict[str, MemberEntry] = field(default_factory=dict[str, MemberEntry])
     unlisted: int = 0
     # How many of `ended` have ended in each way: counting them at every end would take too long.
-    ended_hows: Counter[str] = field(default_factory=Counter[str])
+    ended_hows: dict[str, int] = field(default_factory=dict[str, int])
     terms: GroupTerms = NO_TERMS
     # When it had all the members that it needs, and for which terms. None while it lacks members
     # and has not run whole.
@@ -139,7 +138,7 @@ class Group:
         for each in recorded.members:
             if each.how:
                 group.ended[each.uid] = each
-                group.ended_hows[each.how] += 1
+                group.count_ended(each, 1)
             else:
                 group.members[each.uid] = GroupMember(each)
         group.was_placed = any(each.is_running for each in group.members.values())
@@ -187,7 +186,7 @@ class Group:
         """A member that ran has ended. If too many have, the oldest is only counted; of each way to
         end, one stays, so that the end of the group is as of all."""
         self.ended[entry.uid] = entry
-        self.ended_hows[entry.how] += 1
+        self.count_ended(entry, 1)
         self.changed_members[entry.uid] = None
         if len(self.ended) > MAX_ENDED_MEMBERS:
             count = self.ended_hows
@@ -200,7 +199,10 @@ class Group:
     def _forget_ended(self, uid: str) -> None:
         entry = self.ended.pop(uid, None)
         if entry is not None:
-            self.ended_hows[entry.how] -= 1
+            self.count_ended(entry, -1)
+
+    def count_ended(self, entry: MemberEntry, change: int) -> None:
+        self.ended_hows[entry.how] = self.ended_hows.get(entry.how, 0) + change
 
     def pending(self) -> list[GroupMember]:
         return [each for each in self.members.values() if not each.is_running]
@@ -284,7 +286,7 @@ class Group:
     def ending(self) -> EndReason:
         """How the group ended: as the worst of the members that ran."""
         for how in _WORST_FIRST:
-            if self.ended_hows[how]:
+            if self.ended_hows.get(how):
                 return how
         return "deleted"
 

@@ -32,7 +32,7 @@ class HalfBoundGroup:
     is_circle: bool = False
 
 
-def half_bound(group: Group) -> HalfBoundGroup | None:
+def half_bound_of(group: Group) -> HalfBoundGroup | None:
     """The group as a half-bound one; None if it is not.
 
     A group that was fully bound once, or may have been, is never half-bound again; later members

@@ -19,7 +19,7 @@ from afflux.groups.entries import MemberEntry, RecordedGroup
 from afflux.groups.evaluation import Evaluator
 from afflux.groups.group import Group, GroupMember
 from afflux.groups.group_id import GroupId, GroupKey, group_of_one
-from afflux.groups.half_bound import HalfBoundGroups, half_bound
+from afflux.groups.half_bound import HalfBoundGroups, half_bound_of
 from afflux.groups.member import Hold, Member
 from afflux.groups.quorum import BUILT_IN, QuorumRule, Shortage
 from afflux.groups.states import EndReason
@@ -33,7 +33,8 @@ HeldBackTask = tuple[Task, Hold]
 class GroupRegister:
     """The groups of one cluster.
 
-    `shortage` says what tasks lack to start together, besides room on machines.
+    `shortage` says what tasks lack to start together, besides room on machines. `changes` is for
+    the ledger.
     """
 
     def __init__(
@@ -484,7 +485,7 @@ class GroupRegister:
     def _report_half_bound(self, group: Group, now_seconds: float) -> None:
         if self._half_bound is None or group.key not in self._groups:
             return
-        found = half_bound(group)
+        found = half_bound_of(group)
         if found is not None:
             self._half_bound.set(found, now_seconds)
         else:

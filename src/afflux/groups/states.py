@@ -6,7 +6,7 @@ In a module of its own, so that the command line need not import the rest.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-# provisional: some of its pods are missing. refused: what its pods declare about it contradicts
+# provisional: some of its members are missing. refused: what they declare about it contradicts
 # itself. waiting: in the queue. unsatisfiable: in the queue, but too large for the empty cluster.
 # starting: decided, and being bound. running: bound. finished: it has left the cluster.
 GroupState = Literal[

@@ -466,6 +466,8 @@ class VolumeSpec(Fields, frozen=True, gc=False):
     volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolume | None = None
+    local: Present | None = None
+    host_path: Present | None = None
     # In-tree volume types of cloud providers, which Kubernetes migrates to CSI.
     aws_elastic_block_store: Present | None = None
     azure_disk: Present | None = None
@@ -529,3 +531,49 @@ class CSIStorageCapacity(Object, frozen=True, gc=False):
     node_topology: LabelSelector | None = None
     capacity: QuantityValue | None = None
     maximum_volume_size: QuantityValue | None = None
+
+
+# --- Disk IO
+
+
+class BlockIO(Fields, frozen=True, gc=False):
+    """Normalised bytes per second."""
+
+    total: float | None = None
+    read: float | None = None
+    write: float | None = None
+
+
+class DeviceBandwidth(BlockIO, frozen=True, gc=False):
+    """What a disk has left, in `status`; the KEP's sample has the figures beside the name."""
+
+    name: str | None = None
+    status: BlockIO | None = None
+
+
+class NodeDiskIOInfoSpec(Fields, frozen=True, gc=False):
+    """Written by the scheduler: the uids of the pods for which the driver keeps bandwidth."""
+
+    node_name: str | None = None
+    reserved_pods: tuple[str, ...] | None = None
+
+
+class NodeDiskIOInfoStatus(Fields, frozen=True, gc=False):
+    """Written by the IO driver: what the pods reserved in the observed generation leave, by the
+    id of the device."""
+
+    observed_generation: Int64 | None = None
+    allocatable_bandwidth: dict[str, DeviceBandwidth] | None = None
+
+
+class NodeDiskIOInfo(Object, frozen=True, gc=False):
+    """The disks of one node (ioi.intel.com/v1)."""
+
+    spec: NodeDiskIOInfoSpec = NodeDiskIOInfoSpec()
+    status: NodeDiskIOInfoStatus | None = None
+
+
+class ConfigMap(Object, frozen=True, gc=False):
+    """Its texts are decoded by the reader that wants this ConfigMap: they may be large."""
+
+    data: dict[str, msgspec.Raw] | None = None

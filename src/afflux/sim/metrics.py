@@ -17,6 +17,9 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
 - `backfilled` is the share of the started groups that started while a group ahead of them in their
   queue still waited. Ahead is a group of higher priority, or of the same priority and submitted
   earlier. Groups that never started are never ahead.
+- `disk_io` exists if machines of the workload have disks: how many bytes tasks wanted to read and
+  write on them, the share of these that they could not because other tasks kept the same disk busy,
+  and how many tasks that slowed (sim/disk_contention.py has the model).
 - `promises` counts the groups that had a reservation before they started. A reservation is broken
   if the group starts later than its first reserved start; `broken_by` counts the causes.
 - `cycle_seconds` is real time spent deciding.
@@ -31,6 +34,7 @@ from collections import Counter
 import numpy as np
 
 from afflux.sim.backfilled_groups import backfilled
+from afflux.sim.disk_contention import disk_contention
 from afflux.sim.result import Result
 from afflux.sim.result_columns import Floats, ResultColumns, columns
 
@@ -59,6 +63,7 @@ def measure(result: Result) -> dict[str, object]:
         "utilisation": None if dominant is None else shares[dominant],
         "utilisation_by_resource": shares,
         "stranded_share": stranded,
+        "disk_io": _disk_io(result),
         "makespan_seconds": makespan,
         "unplaced": int(np.isnan(table.start).sum()),
         "backfilled": _backfilled_share(table),
@@ -74,6 +79,18 @@ def measure(result: Result) -> dict[str, object]:
 def _backfilled_share(table: ResultColumns) -> float | None:
     started = ~np.isnan(table.groups.start)
     return float(backfilled(table.groups)[started].mean()) if started.any() else None
+
+
+def _disk_io(result: Result) -> dict[str, object] | None:
+    found = disk_contention(result)
+    if found is None:
+        return None
+    return {
+        "tasks": found.tasks,
+        "wanted_bytes": found.wanted_bytes,
+        "lost_share": found.lost_share,
+        "slowed_tasks": found.slowed_tasks,
+    }
 
 
 def _reservations(result: Result) -> dict[str, object]:

@@ -11,12 +11,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from afflux.cluster.state import State
 from afflux.cycle.events import Event, GroupReady, TaskEnded
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.model.placement import Placement
+from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.result import CycleTiming, ReservationRecord, Result, Run
 from afflux.sim.workload import Submission, Workload
@@ -24,11 +26,13 @@ from afflux.sim.workload import Submission, Workload
 
 @dataclass(frozen=True, slots=True)
 class SimulatedScheduler:
-    """A scheduler to simulate: its name, its constructor, whether it places groups as a whole."""
+    """A scheduler to simulate: its name, its constructor, whether it places groups as a whole, and
+    whether it counts what tasks do on disks."""
 
     name: str
     make: Callable[[State], Scheduler]
     whole_groups: bool = True
+    counts_disks: bool = False
 
 
 def replay(
@@ -49,11 +53,11 @@ def replay(
 
 @dataclass(slots=True)
 class _SimulatedGroup:
-    """A submitted group: by task id the machine and its bind time, and when the group works."""
+    """A submitted group: by task id its placement and bind time, and when the group works."""
 
     number: int
     submission: Submission
-    machines: dict[str, tuple[str, float]]
+    placed: dict[str, tuple[Placement, float]]
     start: float | None = None
     end: float | None = None
 
@@ -71,6 +75,11 @@ class _Replay:
         self._interval = interval_seconds
         self._progress = progress
         state = State(workload.machines)
+        if scheduler.counts_disks:
+            models = {disk.model for report in workload.disks.reports for disk in report.disks}
+            state.set_normalisers(frozenset(models), workload.disks.normalise)
+            for report in workload.disks.reports:
+                state.set_disks(report)
         self._cycle = Cycle(state, scheduler.make(state))
         self._now = 0.0
         self._groups = [_SimulatedGroup(i, s, {}) for i, s in enumerate(workload.submissions)]
@@ -130,8 +139,8 @@ class _Replay:
         """Placements take effect at once; a group works once all its members are placed."""
         for placement in placements:
             simulated = self._group_of_task[placement.task.id]
-            simulated.machines[placement.task.id] = (placement.machine, self._now)
-            if len(simulated.machines) == len(simulated.submission.group.tasks):
+            simulated.placed[placement.task.id] = (placement, self._now)
+            if len(simulated.placed) == len(simulated.submission.group.tasks):
                 simulated.start = self._now
                 if simulated.submission.run_seconds is not None:
                     simulated.end = self._now + simulated.submission.run_seconds
@@ -172,9 +181,11 @@ class _Replay:
             self._waiting += len(group.tasks)
             return [GroupReady(part) for part in self._parts(group)]
         _, number = heapq.heappop(self._ends)
-        return [TaskEnded(task_id) for task_id in self._groups[number].machines]
+        return [TaskEnded(task_id) for task_id in self._groups[number].placed]
 
     def _parts(self, group: WaitingGroup) -> list[WaitingGroup]:
+        if not self._scheduler.counts_disks:
+            group = _without_disks(group)
         if self._scheduler.whole_groups:
             return [group]
         return [replace(group, key=task.id, name=task.id, tasks=(task,)) for task in group.tasks]
@@ -188,8 +199,29 @@ def _next_multiple(at: float, interval: float) -> float:
     return at if abs(steps) >= 2**52 else max(at, math.ceil(steps) * interval)
 
 
+def _without_disks(group: WaitingGroup) -> WaitingGroup:
+    """The group as a scheduler sees it that does not know disks."""
+    if all(task.shape.disks is None for task in group.tasks):
+        return group
+    tasks = (replace(task, shape=_plain(task.shape)) for task in group.tasks)
+    return replace(group, tasks=tuple(tasks))
+
+
+@cache
+def _plain(shape: Shape) -> Shape:
+    return replace(shape, disks=None)
+
+
 def _runs(simulated: _SimulatedGroup) -> Iterator[Run]:
     group, start, end = simulated.submission.group, simulated.start, simulated.end
     for task in group.tasks:
-        machine, bound = simulated.machines.get(task.id, (None, None))
-        yield Run(task, group.key, group.ready_seconds, bound, start, end, machine)
+        placement, bound = simulated.placed.get(task.id, (None, None))
+        machine = None if placement is None else placement.machine
+        disks = () if placement is None else disks_in(placement)
+        yield Run(task, group.key, group.ready_seconds, bound, start, end, machine, disks)
+
+
+def disks_in(placement: Placement) -> tuple[int, ...]:
+    """The disk of each volume of a placed task; none if its scheduler does not count disks."""
+    devices = placement.task.shape.devices
+    return placement.devices[0 if devices is None else devices.count :]

@@ -12,7 +12,8 @@ class Run:
 
     `bound` and `start` differ only if a scheduler places members of a group one by one: the group's
     work begins when its last member is placed. `start` is None if the task never began to work;
-    `end` is None if it still held its machine when the simulation stopped.
+    `end` is None if it still held its machine when the simulation stopped. `disks` has the disk of
+    each volume, by its index on the machine; empty if the scheduler does not know disks.
     """
 
     task: Task
@@ -22,6 +23,7 @@ class Run:
     start: float | None
     end: float | None
     machine: str | None
+    disks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux.model.devices import WHOLE_MILLI
+from afflux.model.disks import VolumeIO
 from afflux.model.errors import InputError
 from afflux.model.resources import CPU, MEMORY, Resources, amount_of
 from afflux.model.task import Shape, Task
@@ -33,13 +34,15 @@ from afflux.sim.synthetic_cluster import (
     BATCH_SIZES,
     CPU_FLEET,
     GPU_FLEET,
+    MACHINE_TYPE_LABEL,
     SERVICE_SIZES,
     Cluster,
     elementwise_max,
     feasible_shapes,
     make_cluster,
 )
-from afflux.sim.workload import Submission, Workload
+from afflux.sim.synthetic_disks import disks_of, draw_profile, normalise, on_disk
+from afflux.sim.workload import NO_DISKS, Disks, Submission, Workload
 
 PREFIX = "synthetic:"
 
@@ -48,7 +51,8 @@ PREFIX = "synthetic:"
 class Parameters:
     """The parameters of a spec. `services`, `gangs` and `gpu` are shares of the tasks.
 
-    Tasks that are neither in services nor in gangs are batch; `gpu` applies to all three kinds.
+    Tasks that are neither in services nor in gangs are batch; `gpu` applies to all three kinds, and
+    so does `disk`, the share of the jobs, gangs and services that do something on disks.
     """
 
     machines: int = 200
@@ -59,6 +63,7 @@ class Parameters:
     services: float = 0.25
     gangs: float = 0.2
     gpu: float = 0.0
+    disk: float = 0.0
 
 
 PRESETS = {
@@ -67,6 +72,7 @@ PRESETS = {
     "services": Parameters(services=1.0, gangs=0.0),
     "gangs": Parameters(services=0.0, gangs=1.0),
     "gpu": Parameters(gpu=0.8),
+    "disk-io": Parameters(tasks=6000, load=0.8, disk=0.8),
 }
 RANGES: dict[str, tuple[float, float]] = {
     "machines": (1, 100_000),
@@ -77,6 +83,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "services": (0, 1),
     "gangs": (0, 1),
     "gpu": (0, 1),
+    "disk": (0, 1),
 }
 SERVICE_PRIORITY = 100
 GANG_PRIORITIES: WeightedValues[int] = ((0, 0.7), (10, 0.3))
@@ -111,9 +118,13 @@ def generate(spec: str, machines: int | None = None) -> Workload:
     span = parameters.hours * 3600
     groups = _unscaled_groups(parameters, cluster, span)
     factor = _run_time_factor(groups, cluster, parameters.load, span)
+    hosts, disks = tuple(cluster.machines()), NO_DISKS
+    if parameters.disk > 0:
+        groups = _with_disk_profiles(groups, parameters)
+        disks = Disks(disks_of(hosts, MACHINE_TYPE_LABEL), normalise)
     submissions = [_submission(unscaled, factor) for unscaled in groups]
     submissions.sort(key=lambda submission: submission.group.ready_seconds)
-    return Workload(spec, tuple(cluster.machines()), tuple(submissions))
+    return Workload(spec, hosts, tuple(submissions), disks=disks)
 
 
 def parse(spec: str) -> Parameters:
@@ -164,6 +175,26 @@ def _unscaled_groups(parameters: Parameters, cluster: Cluster, span: float) -> l
     groups += _gangs(gangs_rng, cluster, gpu, in_gangs, span)
     left = tasks - sum(len(unscaled.shapes) for unscaled in groups)
     return groups + _jobs(jobs_rng, feasible_shapes(cluster, BATCH_SIZES, gpu), left, span)
+
+
+def _with_disk_profiles(
+    groups: Sequence[_UnscaledGroup], parameters: Parameters
+) -> list[_UnscaledGroup]:
+    """The tasks of a job, a gang or a service do the same on disks."""
+    rng = np.random.default_rng((parameters.seed, 3))
+    profiles: dict[str, VolumeIO | None] = {}
+    found: list[_UnscaledGroup] = []
+    for group in groups:
+        job = group.name.partition("/")[0]
+        if job not in profiles:
+            profiles[job] = draw_profile(rng, parameters.disk)
+        profile = profiles[job]
+        if profile is None:
+            found.append(group)
+        else:
+            shapes = tuple(on_disk(shape, profile) for shape in group.shapes)
+            found.append(replace(group, shapes=shapes))
+    return found
 
 
 def _services(

@@ -1,7 +1,8 @@
 """The input of a simulation: machines, and groups that arrive over time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from afflux.model.disks import DiskReport, Normalise, as_stated
 from afflux.model.machine import Machine
 from afflux.model.waiting_group import WaitingGroup
 
@@ -19,6 +20,17 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class Disks:
+    """The idle disks of the machines that have any, and what requests take of them."""
+
+    reports: tuple[DiskReport, ...] = ()
+    normalise: Normalise = field(default=as_stated, repr=False)
+
+
+NO_DISKS = Disks()
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Machines, and submissions in the order of their arrival.
 
@@ -30,3 +42,4 @@ class Workload:
     machines: tuple[Machine, ...]
     submissions: tuple[Submission, ...]
     cycle_per_event: bool = False
+    disks: Disks = NO_DISKS

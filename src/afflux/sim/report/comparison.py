@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from afflux.sim.backfilled_groups import backfilled
+from afflux.sim.disk_contention import DiskContention, disk_contention
 from afflux.sim.metrics import measure
 from afflux.sim.result import ReservationRecord, Result
 from afflux.sim.result_columns import Bools, ResultColumns, columns
@@ -36,6 +37,10 @@ class ComparedScheduler:
     @cached_property
     def backfilled(self) -> Bools:
         return backfilled(self.table.groups)
+
+    @cached_property
+    def disk_contention(self) -> DiskContention | None:
+        return disk_contention(self.result)
 
     @cached_property
     def reservations(self) -> dict[str, ReservationRecord]:

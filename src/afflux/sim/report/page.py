@@ -8,6 +8,7 @@ from afflux.atomic_write import atomic_write
 from afflux.sim.report.backfilled_share import draw_backfilling
 from afflux.sim.report.comparison import Comparison, compare
 from afflux.sim.report.cycle_times import draw_cycles
+from afflux.sim.report.disk_throughput import draw_disk_throughput
 from afflux.sim.report.distributions import draw_distributions
 from afflux.sim.report.machines import draw_machines
 from afflux.sim.report.summary import draw_summary
@@ -21,6 +22,7 @@ from afflux.sim.result import Result
 SECTIONS = (
     draw_summary,
     draw_utilisation,
+    draw_disk_throughput,
     draw_distributions,
     draw_queue,
     draw_machines,

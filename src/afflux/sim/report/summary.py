@@ -80,6 +80,7 @@ def _rows(comparison: Comparison) -> list[Row]:
         Row("Mean slowdown", "(wait + run) ÷ run, bounded", of("bounded_slowdown", "mean"), _times),
         Row("95th percentile slowdown", "", of("bounded_slowdown", "p95"), _times),
         *_utilisation(comparison),
+        *_disks(comparison),
         Row("Makespan", "first submission to last end", of("makespan_seconds"), duration),
         Row("Unplaced", "tasks that never started", of("unplaced"), count, of_started=False),
         *_reservations(comparison),
@@ -116,10 +117,23 @@ def _utilisation(comparison: Comparison) -> list[Row]:
     ]
 
 
+def _disks(comparison: Comparison) -> list[Row]:
+    """The rows on disks, if tasks do something on them."""
+    if not comparison.workload.disks.reports:
+        return []
+    lost, slowed = _metric("disk_io", "lost_share"), _metric("disk_io", "slowed_tasks")
+    explained = "share of what tasks wanted to read and write"
+    return [
+        Row("Disk throughput lost", explained, lost, percent),
+        Row("Slowed tasks", "that ever shared a disk which was too busy", slowed, count),
+    ]
+
+
 # Explanations of the causes of broken reservations.
 _CAUSES = {
     "machine lost": "a machine was lost or offers less",
     "foreign pod": "another scheduler took the room",
+    "disk bandwidth lost": "a disk has less bandwidth left",
     "higher priority": "a group of a higher priority came",
     "queue served first": "a group of an earlier queue went first",
     "group changed": "a waiting group changed",
