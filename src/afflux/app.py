@@ -265,8 +265,9 @@ def simulated_scheduler(settings: SchedulerSettings, name: str | None = None) ->
         name = f"{policies}@{settings.strategy}"
     return SimulatedScheduler(
         name,
-        lambda state: make_scheduler(settings, state),
+        lambda state: make_scheduler(settings, state, preempts=settings.preempts is True),
         counts_disks=settings.counts_disks,
+        preempts=settings.preempts is True,
     )
 
 

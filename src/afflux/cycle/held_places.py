@@ -46,6 +46,7 @@ def hold_places(
     state: State,
     pricing: Pricing,
     queue: Sequence[WaitingGroup],
+    now_seconds: float,
     earlier: StandingReservations,
 ) -> HeldPlaces:
     """Nominations of the groups that still wait, those of the highest priority first."""
@@ -65,22 +66,33 @@ def hold_places(
         wanted = [(task, each) for task, each in zip(group.tasks, where, strict=True)]
         current = [Placement(task, each.machine, each.devices) for task, each in wanted]
         terms = EvictionTerms(group.key, group.priority, whole_group=True)
-        started = _enter(now, pricing.on(now), current, terms)
+        ends = expected_end(group, now_seconds)
+        started = _enter(now, pricing.on(now), current, ends, terms)
         if started is not None:
             for each in started:
-                after.place(each.task, each.machine, each.devices)
+                after.place(each.task, each.machine, each.devices, ends)
             places.starting[group.key] = group, started
             continue
-        kept = _enter(after, pricing.on(after), current, terms)
+        ends = expected_end(group, max(now_seconds, earlier.start_of(group.key) or now_seconds))
+        kept = _enter(after, pricing.on(after), current, ends, terms)
         if kept is not None:
             for each in kept:
-                now.place(each.task, each.machine, each.devices, terms=terms)
+                now.place(each.task, each.machine, each.devices, ends, terms=terms)
             places.held[group.key] = group, kept
     return places
 
 
+def expected_end(group: WaitingGroup, start_seconds: float) -> float | None:
+    """When the tasks of a group end that starts at this time, None without end."""
+    return None if group.run_seconds is None else start_seconds + group.run_seconds
+
+
 def _enter(
-    state: State, pricing: Pricing, places: Sequence[Placement], terms: EvictionTerms
+    state: State,
+    pricing: Pricing,
+    places: Sequence[Placement],
+    until_seconds: float | None,
+    terms: EvictionTerms,
 ) -> tuple[Placement, ...] | None:
     """Place all of these tasks on their machines, or none if one does not fit."""
     entered: list[Placement] = []
@@ -91,6 +103,6 @@ def _enter(
                 state.remove(placed.task.id)
             return None
         devices = chosen_devices(state, each.task, row)
-        state.place(each.task, each.machine, devices, terms=terms)
+        state.place(each.task, each.machine, devices, until_seconds, terms=terms)
         entered.append(Placement(each.task, each.machine, devices))
     return tuple(entered)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from afflux.cluster.state import State
 from afflux.cycle.decision import Decision
-from afflux.cycle.held_places import HeldPlaces, hold_places
+from afflux.cycle.held_places import HeldPlaces, expected_end, hold_places
 from afflux.cycle.optimiser import Optimiser
 from afflux.evict.candidates import CandidatesReader
 from afflux.evict.preemption import NO_PREEMPTION, Preemption, preempt
@@ -42,7 +42,7 @@ class PreemptingScheduler:
     ) -> Decision:
         """The decision of the other scheduler, with evictions where these help."""
         pricing = self._inner.pricing
-        places = hold_places(state, pricing, queue, earlier)
+        places = hold_places(state, pricing, queue, now_seconds, earlier)
         others: Sequence[WaitingGroup] = queue
         if places.groups:
             others = [group for group in queue if group.key not in places.groups]
@@ -95,8 +95,14 @@ def _after_decision(state: State, found: Preemption, now_seconds: float) -> Stat
     world = state.overlay()
     for each in found.evictions:
         end_after_grace(world, each, now_seconds)
+    grace = max((each.grace_seconds for each in found.evictions), default=0.0)
+    ends = {
+        task.id: expected_end(group, now_seconds + grace)
+        for group in found.groups
+        for task in group.tasks
+    }
     for each in found.nominations:
-        world.place(each.task, each.machine, each.devices)
+        world.place(each.task, each.machine, each.devices, ends[each.task.id])
     return world
 
 

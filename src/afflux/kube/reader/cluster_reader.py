@@ -197,7 +197,7 @@ class ClusterReader:
             pod = self.pods.get(name)
             until = self._expected_end(pod, None) if pod is not None else None
             disks = self.cluster_disks.nodes.disk_ids(placement)
-            self._track(name, TrackedPod(before.task, placement.machine, True, until, disks))
+            self._track(name, TrackedPod(before.task, placement.machine, True, until, disks=disks))
             self.register.sent(placement.task.id, placement.machine)
 
     def forget_assumed(
