@@ -143,31 +143,37 @@ def test_the_pods_of_a_deployment_are_placed_again(cluster: ControlPlane) -> Non
     )
     create(cluster, high("critical"))
     wait_placed(cluster, "critical")
-    cluster.create_nodes(1, cpu="4", first=1)
+    cluster.create_nodes(1, cpu="4", prefix="more")
     cluster.wait_until(
         lambda: sum(bool(e["spec"].get("nodeName")) for e in cluster.pods("default")) == 2,
         "the deployment's pod to run again",
     )
 
 
-def test_a_killed_scheduler_evicts_nothing_more(cluster: ControlPlane, afflux: Scheduler) -> None:
+def test_a_slow_victim_is_waited_for(cluster: ControlPlane) -> None:
     cluster.create_nodes(2, cpu="4")
-    for name in ("slow", "other"):
-        victim = low(name, **({"priorityClassName": "high"} if name == "other" else {}))
+    slow = {"testbed.afflux.dev/stop-seconds": "3"}
+    for name in ("one", "two"):
+        create(cluster, pod(name, cpu="3", terminationGracePeriodSeconds=30, annotations=slow))
+    wait_placed(cluster, "one", "two")
+    create(cluster, high("critical"))
+    wait_placed(cluster, "critical")
+    assert len(names(cluster)) == 2
+    assert sum(is_being_deleted(cluster, name) for name in ("one", "two")) == 1
+
+
+def test_a_preemptor_whose_node_is_lost_goes_elsewhere(cluster: ControlPlane) -> None:
+    nodes = cluster.create_nodes(2, cpu="4")
+    for name, of in (("first", {}), ("second", {"priorityClassName": "high"})):
+        victim = low(name, **of)
         victim["metadata"]["finalizers"] = ["testbed.afflux.dev/slow"]
         create(cluster, victim)
-    wait_placed(cluster, "slow", "other")
+    where = wait_placed(cluster, "first", "second")
     create(cluster, high("critical", of="higher"))
-    cluster.wait_until(lambda: is_being_deleted(cluster, "slow"), "the eviction")
-    cluster.wait_until(
-        lambda: "nominatedNodeName" in cluster.pod("critical")["status"], "the nomination"
-    )
-    afflux.kill()
-    afflux.start()
-    create(cluster, pod("late", cpu="3"))
-    wait_for_reason(cluster, "late", "Insufficient cpu")
-    assert not is_being_deleted(cluster, "other")
-    _release(cluster, "slow")
-    wait_placed(cluster, "critical")
-    assert not is_being_deleted(cluster, "other")
-    _release(cluster, "other")
+    cluster.wait_until(lambda: is_being_deleted(cluster, "first"), "the eviction")
+    delete(cluster, "Node", where["first"])
+    cluster.wait_until(lambda: is_being_deleted(cluster, "second"), "the other eviction")
+    for name in ("first", "second"):
+        _release(cluster, name)
+    left = next(node for node in nodes if node != where["first"])
+    assert wait_placed(cluster, "critical")["critical"] == left
