@@ -1,11 +1,10 @@
 """Downloads of normalisers are bounded in size, time and redirects, and go nowhere else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from content_server import Answer, served
 from small_api import run
 
 from afflux.kube.live.content_download import (
@@ -15,22 +14,7 @@ from afflux.kube.live.content_download import (
     DownloadLimits,
 )
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LIMITS = DownloadLimits(timeout_seconds=20.0, max_bytes=1000)
-
-
-@asynccontextmanager
-async def served(answer: Answer) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
 
 
 def fetch(answer: Answer, limits: DownloadLimits = LIMITS, path: str = "/content") -> bytes:

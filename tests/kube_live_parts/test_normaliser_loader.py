@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from content_server import served
 from small_api import run
-from test_content_download import served
 
 from afflux.kube import objects
 from afflux.kube.live.content_download import ContentDownload, DownloadLimits
