@@ -108,7 +108,7 @@ def _volumes(disks: tuple[str, ...], pod: objects.Pod | None) -> dict[str, list[
         # Which claims are local is not known here: the number of disks says what counts.
         request = running_request(pod, "", _NOT_COUNTED, None)
     volumes = request.volumes if request is not None else ()
-    if len(disks) != len(volumes):
+    if not volumes or len(disks) != len(volumes):
         disks = disks[:1] or ("",)
         volumes = (_NOTHING,)
     by_disk: dict[str, list[tuple[int, int]]] = {}
