@@ -3,6 +3,7 @@
 from afflux.cli.diskio_arguments import (
     DiskioOptions,
     KeygenOptions,
+    ShowOptions,
     SignOptions,
     TryOptions,
     VerifyOptions,
@@ -29,5 +30,9 @@ def run(options: DiskioOptions) -> ExitCode:
             from afflux.cli.normaliser_trial import try_request
 
             return try_request(options)
+        case ShowOptions():
+            from afflux.cli.disk_tables import show
+
+            return show(options)
         case _:
             raise AssertionError(f"{options.command} is not listed here")
