@@ -130,6 +130,11 @@ class BlockDevices:
         parts = self._parts(self._sys / "block" / device.name, 0)
         return sorted({each.mount_point for each in mounts if each.device in parts})
 
+    def logical_block_bytes(self, device: BlockDevice) -> int:
+        """The smallest block that the disk reads or writes."""
+        text = _read(self._sys / "block" / device.name / "queue/logical_block_size")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 512
+
     def _parts(self, directory: Path, depth: int) -> set[DeviceNumber]:
         numbers: set[DeviceNumber] = set()
         number = device_number(_read(directory / "dev"))

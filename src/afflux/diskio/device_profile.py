@@ -16,14 +16,20 @@ from afflux.kube.input_errors import field_error, json_error
 from afflux.model.disks import Bandwidth
 from afflux.model.errors import InputError
 from afflux.model.resources import MAX_AMOUNT
+from afflux.normalisers import coefficient_table
+from afflux.normalisers.block_size import parse_block_size
+from afflux.normalisers.coefficient_table import (
+    LARGEST_BLOCK_BYTES,
+    MAX_BLOCK_SIZES,
+    MAX_FACTOR,
+    MAX_NAME_LENGTH,
+    SMALLEST_BLOCK_BYTES,
+)
+from afflux.normalisers.errors import NormaliserRefusedError
 
 KIND = "DiskProfile"
-COEFFICIENTS_KIND = "DiskCoefficients"
-MAX_BLOCK_SIZES = 64
-MAX_BLOCK_BYTES = 1 << 30
-MAX_MODEL_LENGTH = 128
+MAX_MODEL_LENGTH = MAX_NAME_LENGTH
 
-_KILO = {"": 1, "k": 1 << 10, "ki": 1 << 10, "m": 1 << 20, "mi": 1 << 20}
 # Coefficients are rounded up to thousandths.
 _STEPS = 1000
 
@@ -57,7 +63,7 @@ class DeviceProfile:
         """The content of the normaliser of this model: by how much a byte in smaller blocks costs
         more than one in the largest."""
         return {
-            "kind": COEFFICIENTS_KIND,
+            "kind": coefficient_table.KIND,
             "name": self.model,
             "read": _factors(self.read),
             "write": _factors(self.write),
@@ -76,7 +82,8 @@ def _factors(measured: ByBlockBytes) -> dict[str, float]:
     found: dict[str, float] = {}
     for block_bytes in sorted(measured, reverse=True):
         factor = max(factor, Fraction(reference, measured[block_bytes]))
-        found[str(block_bytes)] = -(-factor.numerator * _STEPS // factor.denominator) / _STEPS
+        thousandths = -(-factor.numerator * _STEPS // factor.denominator)
+        found[str(block_bytes)] = min(thousandths / _STEPS, MAX_FACTOR)
     return dict(reversed(found.items()))
 
 
@@ -138,16 +145,14 @@ def check_model(model: str, origin: str) -> None:
         raise InputError(f"{origin}: {model!r:.80}, expected vendor/model")
 
 
-def block_bytes(text: str, origin: str) -> int:
-    """`512`, `4k`, `4Ki` or `1M`: block sizes count in powers of two."""
-    lower = text.strip().lower()
-    digits = lower.rstrip("kmi")
-    unit = _KILO.get(lower[len(digits) :])
-    if unit is not None and digits.isascii() and digits.isdigit() and len(digits) <= 10:
-        size = int(digits) * unit
-        if 0 < size <= MAX_BLOCK_BYTES:
-            return size
-    raise InputError(f"{origin}: {text!r:.40}, expected a block size such as 512, 4k or 1M")
+def _block_bytes(text: str, origin: str) -> int:
+    try:
+        size = parse_block_size(text)
+    except NormaliserRefusedError as error:
+        raise InputError(f"{origin}: {error}") from None
+    if not SMALLEST_BLOCK_BYTES <= size <= LARGEST_BLOCK_BYTES:
+        raise InputError(f"{origin}: {text!r:.40}, expected a block size from 512 to 64Mi")
+    return size
 
 
 def _by_block_bytes(written: Mapping[str, float], origin: str) -> dict[int, int]:
@@ -157,7 +162,7 @@ def _by_block_bytes(written: Mapping[str, float], origin: str) -> dict[int, int]
         )
     found: dict[int, int] = {}
     for text, amount in written.items():
-        size = block_bytes(text, origin)
+        size = _block_bytes(text, origin)
         if size in found:
             raise InputError(f"{origin}: {text!r}: the block size is there twice, expected it once")
         found[size] = _bandwidth(amount, f"{origin}[{text}]")
