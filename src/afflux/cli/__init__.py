@@ -1,4 +1,5 @@
-"""The command line: afflux run, simulate, place, solve; queue, group, reservations, history.
+"""The command line: afflux run, simulate, place, solve, diskio; queue, group, reservations,
+history.
 
 The last four share the files `inspection_...` and are also a plugin of kubectl. `arguments` parses
 the command line, each other subcommand has a file, `safe_output` and `file_arguments` are shared.
@@ -25,6 +26,7 @@ from afflux.cli.arguments import (
     SolveOptions,
     parse,
 )
+from afflux.cli.diskio_arguments import DiskioOptions
 from afflux.cli.exit_codes import ExitCode
 from afflux.cli.inspection_arguments import InspectOptions
 from afflux.cli.safe_output import print_error
@@ -87,6 +89,10 @@ def _run(options: Options, program: str) -> ExitCode:
             from afflux.cli.inspection_commands import run as inspect
 
             return inspect(options, program)
+        case DiskioOptions():
+            from afflux.cli.diskio_commands import run as diskio
+
+            return diskio(options)
 
 
 def _parsed(arguments: Sequence[str] | None, program: str) -> Options | int:

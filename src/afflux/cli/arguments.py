@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
+from afflux.cli.diskio_arguments import DiskioOptions, add_diskio, diskio_options
 from afflux.cli.exit_codes import ExitCode
 from afflux.cli.inspection_arguments import INSPECTIONS, InspectOptions, add_inspections
 from afflux.cli.output_option import Output, add_output_option
@@ -62,7 +63,9 @@ class SolveOptions:
     output: Output
 
 
-Options = RunOptions | SimulateOptions | PlaceOptions | SolveOptions | InspectOptions
+Options = (
+    RunOptions | SimulateOptions | PlaceOptions | SolveOptions | InspectOptions | DiskioOptions
+)
 
 _COMMANDS = {
     kind.command: kind for kind in (RunOptions, SimulateOptions, PlaceOptions, SolveOptions)
@@ -79,6 +82,8 @@ def parse(arguments: Sequence[str] | None, program: str = PROGRAM) -> Options:
         parser.exit()
     if command in INSPECTIONS:
         return InspectOptions(command=command, **typed)
+    if command == "diskio":
+        return diskio_options(typed)
     return _COMMANDS[command](**typed)
 
 
@@ -119,6 +124,7 @@ def _parser(program: str) -> _Parser:
         _simulate(add("simulate", "replay a workload under one or more schedulers"))
         _place(add("place", "place the pending pods of a cluster, as a dry run"))
         _solve(add("solve", "solve a minimum-cost-flow problem in DIMACS format"))
+        add_diskio(add("diskio", "normalisers of disks: sign, verify and try them"))
     add_inspections(add)
     return parser
 
