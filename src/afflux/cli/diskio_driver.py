@@ -54,7 +54,18 @@ _CONNECTIONS = 4
 _REVIEW_CONNECTIONS = 8
 
 
-def run_driver(options: DriverOptions) -> ExitCode:
+def run(options: DriverOptions | AggregatorOptions | ProfileOptions) -> ExitCode:
+    """Runs one of the three."""
+    match options:
+        case DriverOptions():
+            return _run_driver(options)
+        case AggregatorOptions():
+            return _run_aggregator(options)
+        case ProfileOptions():
+            return _run_profile(options)
+
+
+def _run_driver(options: DriverOptions) -> ExitCode:
     """Reports until stopped, or once."""
     disks = DiskOptions(
         _directories(options),
@@ -88,7 +99,7 @@ def run_driver(options: DriverOptions) -> ExitCode:
     return _run(_drive(options, parts, connection(options.kubeconfig, options.context)))
 
 
-def run_aggregator(options: AggregatorOptions) -> ExitCode:
+def _run_aggregator(options: AggregatorOptions) -> ExitCode:
     """Takes and writes reports until stopped."""
     if (options.token_file is None) == (options.account is None):
         raise InputError("--token-file, --account: expected one of them")
@@ -96,7 +107,7 @@ def run_aggregator(options: AggregatorOptions) -> ExitCode:
     return _run(_aggregate(options, connection(options.kubeconfig, options.context)))
 
 
-def run_profile(options: ProfileOptions) -> ExitCode:
+def _run_profile(options: ProfileOptions) -> ExitCode:
     """Measures once and prints the profile."""
     log_to_stderr("text", "info")
     disks = DiskOptions(

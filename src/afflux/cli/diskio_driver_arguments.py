@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from afflux.cli.diskio_options import DiskioOptions
 from afflux.cli.output_option import Output, add_output_option
 
 DEFAULT_DIRECTORY = "/var/lib/kubelet"
@@ -16,7 +17,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ProcessOptions:
+class _ProcessOptions(DiskioOptions):
     namespace: str | None
     kubeconfig: str | None
     context: str | None
@@ -30,7 +31,7 @@ class _ProcessOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverOptions(_ProcessOptions):
-    command: ClassVar = "diskio driver"
+    command: ClassVar[str] = "diskio driver"
     node: str
     directories: list[str] | None
     devices: list[str]
@@ -60,7 +61,7 @@ class DriverOptions(_ProcessOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatorOptions(_ProcessOptions):
-    command: ClassVar = "diskio aggregator"
+    command: ClassVar[str] = "diskio aggregator"
     token_file: str | None
     account: str | None
     qps: float
@@ -69,8 +70,8 @@ class AggregatorOptions(_ProcessOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOptions:
-    command: ClassVar = "diskio profile"
+class ProfileOptions(DiskioOptions):
+    command: ClassVar[str] = "diskio profile"
     directory: str | None
     raw_device: str | None
     models: list[tuple[str, str]]
