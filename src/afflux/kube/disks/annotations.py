@@ -125,7 +125,7 @@ def _request(value: Mapping[str, object], where: str) -> VolumeIO:
         raise InputError(f"{place}{given}, expected {_EXPECTED_REQUEST}")
     block = DEFAULT_BLOCK_BYTES
     if _BLOCK_SIZE in fields:
-        block = _block_bytes(fields[_BLOCK_SIZE], f"{where}{_BLOCK_SIZE}")
+        block = block_size(fields[_BLOCK_SIZE], f"{where}{_BLOCK_SIZE}")
     rates = {key: _rate(key, fields[key], where, block) for key in fields if key != _BLOCK_SIZE}
     # Reading and writing have one block size: the smaller one, which costs a disk more.
     block = min(rate.block_bytes for rate in rates.values())
@@ -149,7 +149,7 @@ def _rate(key: str, stated: object, where: str, block: int) -> _Rate:
     value = stated
     if isinstance(stated, str) and "/" in stated:
         value, _, own_block = stated.partition("/")
-        block = _block_bytes(own_block, where)
+        block = block_size(own_block, where)
     if key in _BYTES:
         amount = _quantity(value, where, _EXPECTED_BYTES)
     else:
@@ -159,8 +159,16 @@ def _rate(key: str, stated: object, where: str, block: int) -> _Rate:
     return _Rate(amount, block)
 
 
-def _block_bytes(value: object, where: str) -> int:
-    """A block size: as for disks in general, 4k is 4096."""
+def bandwidth(value: object, where: str) -> int:
+    """Bytes per second; an InputError that begins with `where`."""
+    amount = _quantity(value, where, _EXPECTED_BYTES)
+    if amount > MAX_BYTES_PER_SECOND:
+        raise InputError(f"{where}: {shown(value)}, expected {_EXPECTED_BYTES}")
+    return amount
+
+
+def block_size(value: object, where: str) -> int:
+    """A block size in bytes: as for disks in general, 4k is 4096."""
     written = value
     if isinstance(value, str) and value[-1:] in {"k", "K", "m", "M"}:
         written = f"{value[:-1]}{value[-1].upper()}i"
