@@ -87,7 +87,8 @@ async def prepare_disks(devices: BlockDevices, options: DiskOptions) -> Prepared
     for device, profile in found.values():
         _log.info("disk %s (%s), model %s", device.id, device.path, profile.model or "unknown")
     profiles = {device.id: profile for device, profile in found.values()}
-    contents, normalise = prepare_normalisers(list(profiles.values()), options)
+    # Of all given profiles, so that every driver serves the normalisers of all models.
+    contents, normalise = prepare_normalisers([*given, *profiles.values()], options)
     return PreparedDisks(
         tuple(
             DriverDisk(managed_disk(device.id, device.path, profile, options), device.number)

@@ -158,7 +158,7 @@ class FakeKernel:
                 f" wios={c.write_ios} dbytes=0 dios=0\n"
                 for device, c in counters.items()
             ]
-            (directory / "io.stat").write_text("".join(lines))
+            _write(directory / "io.stat", "".join(lines))
             return
         suffixes = ("", "_recursive") if self._recursive else ("",)
         for suffix in suffixes:
@@ -172,7 +172,7 @@ class FakeKernel:
                     for device, c in counters.items()
                 ]
                 text = "".join([*lines, "Total 0\n"])
-                (directory / f"blkio.throttle.{name}{suffix}").write_text(text)
+                _write(directory / f"blkio.throttle.{name}{suffix}", text)
 
     def _write_diskstats(self) -> None:
         lines = [
@@ -181,7 +181,14 @@ class FakeKernel:
             for disk in self._disks.values()
             for c in [disk.counters]
         ]
-        (self.proc / "diskstats").write_text("".join(lines))
+        _write(self.proc / "diskstats", "".join(lines))
 
     def _write_mounts(self) -> None:
         (self.proc / "self/mountinfo").write_text("\n".join([*self._mounts, ""]))
+
+
+def _write(path: Path, text: str) -> None:
+    """At once, as the kernel does: a reader sees all of the old text or all of the new one."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text)
+    beside.replace(path)
