@@ -2,11 +2,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger conformance fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger conformance example-normaliser fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 UV := .uv/bin/uv
+# A compiler of C for WebAssembly in a wheel, for one example only.
+ZIG_VERSION := 0.17.0
+NORMALISER ?= docs/examples/normaliser/normaliser.wasm
 RUN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 # The order of sets is one more thing that tests must draw alike in every run.
@@ -78,6 +81,13 @@ bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share
 
 conformance: setup-dev ## Kubernetes' own scheduling specs, with kube-scheduler and with afflux (an hour)
 	@$(RUN)/python -m bench.conformance --at-least kube-scheduler=35 afflux=26
+
+example-normaliser: $(UV) ## Build the WebAssembly module of docs/examples/normaliser from its C source
+	@$(UV) run --quiet --no-project --isolated --with ziglang==$(ZIG_VERSION) --python $(PYTHON) \
+	    python -m ziglang cc -target wasm32-freestanding -mcpu=mvp -Os -Wall -Wextra -Werror \
+	    -nostdlib -Wl,--no-entry -Wl,--strip-all -Wl,-z,stack-size=8192 \
+	    -o $(NORMALISER) docs/examples/normaliser/normaliser.c
+	@cd $(dir $(NORMALISER)) && sha256sum $(notdir $(NORMALISER)) > $(notdir $(NORMALISER)).sha256
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

@@ -426,27 +426,41 @@ def least_free(
     are available to tasks that begin at that time.
     """
 
+# What one task does on disks: by volume, and by number of a model, what it takes of such a disk
+# (read, write, total), None where it cannot be; and whether it is stated. A task for which it is
+# not stated takes nothing where no disks are known.
+_DiskRequest = tuple[Sequence[Sequence[tuple[int, int, int] | None]], bool]
+# By machine and disk: what is left of it (read, write, total), and the number of its model (int32),
+# -1 for no disk.
+_DiskTable = tuple[NDArray[np.int64], NDArray[np.int32]]
+
 def room(
     free: NDArray[np.int64],
     request: NDArray[np.int64],
     free_devices: Sequence[tuple[int, ...]] | None = None,
     devices: tuple[int, int] | None = None,
+    disks: tuple[_DiskTable, _DiskRequest] | None = None,
 ) -> NDArray[np.int64]:
-    """How many tasks with this `request` and these `devices` (count, thousandths of each) fit into
-    each row of `free`, with the free thousandths of each device in `free_devices`."""
+    """How many tasks with this `request`, these `devices` (count, thousandths of each) and `disks`
+    fit into each row of `free`, with the free thousandths of each device in `free_devices`."""
 
 def refusals(
     free: NDArray[np.int64],
     request: NDArray[np.int64],
     free_devices: Sequence[tuple[int, ...]] | None = None,
     devices: tuple[int, int] | None = None,
+    disks: tuple[_DiskTable, _DiskRequest] | None = None,
 ) -> NDArray[np.bool_]:
     """What refuses one more such task, a row per machine: a column for each resource of which too
-    little is free, and a last one for devices."""
+    little is free, one for devices, and a last one for disks."""
 
 def choose_devices(free: Sequence[int], count: int, milli: int, /) -> list[int] | None:
     """The indices of the fullest devices with `milli` thousandths free; None if there are fewer
     than `count`."""
+
+def choose_disks(table: _DiskTable, request: _DiskRequest, /) -> list[int] | None:
+    """A disk for each volume on the only machine of `table`, the fullest that fit, or the emptiest
+    for a request that is not stated; None if it does not fit."""
 
 @final
 class Packing:
@@ -470,6 +484,7 @@ class Packing:
         free_devices: Sequence[tuple[int, ...]],
         scale: Sequence[float],
         domains: tuple[Sequence[object], Sequence[object], Sequence[object]] | None = None,
+        disks: tuple[_DiskTable, Sequence[_DiskRequest | None]] | None = None,
     ) -> None:
         """`requests` has a row per class, `free` a row per machine. `room`, if it is known, says
         by pair how many tasks fit at the start. `free_devices` has the free
@@ -550,14 +565,16 @@ class Packing:
 
     def place_together(self, units: Sequence[tuple[int, int, Sequence[int]]], /) -> bool:
         """Place these units (class, machine, devices), or none: each is judged with all of them in
-        place. Without devices a unit takes the fullest that fit."""
+        place. Without devices a unit takes the fullest that fit. `devices` are first those of which
+        it has shares, then the disk of each volume."""
 
     def refusing_parts(
         self, classes: NDArray[np.int64], machines: NDArray[np.int64], /
     ) -> NDArray[np.int64]:
         """By entry, the first part of the account that refuses one more unit of the class on the
-        machine: -2 for resources, -1 for devices, the index of a rule of the class; -4 and -5 for
-        spread and affinity of units that are placed already; -3 if nothing refuses it."""
+        machine: -2 for resources, -1 for devices, -6 for disks, the index of a rule of the class;
+        -4 and -5 for spread and affinity of units that are placed already; -3 if nothing refuses
+        it."""
 
     def cut_searches(self) -> int:
         """How many searches for units with constraints between tasks gave up at a limit."""

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afflux.cluster.task_room import choose_devices, room_of
+from afflux.cluster.task_room import FreeCapacity, choose_devices, room_of
 from afflux.model.devices import DeviceRequest, take_devices
+from afflux.model.task import Shape
 
 MILLI = st.sampled_from((100, 150, 250, 340, 500, 600, 1000))
 FREE = st.lists(st.integers(-200, 1000) | st.sampled_from((0, 500, 1000)), max_size=4).map(tuple)
@@ -16,7 +17,8 @@ REQUEST = st.builds(DeviceRequest, st.integers(1, 3), MILLI)
 
 def room_on_devices(free: tuple[int, ...], request: DeviceRequest) -> int:
     none = np.zeros(0, np.int64)
-    return int(room_of(none, request, none.reshape(1, 0), [free])[0])
+    there = FreeCapacity(none.reshape(1, 0), [free])
+    return int(room_of(none, Shape((), request), there)[0])
 
 
 def fits_by_trial(free: tuple[int, ...], requests: list[DeviceRequest]) -> bool:

@@ -39,3 +39,6 @@ def answering(answer: str) -> bytes:
 
 def wasm(text: str) -> bytes:
     return bytes(wasmtime.wat2wasm(text))
+
+
+LOOPING = module(estimate="(loop (br 0)) (unreachable)")

@@ -1,14 +1,16 @@
-"""Placement as an integer program, exact for every resource and every device.
+"""Placement as an integer program, exact for every resource, every device and every disk.
 
 Units of one class on one machine are counted. Of each device of a machine a class takes a number of
 slots, at most one per unit; t units that need k different devices each fit exactly if t * k slots
-are taken and no device gives more than t.
+are taken and no device gives more than t. Of each volume a disk has a number of units.
 """
 
 from collections.abc import Callable, Sequence
 
+from afflux.model.disks import DiskRequest
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
+from oracles.disks import kinds, taken_of
 from oracles.highs import Highs, Program, Terms
 from oracles.naive_model import Room, admits
 
@@ -23,6 +25,8 @@ class PlacementProgram:
         self._rooms = list(rooms.values())
         self._asked: dict[tuple[int, str], Terms] = {}
         self._held: dict[tuple[int, int], Terms] = {}
+        # By machine, disk and kind (read, write, total), what is taken.
+        self._on_disks: dict[tuple[int, str, int], Terms] = {}
         # Equal groups of one would only make the search longer: they are counted, and their class
         # has one variable.
         self.pools: dict[tuple[int, Shape], tuple[int, list[WaitingGroup]]] = {}
@@ -71,6 +75,8 @@ class PlacementProgram:
                 self._asked.setdefault((index, name), []).append((unit, float(asked)))
             if shape.devices is not None:
                 self._take(index, unit, shape, most)
+            if shape.disks is not None:
+                self._take_disks(index, unit, shape.disks, most)
         self.program.row(0, 0, [*units, (opened, -float(each))])
 
     def _take(self, index: int, unit: int, shape: Shape, most: int) -> None:
@@ -82,11 +88,36 @@ class PlacementProgram:
             self._held.setdefault((index, device), []).append((place, float(shape.devices.milli)))
         self.program.row(0, 0, [*places, (unit, -float(shape.devices.count))])
 
+    def _take_disks(self, index: int, unit: int, request: DiskRequest, most: int) -> None:
+        """Every volume of a unit is on one disk; nothing is taken where no disks are known."""
+        room = self._rooms[index].disks
+        if not room.is_known or room.report is None:
+            return
+        for volume in request.volumes:
+            places: Terms = []
+            for disk in room.report.disks:
+                taken = taken_of(room.prices, disk, volume, request)
+                if taken is None or not _has_left(room.left[disk.id], kinds(taken)):
+                    continue
+                place = self.program.variable(0, most)
+                places.append((place, 1.0))
+                for kind, amount in enumerate(kinds(taken)):
+                    if amount:
+                        used = self._on_disks.setdefault((index, disk.id, kind), [])
+                        used.append((place, float(amount)))
+            self.program.row(0, 0, [*places, (unit, -1.0)])
+
     def _limit(self) -> None:
+        for (index, disk, kind), terms in self._on_disks.items():
+            self.program.row(None, self._rooms[index].disks.left[disk][kind], terms)
         for (index, name), terms in self._asked.items():
             self.program.row(None, self._rooms[index].left(name), terms)
         for (index, device), terms in self._held.items():
             self.program.row(None, self._rooms[index].devices[device], terms)
+
+
+def _has_left(left: list[int], asked: tuple[int, ...]) -> bool:
+    return all(not amount or amount <= there for amount, there in zip(asked, left, strict=True))
 
 
 def least_cost(

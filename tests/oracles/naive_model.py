@@ -5,14 +5,16 @@ Written from the documentation and not from the source, so that a mistake has to
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
+from afflux.model.disks import Disk, DiskReport
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.selectors import NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
+from oracles.disks import DiskRoom, Prices
 
 
 def holds(requirement: Requirement, value: str | None) -> bool:
@@ -121,6 +123,7 @@ class Room:
     machine: Machine
     free: dict[str, int]
     devices: list[int]
+    disks: DiskRoom = field(default_factory=DiskRoom)
     ports: list[tuple[str, str]] = field(default_factory=list)
 
     def left(self, name: str) -> int:
@@ -136,31 +139,55 @@ class Room:
         )
         if enough and shape.devices is not None:
             usable = [left for left in self.devices if left >= shape.devices.milli]
-            return len(usable) >= shape.devices.count
-        return enough
+            enough = len(usable) >= shape.devices.count
+        return enough and self.disks.fits(shape.disks)
 
-    def take(self, shape: Shape, devices: Iterable[int]) -> None:
+    def take(self, shape: Shape, shares: Iterable[int], disks: tuple[int, ...]) -> None:
+        """It has shares of devices, and a disk for each volume."""
         for name, asked in shape.requests:
             self.free[name] = self.left(name) - asked
-        for index in devices:
+        for index in shares:
             self.devices[index] -= shape.devices.milli
+        self.disks.take(shape.disks, disks)
         self.ports += host_ports(shape)
+
+
+def shares_and_disks(
+    shape: Shape, devices: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    count = shape.devices.count if shape.devices else 0
+    return devices[:count], devices[count:]
 
 
 @dataclass
 class World:
-    """The cluster as a list of facts: machines by name, and running tasks with their devices."""
+    """The cluster as a list of facts: machines by name, and running tasks with their devices.
+
+    `disks` has what the disks of a machine would have left without any task, and `on_disks` the ids
+    of the disks that the volumes of a task are on.
+    """
 
     machines: dict[str, Machine] = field(default_factory=dict)
     running: dict[str, tuple[Task, str, tuple[int, ...]]] = field(default_factory=dict)
+    disks: dict[str, tuple[Disk, ...]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    on_disks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    prices: Prices = field(default_factory=Prices)
 
     def rooms(self) -> dict[str, Room]:
         rooms = {
             name: Room(machine, dict(machine.capacity), [1000] * machine.devices)
             for name, machine in self.machines.items()
         }
+        for name, disks in self.disks.items():
+            if name in rooms:
+                known = DiskReport(name, disks, refused=self.refused.get(name, ""))
+                left = {d.id: [d.left.read, d.left.write, d.left.total] for d in disks}
+                rooms[name].disks = DiskRoom(known, left, self.prices)
         for task, name, devices in self.running.values():
-            rooms[name].take(task.shape, devices)
+            index = {disk.id: i for i, disk in enumerate(self.disks.get(name, ()))}
+            on = tuple(index[i] for i in self.on_disks.get(task.id, ()))
+            rooms[name].take(task.shape, devices, on)
         return rooms
 
     def set_machine(self, machine: Machine) -> None:
@@ -178,9 +205,12 @@ class World:
         return lost
 
     def run(self, task: Task, name: str, devices: tuple[int, ...] | None = None) -> None:
-        """Without given devices the task takes the fullest ones with enough left, or none."""
+        """Without given devices the task takes the fullest ones with enough left, or none. Disks
+        that come after them are in `on_disks`."""
         before = self.running.pop(task.id, None)
         wanted = task.shape.devices
+        if devices is not None:
+            devices, _ = shares_and_disks(task.shape, devices)
         if wanted is None:
             devices = ()
         elif devices is None and before is not None and before[1] == name:
@@ -217,17 +247,18 @@ def broken_rules(
             wrong.append(f"{task.id} is not admitted on {name}")
         wanted = task.shape.devices
         count = wanted.count if wanted else 0
-        if len(placement.devices) != count or len(set(placement.devices)) != count:
-            wrong.append(f"{task.id} has the devices {placement.devices}")
+        shares, disks = shares_and_disks(task.shape, placement.devices)
+        if len(shares) != count or len(set(shares)) != count:
+            wrong.append(f"{task.id} has the devices {shares}")
+        if task.shape.disks is None:
+            wrong += [f"{task.id} has the disks {disks}"] if disks else []
+        elif disks not in rooms[name].disks.choices(task.shape.disks):
+            wrong.append(f"{task.id} does not fit on the disks {disks} of {name}")
         if ports_clash(host_ports(task.shape), rooms[name].ports):
             wrong.append(f"{task.id}: a port of {name} is taken")
-        rooms[name].take(task.shape, placement.devices)
+        rooms[name].take(task.shape, shares, disks)
         asked |= {(name, resource) for resource, _ in task.shape.requests}
-        wrong += [
-            f"{task.id}: device {i} of {name}"
-            for i in placement.devices
-            if rooms[name].devices[i] < 0
-        ]
+        wrong += [f"{task.id}: device {i} of {name}" for i in shares if rooms[name].devices[i] < 0]
     wrong += [f"{name} lacks {r}" for name, r in sorted(asked) if rooms[name].left(r) < 0]
     wrong += [f"{task} placed {times} times" for task, times in seen.items() if times != 1]
     for group in {group.name: group for group in groups.values()}.values():
@@ -250,19 +281,22 @@ def fits_by_trial(rooms: dict[str, Room], shapes: list[Shape]) -> bool:
         if not room.fits(shape) or not admits(room.machine, shape):
             continue
         before = (dict(room.free), list(room.devices), list(room.ports))
+        disks_before = {name: list(left) for name, left in room.disks.left.items()}
         wanted = shape.devices
         choices = [()]
         if wanted is not None:
             usable = [i for i, left in enumerate(room.devices) if left >= wanted.milli]
             choices = list(combinations(usable, wanted.count))
-        for devices in choices:
-            room.take(shape, devices)
+        on_disks = room.disks.choices(shape.disks) if shape.disks else [()]
+        for devices, disks in product(choices, on_disks):
+            room.take(shape, devices, disks)
             found = fits_by_trial(rooms, others)
             room.free, room.devices, room.ports = (
                 dict(before[0]),
                 list(before[1]),
                 list(before[2]),
             )
+            room.disks.left = {name: list(left) for name, left in disks_before.items()}
             if found:
                 return True
     return False

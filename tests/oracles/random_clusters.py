@@ -15,6 +15,7 @@ from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, Toleration
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
+from oracles.disks import random_request
 
 SCALES = {
     "cpu": 16,
@@ -98,6 +99,7 @@ class Generator:
     gangs_only: bool = False
     largest_machines: int = 7
     largest_groups: int = 14
+    with_disks: bool = False
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -177,6 +179,7 @@ class Generator:
             tuple(t for t in TOLERATIONS if constrained and rng.random() < 0.15),
             self.reachability() if constrained and self.with_volumes and rng.random() < 0.5 else (),
             self.images() if constrained and rng.random() < 0.4 else None,
+            disks=random_request(rng) if self.with_disks and rng.random() < 0.7 else None,
         )
 
     def reachability(self) -> tuple[Reachability, ...]:

@@ -8,11 +8,12 @@ import pytest
 
 from afflux.cluster.resource_table import UNSTATED
 from afflux.cluster.state import State
-from afflux.cluster.task_room import refusals, room_of
+from afflux.cluster.task_room import FreeCapacity, refusals, room_of
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.selectors import ANYWHERE, NodeAffinity, Requirement, Term
 from afflux.model.taints import Taint, Toleration
+from afflux.model.task import Shape
 from afflux.policies import node_affinity
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.image_locality import ImageLocality
@@ -217,9 +218,10 @@ def test_room_is_how_many_fit_one_after_the_other(seed: int):
         machines = state.view()
         free = machines.free_of(asked)
         devices = machines.free_devices
-        column = room_of(requests[asked], of.devices, free, devices)
-        without_devices = room_of(requests[asked], None, free, devices)
-        refused = refusals(requests[asked], of.devices, free, devices)
+        there = FreeCapacity(free, devices)
+        column = room_of(requests[asked], of, there)
+        without_devices = room_of(requests[asked], replace(of, devices=None), there)
+        refused = refusals(requests[asked], of, there)
         for name, row in state.rows.items():
             room = world.rooms()[name]
             too_little = {r for r, asked in of.requests if room.left(r) < asked}
@@ -233,7 +235,8 @@ def test_room_is_how_many_fit_one_after_the_other(seed: int):
 
 def test_a_shape_without_requests_fits_everywhere():
     nothing = np.zeros(0, np.int64)
-    assert room_of(nothing, None, np.zeros((1, 0), np.int64), ()).tolist() == [1 << 31]
+    free = FreeCapacity(np.zeros((1, 0), np.int64))
+    assert room_of(nothing, Shape(()), free).tolist() == [1 << 31]
 
 
 def test_the_policies_that_can_be_named():

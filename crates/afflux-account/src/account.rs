@@ -1,8 +1,11 @@
 //! The account: all parts together, the units on every machine, and a log to roll back.
 
+mod together;
+
 use std::collections::HashMap;
 
 use crate::devices::{DeviceRequest, Devices};
+use crate::disks::{DiskRequest, Disks};
 use crate::domains::{Domains, Rule};
 use crate::placed_rules::PlacedRules;
 use crate::resources::{Request, Resources, UNLIMITED};
@@ -14,6 +17,8 @@ pub struct Class {
     pub request: Request,
     /// The devices, if any.
     pub devices: Option<DeviceRequest>,
+    /// What it does on disks, if anything.
+    pub disks: Option<DiskRequest>,
     /// What it requires of the tasks in the domains of the machine.
     pub rules: Vec<Rule>,
     /// The counters that count its units, each once.
@@ -35,18 +40,21 @@ pub enum Part {
     Resource(u32),
     /// Too few devices have a large enough share free.
     Devices,
+    /// The disks are not known, or too little of their bandwidth is left.
+    Disks,
     /// The domains of the machine do not meet the rule of the class with this index.
     Rule(usize),
     /// A unit that is placed already would be refused where it is.
     PlacedRule,
 }
 
-/// A task of a class on a machine, with its devices.
+/// A task of a class on a machine, with its devices and disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Its class.
     pub class: usize,
-    /// Indices of its devices, empty if it needs none.
+    /// Indices of the devices of which it has shares, then for each volume the index of its disk;
+    /// no disks where it takes nothing of them.
     pub devices: Vec<u32>,
 }
 
@@ -71,6 +79,7 @@ pub struct Account {
     classes: Vec<Class>,
     resources: Resources,
     devices: Devices,
+    disks: Disks,
     domains: Domains,
     placed_rules: PlacedRules,
     units: Vec<Vec<Unit>>,
@@ -90,11 +99,19 @@ impl Account {
             classes,
             resources,
             devices,
+            disks: Disks::default(),
             domains: Domains::default(),
             placed_rules: PlacedRules::default(),
             units: vec![Vec::new(); machines],
             log: Vec::new(),
         }
+    }
+
+    /// The account of machines with these disks. Nothing may have been taken yet.
+    #[must_use]
+    pub fn with_disks(mut self, disks: Disks) -> Self {
+        self.disks = disks;
+        self
     }
 
     /// The account with the topologies and counters that its classes name. Nothing may have been
@@ -140,6 +157,12 @@ impl Account {
     #[must_use]
     pub fn devices(&self) -> &Devices {
         &self.devices
+    }
+
+    /// The part that tracks the bandwidth of disks.
+    #[must_use]
+    pub fn disks(&self) -> &Disks {
+        &self.disks
     }
 
     /// The part that counts tasks in domains.
@@ -198,6 +221,10 @@ impl Account {
             && class
                 .devices
                 .is_none_or(|asked| self.devices.fits(asked, machine))
+            && class
+                .disks
+                .as_ref()
+                .is_none_or(|asked| self.disks.fits(asked, machine))
     }
 
     /// Whether one more task of the class fits, if the tasks that it requires come to its domains.
@@ -255,8 +282,12 @@ impl Account {
     pub fn capacity(&self, class: usize, machine: usize) -> i64 {
         let class = &self.classes[class];
         let room = self.resources.room(&class.request, machine).min(UNLIMITED);
-        match class.devices.filter(|_| room > 0) {
+        let room = match class.devices.filter(|_| room > 0) {
             Some(asked) => room.min(self.devices.room(asked, machine)),
+            None => room,
+        };
+        match class.disks.as_ref().filter(|_| room > 0) {
+            Some(asked) => self.disks.room(asked, machine, room),
             None => room,
         }
     }
@@ -273,17 +304,21 @@ impl Account {
         let devices = class
             .devices
             .filter(|&asked| !self.devices.fits(asked, machine));
+        let disks = class.disks.as_ref();
+        let disks = disks.filter(|asked| !self.disks.fits(asked, machine));
         let rules = (0..class.rules.len())
             .filter(move |&rule| !self.domains.fits(&class.rules[rule], machine));
         lacking
             .map(|&(column, _)| Part::Resource(column))
             .chain(devices.map(|_| Part::Devices))
+            .chain(disks.map(|_| Part::Disks))
             .chain(rules.map(Part::Rule))
             .chain(breaks.then_some(Part::PlacedRule))
     }
 
-    /// Takes one unit, which must fit. Without `devices` it gets the fullest ones that leave room
-    /// for `further` units. False, and nothing is taken, if there are no devices for it.
+    /// Takes one unit, which must fit. Without `devices` (see [`Unit`]) it gets the fullest ones that
+    /// leave room for `further` units, and likewise disks, if none are given. False, and nothing is
+    /// taken, if there are no devices or disks for it.
     #[must_use]
     pub fn take(
         &mut self,
@@ -292,18 +327,37 @@ impl Account {
         devices: Option<Vec<u32>>,
         further: i64,
     ) -> bool {
-        let devices = match (self.classes[class].devices, devices) {
-            (None, _) => Vec::new(),
-            (Some(_), Some(chosen)) => chosen,
-            (Some(asked), None) => match self.devices.choose(asked, machine, further) {
-                Some(chosen) => chosen,
-                None => return false,
-            },
+        let Some(devices) = self.chosen(class, machine, devices, further) else {
+            return false;
         };
         let position = self.units[machine].len();
         self.put(Unit { class, devices }, machine, position);
         self.log.push(Change::Taken { class, machine });
         true
+    }
+
+    /// The devices and disks of one more unit: the given ones, and the best where none are given.
+    #[inline]
+    fn chosen(
+        &self,
+        class: usize,
+        machine: usize,
+        given: Option<Vec<u32>>,
+        further: i64,
+    ) -> Option<Vec<u32>> {
+        let class = &self.classes[class];
+        let mut chosen = match (class.devices, given) {
+            (None, None) => Vec::new(),
+            (None, Some(_)) if class.disks.is_none() => Vec::new(),
+            (_, Some(given)) => given,
+            (Some(asked), None) => self.devices.choose(asked, machine, further)?,
+        };
+        if let Some(asked) = &class.disks {
+            if shares_and_disks(class, &chosen).1.is_empty() {
+                chosen.extend(self.disks.choose(asked, machine, further)?);
+            }
+        }
+        Some(chosen)
     }
 
     /// Releases the unit of the class that was taken last on the machine; false if there is none.
@@ -371,98 +425,16 @@ impl Account {
         found
     }
 
-    /// Devices for every unit if these units, by class and count, fit on the machine together;
-    /// none if they do not.
-    ///
-    /// Rules are judged after all of the units are there: for each unit, with the others in place.
-    /// Units that require each other fit together although neither fits alone. The rules of units
-    /// that were placed before are not judged again; [`Self::violations`] judges all units.
-    #[must_use]
-    pub fn fits_together(&self, machine: usize, units: &[(usize, i64)]) -> Option<Vec<Unit>> {
-        let mut asked = vec![0; self.resources.width()];
-        let mut found = Vec::new();
-        let mut requests = Vec::new();
-        for &(class, count) in units {
-            for &(column, amount) in &self.classes[class].request {
-                asked[column as usize] += count * amount;
-            }
-            for _ in 0..count {
-                found.push(Unit {
-                    class,
-                    devices: Vec::new(),
-                });
-                requests.extend(self.classes[class].devices);
-            }
-        }
-        let free = self.resources.of(machine);
-        if asked
-            .iter()
-            .zip(free)
-            .any(|(&asked, &free)| asked > 0 && asked > free)
-        {
-            return None;
-        }
-        if !self.rules_hold_together(machine, units) {
-            return None;
-        }
-        let mut packed = self.devices.pack(&requests, machine)?.into_iter();
-        for unit in &mut found {
-            if self.classes[unit.class].devices.is_some() {
-                unit.devices = packed.next()?;
-            }
-        }
-        Some(found)
-    }
-
-    /// Whether every one of these units meets its rules with the others in place.
-    fn rules_hold_together(&self, machine: usize, units: &[(usize, i64)]) -> bool {
-        let growth = |class: usize, counter| {
-            let counted_by = &self.classes[class].counted_by;
-            self.domains.growth(counter, counted_by, machine)
-        };
-        let placed = units.iter().filter(|&&(_, count)| count > 0);
-        placed.into_iter().all(|&(class, _)| {
-            self.classes[class].rules.iter().all(|rule| {
-                self.domains.fits_with(rule, machine, |counter| {
-                    let each = units
-                        .iter()
-                        .map(|&(other, count)| count * growth(other, counter));
-                    each.sum::<i64>() - growth(class, counter)
-                })
-            })
-        })
-    }
-
-    /// The units that their rules would refuse where they are, as class, machine and the part that
-    /// refuses: each unit is taken out, judged with everything else in place, and put back.
-    #[must_use]
-    pub fn violations(&mut self) -> Vec<(usize, usize, Part)> {
-        let mut found = Vec::new();
-        for machine in 0..self.units.len() {
-            for position in 0..self.units[machine].len() {
-                if self.classes[self.units[machine][position].class]
-                    .rules
-                    .is_empty()
-                {
-                    continue;
-                }
-                let unit = self.remove_at(machine, position);
-                let class = unit.class;
-                let parts = self.refusals(class, machine);
-                let own = parts.filter(|&part| part != Part::PlacedRule);
-                found.extend(own.map(|part| (class, machine, part)));
-                self.put(unit, machine, position);
-            }
-        }
-        found
-    }
-
     #[inline]
     fn put(&mut self, unit: Unit, machine: usize, position: usize) {
         let class = &self.classes[unit.class];
         self.resources.take(&class.request, machine, 1);
+        let (shares, disks) = shares_and_disks(class, &unit.devices);
         if let Some(asked) = class.devices {
-            self.devices.take(machine, &unit.devices, asked.milli);
+            self.devices.take(machine, shares, asked.milli);
+        }
+        if let Some(asked) = &class.disks {
+            self.disks.take(machine, asked, disks);
         }
         if !class.counted_by.is_empty() {
             self.domains.take(&class.counted_by, machine, 1);
@@ -485,8 +457,12 @@ impl Account {
         let unit = self.units[machine].remove(position);
         let class = &self.classes[unit.class];
         self.resources.take(&class.request, machine, -1);
+        let (shares, disks) = shares_and_disks(class, &unit.devices);
         if let Some(asked) = class.devices {
-            self.devices.take(machine, &unit.devices, -asked.milli);
+            self.devices.take(machine, shares, -asked.milli);
+        }
+        if let Some(asked) = &class.disks {
+            self.disks.release(machine, asked, disks);
         }
         if !class.counted_by.is_empty() {
             self.domains.take(&class.counted_by, machine, -1);
@@ -497,4 +473,10 @@ impl Account {
         }
         unit
     }
+}
+
+/// The devices of a unit of a class: first those of which it has shares, then its disks.
+fn shares_and_disks<'a>(class: &Class, devices: &'a [u32]) -> (&'a [u32], &'a [u32]) {
+    let shares = class.devices.map_or(0, |asked| asked.count);
+    devices.split_at(shares.min(devices.len()))
 }

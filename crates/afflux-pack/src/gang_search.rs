@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use afflux_account::Disk;
+
 use crate::packing::Packing;
 use crate::related_units::place_related;
 
@@ -20,9 +22,9 @@ const MAX_SEARCH_STEPS: usize = 20_000_000;
 /// Members by class: their number.
 type Combination = Vec<i64>;
 
-/// What decides which combinations fit on a machine: the free amounts, the free devices, and which
-/// classes may use it.
-type Signature = (Vec<i64>, Vec<i64>, Vec<bool>);
+/// What decides which combinations fit on a machine: the free amounts, the free devices, the disks,
+/// and which classes may use it.
+type Signature = (Vec<i64>, Vec<i64>, Vec<Disk>, Vec<bool>);
 
 /// Places all members, given by class and count, or leaves the packing as it was.
 #[must_use]
@@ -41,7 +43,8 @@ pub fn place_gang(packing: &mut Packing, need: &[(usize, i64)]) -> bool {
         return true;
     }
     if let [(class, _)] = need {
-        if packing.account().classes()[*class].devices.is_none() {
+        let class = &packing.account().classes()[*class];
+        if class.devices.is_none() && class.disks.is_none() {
             return false;
         }
     }
@@ -206,6 +209,7 @@ impl<'a> Search<'a> {
         (
             free,
             account.devices().of(machine).to_vec(),
+            account.disks().of(machine).to_vec(),
             admitted.collect(),
         )
     }

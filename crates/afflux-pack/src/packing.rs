@@ -330,10 +330,8 @@ impl Packing {
     /// Puts one unit with these devices on a machine.
     #[must_use]
     pub fn place_unit(&mut self, unit: Unit, machine: usize) -> bool {
-        let devices = self.account.classes()[unit.class]
-            .devices
-            .map(|_| unit.devices);
-        self.account.take(unit.class, machine, devices, 0)
+        self.account
+            .take(unit.class, machine, Some(unit.devices), 0)
     }
 
     /// Puts one unit after the other on the tightest machine; returns how many had room.

@@ -7,6 +7,7 @@
 mod answers;
 mod cancellation;
 mod columns;
+mod disk_columns;
 mod domain_rules;
 mod errors;
 mod network;
@@ -95,7 +96,7 @@ mod _core {
     #[pymodule_export]
     use super::packing::Packing;
     #[pymodule_export]
-    use super::task_room::{choose_devices, refusals, room};
+    use super::task_room::{choose_devices, choose_disks, refusals, room};
     #[pymodule_export]
     use super::timeline::{Timeline, least_free};
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 use afflux_account::{Account, Class, DeviceRequest, Devices, Part, Resources, Rule, Unit};
 
+use crate::disk_columns::{DiskArgument, DiskTable, disks_of};
 use crate::domain_rules::{DomainColumns, domains_of};
 use afflux_pack::{
     Gang, Items, PairColumns, ScratchStart, SearchLimits, improve, place_gang, place_together,
@@ -73,7 +74,7 @@ impl Packing {
         clippy::too_many_arguments,
         reason = "columns of a few tables, named by the caller"
     )]
-    #[pyo3(signature = (*, requests, devices, first, machine, cost, room, free, free_devices, scale, domains=None))]
+    #[pyo3(signature = (*, requests, devices, first, machine, cost, room, free, free_devices, scale, domains=None, disks=None))]
     fn new(
         requests: PyReadonlyArray2<'_, i64>,
         devices: Vec<DeviceArgument>,
@@ -85,6 +86,7 @@ impl Packing {
         free_devices: Vec<Vec<i64>>,
         scale: Vec<f64>,
         domains: Option<DomainColumns<'_>>,
+        disks: Option<(DiskTable<'_>, Vec<Option<DiskArgument>>)>,
     ) -> PyResult<Self> {
         let (requests, free) = (requests.as_array(), free.as_array());
         let (first, machine, cost) = (first.as_slice()?, machine.as_slice()?, cost.as_slice()?);
@@ -118,8 +120,14 @@ impl Packing {
         let domains = domains
             .map(|columns| domains_of(columns, &mut classes, machines))
             .transpose()?;
+        let disks = disks
+            .map(|(table, requests)| disks_of(&table, requests, &mut classes, machines))
+            .transpose()?;
         let resources = Resources::new(width, free.iter().copied().collect());
         let mut account = Account::new(classes, resources, Devices::new(free_devices), machines);
+        if let Some(disks) = disks {
+            account = account.with_disks(disks);
+        }
         if let Some(domains) = domains {
             account = account.with_domains(domains).with_placed_rules();
         }
@@ -227,8 +235,7 @@ impl Packing {
         let Some(devices) = devices.filter(|devices| !devices.is_empty()) else {
             return Ok(self.inner.place(class, machine, count));
         };
-        let there = self.inner.account().devices().of(machine).len();
-        if count != 1 || devices.iter().any(|&device| device as usize >= there) {
+        if count != 1 || !self.are_there(class, machine, &devices) {
             return Err(PyValueError::new_err(
                 "devices are for one unit, of the machine",
             ));
@@ -289,8 +296,7 @@ impl Packing {
         let mut given = Vec::with_capacity(units.len());
         for (class, machine, devices) in units {
             self.check(class, machine)?;
-            let there = self.inner.account().devices().of(machine).len();
-            if devices.iter().any(|&device| device as usize >= there) {
+            if !self.are_there(class, machine, &devices) {
                 return Err(PyValueError::new_err("devices of the machine are expected"));
             }
             given.push((Unit { class, devices }, machine));
@@ -317,6 +323,7 @@ impl Packing {
                 None => -3,
                 Some(Part::Resource(_)) => -2,
                 Some(Part::Devices) => -1,
+                Some(Part::Disks) => -6,
                 Some(Part::Rule(rule)) => rule as i64,
                 Some(Part::PlacedRule) => match account.broken_placed_rule(class, machine) {
                     Some(Rule::Near { .. }) => -5,
@@ -519,6 +526,20 @@ impl Packing {
             true => Ok(()),
             false => Err(PyIndexError::new_err(format!("there is no class {class}"))),
         }
+    }
+
+    /// Whether these are devices, or devices and disks, of the machine, as units of the class have.
+    fn are_there(&self, class: usize, machine: usize, devices: &[u32]) -> bool {
+        let account = self.inner.account();
+        let class = &account.classes()[class];
+        let shares = class.devices.map_or(0, |asked| asked.count);
+        let volumes = class.disks.as_ref().map_or(0, |asked| asked.volumes.len());
+        let (shares, disks) = devices.split_at(shares.min(devices.len()));
+        let known_devices = account.devices().of(machine).len();
+        let known_disks = account.disks().of(machine).len();
+        shares.iter().all(|&index| (index as usize) < known_devices)
+            && disks.iter().all(|&index| (index as usize) < known_disks)
+            && (disks.is_empty() || disks.len() == volumes)
     }
 
     fn check(&self, class: usize, machine: usize) -> PyResult<()> {

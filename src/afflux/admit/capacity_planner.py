@@ -348,7 +348,7 @@ class Planner:
             return None
         shape = group.shapes[0][0]
         single_class = self._single_class
-        if single_class is None and shape.devices is None:
+        if single_class is None and shape.room_adds_up:
             room = self._inputs.room_over_time.begin_pass(shape, self._now)
             single_class = self._single_class = SingleClassPass(shape, room, self._now)
         if single_class is None:

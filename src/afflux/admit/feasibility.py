@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster.disk_columns import DiskColumns
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
-from afflux.cluster.task_room import room_of
+from afflux.cluster.task_room import FreeCapacity, room_of
 from afflux.model.relations import NO_RELATIONS, TaskLabels
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book, FreeCapacity, counted_columns
+from afflux.plan.book import Book, counted_columns
 
 MAX_CACHED_ANSWERS = 100_000
 # What the shapes of cached answers name together (see `Shape.parts`), about 100 MB.
@@ -32,14 +33,18 @@ _Kind = tuple[tuple[tuple[Shape, int], ...], frozenset[TaskLabels]]
 
 
 class Feasibility:
-    """Answers are cached until a machine comes, goes or changes."""
+    """Answers are cached until a machine comes, goes or changes; those about groups that do
+    something on disks until the bandwidth of a disk without its tasks changes, too."""
 
     def __init__(self, state: State, pricing: Pricing) -> None:
         self._state = state
         self._pricing = pricing
         self._as_of = -1
+        self._disks_as_of = 0
         # The devices of every machine by its row, all of them free.
         self._devices: list[tuple[int, ...]] = []
+        # The disks without any tasks, if an answer has needed them.
+        self._disks: DiskColumns | None = None
         self._answers: dict[_Kind, str | None] = {}
         self._answered_parts = 0
         # Answers from before machines changed, the oldest first.
@@ -100,6 +105,8 @@ class Feasibility:
             self._reasons = {name: why for name, why in self._reasons.items() if name in there}
 
     def _start_anew_if_changed(self) -> None:
+        if self._disks_as_of != self._state.disks.capacity_version:
+            self._forget_disks()
         too_many_parts = self._answered_parts > MAX_CACHED_PARTS
         too_many = len(self._answers) > MAX_CACHED_ANSWERS or too_many_parts
         if self._as_of == self._state.machines_version and not too_many:
@@ -114,6 +121,21 @@ class Feasibility:
         for row, machine in self._state.machines():
             self._devices[row] = machine.free_devices()
         self._as_of = self._state.machines_version
+
+    def _forget_disks(self) -> None:
+        self._disks_as_of = self._state.disks.capacity_version
+        self._disks = None
+        for kind in [kind for kind in self._answers if _uses_disks(kind)]:
+            self._old_answers[kind] = self._answers.pop(kind)
+            self._answered_parts -= _parts(kind)
+        for key in [key for key, g in self._reported.items() if _uses_disks(_kind_of(g))]:
+            del self._reported[key]
+            self._reasons.pop(key, None)
+
+    def _empty_disks(self) -> DiskColumns:
+        if self._disks is None:
+            self._disks = self._state.disks.capacity(len(self._state))
+        return self._disks
 
     def _effort(self, kind: _Kind, reason: str | None) -> int:
         each = EFFORT_PER_CLASS + len(self._state)
@@ -132,8 +154,13 @@ class Feasibility:
             asked = np.flatnonzero(requests)
             rows: list[int] = self._pricing.prices(shape).rows.tolist()
             capacity = state.view(np.array(rows, np.intp)).capacity_of(asked)
-            devices = [self._devices[row] for row in rows]
-            room = room_of(requests[asked], shape.devices, capacity, devices)
+            disks = None
+            if shape.disks is not None:
+                disks = self._empty_disks().of_rows(np.array(rows, np.intp))
+            free = FreeCapacity(capacity, [self._devices[row] for row in rows], disks)
+            room = room_of(requests[asked], shape, free)
+            if (reason := self._unmet_disks(group, shape, free, room)) is not None:
+                return reason
             if (reason := self._unmet_relations(group, shape, rows, room)) is not None:
                 return reason
             total = int(np.minimum(room, count).sum())
@@ -171,6 +198,24 @@ class Feasibility:
                 )
         return None
 
+    def _unmet_disks(
+        self, group: WaitingGroup, shape: Shape, free: FreeCapacity, room: NDArray[np.int64]
+    ) -> str | None:
+        """Why disks without any tasks have too little bandwidth, if there is other room enough."""
+        if free.disks is None:
+            return None
+        count = dict(group.shapes)[shape]
+        total = int(np.minimum(room, count).sum())
+        requests = self._state.requests(shape)
+        elsewhere = room_of(requests[requests > 0], shape, replace(free, disks=None))
+        if total >= count or int(np.minimum(elsewhere, count).sum()) < count:
+            return None
+        if not (free.disks.model >= 0).any():
+            return "states what it does on disks; no node that admits it reports its disks"
+        wanted = f"{count} of its members" if group.is_gang else "it"
+        found = f"for {total} of them" if total else "nowhere"
+        return f"needs disk bandwidth for {wanted} at once; the empty cluster has it {found}"
+
     def _fits_together(self, group: WaitingGroup) -> bool:
         shapes = [shape for shape, _ in group.shapes]
         prices = [self._pricing.prices(shape) for shape in shapes]
@@ -178,7 +223,8 @@ class Feasibility:
         capacity = self._state.view().capacities[:, counted_columns(self._state, requests)]
         # Other tasks may come and go: their constraints never make a group infeasible.
         classes = [TaskClass(replace(shape, relations=NO_RELATIONS)) for shape in shapes]
-        book = Book(self._state, classes, prices, FreeCapacity(capacity, self._devices))
+        disks = self._empty_disks() if any(shape.disks for shape in shapes) else None
+        book = Book(self._state, classes, prices, FreeCapacity(capacity, self._devices, disks))
         return book.place_gang(dict(enumerate(count for _, count in group.shapes)))
 
 
@@ -186,6 +232,10 @@ def _kind_of(group: WaitingGroup) -> _Kind:
     if all(not shape.relations.anti_affinity for shape, _ in group.shapes):
         return group.shapes, frozenset()
     return group.shapes, frozenset(task.labels for task in group.tasks)
+
+
+def _uses_disks(kind: _Kind) -> bool:
+    return any(shape.disks is not None for shape, _ in kind[0])
 
 
 def _parts(kind: _Kind) -> int:

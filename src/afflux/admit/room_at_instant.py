@@ -18,13 +18,15 @@ from afflux.admit.expected_ends import ExpectedEnds
 from afflux.admit.group_classes import GroupClasses
 from afflux.admit.planned_run import Assignment, Occupancy, PlannedRun, Start, has_begun
 from afflux.admit.tasks_at_instant import TasksAtInstant
+from afflux.cluster.disk_columns import DiskColumns
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
+from afflux.cluster.task_room import FreeCapacity
 from afflux.model.devices import take_devices
 from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
-from afflux.plan.book import Book, FreeCapacity, counted_columns
+from afflux.plan.book import Book, counted_columns
 
 # Reservations that may be moved to other machines so that one more finds room.
 MAX_REARRANGED = 16
@@ -57,6 +59,7 @@ class RoomAtInstant:
         self._requests = self._book_now.requests
         self._free_now = self._book_now.packing.free()
         self._devices_now = list(state.view().free_devices)
+        self._disks_now = state.view().disks.copied() if _use_disks(classes) else None
         self._expected_ends = expected_ends
         self._returned = np.ascontiguousarray(expected_ends.returned[:, self._columns])
         self._tasks = TasksAtInstant(state.relations, expected_ends)
@@ -184,10 +187,10 @@ class RoomAtInstant:
         self, reserved: Sequence[PlannedRun], others: Sequence[PlannedRun]
     ) -> list[PlannedRun] | None:
         """The same machines for several reservations, each judged with all others in place; None if
-        one cannot stay there. Classes with devices are not handled."""
+        one cannot stay there. Classes with devices or disks are not handled."""
         everything = [*others, *reserved]
         for run in reserved:
-            if any(of.shape.devices is not None for of, _, _ in run.assignments):
+            if any(of.shape.devices or of.shape.disks for of, _, _ in run.assignments):
                 return None
             if self._in_place(run, [each for each in everything if each is not run]) is None:
                 return None
@@ -258,10 +261,13 @@ class RoomAtInstant:
         devices = self._devices_now
         if any(each.shape.devices is not None for each in classes):
             devices = self._least_devices(start, there)
+        disks = self._disks_now
+        if _use_disks(classes):
+            disks = self._least_disks(start, there)
         requests = np.array([self._state.requests(each.shape) for each in classes])
         columns = np.searchsorted(self._columns, counted_columns(self._state, requests))
         avoided = [] if start[1] else [self._cost_if_free_now(number) for number in numbers]
-        free_then = FreeCapacity(free[:, columns], devices)
+        free_then = FreeCapacity(free[:, columns], devices, disks)
         tasks_on = self._tasks.at(start, there)
         return Book(self._state, classes, prices, free_then, extra_cost=avoided, tasks_on=tasks_on)
 
@@ -305,6 +311,36 @@ class RoomAtInstant:
                     if of.shape.devices is not None:
                         devices[row] = take_devices(devices[row], taken, of.shape.devices.milli)
         return devices
+
+    def _least_disks(self, start: Start, others: Sequence[PlannedRun]) -> DiskColumns | None:
+        """What stays free of the disks."""
+        least = self._disks_at(start, others)
+        for moment in {other.start for other in others if not has_begun(other, start)}:
+            then = self._disks_at(moment, others)
+            if least is not None and then is not None:
+                np.minimum(least.left, then.left, out=least.left)
+        return least
+
+    def _disks_at(self, start: Start, others: Iterable[PlannedRun]) -> DiskColumns | None:
+        if self._disks_now is None:
+            return None
+        disks = self._disks_now.copied()
+        at, at_once = start
+        ended = 0 if at_once else int(np.searchsorted(self._expected_ends.ends, at, side="right"))
+        for held in self._expected_ends.tasks[:ended]:
+            disks.give_back(held.row, self._state.disks.charges_of(held.task.id))
+        for other in others:
+            if has_begun(other, start) and other.end > at:
+                for of, row, taken in other.assignments:
+                    shape = of.shape
+                    if shape.disks is not None:
+                        count = 0 if shape.devices is None else shape.devices.count
+                        disks.take(row, shape.disks, taken[count:])
+        return disks
+
+
+def _use_disks(classes: Iterable[TaskClass]) -> bool:
+    return any(each.shape.disks is not None for each in classes)
 
 
 def _moment(start: Start) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from afflux._core import Timeline
 from afflux.cluster.state import State
-from afflux.cluster.task_room import room_of
+from afflux.cluster.task_room import FreeCapacity, room_of
 from afflux.model.devices import take_devices
 from afflux.model.task import Shape
 from afflux.network.pricing import Pricing
@@ -84,8 +84,14 @@ class RoomOverTime:
             of = held.task.shape.devices
             left = devices[-1]
             devices.append(left if of is None else take_devices(left, held.devices, -of.milli))
+        disks = None
+        if shape.disks is not None:
+            disks = state.view().disks.of_row(row, len(ends))
+            for moment, (_, held) in enumerate(ends):
+                charges = state.disks.charges_of(held.task.id)
+                disks.give_back(slice(moment, None), charges)
         growth: list[tuple[float, int]] = []
-        rooms = room_of(requests[asked], shape.devices, free, devices[1:])
+        rooms = room_of(requests[asked], shape, FreeCapacity(free, devices[1:], disks))
         for (until, _), more in zip(ends, rooms.tolist(), strict=True):
             if more > room:
                 growth.append((until, more - room))

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster.disk_columns import DiskColumns
+from afflux.cluster.task_room import FreeCapacity
 from afflux.model.selectors import NodeAffinity, Term
 from afflux.model.taints import Taint
+from afflux.model.task import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +100,17 @@ class Machines:
         if isinstance(self._rows, slice):
             return self._state.free_devices[self._rows]
         return [self._state.free_devices[row] for row in self._rows]
+
+    @property
+    def disks(self) -> DiskColumns:
+        """What is left of every disk; disks that take no stated request are left out."""
+        return self._state.disks.columns(self._rows, len(self._state))
+
+    def free_for(self, shape: Shape, columns: NDArray[np.intp]) -> FreeCapacity:
+        """What is free of these resources and, if the shape asks for them, of devices and disks."""
+        devices = () if shape.devices is None else self.free_devices
+        disks = None if shape.disks is None else self.disks
+        return FreeCapacity(self.free_of(columns), devices, disks)
 
     def admitted(self, affinity: NodeAffinity) -> BoolColumn:
         """Where the hard part of a node affinity holds."""

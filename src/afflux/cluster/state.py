@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.cluster.disk_table import DiskChange, DiskTable
 from afflux.cluster.image_columns import ImageColumns
 from afflux.cluster.label_columns import LabelColumns
 from afflux.cluster.machines import Machines
@@ -17,13 +18,15 @@ from afflux.cluster.relation_index import RelationIndex, relations_while_running
 from afflux.cluster.resource_table import ResourceTable
 from afflux.cluster.task_room import choose_devices
 from afflux.model.devices import take_devices
+from afflux.model.disks import DiskReport, Normalise
 from afflux.model.machine import Machine
 from afflux.model.task import Shape, Task
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A task that occupies a machine: the machine's row and the devices that it uses.
+    """A task that occupies a machine: the machine's row and the devices of which it has shares. The
+    disk table has its disks.
 
     `counted_shape` has the requests as they are added to `used`. Usually they are those of the
     task; they are cut where the sum of absurd requests would not fit 64 bits. `until_seconds` is
@@ -48,6 +51,7 @@ class State:
         self.present: NDArray[np.bool_] = np.zeros(0, bool)
         self.schedulable: NDArray[np.bool_] = np.zeros(0, bool)
         self.free_devices: list[tuple[int, ...]] = []
+        self.disks = DiskTable()
         self.labels = LabelColumns()
         self.version = 0
         self.machines_version = 0  # the version of the last change to machines, without their tasks
@@ -122,6 +126,7 @@ class State:
             row = self._free_rows.pop() if self._free_rows else self._grow()
             self.rows[machine.name] = row
             self.free_devices[row] = machine.free_devices()
+            self.disks.join(machine.name, row)
         else:
             self._resize_devices(row, machine)
         self.drop_unused_columns()
@@ -146,6 +151,7 @@ class State:
             self.resource_table.remove_use(row, placed.counted_shape)
             self.relations.remove(task, row)
         self._on_row[row].clear()
+        self.disks.leave(name)
         self.resource_table.clear(row)
         self.running[row] = 0
         self.present[row] = False
@@ -165,36 +171,36 @@ class State:
         machine: str,
         devices: tuple[int, ...] | None = None,
         until_seconds: float | None = None,
+        disks: tuple[str, ...] = (),
     ) -> None:
         """Put a task on a machine; assumed, bound and running tasks are treated alike.
 
-        Without `devices` the task keeps the devices that it already has on this machine, or takes
-        the fullest ones that fit.
+        `devices` are those of a placement: the devices of which it has shares, then a disk for each
+        volume. Without them the task keeps the devices that it already has on this machine, or
+        takes the fullest ones that fit. `disks` has the ids of its disks, if they are known from
+        elsewhere.
         """
         row = self.rows[machine]
+        shape = task.shape
+        if devices is not None and shape.disks is not None:
+            count = shape.devices.count if shape.devices else 0
+            disks = disks or self.disks.names(machine, devices[count:])
+            devices = devices[:count]
         placed = self._placed.get(task.id)
-        same = (
-            placed is not None
-            and placed.row == row
-            and placed.task.shape.requests_same_as(task.shape)
-        )
-        if placed is not None and same and devices in (None, placed.devices):
-            # An assumed placement is confirmed: the machine has not changed.
-            self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
-            has_changed = self._note_required(task) or placed.until_seconds != until_seconds
-            if self._are_related_otherwise(placed.task, task):
-                self.relations.remove(placed.task, row)
-                self.relations.place(task, row)
-                has_changed = True
-            if has_changed:
-                self._mark_changed(row)
-            return
-        self.drop_unused_columns()
         if placed is not None:
-            same = placed.row == row and placed.task.shape.devices == task.shape.devices
-            if devices is None and same:
+            held = placed.task.shape
+            if placed.row == row and held.requests_same_as(shape):
+                is_there = not disks or self.disks.is_said_to_be_on(task.id, disks)
+                if is_there and devices in (None, placed.devices):
+                    # An assumed placement is confirmed: the machine has not changed.
+                    self._confirm(placed, task, until_seconds)
+                    return
+            if placed.row == row and devices is None and held.devices == shape.devices:
                 devices = placed.devices
-            self.remove(task.id)
+            if placed.row == row and held.disks == shape.disks:
+                disks = disks or self.disks.disks_of(task.id)
+        self.drop_unused_columns()
+        self.remove(task.id)
         if task.shape.devices is None:
             devices = ()
         else:
@@ -202,6 +208,8 @@ class State:
                 devices = choose_devices(self.free_devices[row], task.shape.devices) or ()
             free = self.free_devices[row]
             self.free_devices[row] = take_devices(free, devices, task.shape.devices.milli)
+        if task.shape.disks is not None:
+            self.disks.place(task.id, task.shape.disks, machine, row, disks)
         counted, table = task.shape, self.resource_table
         if (countable := table.countable(row, counted.requests)) != counted.requests:
             counted = replace(counted, requests=countable)
@@ -212,6 +220,17 @@ class State:
         self._note_required(task)
         self.relations.place(task, row)
         self._mark_changed(row)
+
+    def _confirm(self, placed: PlacedTask, task: Task, until_seconds: float | None) -> None:
+        """A task is where it was and takes what it took; its description may have changed."""
+        self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds)
+        has_changed = self._note_required(task) or placed.until_seconds != until_seconds
+        if self._are_related_otherwise(placed.task, task):
+            self.relations.remove(placed.task, placed.row)
+            self.relations.place(task, placed.row)
+            has_changed = True
+        if has_changed:
+            self._mark_changed(placed.row)
 
     def remove(self, task_id: str) -> PlacedTask | None:
         """Take a task off its machine: it ended, was deleted, or its binding failed.
@@ -227,11 +246,30 @@ class State:
             self.free_devices[placed.row] = take_devices(
                 self.free_devices[placed.row], placed.devices, -placed.task.shape.devices.milli
             )
+        if placed.task.shape.disks is not None:
+            self.disks.remove(task_id)
         self.resource_table.remove_use(placed.row, placed.counted_shape)
         self.running[placed.row] -= 1
         self.relations.remove(placed.task, placed.row)
         self._mark_changed(placed.row)
         return placed
+
+    def set_disks(self, report: DiskReport) -> DiskChange:
+        """Replace the report of a machine's disks. One that comes before its machine is kept."""
+        row = self.rows.get(report.machine)
+        return self._note_disks(row, self.disks.set_report(report, row))
+
+    def remove_disks(self, machine: str) -> DiskChange:
+        """The disks of a machine are not known any more."""
+        return self._note_disks(self.rows.get(machine), self.disks.remove_report(machine))
+
+    def set_normalisers(self, models: frozenset[str], normalise: Normalise) -> DiskChange:
+        """From now on requests are converted by this function, which answers otherwise than before
+        for disks of these models."""
+        rows = self.disks.set_normalise(models, normalise)
+        for row in rows:
+            self._mark_changed(row)
+        return DiskChange(more=bool(rows), less=bool(rows))
 
     def machine_of(self, task_id: str) -> str | None:
         """The name of the machine a task occupies."""
@@ -262,6 +300,11 @@ class State:
         if relations_while_running(before) != relations_while_running(now):
             return True
         return before.labels != now.labels
+
+    def _note_disks(self, row: int | None, change: DiskChange) -> DiskChange:
+        if row is not None and (change.more or change.less):
+            self._mark_changed(row)
+        return change
 
     def _mark_changed(self, row: int) -> None:
         self.version += 1

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from afflux.cluster.disk_table import DiskChange
 from afflux.cluster.state import State
 from afflux.cycle.events import (
     DisksGone,
@@ -79,8 +80,8 @@ class EventIntake:
                 self._set_machine(machine)
             case MachineGone(name) if name in self._state.rows:
                 self._remove_machine(name)
-            case TaskRuns(task, machine, until) if machine in self._state.rows:
-                self._set_running(task, machine, until)
+            case TaskRuns(task, machine, until, disks) if machine in self._state.rows:
+                self._set_running(task, machine, until, disks)
             case TaskEnded(task_id):
                 held = self._state.remove(task_id)
                 self.has_unblocking_events |= held is not None
@@ -101,8 +102,12 @@ class EventIntake:
             case MachineGone() | TaskRuns():
                 # Reports may overtake each other: an unknown machine needs no action.
                 pass
-            case DisksReported() | DisksGone() | NormalisersChanged():
-                pass
+            case DisksReported(report):
+                self._note_disks(self._state.set_disks(report))
+            case DisksGone(machine):
+                self._note_disks(self._state.remove_disks(machine))
+            case NormalisersChanged(models, normalise):
+                self._note_disks(self._state.set_normalisers(models, normalise))
 
     def _set_machine(self, machine: Machine) -> None:
         version, row = self._state.version, self._state.rows.get(machine.name)
@@ -116,9 +121,12 @@ class EventIntake:
         else:
             self._reservations.note_disturbance(DelayCause.MACHINE)
 
-    def _set_running(self, task: Task, machine: str, until: float | None) -> None:
+    def _set_running(
+        self, task: Task, machine: str, until: float | None, disks: tuple[str, ...]
+    ) -> None:
         before, held = self._state.machine_of(task.id), self._state.placed_task(task.id)
-        self._state.place(task, machine, until_seconds=until)
+        disks_before = self._state.disks.disks_of(task.id)
+        self._state.place(task, machine, until_seconds=until, disks=disks)
         if held is None or before != machine:
             self.has_unblocking_events |= before is not None
             # Waiting tasks may be waiting for such a task to join its domain.
@@ -127,6 +135,8 @@ class EventIntake:
             return
         if held.task.labels != task.labels:
             self._note_new_labels(held.task, task)
+        if disks_before != self._state.disks.disks_of(task.id):
+            self._note_disks(DiskChange(more=True, less=True))
         self._note_resize(held.task.shape, task.shape)
         if held.until_seconds != until:
             self._note_moved_end(held.until_seconds, until)
@@ -161,6 +171,17 @@ class EventIntake:
         if _asks_more(now, before):
             self._note_less_room(DelayCause.FOREIGN)
         if _asks_more(before, now):
+            self.has_unblocking_events = True
+            self._reservations.note_more_room()
+
+    def _note_disks(self, change: DiskChange) -> None:
+        """Reports come often. Only groups that do something on disks wait for bandwidth, or lose it
+        from their reservations."""
+        if not (change.more or change.less) or not self._queue.uses_disks:
+            return
+        if change.less:
+            self._note_less_room(DelayCause.DISKS)
+        if change.more:
             self.has_unblocking_events = True
             self._reservations.note_more_room()
 
@@ -236,5 +257,7 @@ def _asks_more(one: Shape, other: Shape) -> bool:
     """Whether the first shape asks for more of anything than the other."""
     asked = dict(other.requests)
     if any(amount > asked.get(name, 0) for name, amount in one.requests):
+        return True
+    if one.disks is not None and one.disks != other.disks:
         return True
     return one.devices is not None and one.devices != other.devices

@@ -22,6 +22,7 @@ class DelayCause(StrEnum):
     ERROR = "set aside after an error"
     MACHINE = "machine lost"
     FOREIGN = "foreign pod"
+    DISKS = "disk bandwidth lost"
     PRIORITY = "higher priority"
     QUEUE = "queue served first"
     CHANGED = "group changed"

@@ -19,6 +19,9 @@ POD_AFFINITY = "node(s) didn't match pod affinity rules"
 POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 DEVICES = "Insufficient devices"
+NO_DISK_INFORMATION = "node(s) had no disk IO information"
+NO_NORMALISER = "node(s) had disks of a model without a normalisation function"
+DISK_BANDWIDTH = "node(s) had insufficient disk bandwidth"
 NO_MACHINES = "no nodes available to schedule pods"
 
 

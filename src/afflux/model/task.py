@@ -55,6 +55,12 @@ class Shape:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def room_adds_up(self) -> bool:
+        """Whether every task of the shape takes exactly one from the room of a machine. Several
+        devices or disks for one task may be left such that it cannot use them."""
+        return self.devices is None and (self.disks is None or len(self.disks.volumes) < 2)
+
     def requests_same_as(self, other: "Shape") -> bool:
         """Whether both request the same resources, devices and disk bandwidth, and count alike in
         costs."""

@@ -127,8 +127,7 @@ class Pricing:
         admitted = admitted_by(profile.refusing, shape, state.view(_view_rows(rows, state)))
         rows = rows[admitted]
         machines = state.view(_view_rows(rows, state))
-        free = machines.free_of(asked)
-        room = room_of(requests[asked], shape.devices, free, machines.free_devices)
+        room = room_of(requests[asked], shape, machines.free_for(shape, asked))
         cost = np.zeros(len(machines), np.int64)
         slope = np.zeros(len(machines), np.int64)
         for weighted in profile.with_cost:

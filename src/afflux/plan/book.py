@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux._core import Packing
+from afflux.cluster.disk_columns import DiskColumns
+from afflux.cluster.normalised_requests import Taken
 from afflux.cluster.state import State
 from afflux.cluster.task_class import TaskClass
+from afflux.cluster.task_room import FreeCapacity
 from afflux.model.placement import Placement
-from afflux.model.task import Task
+from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pairs import Pairs, Slots
 from afflux.network.pricing import Prices
@@ -27,14 +30,6 @@ Table = NDArray[np.int64]
 # Searches of a round for two tasks that have room only together, without success. One takes about
 # 10 ms on 5,000 machines.
 MAX_PAIR_SEARCHES = 16
-
-
-class FreeCapacity:
-    """What is free on every machine: amounts by resource, and the thousandths of each device."""
-
-    def __init__(self, amounts: Table, devices: Sequence[tuple[int, ...]]) -> None:
-        self.amounts = amounts
-        self.devices = devices
 
 
 class Book:
@@ -60,12 +55,14 @@ class Book:
         requests = np.array([state.requests(shape) for shape in shapes])
         self.columns = counted_columns(state, requests)
         self.requests: Table = np.ascontiguousarray(requests[:, self.columns])
+        uses_devices = any(shape.devices is not None for shape in shapes)
+        uses_disks = any(shape.disks is not None for shape in shapes)
         view = state.view()
         room = None
         if free is None:
-            free = FreeCapacity(view.free_of(self.columns), view.free_devices)
+            disks = view.disks if uses_disks else None
+            free = FreeCapacity(view.free_of(self.columns), view.free_devices, disks)
             room = np.concatenate([np.zeros(0, np.int64), *(price.room for price in prices)])
-        uses_devices = any(shape.devices is not None for shape in shapes)
         costs = [price.cost for price in prices]
         if extra_cost:
             costs = [cost + extra for cost, extra in zip(costs, extra_cost, strict=True)]
@@ -83,6 +80,7 @@ class Book:
             # Divides amounts of a resource when sizes of different resources are added.
             scale=np.maximum(largest, 1).tolist(),
             domains=self.rules.columns() if self.rules else None,
+            disks=_disks(shapes, free.disks) if uses_disks else None,
         )
         # Pairs of tasks that may still be searched for in vain (see `related_tasks`).
         self.pair_searches_left = MAX_PAIR_SEARCHES
@@ -193,6 +191,15 @@ class Book:
         """Every unit placed since the mark: its class, its machine, its devices."""
         for number, row, devices in self.packing.taken_since(mark):
             yield self.classes[number], row, tuple(devices)
+
+
+def _disks(
+    shapes: Sequence[Shape], free: DiskColumns | None
+) -> tuple[tuple[Table, NDArray[np.int32]], list[Taken | None]] | None:
+    """The disks of all machines, and by shape what it takes of them, as the core takes them."""
+    if free is None:
+        return None
+    return free.table, [None if s.disks is None else free.taken(s.disks) for s in shapes]
 
 
 def counted_columns(state: State, requests: Table) -> NDArray[np.intp]:

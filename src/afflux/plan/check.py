@@ -17,6 +17,7 @@ from afflux.model.placement import Placement
 from afflux.model.taints import UNSCHEDULABLE_KEY, Taint, untolerated
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
+from afflux.plan.check_disks import DiskCheck
 from afflux.plan.check_relations import find_refused
 from afflux.policies.policy import PoliciesOf, no_policies
 
@@ -35,6 +36,7 @@ def check_plan(
     _check_groups(groups, placements)
     asked: dict[str, dict[str, int]] = {}
     devices: dict[str, list[int]] = {}
+    disks = DiskCheck(state)
     admitted: dict[tuple[Shape, str], str | None] = {}
     for placement in placements:
         shape, name = placement.task.shape, placement.machine
@@ -50,6 +52,8 @@ def check_plan(
         for resource, amount in shape.requests:
             sums[resource] = sums.get(resource, 0) + amount
         _take_devices(placement, devices.setdefault(name, list(state.free_devices[row])))
+        if (why := disks.refusal(placement)) is not None:
+            raise PlanError(f"{placement.task.name} on {name}: {why}")
     for name, sums in asked.items():
         _check_sums(state, name, sums)
     _check_policies(state, list(admitted), policies_of)
@@ -112,12 +116,15 @@ def _refusal(shape: Shape, machine: Machine) -> str | None:
 
 
 def _take_devices(placement: Placement, free: list[int]) -> None:
-    request = placement.task.shape.devices
+    shape = placement.task.shape
+    request, taken = shape.devices, placement.devices
     if request is None:
         return
-    if not len(placement.devices) == len(set(placement.devices)) == request.count:
+    if shape.disks is not None:
+        taken = taken[: request.count]
+    if not len(taken) == len(set(taken)) == request.count:
         raise PlanError(f"{placement.task.name}: needs {request.count} different devices")
-    for index in placement.devices:
+    for index in taken:
         if not 0 <= index < len(free):
             raise PlanError(f"{placement.machine}: there is no device {index}")
         free[index] -= request.milli

@@ -2,7 +2,7 @@
 
 Each machine is judged alone, for the current state, in kube-scheduler's order: node names of the
 affinity, if it has some; constraints, of which the first that refuses gives its reason; host ports;
-each resource of which too little is free; volumes; the constraints between tasks.
+each resource of which too little is free; volumes; disk bandwidth; the constraints between tasks.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ from afflux.model.resources import PODS
 from afflux.model.selectors import Term
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
+from afflux.plan.explain_disks import disk_refusals
 from afflux.plan.explain_relations import missing_company, refusals_by_relations
 from afflux.plan.waiting_demand import ClassOf
 from afflux.policies.policy import PoliciesOf
@@ -74,8 +75,7 @@ def _stages(state: State, policies_of: PoliciesOf, of: TaskClass) -> list[Stage]
     # Requests come first: a resource that is new to the state gets a column.
     requests = state.requests(shape)
     asked = np.flatnonzero(requests)
-    free = machines.free_of(asked)
-    lacks = refusals(requests[asked], shape.devices, free, machines.free_devices)
+    lacks = refusals(requests[asked], shape, machines.free_for(shape, asked))
     by_kind: dict[ResourceKind | None, Stage] = {kind: [] for kind in (None, *ResourceKind)}
     everywhere = np.ones(len(machines), bool)
     found = [(state.resource_names[column], lacks[:, i]) for i, column in enumerate(asked)]
@@ -87,7 +87,7 @@ def _stages(state: State, policies_of: PoliciesOf, of: TaskClass) -> list[Stage]
     resources = by_kind[None]
     resources.sort(key=lambda entry: entry[0] != reason.insufficient(PODS))
     if shape.devices is not None:
-        resources.append((reason.DEVICES, lacks[:, -1]))
+        resources.append((reason.DEVICES, lacks[:, -2]))
     ports, attachments = by_kind[ResourceKind.PORT], by_kind[ResourceKind.ATTACHMENT]
     refused = [
         [(policy.reason, ~policy.admits(shape, machines))]
@@ -97,7 +97,8 @@ def _stages(state: State, policies_of: PoliciesOf, of: TaskClass) -> list[Stage]
     drivers, binding, zones = _volume_stages(shape, machines)
     named = _named_stage(shape, machines)
     volumes = binding + by_kind[ResourceKind.VOLUME]
-    room = [ports, resources, drivers, attachments, volumes, zones]
+    disks = disk_refusals(state, shape, lacks[:, -1])
+    room = [ports, resources, drivers, attachments, volumes, zones, disks]
     return [named, *refused, *room, refusals_by_relations(state, of)]
 
 

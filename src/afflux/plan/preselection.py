@@ -51,7 +51,7 @@ class _Candidate:
 
 def preselect(book: Book, level: Level) -> Preselection | None:
     """What goes first, or None if the cluster as a whole has room for everything."""
-    if len(book.classes) == 1 and book.classes[0].shape.devices is None and not book.rules:
+    if len(book.classes) == 1 and book.classes[0].shape.room_adds_up and not book.rules:
         room = int(book.packing.rooms(0).sum())
         if room >= level.waiting_tasks():
             return None

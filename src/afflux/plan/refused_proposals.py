@@ -17,7 +17,7 @@ from afflux.plan.domain_rules import Rule
 Column = NDArray[np.int64]
 
 RefusalKind = Literal[
-    "resources", "devices", "affinity", "anti-affinity", "existing-anti-affinity", "spread"
+    "resources", "devices", "disks", "affinity", "anti-affinity", "existing-anti-affinity", "spread"
 ]
 REFUSAL_KINDS: tuple[RefusalKind, ...] = get_args(RefusalKind)
 # By kind of constraint.
@@ -28,6 +28,7 @@ RefusedProposals = Counter[str]
 _FIXED_PARTS: dict[int, RefusalKind] = {
     -2: "resources",
     -1: "devices",
+    -6: "disks",
     -4: "spread",
     -5: "affinity",
 }

@@ -47,4 +47,7 @@ def make_policy(name: str, arguments: Mapping[str, object], where: str) -> Polic
             raise InputError(
                 f"{where}: policy {name}, argument {key}: {value!r}; expected an integer >= 0"
             )
-    return factory(**arguments)
+    try:
+        return factory(**arguments)
+    except InputError as error:
+        raise InputError(f"{where}: policy {name}, argument {error}") from error

@@ -25,6 +25,8 @@ class WaitingQueue:
         self._groups: list[WaitingGroup] = []
         self._blocked: dict[str, tuple[int, WaitingGroup]] = {}
         self._sequence = count()
+        # The groups that are considered and have a task that does something on disks.
+        self._on_disks: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._blocked)
@@ -48,9 +50,12 @@ class WaitingQueue:
         self._waiting[group.key] = (order, group)
         insort(self._order, order)
         self._groups.insert(bisect_left(self._order, order), group)
+        if any(shape.disks is not None for shape, _ in group.shapes):
+            self._on_disks.add(group.key)
 
     def discard(self, key: str) -> None:
         """Remove a group that was placed or withdrawn, if it waits."""
+        self._on_disks.discard(key)
         self._blocked.pop(key, None)
         entry = self._waiting.pop(key, None)
         if entry is not None:
@@ -70,10 +75,16 @@ class WaitingQueue:
         self._groups = [group for _, group in rest]
         for key in gone:
             self._blocked.pop(key, None)
+        self._on_disks -= gone
 
     def considered(self) -> list[WaitingGroup]:
         """The groups that may be placed, in queue order."""
         return self._groups
+
+    @property
+    def uses_disks(self) -> bool:
+        """Whether a task that may be placed does something on disks."""
+        return bool(self._on_disks)
 
     def get(self, key: str) -> WaitingGroup | None:
         """The waiting group of this key, None if there is none."""

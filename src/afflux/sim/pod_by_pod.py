@@ -13,8 +13,8 @@ Deliberate differences from kube-scheduler:
 - a task is scored like a pod with one container;
 - tasks have no images, neighbours or owners: ImageLocality, InterPodAffinity and PodTopologySpread
   would add the same score to every node;
-- shares of devices, which kube-scheduler does not know, are filtered exactly, are not scored, and
-  are taken from the fullest devices that fit.
+- shares of devices and bandwidth of disks, which kube-scheduler does not know, are filtered
+  exactly, are not scored, and are taken from the fullest devices and disks that fit.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from afflux.cluster.machines import Column
 from afflux.cluster.state import State
-from afflux.cluster.task_room import choose_devices, room_of
+from afflux.cluster.task_room import FreeCapacity, choose_devices, choose_disks, room_of
 from afflux.model.devices import take_devices
 from afflux.model.placement import Placement
 from afflux.model.reservation import NO_RESERVATIONS, StandingReservations
@@ -106,8 +106,8 @@ class PodByPod:
     def _choose(self, state: State, usage: "_AssumedUsage", shape: Shape) -> int | None:
         requests = state.requests(shape)
         asked = np.flatnonzero(requests)
-        free = usage.free[:, asked]
-        room = room_of(requests[asked], shape.devices, free, usage.free_devices)
+        free = FreeCapacity(usage.free[:, asked], usage.free_devices, usage.free_disks)
+        room = room_of(requests[asked], shape, free)
         rows = np.flatnonzero(self._passes_filters(state, shape) & (room > 0))
         if not len(rows):
             return None
@@ -141,21 +141,26 @@ class _AssumedUsage:
         machines = state.view()
         self.free = machines.free
         self.free_devices = list(machines.free_devices)
+        self.free_disks = machines.disks.copied()
         self._capacity = np.stack([machines.capacity(CPU), machines.capacity(MEMORY)])
         self._requested = np.stack([machines.used(CPU), machines.used(MEMORY)])
         self._with_defaults = self._requested + by_default
 
     def take(self, shape: Shape, requests: NDArray[np.int64], row: int) -> tuple[int, ...]:
-        """Account for one more pod; returns the devices it takes."""
+        """Account for one more pod; returns the devices and disks it takes."""
         self.free[row] -= requests
         wanted = _requested_of(shape)
         self._requested[:, row] += wanted
         self._with_defaults[:, row] += with_defaults(wanted)
-        if shape.devices is None:
-            return ()
-        devices = choose_devices(self.free_devices[row], shape.devices) or ()
-        self.free_devices[row] = take_devices(self.free_devices[row], devices, shape.devices.milli)
-        return devices
+        devices = disks = ()
+        if shape.devices is not None:
+            free = self.free_devices[row]
+            devices = choose_devices(free, shape.devices) or ()
+            self.free_devices[row] = take_devices(free, devices, shape.devices.milli)
+        if shape.disks is not None:
+            disks = choose_disks(self.free_disks.of_row(row), shape.disks) or ()
+            self.free_disks.take(row, shape.disks, disks)
+        return devices + disks
 
     def score(self, shape: Shape, rows: NDArray[np.intp]) -> Column:
         """LeastAllocated plus BalancedAllocation, each 0 to 100."""

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from afflux.cluster.task_room import room_of
+from afflux.cluster.task_room import FreeCapacity, room_of
 from afflux.model.devices import WHOLE_MILLI, DeviceRequest
 from afflux.model.machine import Machine
 from afflux.model.resources import CPU, MEMORY, PODS, amount_of, resources
@@ -152,5 +152,6 @@ def _room(shape: Shape, machine: Machine) -> int:
         return 0
     names, amounts = zip(*shape.requests, strict=True)
     offered = np.array([[amount_of(machine.capacity, name) for name in names]])
-    room = room_of(np.array(amounts), shape.devices, offered, [machine.free_devices()])
+    free = FreeCapacity(offered, [machine.free_devices()])
+    room = room_of(np.array(amounts), shape, free)
     return int(room[0])

@@ -200,6 +200,7 @@ class ClusterReader:
         known = self._tracked.get(name)
         if known is not None and known.assumed and known.task.id == placement.task.id:
             self._track(name, TrackedPod(known.task))
+            self.cluster_disks.not_bound(known.task.id, placement.machine)
             self._events.append(TaskEnded(known.task.id))
             # The cycle has removed its group from the queue.
             self.register.not_bound(known.task.id, why)

@@ -10,7 +10,8 @@ account. So:
   valid: the pods reserved since then are not in it and are deducted.
 - Until a first status has been accepted, as after a restart, an older one is used with no pod
   acknowledged: every pod is deducted once more. So nothing is ever promised twice.
-- A pod that was reserved for other disks than it has now is not acknowledged.
+- A pod is not acknowledged if it was reserved for other disks than it has now, or if it was not
+  bound and waits again.
 
 Pure: the caller passes the time. One object counts for a node: the oldest.
 """
@@ -71,7 +72,8 @@ class _Known:
     # By the newest status, and by the one that was accepted last.
     found: ReportedDisks | None = None
     reported: ReportedDisks | None = None
-    acknowledged: frozenset[str] = frozenset()
+    # The pods of its list, by uid, with the disks that were noted for them then.
+    acknowledged: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     # The highest that was ever seen.
     generation: int = 0
     is_silent: bool = False
@@ -91,18 +93,18 @@ class DiskStatistics:
 class NodeDisks:
     """The disks of all nodes, by the objects of the store.
 
-    `disks_of` returns the disks that a pod, by uid, has on a machine according to the reader; empty
-    if they are not known.
+    `holds` says of a node, the uid of a reserved pod and the disks that were noted for it (empty if
+    they are not known) whether that is what the pod has, or had until it ended.
     """
 
     def __init__(
         self,
         store: ObjectStore[objects.NodeDiskIOInfo],
-        disks_of: Callable[[str, str], tuple[str, ...]],
+        holds: Callable[[str, str, tuple[str, ...]], bool],
         silence: SilenceRules,
     ) -> None:
         self._store = store
-        self._disks_of = disks_of
+        self._holds = holds
         self._silence = silence
         self._known: dict[str, _Known] = {}
         # The names of the objects of each node, the one that counts first.
@@ -206,7 +208,7 @@ class NodeDisks:
     def _take_status(self, known: _Known, *, is_new: bool) -> None:
         status = known.info.status
         if known.found is None or status is None:
-            known.reported, known.acknowledged = None, frozenset()
+            known.reported, known.acknowledged = None, {}
             return
         observed = status.observed_generation or 0
         # A file that was written by hand may have none.
@@ -218,7 +220,9 @@ class NodeDisks:
         elif observed == known.generation == current:
             result = "accepted"
             known.reported = known.found
-            known.acknowledged = frozenset(known.info.spec.reserved_pods or ())
+            noted = reserved_disks(known.info.metadata.annotations)
+            listed = known.info.spec.reserved_pods or ()
+            known.acknowledged = {uid: noted.get(uid, ()) for uid in listed}
         elif known.reported is None:
             known.reported = known.found
         if is_new:
@@ -271,13 +275,9 @@ class NodeDisks:
         return DiskReport(node, disks, self._still_acknowledged(node, known), refused)
 
     def _still_acknowledged(self, node: str, known: _Known) -> frozenset[str]:
-        noted = reserved_disks(known.info.metadata.annotations) if known.acknowledged else {}
-        moved = {
-            uid
-            for uid in known.acknowledged & noted.keys()
-            if (now := self._disks_of(node, uid)) and now != noted[uid]
-        }
-        return known.acknowledged - moved
+        return frozenset(
+            uid for uid, disks in known.acknowledged.items() if self._holds(node, uid, disks)
+        )
 
     def _counting(self, node: str) -> _Known | None:
         names = self._objects.get(node)
@@ -316,6 +316,11 @@ class NodeDisks:
             return ()
         shares = shape.devices.count if shape.devices is not None else 0
         return tuple(report.disks[index].id for index in placement.devices[shares:])
+
+    def is_acknowledged(self, node: str, uid: str) -> bool:
+        """Whether the report that was accepted last takes this pod into account."""
+        known = self._counting(node)
+        return known is not None and uid in known.acknowledged
 
     def noted_disks(self, node: str, uid: str) -> tuple[str, ...]:
         """The disks for which this pod is reserved, by the object; empty if they are not known."""
