@@ -35,11 +35,14 @@ class FakeKernel:
         layout: Layout = "cgroupfs",
         *,
         recursive: bool = True,
+        counts: bool = True,
     ) -> None:
         self.proc, self.sys, self.cgroup = root / "proc", root / "sys", root / "sys/fs/cgroup"
         self._version = version
         self._layout = layout
         self._recursive = recursive
+        # Version 1 of newer kernels counts nothing before the first throttle rule.
+        self._counts = counts
         self._mounts: list[str] = []
         self._disks: dict[str, FakeDisk] = {}
         self._pods: dict[str, FakePod] = {}
@@ -182,6 +185,9 @@ class FakeKernel:
             for c in [disk.counters]
         ]
         _write(self.proc / "diskstats", "".join(lines))
+        if self._version == "v1" and self._counts:
+            counted = {disk.number: disk.counters for disk in self._disks.values()}
+            self._write_cgroup(self._tree, counted)
 
     def _write_mounts(self) -> None:
         (self.proc / "self/mountinfo").write_text("\n".join([*self._mounts, ""]))

@@ -4,12 +4,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from fake_kernel import FakeKernel, Layout
 
 from afflux.diskio.counter_source import CounterSource
 from afflux.diskio.counters import IOCounters
 from afflux.diskio.pod_cgroups import Version, find_tree, pod_directory
 from afflux.model.errors import InputError
+from fake_kernel import FakeKernel, Layout
 
 UID = "7f69dbf7-f6e3-4434-9be8-fca2f8a1543d"
 
@@ -59,6 +59,18 @@ def test_old_kernels_of_version_1_count_in_the_containers(tmp_path: Path) -> Non
     kernel.pod_io(UID, "sda", write_bytes=512, write_ios=1)
     source = CounterSource(kernel.proc, kernel.cgroup)
     assert source.read({UID: UID}).pods == {UID: {device: IOCounters(0, 512, 0, 1)}}
+
+
+def test_a_disk_of_which_version_1_counts_nothing_is_named(tmp_path: Path) -> None:
+    silent = FakeKernel(tmp_path / "silent", "v1", counts=False)
+    disk = silent.add_disk("sda", "8:0")
+    assert CounterSource(silent.proc, silent.cgroup).uncounted([disk]) == [disk]
+    for version in ("v1", "v2"):
+        kernel = FakeKernel(tmp_path / version, version)
+        assert (
+            CounterSource(kernel.proc, kernel.cgroup).uncounted([kernel.add_disk("sda", "8:0")])
+            == []
+        )
 
 
 def test_a_pod_that_vanishes_is_not_an_error(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Reads the counters of pods and disks from the files of the kernel, at given roots."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,14 @@ class CounterSource:
             if found is not None:
                 pods[uid] = found
         return Counters(pods, self._of_disks())
+
+    def uncounted(self, disks: Iterable[DeviceNumber]) -> list[DeviceNumber]:
+        """The disks of which cgroups of version 1 count nothing. Newer kernels begin to count when
+        a throttle rule for the disk is written for the first time."""
+        if self.tree is None or self.tree.version != "v1":
+            return []
+        counted = read_counters(self.tree, self.tree.root) or {}
+        return [disk for disk in disks if disk not in counted]
 
     def _of_disks(self) -> Mapping[DeviceNumber, IOCounters]:
         try:

@@ -171,6 +171,7 @@ class _Process:
 
     async def run(self) -> None:
         options = self._options
+        self._tell_source()
         infos = Collection(
             collection_path(options.namespace),
             objects.NodeDiskIOInfo,
@@ -273,6 +274,21 @@ class _Process:
         _log.info("created the object %s/%s", namespace, node)
 
     # --- Events
+
+    def _tell_source(self) -> None:
+        """What cannot be measured here."""
+        source, ids = self._source, self._driver.disk_ids
+        if source.tree is None:
+            _log.warning("pods are not measured: %s", source.problem)
+        elif source.tree.version == "v1":
+            _log.warning("cgroup version 1: buffered writes are not attributed to pods")
+        for number in source.uncounted(ids):
+            _log.warning(
+                "disk %s: cgroups count nothing of it until a throttle rule for %s was written"
+                " once, as docs/disk-io-driver.md shows",
+                ids[number],
+                number,
+            )
 
     def _wake(self) -> None:
         self._due.set()

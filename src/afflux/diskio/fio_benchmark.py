@@ -91,7 +91,8 @@ async def measure_profile(
     if options.raw_device:
         return await _measured(options, sizes, _Target(options.raw_device, 0, True), on_step)
     path = Path(options.directory, FILE_NAME)
-    is_direct = _made_file(path, options.file_bytes)
+    _make_file(path, options.file_bytes)
+    is_direct = opens_directly(path)
     if not is_direct:
         _log.warning(
             "%s: the file system refuses O_DIRECT; the profile includes the page cache, which makes"
@@ -136,8 +137,17 @@ async def _measured(
     )
 
 
-def _made_file(path: Path, size: int) -> bool:
-    """Makes the empty file; returns whether it can be opened with O_DIRECT."""
+def opens_directly(path: Path) -> bool:
+    """Whether the file system takes O_DIRECT."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def _make_file(path: Path, size: int) -> None:
+    """Makes the empty file."""
     if not 1 << 20 <= size <= MAX_FILE_BYTES:
         raise InputError(f"file size: {size}, expected from 1 MiB to {MAX_FILE_BYTES} bytes")
     try:
@@ -155,11 +165,6 @@ def _made_file(path: Path, size: int) -> bool:
         raise InputError(
             f"{path}: {error.strerror}; expected a directory that can be written"
         ) from None
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True
 
 
 # --- fio

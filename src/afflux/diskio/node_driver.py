@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from afflux.diskio.acknowledgement import DEFAULT_UNKNOWN_SECONDS, Acknowledgement
 from afflux.diskio.counter_source import Counters
-from afflux.diskio.counters import NO_IO, DeviceNumber, IOCounters
+from afflux.diskio.counters import DeviceNumber
 from afflux.diskio.node_reports import NodeReport, device_status, encode_measurements
 from afflux.diskio.remaining_bandwidth import (
     BandwidthModel,
@@ -62,7 +62,7 @@ class NodeDriver:
     ) -> None:
         self._settings = settings
         self._disks = [each.disk for each in disks]
-        self._ids = {each.number: each.disk.id for each in disks}
+        self.disk_ids = {each.number: each.disk.id for each in disks}
         self._read_pod = read_pod
         self._model = BandwidthModel(self._disks, normalise, settings.default_request)
         self._acknowledgement = Acknowledgement(settings.unknown_seconds)
@@ -111,9 +111,9 @@ class NodeDriver:
         return {
             uid: Measured(
                 {
-                    self._ids[number]: rate
+                    self.disk_ids[number]: rate
                     for number, rate in self._pod_rates.rates(uid).items()
-                    if number in self._ids
+                    if number in self.disk_ids
                 },
                 self._pod_rates.is_measured(uid),
             )
@@ -126,9 +126,9 @@ class NodeDriver:
         pods = [self._pod_rates.rates(uid) for uid in self._pods]
         found: dict[str, IORate] = {}
         for number, rate in self._disk_rates.rates(self._settings.node).items():
-            if number in self._ids:
+            if number in self.disk_ids:
                 of_pods = [rates[number] for rates in pods if number in rates]
-                found[self._ids[number]] = IORate(
+                found[self.disk_ids[number]] = IORate(
                     max(0, rate.read - sum(each.read for each in of_pods)),
                     max(0, rate.write - sum(each.write for each in of_pods)),
                     rate.read_block_bytes,
@@ -136,15 +136,6 @@ class NodeDriver:
                     rate.seconds,
                 )
         return found
-
-    def unattributed_disks(self, counters: Counters) -> list[str]:
-        """Disks that do IO of which no cgroup has ever counted any."""
-        seen = {number for pod in counters.pods.values() for number in pod}
-        return [
-            self._ids[number]
-            for number in self._ids
-            if number not in seen and counters.disks.get(number, IOCounters()) != NO_IO
-        ]
 
     # --- Reports
 
