@@ -110,7 +110,7 @@ def test_a_pod_is_charged_what_it_does_while_that_is_more_than_it_requests(
     requested = {"scratch": {"requests": {"rbps": "10Mi/32k", "wbps": "1Mi/32k"}}}
     devices = json.dumps({"scratch": "two"})
     node.driver.set_pods([pod("a", requested, **{"afflux.dev/disk-devices": devices})], frozenset())
-    node.driver.info = info(2, "a")
+    node.driver.set_info(info(2, "a"))
     node.pass_seconds(2)
     assert node.left() == {"one": CAPACITY, "two": minus(10 * MIB, MIB)}
     node.pass_seconds(10, ("a", "sdb", READS))
@@ -125,7 +125,7 @@ def test_a_pod_is_charged_what_it_does_while_that_is_more_than_it_requests(
 def test_an_excess_is_told_once_until_it_has_grown(node: Node) -> None:
     node.kernel.add_pod("a")
     node.driver.set_pods([pod("a", {"rbps": "10Mi", "blocksize": "4k"})], frozenset())
-    node.driver.info = info(2, "a")
+    node.driver.set_info(info(2, "a"))
     node.pass_seconds(2)
     assert node.left()["one"] == minus(40 * MIB)
 
@@ -143,9 +143,28 @@ def test_an_excess_is_told_once_until_it_has_grown(node: Node) -> None:
     assert excesses() == [("a", "one")]
 
 
+def test_the_writes_of_the_driver_change_nothing_of_the_scheduler(node: Node) -> None:
+    """Otherwise each report would cause the next one."""
+    assert node.driver.set_info(info(2, "a"))
+    assert not node.driver.set_info(info(2, "a", **{"afflux.dev/disk-reported-at": "now"}))
+    assert node.driver.set_info(info(2, "a", **{"afflux.dev/reserved-disks": "{}"}))
+    assert node.driver.set_info(info(3, "a"))
+    assert node.driver.set_info(info(3, "a", uid="another"))
+    assert node.driver.set_info(None)
+    assert not node.driver.set_info(None)
+
+
+def test_a_pod_matters_at_once_only_if_it_is_reserved_and_new(node: Node) -> None:
+    assert not node.driver.set_pod(pod("a"))
+    node.driver.set_info(info(2, "a", "b"))
+    assert not node.driver.set_pod(pod("a"))
+    assert node.driver.set_pod(pod("b"))
+    assert not node.driver.set_pod(pod("b"))
+
+
 def test_nothing_is_answered_before_the_first_list_is_known(node: Node) -> None:
     assert node.driver.report(node.driver.remaining(), 1) is None
-    node.driver.info = info(5, "a")
+    node.driver.set_info(info(5, "a"))
     assert not node.driver.acknowledge(node.now)
     report = node.driver.report(node.driver.remaining(), 1)
     assert report is not None
@@ -160,7 +179,7 @@ def test_nothing_is_answered_before_the_first_list_is_known(node: Node) -> None:
 
 
 def test_a_pod_that_was_never_bound_is_charged_the_default_after_a_while(node: Node) -> None:
-    node.driver.info = info(2, "ghost")
+    node.driver.set_info(info(2, "ghost"))
     assert not node.driver.acknowledge(node.now)
     assert node.driver.awaited(node.now) == ["ghost"]
     node.now += 60.0
@@ -171,17 +190,17 @@ def test_a_pod_that_was_never_bound_is_charged_the_default_after_a_while(node: N
 
 def test_a_deleted_pod_is_charged_until_it_leaves_the_list(node: Node) -> None:
     node.driver.set_pods([pod("a", {"wbps": "7Mi"})], frozenset())
-    node.driver.info = info(2, "a")
+    node.driver.set_info(info(2, "a"))
     expected = node.left()
     assert expected["one"] == minus(0, 7 * MIB)
     node.driver.remove_pod(pod("a"))
-    node.driver.info = info(3, "a", "b")
+    node.driver.set_info(info(3, "a", "b"))
     node.driver.set_pod(pod("b", {"wbps": "1Mi"}))
     assert node.left()["one"] == minus(0, 8 * MIB)
-    node.driver.info = info(4, "b")
+    node.driver.set_info(info(4, "b"))
     assert node.left()["one"] == minus(0, 1 * MIB)
     # Listed again, it is unknown.
-    node.driver.info = info(5, "a", "b")
+    node.driver.set_info(info(5, "a", "b"))
     assert not node.driver.acknowledge(node.now)
 
 
@@ -204,7 +223,7 @@ def test_other_io_of_a_disk_is_what_no_pod_does(tmp_path: Path) -> None:
     node = Node(FakeKernel(tmp_path), counts_other_io=True)
     node.kernel.add_pod("a")
     node.driver.set_pods([pod("a")], frozenset())
-    node.driver.info = info(1)
+    node.driver.set_info(info(1))
     for _ in range(12):
         node.kernel.disk_io("sda", write_bytes=3 * MIB, write_ios=3 * MIB // 32768)
         node.pass_seconds(1, ("a", "sda", READS))
@@ -247,7 +266,7 @@ def test_measurements_are_bounded_and_keep_the_pods_that_do_most(node: Node) -> 
     node.driver.set_pods([pod(uid) for uid in many], frozenset())
     for uid in many:
         node.kernel.add_pod(uid)
-    node.driver.info = info(1, *many)
+    node.driver.set_info(info(1, *many))
     node.pass_seconds(1)
     busy = [
         (uid, "sda", {"read_bytes": 4096 * (index + 1), "read_ios": 1 + index})

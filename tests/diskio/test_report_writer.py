@@ -9,14 +9,14 @@ import pytest
 from aiohttp import web
 
 from afflux.diskio.node_reports import (
-    MEASUREMENTS,
-    MODELS,
     REPORTED_AT,
     NodeReport,
     ReportWriter,
     device_status,
 )
 from afflux.kube.api.errors import ApiError
+from afflux.kube.disks.disk_reports import DISK_MEASUREMENTS as MEASUREMENTS
+from afflux.kube.disks.disk_reports import DISK_MODELS as MODELS
 from afflux.model.disks import Bandwidth
 from kube_api.api_server import answer, client_of, run
 

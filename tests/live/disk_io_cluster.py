@@ -3,13 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from chart_installation import NAMESPACE, install
-from scheduler_process import WAIT_TIMEOUT_SECONDS, AffluxProcess
+from scheduler_process import AffluxProcess, ProcessGroup
 from testbed import ControlPlane, Manifest
-from testbed.processes import ProcessReaper, tail
 
 from afflux.diskio.driver_identity import AUDIENCE
 from fake_kernel import FakeKernel
@@ -31,14 +29,12 @@ CAPACITY = {"read": 400.0 * MIB, "write": 400.0 * MIB, "total": 500.0 * MIB}
 LONG = ("--interval", "3600")
 
 
-class DiskIOCluster:
+class DiskIOCluster(ProcessGroup):
     """Starts drivers and aggregators with the rights of the chart; ends them after the test."""
 
     def __init__(self, plane: ControlPlane, directory: Path, *, aggregated: bool = False) -> None:
+        super().__init__(directory)
         self.plane = plane
-        self._directory = directory
-        self._reaper = ProcessReaper(directory)
-        self._all: list[AffluxProcess] = []
         self.kernels: dict[str, FakeKernel] = {}
         self._profile = directory / "profile.json"
         self._profile.write_text(json.dumps(PROFILE))
@@ -47,21 +43,6 @@ class DiskIOCluster:
             values["aggregator"] = {"enabled": True}
         self.kubeconfig = install(plane, account=DRIVER, diskIO=values)
         plane.kubectl("wait", "--for=condition=Established", "crd/nodediskioinfos.ioi.intel.com")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for each in self._all:
-            if each.log.exists():
-                print(f"--- {each.log}\n{tail(each.log, 60)}")
-            each.close()
-        self._reaper.close()
 
     # --- Processes
 
@@ -89,10 +70,8 @@ class DiskIOCluster:
         return self._process(["diskio", "aggregator", *self._common(kubeconfig), *arguments])
 
     def _process(self, arguments: Sequence[str]) -> AffluxProcess:
-        directory = self._directory / f"process-{len(self._all)}"
-        directory.mkdir()
-        made = AffluxProcess(arguments, directory, self._reaper)
-        self._all.append(made)
+        made = AffluxProcess(arguments, self._next_directory(), self._reaper)
+        self._processes.append(made)
         return made
 
     def _common(self, kubeconfig: Path) -> list[str]:
@@ -164,9 +143,3 @@ def less(**taken: float) -> dict[str, float]:
         name: CAPACITY[name] - (total if name == "total" else taken.get(name, 0))
         for name in CAPACITY
     }
-
-
-__all__ = [
-    "AGGREGATOR", "CAPACITY", "DISK", "DRIVER", "LONG", "MIB", "OBJECTS", "PODS", "PROFILE",
-    "WAIT_TIMEOUT_SECONDS", "DiskIOCluster", "less",
-]  # fmt: skip

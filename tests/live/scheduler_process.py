@@ -199,16 +199,14 @@ class Scheduler(AffluxProcess):
         return self.logged("waiting for lease .* as (.*)") or ""
 
 
-class Schedulers:
-    """The replicas of one test."""
+class ProcessGroup:
+    """The processes of one test; ends them after it."""
 
-    def __init__(self, plane: ControlPlane, kubeconfig: Path, directory: Path) -> None:
-        self.plane = plane
-        self.kubeconfig = kubeconfig
-        self._directory = directory / "schedulers"
-        self._directory.mkdir()
-        self._reaper = ProcessReaper(self._directory)
-        self._all: list[Scheduler] = []
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._directory.mkdir(exist_ok=True)
+        self._reaper = ProcessReaper(directory)
+        self._processes: list[AffluxProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -219,17 +217,31 @@ class Schedulers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for each in self._all:
+        for each in self._processes:
             if each.log.exists():
                 # pytest shows it if the test has failed.
                 print(f"--- {each.log}\n{tail(each.log, 60)}")
             each.close()
         self._reaper.close()
 
+    def _next_directory(self) -> Path:
+        directory = self._directory / str(len(self._processes))
+        directory.mkdir()
+        return directory
+
+
+class Schedulers(ProcessGroup):
+    """The replicas of one test."""
+
+    def __init__(self, plane: ControlPlane, kubeconfig: Path, directory: Path) -> None:
+        super().__init__(directory / "schedulers")
+        self.plane = plane
+        self.kubeconfig = kubeconfig
+        self._all: list[Scheduler] = []
+
     def make(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
         """A replica that is not started; the sections are merged into the default configuration."""
-        directory = self._directory / str(len(self._all))
-        directory.mkdir()
+        directory = self._next_directory()
         merged: dict[str, Any] = dict(CONFIGURATION)
         if "ledger" in sections:
             del merged["ledger"]
@@ -238,6 +250,7 @@ class Schedulers:
             merged[name] = {**merged.get(name, {}), **section} if added else section
         scheduler = Scheduler(kubeconfig or self.kubeconfig, directory, merged, self._reaper)
         self._all.append(scheduler)
+        self._processes.append(scheduler)
         return scheduler
 
     def start(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
@@ -262,6 +275,7 @@ __all__ = [
     "SHORT_LEASE",
     "WITHOUT_ELECTION",
     "AffluxProcess",
+    "ProcessGroup",
     "Scheduler",
     "Schedulers",
     "install_rights",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from chart_installation import NAMESPACE
 from disk_io_cluster import (
@@ -24,8 +25,14 @@ from disk_io_cluster import (
 from testbed import ControlPlane
 from testbed.api import ApiError
 
-from afflux.kube.disks.disk_reports import DISK_MEASUREMENTS, DISK_MODELS
-from afflux.model.disks import VolumeIO
+from afflux.kube import objects
+from afflux.kube.disks.disk_reports import (
+    DISK_MEASUREMENTS,
+    DISK_MODELS,
+    ReportedDisks,
+    reported_disks,
+)
+from afflux.model.disks import Bandwidth, Disk, VolumeIO
 from afflux.normalisers.normaliser import load_normaliser
 from fake_kernel import FakeKernel
 
@@ -78,6 +85,9 @@ def test_the_driver_creates_its_object_and_reports_its_disks(disks: DiskIOCluste
         "observedGeneration": info["metadata"]["generation"],
         "allocatableBandwidth": {DISK: {"name": "/dev/sda", "status": CAPACITY}},
     }
+    # As the scheduler reads it.
+    found = reported_disks(msgspec.convert(info, objects.NodeDiskIOInfo))
+    assert found == ReportedDisks((Disk(DISK, Bandwidth(400 * MIB, 400 * MIB, 500 * MIB), "v/m"),))
     assert driver.metric("afflux_disk_left_bytes_per_second", 'figure="total"') == 500 * MIB
     driver.assert_healthy()
     # Another report, though nothing has changed.
@@ -98,6 +108,12 @@ def test_a_reserved_pod_is_deducted_and_its_generation_answered_at_once(
     generation = disks.reserve("node-0", uid)
     driver.wait_until(lambda: disks.observed("node-0") == generation, "the answer")
     assert disks.left("node-0") == less(read=20 * MIB, write=10 * MIB)
+    # Neither its own writes nor those of pods cause further reports.
+    for number in range(20):
+        labels = {"metadata": {"labels": {"number": str(number)}}}
+        disks.plane.api.patch(f"{PODS}/web", labels)
+    # The first one, the answer, and one for a default charge in between at most.
+    assert driver.metric("afflux_disk_reports_total") <= 3
     # One that states nothing takes the default; bandwidth comes back when pods leave the list.
     other = disks.pod("quiet", "node-0")
     generation = disks.reserve("node-0", other)

@@ -98,8 +98,8 @@ class _PodSink:
         self._wake()
 
     def changed(self, item: objects.Pod) -> None:
-        self._driver.set_pod(item)
-        self._wake()
+        if self._driver.set_pod(item):
+            self._wake()
 
     def deleted(self, item: objects.Pod) -> None:
         self._driver.remove_pod(item)
@@ -115,17 +115,17 @@ class _InfoSink:
         self, items: Sequence[objects.NodeDiskIOInfo], unreadable: Sequence[objects.Metadata]
     ) -> None:
         if not unreadable:
-            self._driver.info = items[0] if items else None
+            self._driver.set_info(items[0] if items else None)
         self.is_synced = True
         self._wake()
 
     def changed(self, item: objects.NodeDiskIOInfo) -> None:
-        self._driver.info = item
-        self._wake()
+        if self._driver.set_info(item):
+            self._wake()
 
     def deleted(self, item: objects.NodeDiskIOInfo) -> None:
         _log.warning("%s was deleted; it will be created again", item.metadata.name)
-        self._driver.info = None
+        self._driver.set_info(None)
         self._wake()
 
 

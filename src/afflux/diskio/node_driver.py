@@ -23,6 +23,7 @@ from afflux.diskio.remaining_bandwidth import (
 )
 from afflux.diskio.sampling import IORate, RateSampler
 from afflux.kube import objects
+from afflux.kube.disks.disk_devices import RESERVED_DISKS
 from afflux.model.disks import DiskRequest, Normalise
 
 # The kubelet names the cgroup of a static pod by this annotation, not by the uid of its mirror pod.
@@ -73,18 +74,33 @@ class NodeDriver:
         # What each pod was charged on each disk by the last report.
         self._reported: dict[tuple[str, str], PodCharge] = {}
         self._last_sequence = 0
-        self.info: objects.NodeDiskIOInfo | None = None
+        self._info: objects.NodeDiskIOInfo | None = None
 
     # --- Objects
+
+    @property
+    def info(self) -> objects.NodeDiskIOInfo | None:
+        """The object of the node, as it was seen last."""
+        return self._info
+
+    def set_info(self, info: objects.NodeDiskIOInfo | None) -> bool:
+        """The object was changed or deleted; returns whether its list of reserved pods, or what
+        the scheduler has noted with it, is another one. The driver's own writes change neither."""
+        before, self._info = self._info, info
+        return _of_scheduler(before) != _of_scheduler(info)
 
     def set_pods(self, pods: Sequence[objects.Pod], unreadable: frozenset[str]) -> None:
         """All pods of the node; the last state of the unreadable ones, by uid, stays valid."""
         found = {pod.metadata.uid or "": pod for pod in pods}
         self._pods = {uid: self._pods[uid] for uid in self._pods if uid in unreadable} | found
 
-    def set_pod(self, pod: objects.Pod) -> None:
-        """A pod was added or changed."""
-        self._pods[pod.metadata.uid or ""] = pod
+    def set_pod(self, pod: objects.Pod) -> bool:
+        """A pod was added or changed; returns whether it was reserved and not known before."""
+        uid = pod.metadata.uid or ""
+        is_new = uid not in self._pods
+        self._pods[uid] = pod
+        reserved = (self._info.spec.reserved_pods or ()) if self._info is not None else ()
+        return is_new and uid in reserved
 
     def remove_pod(self, pod: objects.Pod) -> None:
         """A pod was deleted. What it requested is remembered while it is reserved."""
@@ -141,7 +157,7 @@ class NodeDriver:
 
     def acknowledge(self, now: float) -> bool:
         """Looks at the newest list of reserved pods; returns whether another one is answered."""
-        info = self.info
+        info = self._info
         if info is None:
             return False
         reserved = info.spec.reserved_pods or ()
@@ -191,7 +207,7 @@ class NodeDriver:
     def report(self, remaining: Remaining, sequence: int) -> NodeReport | None:
         """The report to write; None while there is no object to write it to. A larger `sequence`
         is a later report; it is raised if the clock went back."""
-        info = self.info
+        info = self._info
         if info is None:
             return None
         self._reported = {(each.pod, each.disk): each for each in remaining.charges}
@@ -211,4 +227,12 @@ class NodeDriver:
         for uid in uids:
             pod = self._pods.get(uid)
             if pod is not None:
-                self._requests[uid] = self._read_pod(pod, self.info)
+                self._requests[uid] = self._read_pod(pod, self._info)
+
+
+def _of_scheduler(info: objects.NodeDiskIOInfo | None) -> tuple[object, ...]:
+    if info is None:
+        return ()
+    metadata = info.metadata
+    noted = (metadata.annotations or {}).get(RESERVED_DISKS)
+    return metadata.uid, metadata.generation, info.spec.reserved_pods, noted

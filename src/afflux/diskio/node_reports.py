@@ -15,13 +15,12 @@ import msgspec
 
 from afflux.diskio.remaining_bandwidth import Remaining
 from afflux.kube.api.client import MERGE_PATCH, Api
+from afflux.kube.disks.disk_reports import DISK_MEASUREMENTS, DISK_MODELS
 from afflux.kube.objects import Fields, Int64
 from afflux.model.disks import Bandwidth
 
 API_VERSION = "ioi.intel.com/v1"
 KIND = "NodeDiskIOInfo"
-MODELS = "afflux.dev/disk-models"
-MEASUREMENTS = "afflux.dev/disk-measurements"
 # When the driver last reported; written when nothing else changes.
 REPORTED_AT = "afflux.dev/disk-reported-at"
 
@@ -130,9 +129,9 @@ class ReportWriter:
         )
         has_status = not report.is_unacknowledged and status != before.status
         if models != before.models or measures_now or not has_status:
-            annotations = {MODELS: models, REPORTED_AT: _timestamp()}
+            annotations = {DISK_MODELS: models, REPORTED_AT: _timestamp()}
             if measures_now:
-                annotations[MEASUREMENTS] = report.measurements
+                annotations[DISK_MEASUREMENTS] = report.measurements
             await self._annotate(report, annotations)
         if has_status:
             await self._set_status(report)

@@ -55,7 +55,8 @@ def pod_directory(tree: CgroupTree, cgroup_uid: str, prefix: str = "") -> Path |
         return None
     for candidate in _candidates(cgroup_uid, prefix):
         directory = tree.root / candidate
-        if directory.is_dir():
+        # False too if it may not be looked at.
+        if os.path.isdir(directory):
             return directory
     return None
 

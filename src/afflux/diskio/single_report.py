@@ -61,7 +61,7 @@ async def single_report(
         if each.value.spec.node_name == settings.node
     ]
     driver.set_pods(pods, frozenset())
-    driver.info = _info(settings.node, loaded, pods)
+    driver.set_info(_info(settings.node, loaded, pods))
     if is_here:
         driver.sample(time.monotonic(), source.read(driver.cgroup_uids()))
         await pause(settings.window_seconds)
