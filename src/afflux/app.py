@@ -27,6 +27,7 @@ from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
 from afflux.groups.quorum import QuorumRule, quorum_rule
+from afflux.kube.quantities import storage_bytes
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
@@ -36,6 +37,8 @@ from afflux.sim.replay import SimulatedScheduler
 
 if TYPE_CHECKING:
     from afflux.kube.api.client_config import ClientConfig
+    from afflux.kube.file_adapter import FileDisks
+    from afflux.kube.live.disk_components import LiveDisks
     from afflux.kube.live.process import Options
     from afflux.ledger.connection import AddressSource
     from afflux.ledger.embedded_postgres import StartTiming
@@ -70,6 +73,20 @@ def quorum_rules(settings: SchedulerSettings) -> Mapping[str, QuorumRule]:
         each.quorum: quorum_rule(each.quorum, f"{settings.origin}: queues[{number}].quorum")
         for number, each in enumerate(settings.queue_rules())
     }
+
+
+def file_disks(settings: SchedulerSettings) -> "FileDisks | None":
+    """How disk bandwidth counts in a dry run on files, None if it does not."""
+    counting = settings.disk_counting()
+    if counting is None:
+        return None
+    from afflux.kube.file_adapter import FileDisks
+    from afflux.kube.trusted_key_files import read_trusted_keys
+
+    fields = settings.disk_io
+    keys = read_trusted_keys(fields.trusted_keys) if fields.trusted_keys else {}
+    named = fields.config_map
+    return FileDisks(counting, f"{named.namespace}/{named.name}", keys)
 
 
 def run_in_kubernetes(
@@ -194,8 +211,31 @@ def _options(configuration: Configuration) -> "Options":
         cleanup=configuration.cleanup.enabled,
         cleanup_finished=configuration.cleanup.finished,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
+        disks=_live_disks(configuration),
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective_configuration(configuration),
+    )
+
+
+def _live_disks(configuration: Configuration) -> "LiveDisks | None":
+    """How disk bandwidth counts in a live cluster, None if no profile counts it."""
+    counting = configuration.disk_counting()
+    if counting is None:
+        return None
+    from afflux.kube.live.content_download import DownloadLimits
+    from afflux.kube.live.disk_components import LiveDisks
+    from afflux.kube.reader.cluster_disks import DiskOptions
+    from afflux.kube.reader.node_disks import SilenceAction, SilenceRules
+
+    fields = configuration.disk_io
+    silent, named, downloads = fields.silent, fields.config_map, fields.downloads
+    action = cast("SilenceAction", silent.action)
+    return LiveDisks(
+        DiskOptions(counting, SilenceRules(silent.after.seconds, action, silent.degrade_to)),
+        namespace=fields.namespace,
+        config_map=f"{named.namespace}/{named.name}",
+        trusted_keys=fields.trusted_keys,
+        downloads=DownloadLimits(downloads.timeout.seconds, storage_bytes(downloads.max_size)),
     )
 
 

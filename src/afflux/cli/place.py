@@ -39,6 +39,7 @@ def run(options: PlaceOptions) -> ExitCode:
         settings.scheduler_names,
         relations,
         app.quorum_rules(settings),
+        disks=app.file_disks(settings),
     )
     dry_run = DryRun(adapter, cycle, time.time())
     _print_notes(adapter)

@@ -6,7 +6,7 @@ Without `counting` no profile counts disk bandwidth, and everything here costs n
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from afflux.cycle.events import Event
+from afflux.cycle.events import Event, NormalisersChanged
 from afflux.kube import objects
 from afflux.kube.disks.disk_devices import given_disks
 from afflux.kube.disks.disk_reports import node_name
@@ -16,6 +16,7 @@ from afflux.kube.reader.node_disks import NodeDisks, SilenceRules
 from afflux.kube.reader.object_store import Key, ObjectStore
 from afflux.kube.reader.work_queue import WorkQueue
 from afflux.kube.volumes.storage import Storage
+from afflux.model.disks import Normalise
 from afflux.model.task import Task
 
 DEFAULT_SILENCE = SilenceRules()
@@ -40,6 +41,7 @@ class ClusterDisks:
         silence = options.silence if options is not None else DEFAULT_SILENCE
         self.nodes = NodeDisks(self.infos, self._holds, silence)
         self._storage = storage
+        self._changes = changes
         # By node and uid, the disks of a pod that has to be reserved; None for other pods.
         self._pods: dict[str, dict[str, tuple[str, ...] | None]] = {}
         # By node, the uids of pods that were not bound there; they may be placed again.
@@ -49,6 +51,9 @@ class ClusterDisks:
         self._touched: dict[str, None] = {}
         # Machines that the cycle does not know any more.
         self._forgotten: set[str] = set()
+        # The models whose normaliser has changed since the last events, and the function.
+        self._changed_models: frozenset[str] = frozenset()
+        self._normalise: Normalise | None = None
 
     # --- Changes
 
@@ -57,12 +62,18 @@ class ClusterDisks:
         if self.counting is None:
             return []
         names = changed.get(self.infos.kind, ())
-        events = self.nodes.sync(names, now_seconds)
+        events = self._take_normalisers() + self.nodes.sync(names, now_seconds)
         for name in names:
             info = self.infos.get(name)
             if info is not None:
                 self._unsettled[node_name(info)] = None
         return events
+
+    def set_normalisers(self, models: frozenset[str], normalise: Normalise) -> None:
+        """The normalisers of these models have changed."""
+        self._changed_models |= models
+        self._normalise = normalise
+        self._changes.put((self.infos.kind, ""))
 
     def finish(self, now_seconds: float) -> list[Event]:
         """The events for what has changed because of pods, or of the time."""
@@ -130,9 +141,19 @@ class ClusterDisks:
         found = found or self.nodes.noted_disks(node, task.id)
         return found if len(found) == len(request.volumes) else ()
 
+    def _take_normalisers(self) -> list[Event]:
+        models, self._changed_models = self._changed_models, frozenset()
+        if self._normalise is None or not models:
+            return []
+        return [NormalisersChanged(models, self._normalise)]
+
+    def disks_of(self, node: str, uid: str) -> tuple[str, ...]:
+        """The disks of a pod that has to be reserved on this node, empty if they are not known."""
+        return self._pods.get(node, {}).get(uid) or ()
+
     def is_reserved(self, node: str, uid: str) -> bool:
         """Whether the object of the node has this pod, with the disks that it was given."""
-        info, disks = self.nodes.info(node), self._disks_of(node, uid)
+        info, disks = self.nodes.info(node), self.disks_of(node, uid)
         if info is None or uid not in (info.spec.reserved_pods or ()):
             return False
         return not disks or self.nodes.noted_disks(node, uid) == disks
@@ -152,12 +173,9 @@ class ClusterDisks:
         unsettled, self._unsettled = self._unsettled, {}
         return [node for node in unsettled if self.next_write(node) is not None]
 
-    def _disks_of(self, node: str, uid: str) -> tuple[str, ...]:
-        return self._pods.get(node, {}).get(uid) or ()
-
     def _holds(self, node: str, uid: str, disks: tuple[str, ...]) -> bool:
         """Whether what is reserved for a pod, on these disks, is what the pod has. A pod that has
         ended had it."""
         if uid in self._not_bound.get(node, ()):
             return False
-        return not disks or (self._disks_of(node, uid) or disks) == disks
+        return not disks or (self.disks_of(node, uid) or disks) == disks

@@ -83,10 +83,10 @@ class _Known:
 
 @dataclass(slots=True)
 class DiskStatistics:
-    """What has been seen since the start: statuses by result, and the seconds between two statuses
-    of a driver since the statistics were last taken."""
+    """Statuses by result, and the seconds between two statuses of a driver, since the statistics
+    were last taken."""
 
-    statuses: Counter[StatusResult] = field(default_factory=Counter[StatusResult])
+    statuses: Counter[str] = field(default_factory=Counter[str])
     intervals_seconds: list[float] = field(default_factory=list[float])
 
 
@@ -326,6 +326,11 @@ class NodeDisks:
         """The disks for which this pod is reserved, by the object; empty if they are not known."""
         info = self.info(node)
         return () if info is None else reserved_disks(info.metadata.annotations).get(uid, ())
+
+    def take_statistics(self) -> DiskStatistics:
+        """The statistics since the last call."""
+        statistics, self.statistics = self.statistics, DiskStatistics()
+        return statistics
 
     def take_notices(self) -> list[DiskNotice]:
         notices, self._notices = self._notices, []
