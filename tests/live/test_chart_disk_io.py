@@ -1,4 +1,4 @@
-"""The chart with the policy disk-io: the definition of NodeDiskIOInfo, rights, the vendors' keys."""
+"""The chart with the policy disk-io: the definition of NodeDiskIOInfo, rights, vendors' keys."""
 
 from typing import Any
 
