@@ -21,7 +21,9 @@ from afflux.cli.output_option import OUTPUTS
 from afflux.cli.quantity_format import bytes_text, cpu_text
 from afflux.kube.yaml_reader import documents
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+PAGE_FOLDER = Path(__file__).parents[2] / "docs"
+PAGE = (PAGE_FOLDER / "cli.md").read_text()
+TABLE = PAGE_FOLDER / "examples" / "normaliser" / "coefficients.json"
 SOLVABLE = "p min 2 1\nn 1 2\nn 2 -2\na 1 2 0 2 3\n"
 
 # Commands, how their table begins, and what only the wide table shows.
@@ -34,11 +36,17 @@ COMMANDS = {
         ["median wait", "utilisation of cpu", "utilisation of memory", "all cycles"],
     ),
     "solve solvable.min": ("6\n", ["ARC  FROM  TO  FLOW  COST", "NODE  PRICE"]),
+    "diskio try table.json --rbps 20M": ("BYTES/S ", ["block size: 32Ki", "KIND ", "DIGEST "]),
+    "diskio verify table.json --entry entry.json --trusted-keys keys/acme.pub": (
+        "MODEL ",
+        ["DIGEST "],
+    ),
     "queue": ("QUEUE ", ["PRIORITY", "RUN TIME", "WAITING SINCE", "STARTS AT"]),
     "group train": ("Name: ", ["MEMBER  ", "2027-01-15T07:54:48Z  Ready"]),
     "reservations": ("GROUP ", ["PRIORITY", "STARTS AT", "ENDS AT"]),
     "history": ("GROUP ", ["PRIORITY", "READY AT", "STARTED AT", "ENDED AT"]),
 }
+DISKIO = ("diskio keygen", "diskio verify", "diskio try")
 Run = Callable[[str], Answer]
 
 
@@ -53,6 +61,11 @@ def run(afflux: Afflux, service: Service, tmp_path: Path, monkeypatch: pytest.Mo
     write(tmp_path / "nodes.json", *nodes)
     write(tmp_path / "cluster.json", *nodes, pod("web", cpu="1500m"), pod("big", cpu="64"))
     (tmp_path / "solvable.min").write_text(SOLVABLE)
+    (tmp_path / "table.json").write_bytes(TABLE.read_bytes())
+    (tmp_path / "other.json").write_text(TABLE.read_text().replace("52", "51"))
+    afflux("diskio", "keygen", "--out", "keys", "--key-id", "acme")
+    sign = "diskio sign table.json --vendor Acme --model NV100 --version 1 --key keys/acme.key"
+    (tmp_path / "entry.json").write_text(afflux(*sign.split()).out)
     # A ledger was kept here, and its server does not start any more.
     (tmp_path / "broken" / "lock").mkdir(parents=True)
     (tmp_path / "broken" / "begun").touch()
@@ -167,6 +180,12 @@ EXIT_CODES = {
     "solve nodes.json": ExitCode.WRONG_USAGE,
     "solve infeasible.min": ExitCode.NO,
     "group missing": ExitCode.NO,
+    "diskio try nodes.json": ExitCode.WRONG_USAGE,
+    "diskio keygen --out keys --key-id acme": ExitCode.WRONG_USAGE,
+    "diskio verify table.json --entry nodes.json --trusted-keys keys/acme.pub": (
+        ExitCode.WRONG_USAGE
+    ),
+    "diskio verify other.json --entry entry.json --trusted-keys keys/acme.pub": ExitCode.NO,
 }
 
 
@@ -179,11 +198,12 @@ def test_the_exit_code_is_the_same_in_every_form(
     assert answer.code == code
     if code != ExitCode.DONE:
         assert answer.out == ""
-        assert answer.err.startswith(f"afflux {command.split(maxsplit=1)[0]}: ")
+        name = command.split()[: 2 if command.startswith("diskio ") else 1]
+        assert answer.err.startswith(f"afflux {' '.join(name)}: ")
         assert answer.err.count("\n") == 1
 
 
 def test_the_documentation_has_every_exit_code_and_every_form() -> None:
     assert re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE) == [str(code.value) for code in ExitCode]
-    for command in ("place", "simulate", "solve", *INSPECTIONS):
+    for command in ("place", "simulate", "solve", *INSPECTIONS, *DISKIO):
         assert f"| `{command}` |" in PAGE

@@ -47,7 +47,7 @@ def keygen(options: KeygenOptions) -> ExitCode:
     """Writes a new pair of keys."""
     private_pem = private_key_pem(secrets.token_bytes(SEED_BYTES))
     public = public_key(parse_private_key(private_pem))
-    key_id = _checked_key_id(options.key_id or default_key_id(public))
+    key_id = _checked_key_id(options.key_id, default_key_id(public))
     folder = Path(options.out)
     private_path, public_path = folder / f"{key_id}.key", folder / f"{key_id}.pub"
     try:
@@ -93,7 +93,7 @@ def sign_content(options: SignOptions) -> ExitCode:
         **({"url": options.url} if options.url is not None else {}),
         "version": _version(options.version),
         "digest": digest,
-        "keyId": _checked_key_id(options.key_id or stem),
+        "keyId": _checked_key_id(options.key_id, stem),
     }
     checked = parse_entry(entry | {"signature": "A" * 86 + "=="})
     signed = Signed(checked.vendor, checked.model, checked.version or 0, digest)
@@ -167,7 +167,8 @@ def _parsed_private_key(path: str) -> Ed25519PrivateKey:
         raise InputError(f"{path}: {error}") from None
 
 
-def _checked_key_id(key_id: str) -> str:
+def _checked_key_id(given: str | None, default: str) -> str:
+    key_id = default if given is None else given
     if not is_key_id(key_id):
         expected = "expected at most 63 letters, digits, '-', '.' and '_'"
         raise InputError(f"--key-id: {key_id!r:.80}, {expected}")
