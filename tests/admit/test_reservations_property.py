@@ -251,11 +251,34 @@ def test_long_histories_with_bounded_passes(strategy: str, seed: int):
         disturbed(strategy, seed)
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("strategy", ["easy", "conservative-compress"])
+def test_reservations_of_disk_bandwidth_are_kept_with_honest_durations(strategy: str, seed: int):
+    rng = Random(f"disks {strategy} {seed}")
+    queues = random_queues(rng, strategy, several=False)
+    world = play(World(4, queues, with_disks=True), crowded_history(rng, honest=True))
+    assert world.record.broken == []
+    assert world.record.moved_later == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("strategy", ALL[:4])
+def test_reservations_of_disk_bandwidth_break_only_for_a_cause_that_has_happened(
+    strategy: str, seed: int
+):
+    rng = Random(f"disks lost {strategy} {seed}")
+    steps = crowded_history(rng, honest=rng.random() < 0.5)
+    for place in rng.sample(range(len(steps)), 8):
+        steps.insert(place, ("lose_bandwidth", rng.randrange(3)))
+    world = World(4, random_queues(rng, strategy, several=rng.random() < 0.3), with_disks=True)
+    play(world, steps)
+
+
 @pytest.mark.long
 def test_the_histories_contain_broken_reservations_of_every_cause():
     worlds = [disturbed(strategy, seed) for strategy in ALL[:4] for seed in range(10)]
     assert sum(world.record.reservations > 0 for world in worlds) > 35
     # A restart takes no time here, so little can change in it; no policy fails; and there are no
-    # constraints between tasks.
-    seldom = {DelayCause.RESTART, DelayCause.ERROR, DelayCause.COMPANY}
+    # constraints between tasks, and no disks.
+    seldom = {DelayCause.RESTART, DelayCause.ERROR, DelayCause.COMPANY, DelayCause.DISKS}
     assert {cause for world in worlds for _, cause in world.record.broken} >= {*DelayCause} - seldom

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from testbed import ControlPlane, Manifest, build_helm
+from testbed.api import ApiError
 
 CHART = Path(__file__).parents[2] / "charts" / "afflux"
 NAMESPACE = "afflux-system"
@@ -43,7 +44,11 @@ def install(
     control_plane.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", input=_listed(manifests)
     )
+    for definition in manifests:
+        if definition["kind"] == "CustomResourceDefinition":
+            _wait_served(control_plane, definition["spec"])
     accounts = [each["metadata"]["name"] for each in manifests if each["kind"] == "ServiceAccount"]
+    # Those of other parts have longer names.
     name = account or min(accounts, key=len)
     users = {
         (each["roleRef"]["kind"], each["roleRef"]["name"]): "system:serviceaccount:"
@@ -130,6 +135,19 @@ def _first_rights(role: Manifest) -> Iterator[dict[str, str]]:
             "name": next(iter(rule.get("resourceNames", ())), ""),
             "verb": rule["verbs"][0],
         }
+
+
+def _wait_served(plane: ControlPlane, spec: Manifest) -> None:
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
+
+    def is_served() -> bool:
+        try:
+            listed = plane.api.get(path)["resources"]
+        except ApiError:
+            return False
+        return any(each["name"] == spec["names"]["plural"] for each in listed)
+
+    plane.wait_until(is_served, path)
 
 
 def _namespace(name: str) -> str:

@@ -42,7 +42,6 @@ class DiskIOCluster(ProcessGroup):
         if aggregated:
             values["aggregator"] = {"enabled": True}
         self.kubeconfig = install(plane, account=DRIVER, diskIO=values)
-        plane.kubectl("wait", "--for=condition=Established", "crd/nodediskioinfos.ioi.intel.com")
 
     # --- Processes
 

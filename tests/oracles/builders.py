@@ -19,7 +19,7 @@ from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 
 MACHINE_FIELDS = {"labels", "taints", "unschedulable", "images"}
-SHAPE_FIELDS = {"affinity", "tolerations", "images", "reachability", "profile"}
+SHAPE_FIELDS = {"affinity", "tolerations", "images", "reachability", "profile", "disks"}
 
 
 def _resource(name: str) -> str:

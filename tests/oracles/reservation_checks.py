@@ -11,6 +11,7 @@ from functools import partial
 
 from afflux.cycle.loop import Outcome
 from afflux.cycle.reservations import BrokenReservation, DelayCause
+from afflux.model.disks import Disk
 from afflux.model.machine import Machine
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape
@@ -148,6 +149,7 @@ def check_room(
     machines: Mapping[str, Machine],
     taken: list[Taken],
     now: float,
+    disks: Mapping[str, tuple[Disk, ...]],
 ) -> None:
     """Reservations name allowed machines, each member once, and overfill no machine."""
     use, times = list(taken), set[float]()
@@ -179,8 +181,11 @@ def check_room(
             ]
             # Foreign pods may overfill a machine with resources that no reservation asks for.
             asked = {key for each in there if each.begin == at for key, _ in each.shape.requests}
-            over = _too_much(machine, [each.shape for each in there], asked)
+            shapes = [each.shape for each in there]
+            over = _too_much(machine, shapes, asked)
             assert not over, (machine.name, at, over, outcome.reservations)
+            if any(each.begin == at and each.shape.disks for each in there):
+                assert _fit_on_disks(disks.get(machine.name, ()), shapes), (machine.name, at)
 
 
 def _too_much(machine: Machine, taken: list[Shape], asked: set[str]) -> dict[str, int]:
@@ -193,6 +198,15 @@ def _too_much(machine: Machine, taken: list[Shape], asked: set[str]) -> dict[str
         devices += each.devices.count * each.devices.milli if each.devices else 0
     over = {n: amounts[n] for n in asked if amounts[n] > offered.get(n, unstated(n))}
     return over | ({"devices": devices} if devices > 1000 * machine.devices else {})
+
+
+def _fit_on_disks(disks: tuple[Disk, ...], taken: list[Shape]) -> bool:
+    """Whether there is bandwidth for all of them, as if all disks were one."""
+    stated = [each.disks for each in taken if each.disks and (disks or each.disks.is_stated)]
+    volumes = [volume for each in stated for volume in each.volumes]
+    return sum(v.read for v in volumes) <= sum(d.left.read for d in disks) and sum(
+        v.write for v in volumes
+    ) <= sum(d.left.write for d in disks)
 
 
 def _is_above(group: WaitingGroup, other: WaitingGroup) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from afflux.admit.strategies import BUILT_IN
 from afflux.cluster.state import State
 from afflux.cycle.events import (
+    DisksReported,
     Event,
     GroupReady,
     GroupWithdrawn,
@@ -32,6 +33,7 @@ from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from afflux.queue.rules import QueueRules
 from oracles.builders import machine, shape
+from oracles.disks import default_charge, disk, report, stated
 from oracles.naive_model import admits
 from oracles.reservation_checks import Record, Taken, check_room
 
@@ -46,6 +48,25 @@ SHAPES = (
     shape(cpu=1, count=1, milli=500),
     shape(cpu=2, affinity=NodeAffinity((("zone", "b"),))),
 )
+# The same where some shapes do something on disks.
+REQUESTS = (
+    None,
+    stated((3, 1)),
+    None,
+    stated((2, 2), (1, 2)),
+    None,
+    default_charge(1, 1),
+    stated((4, 0)),
+    stated((2, 0), (2, 0)),
+)
+SHAPES_ON_DISKS = tuple(
+    replace(each, disks=disks) for each, disks in zip(SHAPES, REQUESTS, strict=True)
+)
+DISKS = {
+    "m0": (disk("a", 6, 6),),
+    "m1": (disk("a", 4, 4), disk("b", 3, 3)),
+    "m3": (disk("a", 4, 4), disk("b", 2, 2), disk("c", 2, 2)),
+}
 MACHINES = (
     machine("m0", cpu=4, memory=4, labels={"zone": "a"}),
     machine("m1", cpu=3, memory=6, labels={"zone": "b"}, devices=1),
@@ -68,8 +89,12 @@ class Running:
 class World:
     """Machines, queues of (rules, strategy's name), and one cycle."""
 
-    def __init__(self, machines: int, queues: list[tuple[QueueRules, str]]) -> None:
+    def __init__(
+        self, machines: int, queues: list[tuple[QueueRules, str]], *, with_disks: bool = False
+    ) -> None:
         self.queues = queues
+        self.shapes = SHAPES_ON_DISKS if with_disks else SHAPES
+        self.disks = dict(DISKS) if with_disks else {}
         self.machines: dict[str, Machine] = {m.name: m for m in MACHINES[:machines]}
         self.cycle = self._new_cycle(list(self.machines.values()))
         self.now = 0.0
@@ -83,6 +108,8 @@ class World:
 
     def _new_cycle(self, machines: list[Machine]) -> Cycle:
         state = State(machines)
+        for name, disks in self.disks.items():
+            state.set_disks(report(name, *disks))
         queues = [(rules, BUILT_IN[strategy]) for rules, strategy in self.queues]
         return Cycle(state, Optimiser(state, queues, constraints(), [Weighted(CpuMemory())]))
 
@@ -94,7 +121,7 @@ class World:
         self.numbers += 1
         name = f"g{self.numbers}"
         tasks = tuple(
-            Task(f"{name}.{i}", f"{name}.{i}", SHAPES[s % len(SHAPES)])
+            Task(f"{name}.{i}", f"{name}.{i}", self.shapes[s % len(self.shapes)])
             for i, s in enumerate(shapes)
         )
         rules = self.queues[queue % len(self.queues)][0]
@@ -205,6 +232,18 @@ class World:
                 self.record.happens(DelayCause.MACHINE)
             self._run(MachineSet(after))
 
+    def lose_bandwidth(self, which: int) -> None:
+        """The disks of a machine have a little less left, or as much as at first again."""
+        name = list(DISKS)[which % len(DISKS)]
+        if not self.disks:
+            return
+        after = DISKS[name]
+        if self.disks[name] == after:
+            after = tuple(disk(d.id, d.left.read - 1, d.left.write - 1) for d in after)
+            self.record.happens(DelayCause.DISKS)
+        self.disks[name] = after
+        self._run(DisksReported(report(name, *after)))
+
     def put_foreign(self, which: int, shape_number: int, seconds: float) -> None:
         if self.machines:
             self.numbers += 1
@@ -228,12 +267,13 @@ class World:
     def restart(self) -> None:
         """A new process continues with the stored reservations and the reported state."""
         reservations = self.outcome.reservations
+        running = [event for each in self.running.values() for event in self._reports(each)]
         self.cycle = self._new_cycle([])
         self.cycle.restore(reservations)
         self.record.restart(reservations, self.now, decided=self.outcome.round is not None)
         self._run(
             *(MachineSet(each) for each in self.machines.values()),
-            *(event for each in self.running.values() for event in self._reports(each)),
+            *running,
             *(
                 TaskRuns(task, name, None if until == math.inf else until)
                 for task, name, until in self.foreign.values()
@@ -247,7 +287,7 @@ class World:
         self.outcome = outcome = self.cycle.run(events, self.now)
         placed = self._start(outcome)
         self.record.check(outcome, placed, self.waiting, self.now)
-        check_room(outcome, self.waiting, self.machines, self._taken(), self.now)
+        check_room(outcome, self.waiting, self.machines, self._taken(), self.now, self.disks)
         self._check_unsatisfiable(outcome, events)
 
     def _start(self, outcome: Outcome) -> list[WaitingGroup]:
@@ -265,7 +305,7 @@ class World:
 
     def _check_unsatisfiable(self, outcome: Outcome, events: tuple[Event, ...]) -> None:
         """A group stays unsatisfiable until it or a machine changes, whatever is ahead of it."""
-        if any(isinstance(event, MachineSet | MachineGone) for event in events):
+        if any(isinstance(event, MachineSet | MachineGone | DisksReported) for event in events):
             self.never.clear()
         self.never &= self.waiting.keys()
         self.never -= {event.group.name for event in events if isinstance(event, GroupReady)}
@@ -307,6 +347,7 @@ class World:
                 replace(task, shape=running.shapes.get(task.id, task.shape)),
                 running.where[task.id],
                 until,
+                self.cycle.state.disks.disks_of(task.id),
             )
             for task in running.group.tasks
         ]

@@ -15,6 +15,7 @@ from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints
 from oracles.builders import decide, group, machine, shape
+from oracles.disks import MODELS, random_disks, report
 from oracles.highs import Highs
 from oracles.integer_programs import can_place_whole
 from oracles.naive_model import World, admits, broken_rules, fits_by_trial
@@ -24,16 +25,24 @@ BATCHES = 8
 GANGS_PER_BATCH = 120
 
 
-def random_cluster(rng: Random, largest: int) -> tuple[World, Generator]:
+def random_cluster(
+    rng: Random, largest: int, *, with_disks: bool = False
+) -> tuple[World, Generator]:
     """Machines with a few running tasks; pods are plenty, so that sizes decide."""
-    generator = Generator(rng, largest_machines=largest)
+    generator = Generator(rng, largest_machines=largest, with_disks=with_disks)
     world = World()
     for offered in generator.machines():
         world.set_machine(offered)
+        if with_disks and rng.random() < 0.9:
+            world.disks[offered.name] = random_disks(rng)
     names = list(world.machines)
     for number in range(rng.randint(0, len(names))):
         task = Task(f"r{number}", f"r{number}", rng.choice(generator.shapes))
-        world.run(task, rng.choice(names))
+        name = rng.choice(names)
+        world.run(task, name)
+        if task.shape.disks is not None and world.disks.get(name):
+            ids = [disk.id for disk in world.disks[name]]
+            world.on_disks[task.id] = tuple(rng.choice(ids) for _ in task.shape.disks.volumes)
     return world, generator
 
 
@@ -53,7 +62,9 @@ def planted_gang(rng: Random, world: World, generator: Generator, max_room: int)
             for i, waiting_count in enumerate(room.devices)
             if shape.devices and waiting_count >= shape.devices.milli
         ]
-        room.take(shape, rng.sample(usable, shape.devices.count) if shape.devices else ())
+        shares = rng.sample(usable, shape.devices.count) if shape.devices else ()
+        disks = rng.choice(room.disks.choices(shape.disks)) if shape.disks else ()
+        room.take(shape, shares, disks)
         shapes.append(shape)
     while len(shapes) < 2 or (len(shapes) < max_room and rng.random() < 0.5):
         shapes.append(rng.choice(generator.shapes))
@@ -64,8 +75,11 @@ def planted_gang(rng: Random, world: World, generator: Generator, max_room: int)
 def try_to_place(world: World, gang: WaitingGroup) -> bool:
     """What `place_gang` says, with its answer checked."""
     state = State(world.machines.values())
+    state.set_normalisers(frozenset(MODELS), world.prices)
+    for name, disks in world.disks.items():
+        state.set_disks(report(name, *disks))
     for task, name, devices in world.running.values():
-        state.place(task, name, devices)
+        state.place(task, name, devices, disks=world.on_disks.get(task.id, ()))
     pricing = Pricing(state, constraints(), [Weighted(CpuMemory())])
     numbers: dict = {}
     need = count_classes(gang, numbers, state.relations.class_of)
@@ -110,6 +124,21 @@ def test_with_devices_a_gang_is_placed_exactly_when_trying_everything_finds_a_wa
         outcomes.append(expected)
     assert any(outcomes)
     assert not all(outcomes)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_with_disks_a_gang_is_placed_exactly_when_the_integer_program_says_so(
+    batch: int, highs: Highs
+):
+    outcomes = []
+    for number in range(GANGS_PER_BATCH):
+        rng = Random(f"disks {batch} {number}")
+        world, generator = random_cluster(rng, largest=4, with_disks=True)
+        gang = planted_gang(rng, world, generator, max_room=8)
+        expected = can_place_whole(highs, world.rooms(), gang)
+        assert try_to_place(world, gang) == expected, (batch, number)
+        outcomes.append(expected)
+    assert 0.15 < sum(outcomes) / len(outcomes) < 0.8, "the examples must be hard both ways"
 
 
 def test_the_cheapest_machines_may_be_the_wrong_ones():

@@ -12,20 +12,55 @@ use crate::resources::UNLIMITED;
 pub type Bandwidth = [i64; 3];
 
 /// What one task does on disks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskRequest {
     /// By volume, and by number of the model of a disk, what it takes of such a disk; none if it
     /// cannot be there.
-    pub volumes: Vec<Vec<Option<Bandwidth>>>,
-    /// Whether the task runs only where disks are known. Otherwise it takes nothing elsewhere.
-    pub is_stated: bool,
+    volumes: Vec<Vec<Option<Bandwidth>>>,
+    is_stated: bool,
+    /// The volumes, the largest first.
+    order: Vec<usize>,
 }
 
 impl DiskRequest {
+    /// A request for these volumes: by volume, and by number of the model of a disk, what it takes
+    /// of such a disk; none if it cannot be there. One that is stated fits only where disks are
+    /// known; any other takes nothing elsewhere.
+    #[must_use]
+    pub fn new(volumes: Vec<Vec<Option<Bandwidth>>>, is_stated: bool) -> Self {
+        let mut order: Vec<usize> = (0..volumes.len()).collect();
+        order.sort_by_key(|&volume| size(&volumes[volume]));
+        Self {
+            volumes,
+            is_stated,
+            order,
+        }
+    }
+
+    /// By volume and number of a model, what it takes of such a disk.
+    #[must_use]
+    pub fn volumes(&self) -> &[Vec<Option<Bandwidth>>] {
+        &self.volumes
+    }
+
+    /// Whether the task runs only where disks are known. Otherwise it takes nothing elsewhere.
+    #[must_use]
+    pub fn is_stated(&self) -> bool {
+        self.is_stated
+    }
+
     /// What a volume takes of a disk; none if it cannot be there.
     fn on(&self, volume: usize, disk: &Disk) -> Option<Bandwidth> {
         *self.volumes[volume].get(disk.model as usize)?
     }
+}
+
+/// By which volumes are ordered: the largest first, by what they take where they take least.
+fn size(by_model: &[Option<Bandwidth>]) -> (i64, i64, i64) {
+    let least = by_model.iter().flatten().min_by_key(|taken| taken[2]);
+    least.map_or((i64::MIN, 0, 0), |&[read, write, total]| {
+        (-total, -read, -write)
+    })
 }
 
 /// A disk of a machine: the number of its model, and what it has left.
@@ -43,9 +78,9 @@ const MAX_EXACT_VOLUMES: usize = 300;
 /// The exact search ends after this many steps and may miss a solution, so that tasks with many
 /// different volumes cannot hold up the scheduler. Room is asked for on every machine.
 const MAX_SEARCH_STEPS: usize = 20_000;
-const MAX_ROOM_STEPS: usize = 2_000;
-/// The room for tasks with several volumes is counted up to this number.
-const MAX_COUNTED_ROOM: i64 = 1_000;
+const MAX_ROOM_STEPS: usize = 500;
+/// The room for tasks with several volumes is exact up to this number; above it, it may be too low.
+const MAX_EXACT_ROOM: i64 = 6;
 
 /// The disks of every machine.
 #[derive(Clone, Debug, Default)]
@@ -76,14 +111,14 @@ impl Disks {
         }
         match request.volumes.as_slice() {
             [_] => disks.iter().any(|disk| fits_on(disk, request, 0)),
-            _ => pack(disks, &[request], MAX_SEARCH_STEPS).is_some(),
+            _ => choose_for_one(disks, request).is_some(),
         }
     }
 
     /// How many such tasks fit one after the other; `at_most` is enough to know.
     ///
-    /// Exact for one volume. For several it may be too low: it is counted up to a limit, and the
-    /// search behind it is bounded.
+    /// Exact for one volume. For several it may be too low beyond a few tasks, and where the search
+    /// for those reaches its limit.
     #[must_use]
     pub fn room(&self, request: &DiskRequest, machine: usize, at_most: i64) -> i64 {
         let disks = self.of(machine);
@@ -93,13 +128,7 @@ impl Disks {
                 false => at_most,
             },
             [] => at_most,
-            [_] => {
-                let each = disks.iter().filter_map(|disk| {
-                    let taken = request.on(0, disk)?;
-                    Some(times(&disk.left, &taken))
-                });
-                each.fold(0_i64, i64::saturating_add).min(at_most)
-            }
+            [_] => room_for_one(disks, request, 0).min(at_most),
             _ => room_for_several(disks, request, at_most),
         }
     }
@@ -129,12 +158,8 @@ impl Disks {
         if disks.is_empty() {
             return (!request.is_stated).then(Vec::new);
         }
-        if request.volumes.len() == 1 {
-            let best = by_preference(disks, request, 0).into_iter().next()?;
-            return Some(vec![best]);
-        }
-        let chosen = pack(disks, &[request], MAX_SEARCH_STEPS)?.pop()?;
-        if further > 0 {
+        let chosen = choose_for_one(disks, request)?;
+        if further > 0 && chosen.len() > 1 {
             let mut left = disks.to_vec();
             put(&mut left, request, &chosen, -1);
             if room_for_several(&left, request, further) < further {
@@ -190,40 +215,70 @@ fn add(left: &mut Bandwidth, taken: &Bandwidth, count: i64) {
     }
 }
 
+/// Disks for the volumes of one task, as the search for several tasks would find them.
+fn choose_for_one(disks: &[Disk], request: &DiskRequest) -> Option<Vec<u32>> {
+    match request.volumes.as_slice() {
+        [_] => best(disks, request, 0).map(|index| vec![index]),
+        _ => choose_one_by_one(disks, request)
+            .or_else(|| pack(disks, &[request], MAX_SEARCH_STEPS)?.pop()),
+    }
+}
+
+/// Disks for the volumes of one task: the best for each, without going back.
+fn choose_one_by_one(disks: &[Disk], request: &DiskRequest) -> Option<Vec<u32>> {
+    let mut left = disks.to_vec();
+    let mut chosen = vec![0; request.volumes.len()];
+    for &volume in &request.order {
+        let index = best(&left, request, volume)?;
+        let taken = request.on(volume, &left[index as usize])?;
+        add(&mut left[index as usize].left, &taken, -1);
+        chosen[volume] = index;
+    }
+    Some(chosen)
+}
+
+/// The best disk on which a volume fits.
+fn best(disks: &[Disk], request: &DiskRequest, volume: usize) -> Option<u32> {
+    let fitting = (0..).zip(disks);
+    let fitting = fitting.filter(|&(_, disk)| fits_on(disk, request, volume));
+    let first = fitting.min_by_key(|&(index, disk)| (preference(disk, request), index));
+    first.map(|(index, _)| index)
+}
+
+/// Lower is better: the fullest disk, or for a default charge the emptiest.
+fn preference(disk: &Disk, request: &DiskRequest) -> i64 {
+    let [_, _, left] = disk.left;
+    if request.is_stated { left } else { -left }
+}
+
 /// The disks on which a volume fits, the best first.
 fn by_preference(disks: &[Disk], request: &DiskRequest, volume: usize) -> Vec<u32> {
     let fitting = (0..).zip(disks);
     let fitting = fitting.filter(|&(_, disk)| fits_on(disk, request, volume));
     let mut found: Vec<(i64, u32)> = fitting
-        .map(|(index, disk)| {
-            let [_, _, left] = disk.left;
-            (if request.is_stated { left } else { -left }, index)
-        })
+        .map(|(index, disk)| (preference(disk, request), index))
         .collect();
     found.sort_unstable();
     found.into_iter().map(|(_, index)| index).collect()
 }
 
 fn room_for_several(disks: &[Disk], request: &DiskRequest, at_most: i64) -> i64 {
-    let at_most = at_most
-        .min(MAX_COUNTED_ROOM)
-        .min(bound_of_room(disks, request));
+    let at_most = at_most.min(bound_of_room(disks, request));
     let mut left = disks.to_vec();
     let mut room = 0;
     while room < at_most {
-        let Some(chosen) = pack(&left, &[request], MAX_ROOM_STEPS).and_then(|mut all| all.pop())
-        else {
+        let Some(chosen) = choose_for_one(&left, request) else {
             break;
         };
-        put(&mut left, request, &chosen, -1);
-        room += 1;
+        // The next tasks would choose the same disks as long as these have enough left.
+        let repeated = repetitions(&left, request, &chosen).min(at_most - room);
+        put(&mut left, request, &chosen, -repeated);
+        room += repeated;
     }
     // One task after the other may have left gaps that others would fill.
-    while room < at_most {
+    while room < at_most.min(MAX_EXACT_ROOM) {
         let all = vec![request; usize::try_from(room).unwrap_or(0) + 1];
-        if all.len() * request.volumes.len() > MAX_EXACT_VOLUMES
-            || pack(disks, &all, MAX_ROOM_STEPS).is_none()
-        {
+        if pack(disks, &all, MAX_ROOM_STEPS).is_none() {
             break;
         }
         room += 1;
@@ -231,7 +286,20 @@ fn room_for_several(disks: &[Disk], request: &DiskRequest, at_most: i64) -> i64 
     room
 }
 
-/// No more such tasks than this fit, if all disks were one.
+/// How many such tasks fit on the same disks, at least the one that is known to fit.
+fn repetitions(disks: &[Disk], request: &DiskRequest, chosen: &[u32]) -> i64 {
+    let mut taken = vec![[0; 3]; disks.len()];
+    for (volume, &index) in chosen.iter().enumerate() {
+        if let Some(amounts) = request.on(volume, &disks[index as usize]) {
+            add(&mut taken[index as usize], &amounts, 1);
+        }
+    }
+    let each = disks.iter().zip(&taken);
+    let each = each.map(|(disk, taken)| times(&disk.left, taken));
+    each.min().unwrap_or(1).max(1)
+}
+
+/// No more such tasks than this fit: if all disks were one, and if each volume had them alone.
 fn bound_of_room(disks: &[Disk], request: &DiskRequest) -> i64 {
     let mut bound = UNLIMITED;
     for kind in 0..3 {
@@ -246,7 +314,19 @@ fn bound_of_room(disks: &[Disk], request: &DiskRequest) -> i64 {
             bound = bound.min(left / asked);
         }
     }
+    for volume in 0..request.volumes.len() {
+        bound = bound.min(room_for_one(disks, request, volume));
+    }
     bound
+}
+
+/// How many such volumes fit, if nothing else is placed.
+fn room_for_one(disks: &[Disk], request: &DiskRequest, volume: usize) -> i64 {
+    let each = disks.iter().filter_map(|disk| {
+        let taken = request.on(volume, disk)?;
+        Some(times(&disk.left, &taken))
+    });
+    each.fold(0, i64::saturating_add)
 }
 
 fn pack(disks: &[Disk], requests: &[&DiskRequest], steps: usize) -> Option<Vec<Vec<u32>>> {
@@ -254,14 +334,8 @@ fn pack(disks: &[Disk], requests: &[&DiskRequest], steps: usize) -> Option<Vec<V
     for (task, request) in requests.iter().enumerate() {
         order.extend((0..request.volumes.len()).map(|volume| (task, volume)));
     }
-    let size = |&(task, volume): &(usize, usize)| {
-        let each = disks
-            .iter()
-            .filter_map(|disk| requests[task].on(volume, disk));
-        each.min()
-    };
-    // Volumes that fit on no disk come first, equal ones beside each other.
-    order.sort_by_cached_key(|item| size(item).map(|[read, write, total]| (-total, -read, -write)));
+    // Equal volumes are beside each other, so that the search knows the states it comes back to.
+    order.sort_by_cached_key(|&(task, volume)| size(&requests[task].volumes[volume]));
     let mut chosen: Vec<Vec<u32>> = requests
         .iter()
         .map(|request| vec![0; request.volumes.len()])
@@ -269,10 +343,10 @@ fn pack(disks: &[Disk], requests: &[&DiskRequest], steps: usize) -> Option<Vec<V
     let mut left = disks.to_vec();
     if order.len() > MAX_EXACT_VOLUMES {
         for (task, volume) in order {
-            let best = *by_preference(&left, requests[task], volume).first()?;
-            let taken = requests[task].on(volume, &left[best as usize])?;
-            add(&mut left[best as usize].left, &taken, -1);
-            chosen[task][volume] = best;
+            let index = best(&left, requests[task], volume)?;
+            let taken = requests[task].on(volume, &left[index as usize])?;
+            add(&mut left[index as usize].left, &taken, -1);
+            chosen[task][volume] = index;
         }
         return Some(chosen);
     }
@@ -342,17 +416,12 @@ mod tests {
 
     /// A task with volumes that take the same of every model.
     fn request(volumes: &[Bandwidth]) -> DiskRequest {
-        DiskRequest {
-            volumes: volumes.iter().map(|&taken| vec![Some(taken)]).collect(),
-            is_stated: true,
-        }
+        let volumes = volumes.iter().map(|&taken| vec![Some(taken)]);
+        DiskRequest::new(volumes.collect(), true)
     }
 
     fn default_charge(taken: Bandwidth) -> DiskRequest {
-        DiskRequest {
-            is_stated: false,
-            ..request(&[taken])
-        }
+        DiskRequest::new(vec![vec![Some(taken)]], false)
     }
 
     /// A machine with disks that have as much left for reading as for writing.
@@ -413,10 +482,8 @@ mod tests {
 
     #[test]
     fn a_volume_takes_of_each_model_what_it_costs_there() {
-        let cheap_on_second = DiskRequest {
-            volumes: vec![vec![Some([8, 0, 8]), Some([2, 0, 2]), None]],
-            is_stated: true,
-        };
+        let by_model = vec![Some([8, 0, 8]), Some([2, 0, 2]), None];
+        let cheap_on_second = DiskRequest::new(vec![by_model], true);
         let disk = |model| Disk {
             model,
             left: [5, 5, 10],

@@ -58,12 +58,22 @@ class TryOptions(DiskioOptions):
     output: Output
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions(DiskioOptions):
+    command: ClassVar[str] = "diskio show"
+    files: list[str]
+    kubeconfig: str | None
+    context: str | None
+    output: Output
+
+
 def add_diskio(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     parser.description = (
         "Normalisers say how much of a disk a request takes: tables of coefficients, or "
-        "WebAssembly modules (docs/disk-io-vendors.md). The IO driver of a node reports what its "
-        "disks have left (docs/disk-io-driver.md)."
+        "WebAssembly modules (docs/disk-io-vendors.md). `show` shows the disks of a cluster "
+        "(docs/disk-io.md). The IO driver of a node reports what its disks have left "
+        "(docs/disk-io-driver.md)."
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, (summary, add_arguments, _) in _ACTIONS.items():
@@ -138,6 +148,19 @@ def _try(parser: argparse.ArgumentParser) -> None:
     add_output_option(parser, "name, kind and digest of the content, and the block size")
 
 
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show what every disk has left, what the reserved pods state and what they were measured "
+        "to do, in bytes per second: of a cluster, or of objects in files."
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a file, or - for standard input")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="your credentials (default: $KUBECONFIG)"
+    )
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use")
+    add_output_option(parser, "the names of disks and pods")
+
+
 def _content(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "content", metavar="CONTENT", help="a table (JSON) or a module (.wasm), or - for stdin"
@@ -175,6 +198,7 @@ _ACTIONS: dict[str, tuple[str, _Add, type[DiskioOptions]]] = {
         VerifyOptions,
     ),
     "try": ("show what a request takes of a disk", _try, TryOptions),
+    "show": ("show the disks of a cluster and what is left of them", _show, ShowOptions),
     "driver": ("report what the disks of a node have left", add_driver, DriverOptions),
     "aggregator": (
         "write the reports of the drivers of many nodes",

@@ -120,6 +120,7 @@ def _utilisation(comparison: Comparison) -> list[Row]:
 _CAUSES = {
     "machine lost": "a machine was lost or offers less",
     "foreign pod": "another scheduler took the room",
+    "disk bandwidth lost": "a disk has less bandwidth left",
     "higher priority": "a group of a higher priority came",
     "queue served first": "a group of an earlier queue went first",
     "group changed": "a waiting group changed",
