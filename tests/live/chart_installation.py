@@ -20,7 +20,7 @@ NAMESPACE = "afflux-system"
 RELEASE = "afflux"
 
 # Not installed: the testbed cannot run containers.
-SKIPPED_KIND = "Deployment"
+SKIPPED_KINDS = ("Deployment", "DaemonSet")
 RBAC_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 
 
@@ -29,9 +29,11 @@ def install(
     namespace: str = NAMESPACE,
     *,
     release: str = RELEASE,
+    account: str = "",
     **values: Any,
 ) -> Path:
-    """Apply the chart with these values; returns the kubeconfig of its service account.
+    """Apply the chart with these values; returns the kubeconfig of its service account, or of the
+    named one.
 
     `install(plane, config={"profiles": [{"schedulerName": "batch"}]})` grants what the chart
     grants with these values; the rights of an earlier installation of the release are removed.
@@ -45,19 +47,20 @@ def install(
     for definition in manifests:
         if definition["kind"] == "CustomResourceDefinition":
             _wait_served(control_plane, definition["spec"])
-    (account,) = (each for each in manifests if each["kind"] == "ServiceAccount")
-    name = account["metadata"]["name"]
-    user = f"system:serviceaccount:{namespace}:{name}"
-    bound = {
-        (each["roleRef"]["kind"], each["roleRef"]["name"])
+    accounts = [each["metadata"]["name"] for each in manifests if each["kind"] == "ServiceAccount"]
+    # Those of other parts have longer names.
+    name = account or min(accounts, key=len)
+    users = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"]): "system:serviceaccount:"
+        f"{each['subjects'][0]['namespace']}:{each['subjects'][0]['name']}"
         for each in manifests
-        if "roleRef" in each
+        if each.get("subjects", [{}])[0].get("kind") == "ServiceAccount"
     }
     # The API server learns of new roles by its own watches, a moment later.
     for role in manifests:
-        if (role["kind"], role["metadata"]["name"]) in bound:
+        if user := users.get((role["kind"], role["metadata"]["name"])):
             control_plane.wait_until(
-                lambda role=role: all(
+                lambda role=role, user=user: all(
                     is_allowed(control_plane, user, **right) for right in _first_rights(role)
                 ),
                 f"the rights of {role['kind']} {role['metadata']['name']}",
@@ -117,7 +120,7 @@ def _helm() -> str:
 
 
 def _applies(manifest: Manifest) -> bool:
-    return manifest["kind"] != SKIPPED_KIND
+    return manifest["kind"] not in SKIPPED_KINDS
 
 
 def _first_rights(role: Manifest) -> Iterator[dict[str, str]]:
