@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from fake_kernel import FakeKernel
 
 from afflux.diskio.block_devices import BlockDevices, mount_of, parse_mountinfo
 from afflux.diskio.counters import DeviceNumber, parse_diskstats
 from afflux.model.errors import InputError
+from fake_kernel import FakeKernel
 
 NVME = {
     "device__model": "INTEL SSDPE2KX040T8",
