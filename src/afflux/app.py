@@ -26,6 +26,7 @@ from afflux.cycle.inspection_types import Inspection, InspectionError
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
+from afflux.cycle.preempting_scheduler import PreemptingScheduler
 from afflux.groups.quorum import QuorumRule, quorum_rule
 from afflux.kube.quantities import storage_bytes
 from afflux.model.errors import InputError
@@ -57,10 +58,13 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def make_scheduler(settings: SchedulerSettings, state: State) -> Scheduler:
+def make_scheduler(
+    settings: SchedulerSettings, state: State, *, preempts: bool = False
+) -> Scheduler:
     """A scheduler with these settings for this cluster; its reservations name no machines."""
     policies = _policies(settings)
-    return Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
+    inner = Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
+    return PreemptingScheduler(state, inner, [""]) if preempts else inner
 
 
 def _queues(settings: SchedulerSettings) -> list[tuple[QueueRules, Strategy]]:
@@ -262,8 +266,9 @@ def simulated_scheduler(settings: SchedulerSettings, name: str | None = None) ->
         name = f"{policies}@{settings.strategy}"
     return SimulatedScheduler(
         name,
-        lambda state: make_scheduler(settings, state),
+        lambda state: make_scheduler(settings, state, preempts=settings.preempts is True),
         counts_disks=settings.counts_disks,
+        preempts=settings.preempts is True,
     )
 
 

@@ -1,6 +1,7 @@
 """Reads a configuration file, or a scheduler spec of the command line, into typed settings."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -68,6 +69,9 @@ class SchedulerSettings:
     topology_spread: TopologySpread = DEFAULT_TOPOLOGY_SPREAD
     pod_affinity: PodAffinity = DEFAULT_POD_AFFINITY
     disk_io: DiskIO = DEFAULT_DISK_IO
+    # Whether running tasks are evicted for waiting ones of a higher priority; None if it does not
+    # say.
+    preempts: bool | None = None
 
     @property
     def counts_disks(self) -> bool:
@@ -228,6 +232,7 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
             file.strategy,
             topology_spread=profile.topology_spread or file.topology_spread,
             pod_affinity=file.pod_affinity,
+            preempts=profile.preemption.enabled,
             disk_io=file.disk_io,
         )
         profiles.append(Profile(profile.scheduler_name or DEFAULT_SCHEDULER_NAME, settings))
@@ -242,6 +247,7 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
             file.topology_spread,
             file.pod_affinity,
             file.disk_io,
+            _any_preempts([profile.settings.preempts for profile in profiles]),
         ),
         profiles=tuple(profiles),
         leader_election=file.leader_election,
@@ -253,6 +259,13 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
         cleanup=file.cleanup,
         ledger=file.ledger,
     )
+
+
+def _any_preempts(stated: Sequence[bool | None]) -> bool | None:
+    """For commands without profiles: whether one of the profiles preempts."""
+    if True in stated:
+        return True
+    return None if None in stated else False
 
 
 def _queue_rules(queue: QueueFields, strategy: str) -> QueueRules:

@@ -59,12 +59,20 @@ DEFAULT_TOPOLOGY_SPREAD = TopologySpread()
 DEFAULT_POD_AFFINITY = PodAffinity()
 
 
+class Preemption(Fields, frozen=True):
+    """Whether running pods are evicted for waiting ones of a higher priority. None leaves it to the
+    command."""
+
+    enabled: bool | None = None
+
+
 class ProfileFields(Fields, frozen=True):
     """Pods with this schedulerName are placed by these policies."""
 
     scheduler_name: str | None = None
     policies: tuple[PolicySettings, ...] | None = None
     topology_spread: TopologySpread | None = None
+    preemption: Preemption = Preemption()
 
 
 class QueueLimits(Fields, frozen=True):

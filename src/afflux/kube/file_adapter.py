@@ -56,8 +56,9 @@ class FileAdapter:
     All pending pods are considered, whatever scheduler they name. A running pod of one of these
     schedulers without a run time gets the default of its queue; one without a start time counts as
     started when it is first drained. The Services and controllers that are read are added to
-    `relations`, which has the default constraints. With `disks` disk bandwidth counts; contents of
-    normalisers may be among the sources. `ignored` counts objects without a part in scheduling.
+    `relations`, which has the default constraints. With `evicts` running pods may be evicted,
+    whatever scheduler they name. With `disks` disk bandwidth counts; contents of normalisers may be
+    among the sources. `ignored` counts objects without a part in scheduling.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class FileAdapter:
         relations: ClusterRelations | None = None,
         quorum_rules: Mapping[str, QuorumRule] = BUILT_IN,
         *,
+        evicts: bool = False,
         disks: FileDisks | None = None,
     ) -> None:
         sources, normalisers = split_contents(sources)
@@ -81,6 +83,7 @@ class FileAdapter:
             relations=relations,
             quorum_rules=quorum_rules,
             takes_all_pending=True,
+            evicts=evicts,
             on_invalid=self._raise_invalid,
             disks=DiskOptions(disks.counting) if disks is not None else None,
         )
@@ -211,6 +214,9 @@ def _completed_pods(contents: LoadedObjects) -> list[objects.Pod]:
     classes = [found.value for found in contents.of(objects.PriorityClass).values()]
     by_name = _SYSTEM_PRIORITIES | {each.metadata.name or "": each.value for each in classes}
     default = max((each.value for each in classes if each.global_default), default=0)
+    policies = {each.metadata.name or "": each.preemption_policy for each in classes}
+    defaults = [each for each in classes if each.global_default and each.value == default]
+    global_default = next((each.metadata.name or "" for each in defaults), "")
     owners: dict[str, LoadedObject[objects.Pod]] = {}
     pods: list[objects.Pod] = []
     for found in contents.of(objects.Pod).values():
@@ -227,6 +233,9 @@ def _completed_pods(contents: LoadedObjects) -> list[objects.Pod]:
             created_seconds(pod)
         except InputError as error:
             raise found.error(error) from None
+        if spec.preemption_policy is None:
+            policy = policies.get(spec.priority_class_name or global_default)
+            spec = msgspec.structs.replace(spec, preemption_policy=policy)
         if spec.priority is None:
             name = spec.priority_class_name
             priority = by_name.get(name, 0) if name else default

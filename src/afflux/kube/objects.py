@@ -15,6 +15,8 @@ ResourceTable = dict[str, QuantityValue]
 Labels = dict[str, str]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# A number, or a percentage.
+IntOrString = int | str
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 _NAME = re.compile(r"[^\s/%]+")
@@ -267,6 +269,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -324,8 +327,14 @@ class SchedulingConstraints(Fields, frozen=True, gc=False):
     topology: tuple[Present, ...] | None = None
 
 
+class DisruptionMode(Fields, frozen=True, gc=False):
+    single: Present | None = None
+    all: Present | None = None
+
+
 class NativePodGroupSpec(Fields, frozen=True, gc=False):
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    disruption_mode: DisruptionMode | None = None
     scheduling_constraints: SchedulingConstraints | None = None
     parent_composite_pod_group_name: str | None = None
 
@@ -339,14 +348,28 @@ class NativePodGroup(Object, frozen=True, gc=False):
 class PriorityClass(Object, frozen=True, gc=False):
     value: Int32 = 0
     global_default: bool | None = None
+    preemption_policy: str | None = None
 
 
 class Namespace(Object, frozen=True, gc=False):
     pass
 
 
+class DisruptionBudgetSpec(Fields, frozen=True, gc=False):
+    selector: LabelSelector | None = None
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+
+
+class DisruptionBudgetStatus(Fields, frozen=True, gc=False):
+    disruptions_allowed: Int32 | None = None
+
+
 class PodDisruptionBudget(Object, frozen=True, gc=False):
-    """Only its identity: afflux evicts nothing yet."""
+    """How many of some pods may be disrupted at once."""
+
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus | None = None
 
 
 # --- Services and controllers: what selects pods together

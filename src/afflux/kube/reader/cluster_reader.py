@@ -53,12 +53,14 @@ from afflux.kube.pods import (
 from afflux.kube.reader.cluster_disks import ClusterDisks, DiskOptions
 from afflux.kube.reader.cluster_storage import ClusterStorage
 from afflux.kube.reader.ended_pods import EndedPods
+from afflux.kube.reader.evictable_pods import EvictablePods
 from afflux.kube.reader.invalid_objects import OnInvalid, log_invalid
 from afflux.kube.reader.object_store import Key, ObjectStore, name_of
 from afflux.kube.reader.work_queue import WorkQueue
 from afflux.kube.run_time import deadline_ends_seconds
 from afflux.kube.tenant_limits import TenantLimits, demand_of
 from afflux.kube.volumes.claims import claim_references
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.relations import Labels
@@ -86,6 +88,7 @@ class TrackedPod:
     node: str | None = None
     assumed: bool = False
     until_seconds: float | None = None
+    terms: EvictionTerms | None = None
     disks: tuple[str, ...] = ()
 
 
@@ -94,9 +97,10 @@ class ClusterReader:
 
     If `deadlines` is given, running pods are reported to it; if `half_bound` is given, half-bound
     groups. `relations` has the default constraints; the reader adds Services and controllers.
-    With `takes_all_pending` the waiting pods of every scheduler are ours, under one profile.
-    `on_invalid` is called for an object that cannot be used, and returns the words for it. With
-    `disks` disk bandwidth counts.
+    With `takes_all_pending` the waiting pods of every scheduler are ours, under one profile. With
+    `evicts` our running pods may be evicted, and the disruption budgets are read. With `disks` disk
+    bandwidth counts. `on_invalid` is called for an object that cannot be used, and returns the
+    words for it.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class ClusterReader:
         *,
         quorum_rules: Mapping[str, QuorumRule] = BUILT_IN,
         takes_all_pending: bool = False,
+        evicts: bool = False,
         on_invalid: OnInvalid = log_invalid,
         disks: DiskOptions | None = None,
     ) -> None:
@@ -136,6 +141,7 @@ class ClusterReader:
             (objects.ReplicaSet, self.replica_sets),
             (objects.StatefulSet, self.stateful_sets),
         )
+        self._evictable = EvictablePods(self.changes) if evicts else None
         self.cluster_storage = ClusterStorage(self.changes, on_invalid)
         storage = self.cluster_storage.storage
         self._storage = storage
@@ -166,6 +172,8 @@ class ClusterReader:
             **self.cluster_storage.stores,
             objects.NodeDiskIOInfo: self.cluster_disks.infos,
         }
+        if self._evictable is not None:
+            self.stores[objects.PodDisruptionBudget] = self._evictable.budgets
         self._machines: set[str] = set()
         self._tracked: dict[str, TrackedPod] = {}
         self._pods_on_node: dict[str, dict[str, None]] = {}
@@ -189,7 +197,7 @@ class ClusterReader:
             pod = self.pods.get(name)
             until = self._expected_end(pod, None) if pod is not None else None
             disks = self.cluster_disks.nodes.disk_ids(placement)
-            self._track(name, TrackedPod(before.task, placement.machine, True, until, disks))
+            self._track(name, TrackedPod(before.task, placement.machine, True, until, disks=disks))
             self.register.sent(placement.task.id, placement.machine)
 
     def forget_assumed(
@@ -303,6 +311,7 @@ class ClusterReader:
         waiting = dict.fromkeys((*changed.get("pod", ()), *pods_of_volumes, *pods_of_groups))
         # Nearly always none: their default constraints may have changed.
         waiting.update(dict.fromkeys(self._relations.take_stale()))
+        waiting.update(dict.fromkeys(self._sync_budgets(changed)))
         # Remove all pods that are gone before adding any: a group without pods is finished, and
         # new pods of the same name belong to another group.
         for name in list(waiting):
@@ -317,6 +326,8 @@ class ClusterReader:
             self._sync_node(name)
         self._events += self.cluster_disks.finish(self._now_seconds)
         withdrawn, ready = self.register.take_starts(self._now_seconds)
+        if self._evictable is not None:
+            self._events += self._evictable.take_allowed(list(self.pods))
         events, self._events = self._events, []
         # Withdrawals first: what takes the place of a group may be ready.
         return [*events, *map(GroupWithdrawn, withdrawn), *map(GroupReady, ready)]
@@ -344,6 +355,18 @@ class ClusterReader:
                     self._relations.set(selecting)
                 else:
                     self._relations.remove(kind, name)
+
+    def _sync_budgets(self, changed: dict[str, list[str]]) -> list[str]:
+        """Returns the names of the pods that may count towards other budgets than before."""
+        if self._evictable is None:
+            return []
+        spaces = self._evictable.set_budgets(changed.get(self._evictable.budgets.kind, ()))
+        return [name_of(pod) for pod in self.pods if namespace(pod) in spaces] if spaces else []
+
+    def _terms(self, pod: objects.Pod) -> EvictionTerms | None:
+        if self._evictable is None or not (self._takes_all_pending or self.is_ours(pod)):
+            return None
+        return self._evictable.terms(pod, self._pod_groups)
 
     def _sync_node(self, name: str) -> None:
         node = self.nodes.get(name)
@@ -409,7 +432,8 @@ class ClusterReader:
             _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, why)
             found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
         disks = self._disks(pod, found, node, known)
-        now = TrackedPod(found, node, until_seconds=self._expected_end(pod, known), disks=disks)
+        until, terms = self._expected_end(pod, known), self._terms(pod)
+        now = TrackedPod(found, node, until_seconds=until, disks=disks, terms=terms)
         if known != now:
             if known is None or replace(known, assumed=False) != now:
                 self._events.append(_runs(now, node))
@@ -534,4 +558,4 @@ class ClusterReader:
 
 
 def _runs(pod: TrackedPod, node: str) -> TaskRuns:
-    return TaskRuns(pod.task, node, pod.until_seconds, pod.disks)
+    return TaskRuns(pod.task, node, pod.until_seconds, pod.disks, pod.terms)
