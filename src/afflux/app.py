@@ -38,6 +38,7 @@ from afflux.sim.replay import SimulatedScheduler
 
 if TYPE_CHECKING:
     from afflux.kube.api.client_config import ClientConfig
+    from afflux.kube.disks.disk_overview import NodeView
     from afflux.kube.file_adapter import FileDisks
     from afflux.kube.live.disk_components import LiveDisks
     from afflux.kube.live.process import Options
@@ -354,6 +355,14 @@ async def _open_inspection(source: InspectionSource) -> AsyncGenerator[tuple[Ins
         if address is not None:
             async with LedgerInspection(address) as ledger:
                 yield ledger, namespace
+
+
+def disks_of_cluster(kubeconfig: str | None, context: str | None) -> "list[NodeView]":
+    """The disks of the cluster of this kubeconfig; a NoDisksError if they cannot be read."""
+    from afflux.kube.disk_objects import disks_of_cluster as read_disks
+
+    source = InspectionSource(kubeconfig=kubeconfig, context=context)
+    return asyncio.run(read_disks(_client_config(source)))
 
 
 def _client_config(source: InspectionSource) -> "ClientConfig":

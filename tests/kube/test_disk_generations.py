@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from afflux.cluster.state import State
 from afflux.cycle.events import DisksReported
 from afflux.kube import objects
 from afflux.kube.disks.disk_devices import reserved_disks
@@ -20,11 +21,14 @@ from afflux.kube.reader.object_store import Key
 from afflux.kube.reader.work_queue import WorkQueue
 from afflux.kube.volumes.storage import Storage
 from afflux.model.disks import DiskReport, DiskRequest, VolumeIO
+from afflux.model.machine import Machine
+from afflux.model.resources import resources
 from afflux.model.task import Shape, Task
 
 NODE = "n1"
 DISKS = ("a", "b")
 CAPACITY = 100
+MACHINE = Machine(NODE, resources({"cpu": 1000, "pods": 100}))
 OPTIONS = DiskOptions(DiskCounting(None))
 
 
@@ -90,16 +94,13 @@ class Server:
 
 
 class Scheduler:
-    """The reader's part, and the account of a scheduler in its plainest form."""
+    """The reader's part, and the state of a cluster, which keeps the account."""
 
     def __init__(self) -> None:
-        changes = WorkQueue[Key]()
-        self.changes = changes
-        self.disks = ClusterDisks(changes, Storage(), OPTIONS)
+        self.changes = WorkQueue[Key]()
+        self.disks = ClusterDisks(self.changes, Storage(), OPTIONS)
         self.report: DiskReport | None = None
-        self.pods: dict[str, Pod] = {}
-        # What acknowledged pods took that have ended since the report.
-        self.returned: list[tuple[str, str, int]] = []
+        self.state = State([MACHINE])
 
     def see(self, info: objects.NodeDiskIOInfo) -> None:
         self.disks.infos.changed(info)
@@ -110,34 +111,23 @@ class Scheduler:
         events = self.disks.sync({self.disks.infos.kind: names}, 0.0)
         for event in [*events, *self.disks.finish(0.0)]:
             if isinstance(event, DisksReported):
-                self.report, self.returned = event.report, []
+                self.report = event.report
+                self.state.set_disks(event.report)
 
     def track(self, pod: Pod) -> None:
-        self.pods[pod.task.id] = pod
+        self.state.place(pod.task, NODE, disks=(pod.disk,))
         self.disks.track(pod.task, NODE, (pod.disk,), assumed=not pod.is_bound)
 
-    def end(self, uid: str) -> None:
-        pod = self.pods.pop(uid)
+    def end(self, pod: Pod) -> None:
+        self.state.remove(pod.task.id)
         self.disks.untrack(pod.task, NODE)
-        if self.report is not None and uid in self.report.acknowledged:
-            self.returned.append((uid, pod.disk, pod.takes))
 
     def room(self, disk: str) -> int:
+        """What the account has left of a disk."""
         if self.report is None:
             return 0
-        (left,) = (each.left.total for each in self.report.disks if each.id == disk)
-        acknowledged = self.report.acknowledged
-        taken = sum(
-            pod.takes
-            for uid, pod in self.pods.items()
-            if pod.disk == disk and uid not in acknowledged
-        )
-        back = sum(
-            takes
-            for uid, on, takes in self.returned
-            if on == disk and (uid not in self.pods or self.pods[uid].disk != disk)
-        )
-        return left - taken + back
+        index = [each.id for each in self.report.disks].index(disk)
+        return int(self.state.view().disks.left[0, index, 2])
 
     def settle(self, server: Server) -> bool:
         """One write of what the object lacks, as far as it is seen; whether it was accepted."""
@@ -162,7 +152,10 @@ class Generations(RuleBasedStateMachine):
         self.decided: list[str] = []
         self.reserved: list[str] = []
         self.born = 0
+        # By uid the last disk of a pod and what it takes there, also after it has ended: a driver
+        # deducts it as long as it is in the list. And the pods that wait after a failed bind.
         self.charges: dict[str, tuple[str, int]] = {}
+        self.waiting: list[str] = []
         self.driver_reports()
         self.deliver()
 
@@ -177,13 +170,14 @@ class Generations(RuleBasedStateMachine):
             self.born += 1
             self.decide(f"u{self.born}", disk, takes)
 
-    @precondition(lambda self: any(uid not in self.pods for uid in self.charges))
+    @precondition(lambda self: self.waiting)
     @rule(disk=st.sampled_from(DISKS))
     def place_again(self, disk: str) -> None:
         """A pod whose bind has failed takes the same, on any disk that has it."""
         self.scheduler.sync()
-        uid = next(uid for uid in self.charges if uid not in self.pods)
+        uid = self.waiting[0]
         if (takes := self.charges[uid][1]) <= self.scheduler.room(disk):
+            self.waiting.remove(uid)
             self.decide(uid, disk, takes)
 
     def decide(self, uid: str, disk: str, takes: int) -> None:
@@ -218,9 +212,10 @@ class Generations(RuleBasedStateMachine):
     @rule()
     def fail_to_bind(self) -> None:
         uid = (self.reserved or self.decided).pop()
-        self.scheduler.end(uid)
+        self.scheduler.end(self.pods[uid])
         self.scheduler.disks.not_bound(uid, NODE)
         del self.pods[uid]
+        self.waiting.append(uid)
 
     @precondition(lambda self: self.reserved or self.decided)
     @rule(disk=st.sampled_from(DISKS))
@@ -233,10 +228,8 @@ class Generations(RuleBasedStateMachine):
     def end(self, number: int) -> None:
         bound = [uid for uid, pod in self.pods.items() if pod.is_bound]
         uid = bound[number % len(bound)]
-        self.scheduler.end(uid)
+        self.scheduler.end(self.pods[uid])
         del self.pods[uid]
-        # It does not come again.
-        del self.charges[uid]
 
     @rule()
     def write_in_the_background(self) -> None:
@@ -249,6 +242,7 @@ class Generations(RuleBasedStateMachine):
     @rule()
     def restart_scheduler(self) -> None:
         """A new leader knows the objects, and the pods that are bound."""
+        self.waiting += [uid for uid, pod in self.pods.items() if not pod.is_bound]
         self.decided, self.reserved = [], []
         self.pods = {uid: pod for uid, pod in self.pods.items() if pod.is_bound}
         self.scheduler = Scheduler()

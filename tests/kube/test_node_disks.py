@@ -40,7 +40,7 @@ class Watched:
         self.given: dict[tuple[str, str], tuple[str, ...]] = {}
         self.disks = NodeDisks(
             self.store,
-            lambda node, uid, disks: self.given.get((node, uid), disks) == disks,
+            lambda node, uid: self.given.get((node, uid)),
             silence or SilenceRules(60.0),
         )
         self._version = 0

@@ -39,13 +39,11 @@ class ClusterDisks:
         self.counting = options.counting if options is not None else None
         self.infos = ObjectStore[objects.NodeDiskIOInfo]("node disk IO info", changes)
         silence = options.silence if options is not None else DEFAULT_SILENCE
-        self.nodes = NodeDisks(self.infos, self._holds, silence)
+        self.nodes = NodeDisks(self.infos, self._tracked_disks, silence)
         self._storage = storage
         self._changes = changes
         # By node and uid, the disks of a pod that has to be reserved; None for other pods.
         self._pods: dict[str, dict[str, tuple[str, ...] | None]] = {}
-        # By node, the uids of pods that were not bound there; they may be placed again.
-        self._not_bound: dict[str, set[str]] = {}
         # Nodes whose object may have to be written, and those whose report may have changed.
         self._unsettled: dict[str, None] = {}
         self._touched: dict[str, None] = {}
@@ -81,12 +79,6 @@ class ClusterDisks:
             return []
         touched, self._touched = self._touched, {}
         self._unsettled.update(touched)
-        for node in self._not_bound.keys() & touched.keys():
-            self._not_bound[node] = {
-                uid for uid in self._not_bound[node] if self.nodes.is_acknowledged(node, uid)
-            }
-            if not self._not_bound[node]:
-                del self._not_bound[node]
         return [*self.nodes.report_again(touched), *self.nodes.check_silence(now_seconds)]
 
     def track(self, task: Task, node: str, disks: tuple[str, ...], *, assumed: bool) -> None:
@@ -97,8 +89,6 @@ class ClusterDisks:
         request = task.shape.disks
         is_reserved = request is not None and (request.is_stated or not assumed)
         self._pods.setdefault(node, {})[task.id] = disks if is_reserved else None
-        if node in self._not_bound:
-            self._not_bound[node].discard(task.id)
         self._touched[node] = None
 
     def untrack(self, task: Task, node: str) -> None:
@@ -112,10 +102,9 @@ class ClusterDisks:
         self._touched[node] = None
 
     def not_bound(self, uid: str, node: str) -> None:
-        """A pod that was assumed on this node waits again. Its acknowledgement counts no more: it
-        may get another disk."""
-        if self.counting is not None and self.nodes.is_acknowledged(node, uid):
-            self._not_bound.setdefault(node, set()).add(uid)
+        """A pod that was assumed on this node waits again."""
+        if self.counting is not None:
+            self.nodes.not_bound(node, uid)
             self._touched[node] = None
 
     def forget_machine(self, node: str) -> None:
@@ -173,9 +162,7 @@ class ClusterDisks:
         unsettled, self._unsettled = self._unsettled, {}
         return [node for node in unsettled if self.next_write(node) is not None]
 
-    def _holds(self, node: str, uid: str, disks: tuple[str, ...]) -> bool:
-        """Whether what is reserved for a pod, on these disks, is what the pod has. A pod that has
-        ended had it."""
-        if uid in self._not_bound.get(node, ()):
-            return False
-        return not disks or (self.disks_of(node, uid) or disks) == disks
+    def _tracked_disks(self, node: str, uid: str) -> tuple[str, ...] | None:
+        """The disks of a pod on this node, None if it is not there."""
+        on_node = self._pods.get(node, {})
+        return on_node[uid] or () if uid in on_node else None

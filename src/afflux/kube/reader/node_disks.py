@@ -74,6 +74,8 @@ class _Known:
     reported: ReportedDisks | None = None
     # The pods of its list, by uid, with the disks that were noted for them then.
     acknowledged: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    # The pods of that list that do not have what is reserved for them, with the disks noted then.
+    refuted: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     # The highest that was ever seen.
     generation: int = 0
     is_silent: bool = False
@@ -93,18 +95,18 @@ class DiskStatistics:
 class NodeDisks:
     """The disks of all nodes, by the objects of the store.
 
-    `holds` says of a node, the uid of a reserved pod and the disks that were noted for it (empty if
-    they are not known) whether that is what the pod has, or had until it ended.
+    `disks_of` returns the disks of a pod, by uid, that is on a node: empty if they are not known,
+    None if it is not there.
     """
 
     def __init__(
         self,
         store: ObjectStore[objects.NodeDiskIOInfo],
-        holds: Callable[[str, str, tuple[str, ...]], bool],
+        disks_of: Callable[[str, str], tuple[str, ...] | None],
         silence: SilenceRules,
     ) -> None:
         self._store = store
-        self._holds = holds
+        self._disks_of = disks_of
         self._silence = silence
         self._known: dict[str, _Known] = {}
         # The names of the objects of each node, the one that counts first.
@@ -154,6 +156,13 @@ class NodeDisks:
         """The cycle has forgotten this machine: its report, if there is one."""
         report = self._reports.get(node)
         return [] if report is None else [DisksReported(report)]
+
+    def not_bound(self, node: str, uid: str) -> None:
+        """A pod that was placed on this node waits again, and may get another disk: it does not
+        count as acknowledged until it has the reserved one again."""
+        known = self._counting(node)
+        if known is not None and uid in known.acknowledged:
+            known.refuted[uid] = known.acknowledged[uid]
 
     def check_silence(self, now_seconds: float) -> list[Event]:
         """The events for drivers that have gone silent since the last call."""
@@ -208,7 +217,7 @@ class NodeDisks:
     def _take_status(self, known: _Known, *, is_new: bool) -> None:
         status = known.info.status
         if known.found is None or status is None:
-            known.reported, known.acknowledged = None, {}
+            known.reported, known.acknowledged, known.refuted = None, {}, {}
             return
         observed = status.observed_generation or 0
         # A file that was written by hand may have none.
@@ -223,6 +232,11 @@ class NodeDisks:
             noted = reserved_disks(known.info.metadata.annotations)
             listed = known.info.spec.reserved_pods or ()
             known.acknowledged = {uid: noted.get(uid, ()) for uid in listed}
+            known.refuted = {
+                uid: disks
+                for uid, disks in known.refuted.items()
+                if known.acknowledged.get(uid) == disks
+            }
         elif known.reported is None:
             known.reported = known.found
         if is_new:
@@ -275,9 +289,16 @@ class NodeDisks:
         return DiskReport(node, disks, self._still_acknowledged(node, known), refused)
 
     def _still_acknowledged(self, node: str, known: _Known) -> frozenset[str]:
-        return frozenset(
-            uid for uid, disks in known.acknowledged.items() if self._holds(node, uid, disks)
-        )
+        """The acknowledged pods that have what is reserved for them, or had it until they ended."""
+        for uid, noted in known.acknowledged.items():
+            disks = self._disks_of(node, uid)
+            if disks is None:
+                continue
+            if not disks or not noted or disks == noted:
+                known.refuted.pop(uid, None)
+            else:
+                known.refuted[uid] = noted
+        return frozenset(known.acknowledged.keys() - known.refuted.keys())
 
     def _counting(self, node: str) -> _Known | None:
         names = self._objects.get(node)
@@ -316,11 +337,6 @@ class NodeDisks:
             return ()
         shares = shape.devices.count if shape.devices is not None else 0
         return tuple(report.disks[index].id for index in placement.devices[shares:])
-
-    def is_acknowledged(self, node: str, uid: str) -> bool:
-        """Whether the report that was accepted last takes this pod into account."""
-        known = self._counting(node)
-        return known is not None and uid in known.acknowledged
 
     def noted_disks(self, node: str, uid: str) -> tuple[str, ...]:
         """The disks for which this pod is reserved, by the object; empty if they are not known."""
