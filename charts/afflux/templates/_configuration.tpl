@@ -84,8 +84,8 @@ enabled
 
 {{/* Empty unless running pods are evicted for waiting ones. */}}
 {{- define "afflux.preemption" -}}
-{{- range (.Values.config | default dict).profiles | default list -}}
-{{- if eq (toString (.preemption | default dict).enabled) "true" -}}enabled{{- end -}}
+{{- range (.Values.config | default dict).profiles | default (list dict) -}}
+{{- if ne (toString (.preemption | default dict).enabled) "false" -}}enabled{{- end -}}
 {{- end -}}
 {{- end -}}
 
