@@ -27,6 +27,7 @@ from afflux.config.schema import (
     Ledger,
     PodAffinity,
     PolicySettings,
+    Preemption,
     ProfileFields,
     QueueFields,
     QueueLimits,
@@ -193,7 +194,10 @@ def effective_configuration(configuration: Configuration) -> dict[str, object]:
         policies=configuration.settings.policies,
         profiles=tuple(
             ProfileFields(
-                profile.scheduler_name, profile.settings.policies, profile.settings.topology_spread
+                profile.scheduler_name,
+                profile.settings.policies,
+                profile.settings.topology_spread,
+                Preemption(profile.settings.preempts is not False),
             )
             for profile in configuration.profiles
         ),
