@@ -193,3 +193,14 @@ def test_without_contention_no_victim_is_sought(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("afflux.cycle.preempting_scheduler.preempt", pytest.fail)
     outcome = cluster.run(cluster.runs("low", "m"), waits("high", 9))
     assert by_machine(outcome.placements) == {"n": ["high.0"]}
+
+
+def test_victims_count_towards_their_budget_before_its_next_report():
+    cluster = Cluster("m", "n", cpu=2)
+    cluster.run(BudgetSet("pdb", 1), cluster.runs("last", "n", priority=5))
+    terms = EvictionTerms("a", 0, budgets=("pdb",), grace_seconds=GRACE)
+    both = [TaskRuns(task(name, shape(cpu=1)), "m", terms=terms) for name in ("a", "b")]
+    first = cluster.run(*both, waits("one", 9, shape(cpu=1)))
+    assert len(first.evictions) == 1
+    second = cluster.run(waits("two", 9, shape(cpu=1)), now=1.0)
+    assert evicted(second) == ["last"]

@@ -132,7 +132,9 @@ class EventIntake:
         match event:
             case BudgetSet(name, allowed):
                 # That other victims may be spared now is no reason to decide again.
+                before = self._state.disruptions_allowed.get(name, 0)
                 self._state.set_budget(name, allowed)
+                self._nominations.note_budget(name, before - (allowed or 0))
             case EvictionFailed(task_id):
                 self._nominations.note_not_evicted(task_id)
                 self.has_unblocking_events = True

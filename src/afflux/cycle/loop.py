@@ -149,9 +149,9 @@ class Cycle:
         self._assume(decided.plan, now_seconds)
         self._intake.has_unblocking_events = False
         # the victims, which end after their grace periods,
+        self._nominations.replace(decided.plan, self.state)
         for eviction in decided.plan.evictions:
             end_after_grace(self.state, eviction, now_seconds)
-        self._nominations.replace(decided.plan)
         # the groups that wait,
         self._quarantine.add(quarantined, self.queue, now_seconds)
         broken = self._update_reservations(decided, quarantined, now_seconds)
@@ -221,7 +221,7 @@ class Cycle:
             plan = decided.plan
             check_plan(self.state, plan.placed, plan.placements, self.policies_of)
             check_complete(plan.placed, plan.placements)
-            allowed, ending = self.state.disruptions_allowed, earlier.ending
+            allowed, ending = earlier.disruptions_allowed, earlier.ending
             check_evictions(self.state, plan, allowed, self.policies_of, ending=ending)
             return decided
 

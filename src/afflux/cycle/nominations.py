@@ -21,6 +21,8 @@ class Nominations:
     def __init__(self) -> None:
         self._current: dict[str, tuple[Placement, ...]] = {}
         self._ending: set[str] = set()
+        # By disruption budget, the evicted tasks that its last report does not know of yet.
+        self._unreported: dict[str, list[str]] = {}
         # Of tasks that were nominated before this process started, their machines.
         self._earlier: dict[str, str] = {}
 
@@ -32,9 +34,22 @@ class Nominations:
             for group in queue:
                 self._restore(group, state)
         self._ending = {each for each in self._ending if state.placed_task(each) is not None}
-        if not self._current and not self._ending:
-            return standing
-        return replace(standing, nominations=dict(self._current), ending=frozenset(self._ending))
+        for name, victims in list(self._unreported.items()):
+            left = [each for each in victims if each in self._ending]
+            if left:
+                self._unreported[name] = left
+            else:
+                del self._unreported[name]
+        allowed = state.disruptions_allowed
+        if self._unreported:
+            less = {name: len(victims) for name, victims in self._unreported.items()}
+            allowed = {name: max(0, n - less.get(name, 0)) for name, n in allowed.items()}
+        return replace(
+            standing,
+            nominations=dict(self._current),
+            ending=frozenset(self._ending),
+            disruptions_allowed=allowed,
+        )
 
     def current(self) -> tuple[Placement, ...]:
         """The places that are held."""
@@ -66,8 +81,17 @@ class Nominations:
                 leaving = (held.task for held in state.placed_on(row) if held.task.labels.ending)
                 self._ending.update(task.id for task in leaving)
 
-    def replace(self, plan: Plan) -> None:
+    def note_budget(self, name: str, fewer: int) -> None:
+        """A budget allows so many disruptions fewer than before: it knows of as many victims."""
+        if fewer > 0 and name in self._unreported:
+            del self._unreported[name][:fewer]
+
+    def replace(self, plan: Plan, state: State) -> None:
         """These are the nominations from now on."""
+        for each in plan.evictions:
+            held = state.placed_task(each.task.id)
+            for name in held.terms.budgets if held is not None and held.terms is not None else ():
+                self._unreported.setdefault(name, []).append(each.task.id)
         where = {each.task.id: each for each in plan.nominations}
         self._current = {
             group.key: tuple(where[task.id] for task in group.tasks) for group in plan.nominated

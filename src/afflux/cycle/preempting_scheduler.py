@@ -60,7 +60,7 @@ class PreemptingScheduler:
             reader,
             [group if self._may(group) else replace(group, may_preempt=False) for group in others],
             decided.plan.placements,
-            allowed=state.disruptions_allowed,
+            allowed=earlier.disruptions_allowed,
             ending=earlier.ending,
         )
         if not found.groups:
@@ -159,7 +159,7 @@ def _with_needed_evictions(
     plan = replace(
         decided.plan,
         evictions=evictions,
-        overruns=overruns(usage_of(names), state.disruptions_allowed),
+        overruns=overruns(usage_of(names), earlier.disruptions_allowed),
     )
     fewer = len(evictions) < len(decided.plan.evictions)
     return replace(decided, plan=plan, rotation_pending=decided.rotation_pending or fewer)

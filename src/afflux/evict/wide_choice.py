@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
+from afflux.evict.budgets import overruns
 from afflux.evict.choice import Choice, LevelProblem, add
 from afflux.evict.exact_choice import choose_exactly, is_small
 from afflux.evict.sites import NO_VICTIMS, Counts, Victim, VictimSet, Waiting
@@ -225,8 +226,7 @@ def _improved(problem: LevelProblem, choice: Choice) -> Choice:
     tried: set[tuple[int, ...]] = set()
     sites = len(problem.sites)
     for turn in range(MAX_IMPROVEMENTS):
-        weights = {n: sum(each.weight for each in gone) for n, gone in best.victims.items()}
-        crowded = sorted(weights, key=lambda number: -weights[number])[:MAX_CROWDED]
+        crowded = _heaviest(problem, best)
         if not crowded and not key[0]:
             break
         used = sorted(best.loads) if turn % 2 else range(sites)
@@ -243,6 +243,18 @@ def _improved(problem: LevelProblem, choice: Choice) -> Choice:
             best, key = found, found.key(problem)
             tried.clear()
     return best
+
+
+def _heaviest(problem: LevelProblem, choice: Choice) -> list[int]:
+    """The machines with most victims of budgets that lose too many, then the heaviest victims."""
+    beyond = overruns(choice.usage, problem.allowed)
+
+    def burden(number: int) -> tuple[int, int]:
+        gone = choice.victims[number]
+        names = (name for victim in gone for name in victim.budgets)
+        return sum(name in beyond for name in names), sum(victim.weight for victim in gone)
+
+    return sorted(choice.victims, key=burden, reverse=True)[:MAX_CROWDED]
 
 
 def _solved_again(problem: LevelProblem, choice: Choice, numbers: Sequence[int]) -> Choice | None:

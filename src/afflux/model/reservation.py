@@ -30,7 +30,8 @@ class StandingReservations:
     kept, and none can move to an earlier start. `has_unblocking_events` is True if since the last
     decision something has happened that may help a waiting group. `nominations` has, by group, the
     places for which tasks were evicted and that are held for it; `ending` the ids of evicted tasks
-    that may still run.
+    that may still run. `disruptions_allowed` says how many tasks each disruption budget may lose:
+    what was reported, less the evicted tasks that the report does not know of yet.
     """
 
     reservations: Mapping[str, Reservation] = field(default_factory=dict[str, Reservation])
@@ -40,6 +41,7 @@ class StandingReservations:
         default_factory=dict[str, tuple[Placement, ...]]
     )
     ending: frozenset[str] = frozenset()
+    disruptions_allowed: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def start_of(self, group: str) -> float | None:
         """The reserved start of this group; None if it is unknown, or without reservation."""
