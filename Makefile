@@ -77,7 +77,7 @@ bench-constraints: setup-dev ## Constraints between pods: the core alone, then b
 	$(RUN)/python -m bench.kube --write-docs docs/benchmarks/constraints.json; exit $${failed:-0}
 
 bench-preempt: setup-dev ## Preemption on a full cluster, beside kube-scheduler (ten minutes, a quiet machine)
-	@$(RUN)/python -m bench.preemption
+	@$(RUN)/python -m bench.preemption --json docs/benchmarks/preemption.json
 
 bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share of a cycle
 	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json
