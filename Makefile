@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger conformance example-normaliser fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger conformance example-normaliser proto fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -88,6 +88,10 @@ example-normaliser: $(UV) ## Build the WebAssembly module of docs/examples/norma
 	    -nostdlib -Wl,--no-entry -Wl,--strip-all -Wl,-z,stack-size=8192 \
 	    -o $(NORMALISER) docs/examples/normaliser/normaliser.c
 	@cd $(dir $(NORMALISER)) && sha256sum $(notdir $(NORMALISER)) > $(notdir $(NORMALISER)).sha256
+
+proto: setup-dev ## Generate the Python files of the protobuf messages
+	@$(RUN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src \
+	    $(sort $(wildcard src/afflux/rpc/proto/*/*.proto))
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

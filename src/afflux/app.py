@@ -120,6 +120,75 @@ def run_in_kubernetes(
     return str(lost) if lost else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAddress:
+    """Where the service listens, and how clients have to show what they are."""
+
+    listen: str
+    insecure: bool = False
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+    token_file: str = ""
+
+
+def serve(
+    configuration: Configuration, settings: SchedulerSettings, address: ServiceAddress
+) -> str | None:
+    """Schedules what clients submit until stopped. Returns why it had to stop, None if it was
+    stopped. Only a ledger that the configuration names is used: there is no cluster from which a
+    default directory could be derived."""
+    from afflux.cycle.interfaces import DeposedError
+    from afflux.rpc.process import PageOptions, ServiceOptions
+    from afflux.rpc.process import serve as serve_clients
+    from afflux.rpc.server_security import SecurityOptions, listen_address
+
+    state = State()
+    optimiser = Optimiser(state, _queues(settings), constraints(), _policies(settings))
+    cycle = Cycle(state, optimiser, isolates_faults=True, tolerance_seconds=1.0)
+    serving = configuration.serving
+    options = ServiceOptions(
+        listen_address(address.listen),
+        SecurityOptions(
+            insecure=address.insecure,
+            cert_file=address.cert_file,
+            key_file=address.key_file,
+            client_ca_file=address.client_ca_file,
+            token_file=address.token_file,
+        ),
+        PageOptions(
+            serving.bind_address,
+            serving.port,
+            serving.cert_file,
+            serving.key_file,
+            serving.stuck_after.seconds,
+        ),
+        rules={rules.name: rules for rules in settings.queue_rules()},
+        quorum_rules=quorum_rules(settings),
+        when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
+        configuration=effective_configuration(configuration),
+    )
+
+    async def serve_with(database: "AddressSource | None") -> None:
+        if database is None:
+            await serve_clients(cycle, options)
+            return
+        from afflux.ledger.postgres import PostgresLedger
+        from afflux.ledger.retention import Retention
+
+        store = PostgresLedger(database, Retention(configuration.ledger.history_days))
+        await serve_clients(cycle, options, store)
+
+    ledger = configuration.ledger
+    named = ledger if ledger.enabled else Ledger(enabled=False)
+    try:
+        with open_ledger(named) as database, asyncio.Runner() as runner:
+            runner.run(serve_with(database))
+    except DeposedError as error:
+        return str(error)
+    return None
+
+
 def _with_default_directory(
     fields: Ledger, client_config: "ClientConfig", election: LeaderElection
 ) -> Ledger:

@@ -20,7 +20,7 @@ def run(options: RunOptions) -> ExitCode:
     if options.print_config:
         print_data(effective_configuration(configuration), "yaml")
         return ExitCode.DONE
-    _log_to_stderr(options.log_format, options.log_level)
+    log_to_stderr(options.log_format, options.log_level)
     lost = app.run_in_kubernetes(configuration, options.kubeconfig, options.context)
     if lost is not None:
         print_error(f"afflux run: {lost}; exiting, so that a restart begins with a fresh state")
@@ -28,7 +28,7 @@ def run(options: RunOptions) -> ExitCode:
     return ExitCode.DONE
 
 
-def _log_to_stderr(form: str, level: str) -> None:
+def log_to_stderr(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
