@@ -121,8 +121,10 @@ class Server:
 
     def _handler(
         self, kind: type[Message], answer: Callable[[Any], Awaitable[Message]]
-    ) -> grpc.RpcMethodHandler[bytes, bytes]:
-        async def handle(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        async def handle(
+            request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]"
+        ) -> bytes:
             await self._rate.wait(context.peer())
             try:
                 message = kind.FromString(request)
@@ -161,15 +163,15 @@ class _Admission(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self,
         continuation: Callable[
-            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
+            [grpc.HandlerCallDetails], "Awaitable[grpc.RpcMethodHandler[Any, Any] | None]"
         ],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
         complaint = self._complaint(handler_call_details)
         if complaint is None:
             return await continuation(handler_call_details)
 
-        async def refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        async def refuse(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, complaint)
 
         return grpc.unary_unary_rpc_method_handler(refuse)
