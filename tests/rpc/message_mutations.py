@@ -80,9 +80,7 @@ METHODS: dict[str, tuple[Message, ...]] = {
     "NodeFailed": (pb.ResourceUID(resource_uid="a"),),
     "NodeRemoved": (pb.ResourceUID(resource_uid="b"),),
     "AddTaskStats": (statistics.TaskStats(task_id=1, mem_usage=5),),
-    "AddNodeStats": (
-        statistics.ResourceStats(resource_id="a", cpus_stats=[{"cpu_capacity": 4}]),
-    ),
+    "AddNodeStats": (statistics.ResourceStats(resource_id="a", cpus_stats=[{"cpu_capacity": 4}]),),
     "Check": (pb.HealthCheckRequest(grpc_service="x"),),
     "AddTaskInfo": (
         foreign("x/default", "a", cpu_milli=100),
@@ -158,7 +156,7 @@ def _scalar(random: Random, field: FieldDescriptor) -> Any:
         case FieldDescriptor.CPPTYPE_UINT32:
             return random.choice([each for each in _INTEGERS if 0 <= each < 2**32])
         case FieldDescriptor.CPPTYPE_UINT64:
-            return random.choice([each for each in _INTEGERS if 0 <= each])
+            return random.choice([each for each in _INTEGERS if each >= 0])
         case FieldDescriptor.CPPTYPE_INT64:
             return random.choice([each for each in _INTEGERS if each < 2**63])
         case _:

@@ -214,9 +214,8 @@ def test_a_placement_on_a_machine_without_units_names_the_machine():
 
 @st.composite
 def _trees(draw: st.DrawFn) -> tuple[Part, ...]:
-    parents = [-1]
-    for index in range(1, draw(st.integers(1, 8))):
-        parents.append(draw(st.integers(0, index - 1)))
+    size = draw(st.integers(1, 8))
+    parents = [-1, *(draw(st.integers(0, index - 1)) for index in range(1, size))]
     return tuple(
         Part(
             f"part-{index}",

@@ -161,32 +161,32 @@ def test_messages_beyond_a_limit_are_refused():
 
 
 def test_calls_beyond_the_rate_of_a_client_are_delayed_and_never_refused():
-    now, slept = 0.0, list[float]()
+    slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
     async def story():
-        rate = CallRate(10.0, clock=lambda: now, sleep=sleep)
-        for _ in range(10):
+        rate = CallRate(10.0, clock=lambda: 5.0, sleep=sleep)
+        for _ in range(11):
             await rate.wait("a")
         assert not slept
-        for _ in range(3):
+        for _ in range(2):
             await rate.wait("a")
         await rate.wait("b")
-        assert slept == pytest.approx([0.1, 0.2]) or slept == pytest.approx([0.1, 0.2, 0.3])
+        assert slept == pytest.approx([0.1, 0.2])
 
     run(story())
 
 
 async def _works(client: FirmamentClient) -> None:
     """A new task on a new machine is placed, and both leave."""
-    uid, mark = 2**63 + 1, {"key": "mark", "value": "mine"}
+    uid = 2**63 + 1
     await client.add(node("mine", max_pods=1, labels={"mark": "mine"}))
     selector = {"key": "mark", "values": ["mine"]}
     await client.submit(task(uid, "mine/mine", cpu_milli=1, label_selectors=[selector]))
     places, _ = await client.schedule()
-    assert places[uid] == "mine-pu", mark
+    assert places[uid] == "mine-pu"
     assert (await client.TaskRemoved(pb.TaskUID(task_uid=uid))).type == pb.TASK_REMOVED_OK
     gone = await client.NodeRemoved(pb.ResourceUID(resource_uid="mine"))
     assert gone.type == pb.NODE_REMOVED_OK
@@ -200,11 +200,17 @@ def test_no_message_crashes_or_wedges_the_service():
     )
 
     async def send(client: FirmamentClient, method: str, request: bytes) -> None:
+        refused: grpc.aio.AioRpcError | None = None
         try:
             await client.send(method, request)
         except grpc.aio.AioRpcError as error:
-            assert error.code() in accepted, (method, request, error.details())
-            assert error.details()
+            refused = error
+        if refused is not None:
+            assert refused.code() in accepted, (method, request, refused.details())
+            assert refused.details()
+
+    services = pb.DESCRIPTOR.services_by_name
+    assert set(METHODS) == set(services["FirmamentScheduler"].methods_by_name)
 
     async def story():
         async with service() as client:
@@ -218,9 +224,5 @@ def test_no_message_crashes_or_wedges_the_service():
                     await _works(client)
             await asyncio.gather(*batch)
             await _works(client)
-            # A cycle over all that the mutated messages left behind.
-            assert set(METHODS) == {
-                each.name for each in pb.DESCRIPTOR.services_by_name["FirmamentScheduler"].methods
-            }
 
     run(story())

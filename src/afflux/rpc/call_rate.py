@@ -2,6 +2,7 @@
 Firmament exit when a call fails."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
@@ -28,7 +29,7 @@ class CallRate:
         """Return when this call may be answered."""
         now = self._clock()
         # The client with the oldest call is forgotten first.
-        due_at = max(self._due_at.pop(client, now), now - 1.0)
+        due_at = max(self._due_at.pop(client, -math.inf), now - 1.0)
         self._due_at[client] = due_at + self._seconds_per_call
         if len(self._due_at) > _MAX_CLIENTS:
             del self._due_at[next(iter(self._due_at))]
