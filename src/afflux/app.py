@@ -122,7 +122,8 @@ def run_in_kubernetes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAddress:
-    """Where the service listens, and how clients have to show what they are."""
+    """Where the service listens, how clients have to show what they are, and the file in which its
+    state survives."""
 
     listen: str
     insecure: bool = False
@@ -130,6 +131,7 @@ class ServiceAddress:
     key_file: str = ""
     client_ca_file: str = ""
     token_file: str = ""
+    state_file: str = ""
 
 
 def serve(
@@ -163,6 +165,7 @@ def serve(
             serving.key_file,
             serving.stuck_after.seconds,
         ),
+        state_path=address.state_file,
         rules={rules.name: rules for rules in settings.queue_rules()},
         quorum_rules=quorum_rules(settings),
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),

@@ -10,9 +10,9 @@ import grpc.aio
 import pytest
 
 from afflux.rpc.call_rate import CallRate
+from afflux.rpc.cluster_entries import ClusterLimits
 from afflux.rpc.proto.firmament import scheduler_pb2 as pb
 from afflux.rpc.server import ServerLimits
-from afflux.rpc.service_cluster import ClusterLimits
 from rpc.firmament_client import (
     RESOURCE,
     FirmamentClient,

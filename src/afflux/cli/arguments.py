@@ -65,6 +65,7 @@ class ServeOptions:
     tls_key_file: str
     client_ca_file: str
     token_file: str
+    state: str
     policy: str | None
     strategy: str | None
     config: str | None
@@ -188,6 +189,9 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--token-file", metavar="FILE", default="", help="clients need a token of it, one a line"
+    )
+    parser.add_argument(
+        "--state", metavar="FILE", default="", help="keep machines and tasks here over restarts"
     )
     _scheduler(parser)
     _logging(parser)

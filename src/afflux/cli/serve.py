@@ -25,6 +25,7 @@ def run(options: ServeOptions) -> ExitCode:
             key_file=options.tls_key_file,
             client_ca_file=options.client_ca_file,
             token_file=options.token_file,
+            state_file=options.state,
         ),
     )
     if deposed is not None:

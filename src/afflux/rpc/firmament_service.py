@@ -15,7 +15,8 @@ from afflux.rpc.proto.firmament import resources_pb2 as machines
 from afflux.rpc.proto.firmament import scheduler_pb2 as pb
 from afflux.rpc.proto.firmament import statistics_pb2 as statistics
 from afflux.rpc.proto.firmament import tasks_pb2 as tasks
-from afflux.rpc.service_cluster import Samples, ServiceCluster
+from afflux.rpc.samples import Samples
+from afflux.rpc.service_cluster import ServiceCluster
 from afflux.rpc.task_messages import described_task, updated
 
 # Of each task and machine, and of so many of them.

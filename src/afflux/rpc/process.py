@@ -14,11 +14,13 @@ from afflux.cycle.loop import Cycle
 from afflux.groups.quorum import BUILT_IN, QuorumRule
 from afflux.groups.register import GroupRegister
 from afflux.queue.rules import ONE_QUEUE, QueueRules
+from afflux.rpc.cluster_entries import DEFAULT_LIMITS, ClusterLimits
 from afflux.rpc.firmament_service import DEFAULT_SAMPLES, FirmamentService
 from afflux.rpc.server import DEFAULT_SERVER_LIMITS, Server, ServerLimits
 from afflux.rpc.server_security import ListenAddress, SecurityOptions
 from afflux.rpc.service_adapter import ServiceAdapter, ServiceNotices
-from afflux.rpc.service_cluster import DEFAULT_LIMITS, ClusterLimits, ServiceCluster
+from afflux.rpc.service_cluster import ServiceCluster
+from afflux.rpc.state_file import StateFile
 from afflux.web.pages import Pages
 from afflux.web.scheduler_metrics import Metrics
 from afflux.web.watchdog import Watchdog
@@ -42,7 +44,8 @@ class PageOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """The options of the process. Without `pages`, none are served."""
+    """The options of the process. Without `pages`, none are served; without `state_path`, nothing
+    but the ledger survives the process."""
 
     listen: ListenAddress
     security: SecurityOptions = field(default_factory=SecurityOptions)
@@ -50,6 +53,7 @@ class ServiceOptions:
     limits: ServerLimits = DEFAULT_SERVER_LIMITS
     cluster_limits: ClusterLimits = DEFAULT_LIMITS
     samples: int = DEFAULT_SAMPLES
+    state_path: str = ""
     rules: Mapping[str, QueueRules] = field(default_factory=lambda: ONE_QUEUE)
     quorum_rules: Mapping[str, QuorumRule] = field(default_factory=lambda: BUILT_IN)
     when_ledger_away: WhenAway = "wait"
@@ -103,6 +107,7 @@ class ServiceProcess:
             error_pause_seconds=_ERROR_PAUSE_SECONDS,
         )
         self._running: list[asyncio.Task[None]] = []
+        self._state_file: StateFile | None = None
         self._pages = Pages(
             self._metrics.registry,
             live={"cycle": self._watchdog.complaint},
@@ -114,6 +119,8 @@ class ServiceProcess:
     async def __aenter__(self) -> "ServiceProcess":
         options = self._options
         try:
+            if options.state_path:
+                self._restore(options.state_path)
             if options.pages is not None:
                 each = options.pages
                 await self._pages.start(each.address, each.port, each.cert_file, each.key_file)
@@ -142,6 +149,18 @@ class ServiceProcess:
         if self._ledger is not None:
             await self._ledger.close()
         await self._pages.close()
+        if self._state_file is not None:
+            self._state_file.close()
+
+    def _restore(self, path: str) -> None:
+        """Continue where the process stopped that used this file before."""
+        self._state_file = file = StateFile(path)
+        self.cluster.restore(file.read())
+        file.snapshot = self.cluster.records
+        file.rewrite()
+        self.cluster.on_record = file.append
+        machines, tasks = len(self.cluster.machines), len(self.cluster.tasks)
+        _log.info("the state file has %d machines and %d tasks", machines, tasks)
 
     async def failed(self) -> None:
         """Raises the error with which a component ends."""
@@ -150,4 +169,7 @@ class ServiceProcess:
             await each
 
     def _not_serving(self) -> str | None:
-        return None if self.server.port else "not listening yet"
+        """For the readiness check."""
+        if not self.server.port:
+            return "not listening yet"
+        return None if self._state_file is None else self._state_file.complaint

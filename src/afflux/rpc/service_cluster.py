@@ -10,10 +10,8 @@ say again, after either side was restarted, is understood:
 Not here: messages, and the steps of control.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 from time import time
 
 from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
@@ -21,98 +19,41 @@ from afflux.groups.member import Member
 from afflux.groups.states import EndReason
 from afflux.model.placement import Placement
 from afflux.model.resources import Resources
-from afflux.model.task import Shape, Task
+from afflux.rpc.cluster_entries import (
+    DEFAULT_LIMITS,
+    ClusterLimits,
+    Delta,
+    ForeignTask,
+    KnownMachine,
+    KnownTask,
+    foreign_record,
+    task_record,
+)
 from afflux.rpc.machine_messages import DescribedMachine
 from afflux.rpc.message_errors import LimitError
+from afflux.rpc.proto.firmament import scheduler_pb2 as pb
 from afflux.rpc.slot_tree import SlotTree
-from afflux.rpc.task_messages import DescribedTask
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterLimits:
-    """How much clients may describe. Ended tasks beyond their number are forgotten, the oldest
-    first; all else beyond a limit is refused."""
-
-    machines: int = 100_000
-    tasks: int = 1_000_000
-    foreign_tasks: int = 1_000_000
-    ended_tasks: int = 200_000
-
-
-DEFAULT_LIMITS = ClusterLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """A decision to be told: a task starts on the part of a machine with this uuid."""
-
-    task_uid: int
-    resource: str
-
-
-@dataclass(slots=True)
-class KnownTask:
-    """A task that a client has submitted, with its message. `machine` and `unit` are uuids, empty
-    while it waits. `status` is why it waits."""
-
-    described: DescribedTask
-    message: bytes
-    machine: str = ""
-    unit: str = ""
-    status: str = ""
-
-    @property
-    def uid(self) -> int:
-        return self.described.uid
-
-    @property
-    def task(self) -> Task:
-        return self.described.member.task
-
-
-@dataclass(slots=True)
-class ForeignTask:
-    """A task of another scheduler. It counts on its machine whenever that is there."""
-
-    name: str
-    machine: str
-    unit: str
-    requests: Resources
-
-    @property
-    def task(self) -> Task:
-        return Task(f"foreign:{self.name}", self.name, Shape(self.requests))
-
-
-@dataclass(slots=True)
-class KnownMachine:
-    described: DescribedMachine
-    tree: SlotTree
-    slots: int
-    tasks: dict[str, KnownTask] = field(default_factory=dict[str, KnownTask])
-    foreign: dict[str, ForeignTask] = field(default_factory=dict[str, ForeignTask])
-
-    @property
-    def name(self) -> str:
-        return self.described.machine.name
-
-
-class Submission(Enum):
-    """What a submission was. A replacement has the name of the task before, or its uid alone."""
-
-    NEW = "new"
-    REPEATED = "repeated"
-    REPLACEMENT = "replacement"
+from afflux.rpc.state_file import (
+    AnyRecord,
+    EndedRecord,
+    ForeignRecord,
+    GoneRecord,
+    MachineRecord,
+    PlaceRecord,
+    TaskRecord,
+    latest_records,
+)
+from afflux.rpc.task_messages import DescribedTask, described_task
 
 
 class ServiceCluster:
     """Machines and tasks. Not thread-safe: all calls come from one event loop.
 
-    `on_change` is called when there is something to report.
+    `on_record` is called with every change that has to survive the process.
     """
 
     def __init__(self, limits: ClusterLimits = DEFAULT_LIMITS) -> None:
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_record: Callable[[AnyRecord], None] = lambda _: None
         self._limits = limits
         self.machines: dict[str, KnownMachine] = {}
         self._machine_of_uuid: dict[str, str] = {}
@@ -177,6 +118,7 @@ class ServiceCluster:
             del self._machine_of_uuid[each]
         del self._uuid_of_name[machine.name]
         del self.machines[machine.described.uuid]
+        self.on_record(GoneRecord("machine", machine.described.uuid))
         self._report(MachineGone(machine.name))
         return True
 
@@ -211,6 +153,7 @@ class ServiceCluster:
         self._machine_of_uuid.update(dict.fromkeys(described.uuids, uuid))
         self._uuid_of_name[described.machine.name] = uuid
         self.machines[uuid] = machine
+        self.on_record(MachineRecord(described))
         self._report(MachineSet(described.with_slots(machine.slots)))
         if known is None:
             self._report_tasks_on(machine)
@@ -233,12 +176,12 @@ class ServiceCluster:
 
     # --- Tasks
 
-    def submit(self, described: DescribedTask, message: bytes) -> Submission:
+    def submit(self, described: DescribedTask, message: bytes) -> None:
         """A task waits to be placed, or is known."""
         same_uid = self._of_uid.get(described.uid, [])
         if same_uid and same_uid[-1].described == described.following(same_uid[-1].described):
             self._tell_again(same_uid[-1])
-            return Submission.REPEATED
+            return
         if not same_uid and len(self.tasks) >= self._limits.tasks:
             raise LimitError(f"{self._limits.tasks} tasks are known, which is the limit")
         for before in list(same_uid):
@@ -248,15 +191,14 @@ class ServiceCluster:
             if is_untold or before.task.name == described.task.name:
                 self._end(before, "deleted")
         self._add(KnownTask(described, message))
-        return Submission.REPLACEMENT if same_uid else Submission.NEW
 
     def update(self, known: KnownTask, described: DescribedTask, message: bytes) -> None:
         """A task is described anew; it keeps its place, or its turn."""
         known.described, known.message = described.following(known.described), message
+        self.on_record(task_record(known))
         self._changed[known.task.id] = None
         if known.machine:
             self._events.append(TaskRuns(known.task, self.machines[known.machine].name))
-        self.on_change()
 
     def newest(self, uid: int) -> KnownTask | None:
         """The task that this uid means, None if it has ended or is not known."""
@@ -279,6 +221,7 @@ class ServiceCluster:
         """Whether the uid is known. One that has ended is forgotten first, then the newest."""
         if uid in self._ended:
             self._ended[uid] -= 1
+            self.on_record(EndedRecord(uid, self._ended[uid]))
             if not self._ended[uid]:
                 del self._ended[uid]
             return True
@@ -302,13 +245,16 @@ class ServiceCluster:
     def _index(self, known: KnownTask) -> None:
         self.tasks[known.task.id] = known
         self._changed[known.task.id] = None
-        self.on_change()
+        self.on_record(task_record(known))
 
     def _note_ended(self, uid: int) -> None:
         # The last one to be forgotten.
         self._ended[uid] = self._ended.pop(uid, 0) + 1
+        self.on_record(EndedRecord(uid, self._ended[uid]))
         if len(self._ended) > self._limits.ended_tasks:
-            del self._ended[next(iter(self._ended))]
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            self.on_record(EndedRecord(oldest, 0))
 
     def _end(self, known: KnownTask, how: EndReason) -> None:
         task_id = known.task.id
@@ -321,6 +267,7 @@ class ServiceCluster:
             del self._of_uid[known.uid]
         self._changed.pop(task_id, None)
         self._ends.append((task_id, how, time()))
+        self.on_record(GoneRecord("task", task_id))
         self._report(TaskEnded(task_id))
 
     def _displace(self, known: KnownTask) -> None:
@@ -354,6 +301,7 @@ class ServiceCluster:
         foreign = ForeignTask(name, machine.described.uuid, uuid, requests)
         self._foreign[name] = machine.foreign[name] = foreign
         machine.tree.take(uuid)
+        self.on_record(foreign_record(foreign))
         self._report(TaskRuns(foreign.task, machine.name))
         return True
 
@@ -366,6 +314,7 @@ class ServiceCluster:
         if machine is not None:
             del machine.foreign[name]
             machine.tree.give_back(foreign.unit)
+        self.on_record(GoneRecord("foreign", name))
         self._report(TaskEnded(foreign.task.id))
         return True
 
@@ -385,6 +334,7 @@ class ServiceCluster:
         machine.tasks[known.task.id] = known
         machine.tree.take(unit)
         self._untold[known.task.id] = Delta(known.uid, unit)
+        self.on_record(PlaceRecord(known.task.id, known.machine, unit))
         self._report(TaskRuns(known.task, machine.name))
         return True
 
@@ -400,6 +350,54 @@ class ServiceCluster:
     def waiting_uids(self) -> list[int]:
         """The uids of the tasks that wait."""
         return [each.uid for each in self.tasks.values() if not each.machine]
+
+    # --- What survives the process
+
+    def records(self) -> Iterator[AnyRecord]:
+        """One record for each thing that exists."""
+        yield from (MachineRecord(each.described) for each in self.machines.values())
+        # In this order uids mean the same tasks again.
+        yield from (task_record(each) for found in self._of_uid.values() for each in found)
+        yield from map(foreign_record, self._foreign.values())
+        yield from (EndedRecord(uid, tasks) for uid, tasks in self._ended.items())
+
+    def restore(self, records: Iterable[AnyRecord]) -> None:
+        """Continue, before the first call of a client, where an earlier process stopped."""
+        latest = latest_records(records)
+        for each in latest:
+            if isinstance(each, MachineRecord):
+                self._set_machine(each.described)
+        for each in latest:
+            match each:
+                case TaskRecord():
+                    self._restore_task(each)
+                case ForeignRecord():
+                    self._restore_foreign(each)
+                case EndedRecord(uid, tasks):
+                    self._ended[uid] = tasks
+                case _:
+                    pass
+
+    def _restore_task(self, record: TaskRecord) -> None:
+        message = pb.TaskDescription.FromString(record.message)
+        described = described_task(message, record.created_seconds).run_as(record.id)
+        known = KnownTask(described, record.message)
+        machine = self.machines.get(record.machine)
+        if machine is not None:
+            known.machine, known.unit = record.machine, record.unit
+            machine.tasks[record.id] = known
+            machine.tree.take(record.unit)
+            self._report(TaskRuns(known.task, machine.name))
+        self._add(known)
+
+    def _restore_foreign(self, record: ForeignRecord) -> None:
+        foreign = ForeignTask(record.name, record.machine, record.unit, record.requests)
+        self._foreign[record.name] = foreign
+        machine = self.machines.get(record.machine)
+        if machine is not None:
+            machine.foreign[record.name] = foreign
+            machine.tree.take(record.unit)
+            self._report(TaskRuns(foreign.task, machine.name))
 
     # --- Reports
 
@@ -427,29 +425,6 @@ class ServiceCluster:
 
     def _report(self, event: Event) -> None:
         self._events.append(event)
-        self.on_change()
-
-
-class Samples:
-    """The last samples of each task or machine, the oldest first."""
-
-    def __init__(self, per_key: int, keys: int) -> None:
-        self._per_key, self._keys = per_key, keys
-        self._samples: dict[str, deque[bytes]] = {}
-
-    def add(self, key: str, sample: bytes) -> None:
-        # What got no sample for the longest time is forgotten first.
-        kept = self._samples.pop(key, None) or deque[bytes](maxlen=self._per_key)
-        kept.append(sample)
-        self._samples[key] = kept
-        if len(self._samples) > self._keys:
-            del self._samples[next(iter(self._samples))]
-
-    def of(self, key: str) -> list[bytes]:
-        return list(self._samples.get(key, ()))
-
-    def discard(self, key: str) -> None:
-        self._samples.pop(key, None)
 
 
 def _completed(described: DescribedMachine, before: DescribedMachine) -> DescribedMachine:

@@ -72,7 +72,11 @@ class DescribedTask:
 
     def anew(self) -> "DescribedTask":
         """The same task for a further run."""
-        task = replace(self.task, id=new_id(self.uid))
+        return self.run_as(new_id(self.uid))
+
+    def run_as(self, task_id: str) -> "DescribedTask":
+        """The same task for the run with this id."""
+        task = replace(self.task, id=task_id)
         return replace(self, member=replace(self.member, task=task))
 
     def following(self, before: "DescribedTask") -> "DescribedTask":
